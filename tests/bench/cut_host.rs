@@ -20,12 +20,9 @@ const RUNS: usize = 2;
 const NAME: &str = "bench";
 /// The default.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
-/// Time for a Swarm to become idle.
 const SWARM_SETTLE_TIME: Duration = Duration::from_secs(5);
 
-/// The results of one cut.
 struct CutRun {
-    /// Pods on that host.
     pods: usize,
     /// From the cut until all run elsewhere.
     downtime: Duration,
@@ -83,7 +80,6 @@ pub async fn run(args: &Args) {
     save("cut_host", &json!(results));
 }
 
-/// Adds a row to the table, and returns it as JSON.
 fn add_row(orchestrator: Orchestrator, runs: &[CutRun], table: &mut Table) -> Value {
     let series = |of: &dyn Fn(&CutRun) -> Option<f64>| {
         let mut series = Series::default();

@@ -16,7 +16,6 @@ use kubeleet_tests::docker::IMAGE;
 /// Limit of every call: longer than an engine under load takes.
 const CALL_TIMEOUT_SECONDS: u64 = 300;
 
-/// A client of one engine.
 pub struct Engine {
     pub client: Client,
 }
@@ -35,7 +34,6 @@ impl Engine {
         format!("Docker Engine {version}, {driver}")
     }
 
-    /// Counts the containers with this label, or only the running ones.
     pub async fn count(&self, label: &str, running_only: bool) -> usize {
         let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
         let options =

@@ -17,7 +17,6 @@ use crate::engine::Engine;
 use crate::observe;
 use crate::rig::{Persistence, Rig};
 
-/// The label of all containers of kubeleet.
 pub const KUBELEET_LABEL: &str = "orchestrator=kubeleet";
 
 /// Between two counts of an engine's containers: long enough not to slow it down.
@@ -42,7 +41,6 @@ impl Fleet {
         Some(Self { hosts, engines })
     }
 
-    /// Waits until these engines together have exactly `wanted` containers with this label.
     pub async fn wait_for_containers(engines: &[Engine], label: &str, running_only: bool, wanted: usize) {
         let begin = Instant::now();
         loop {
@@ -64,7 +62,6 @@ impl Fleet {
         self.cluster_with(&[]).await
     }
 
-    /// [`Fleet::cluster`] with these settings for all daemons.
     pub async fn cluster_with(&self, settings: &[(&'static str, &str)]) -> FleetCluster {
         let machine = self.hosts.machine();
         let arguments = ["--bind", "127.0.0.1", machine, "--protected-mode", "no"];

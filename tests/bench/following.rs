@@ -283,7 +283,6 @@ async fn large_service(followers: usize, pods: usize) -> (Vec<String>, Value) {
     )
 }
 
-/// Returns a number from Redis' INFO.
 async fn info(redis: &Redis, field: &str) -> f64 {
     let all: String = redis.cli(&["INFO"]).await;
     let value = all.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));

@@ -74,7 +74,6 @@ impl Point {
         series
     }
 
-    /// Returns microseconds per pod.
     fn per_pod(&self, seconds: impl Fn(&PlacementRun) -> f64) -> Series {
         self.series(|run| seconds(run) * 1e6 / f64::from(self.pods))
     }

@@ -33,9 +33,7 @@ const PAGE_SIZE: usize = 5_000;
 /// Clients of the closed loop.
 const CLIENTS: u32 = 16;
 const CLOSED_TIME: Duration = Duration::from_secs(5);
-/// Duration of each open loop.
 const OPEN_TIME: Duration = Duration::from_secs(10);
-/// Duration of each loop of a smoke run.
 const SMOKE_TIME: Duration = Duration::from_secs(1);
 /// Loads, as shares of the highest rate.
 const SHARES: &[f64] = &[0.01, 0.1, 0.5, 0.9];

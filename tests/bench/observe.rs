@@ -12,7 +12,6 @@ const STALL_LIMIT: Duration = Duration::from_secs(120);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(60);
 
-/// Returns one field of the reply to INFO.
 pub fn info<'a>(text: &'a str, field: &str) -> &'a str {
     let prefix = format!("{field}:");
     text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().trim()
@@ -31,7 +30,6 @@ pub async fn silence(redis: &kubeleet_tests::Redis, node: &str) -> Duration {
     Duration::from_secs_f64(seconds + micros / 1e6 - last_beat / 1000.0)
 }
 
-/// Returns the in-flight lists of all schedulers.
 pub async fn in_flight_lists(connection: &mut MultiplexedConnection) -> Vec<String> {
     let ids: Vec<String> =
         redis::cmd("ZRANGE").arg(&["schedulers", "0", "-1"]).query_async(connection).await.unwrap();
@@ -97,7 +95,6 @@ pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl Asyn
 /// Redis' counters since [`Counters::reset`].
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
-    /// Script calls.
     pub scripts: u64,
     /// Commands, including those within scripts.
     pub commands: u64,

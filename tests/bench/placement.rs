@@ -38,7 +38,6 @@ const FULL: &[Size] = &[
     Size { pods: 1_000_000, nodes: 5_000, runs: 1, persistences: HA },
 ];
 
-/// One run.
 pub struct PlacementRun {
     pub posted: Duration,
     pub placed: Duration,

@@ -46,13 +46,11 @@ impl RecordedCommands {
     }
 }
 
-/// A recording in progress.
 pub struct Recorder {
     stream: TcpStream,
     reader: JoinHandle<RecordedCommands>,
 }
 
-/// Starts to record.
 pub async fn record(url: &str) -> Recorder {
     let mut stream = connect(url);
     stream.write_all(b"MONITOR\r\n").unwrap();
@@ -73,7 +71,6 @@ pub async fn record(url: &str) -> Recorder {
 }
 
 impl Recorder {
-    /// Ends the recording.
     pub async fn finish(self) -> RecordedCommands {
         // Redis may not have sent the last commands yet.
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -112,7 +109,6 @@ fn parse_words(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Sends the commands to a fresh server. Returns the duration.
 pub async fn replay(recorded: &RecordedCommands, persistence: Persistence) -> Duration {
     let redis = persistence.redis().await;
     let mut stream = connect(&redis.url());

@@ -16,7 +16,6 @@ pub fn discard_results() {
     ARE_RESULTS_DISCARDED.store(true, Ordering::Relaxed);
 }
 
-/// Prints the machine and its load.
 pub fn print_machine() {
     let machine = machine();
     println!(

@@ -114,7 +114,6 @@ impl<'a> Swarm<'a> {
     }
 }
 
-/// Returns the label of all containers of a service.
 pub fn label(service: &str) -> String {
     format!("com.docker.swarm.service.name={service}")
 }

@@ -59,7 +59,6 @@ pub async fn run(args: &Args) {
     save("watchers", &json!({ "pods": pods, "seconds": time.as_secs_f64(), "by_clients": results }));
 }
 
-/// Starts a node whose pods are processes.
 async fn start_node(pods: u32) -> (Rig, Http) {
     let mut rig = Rig::new(Persistence::Everysec, &[]).await;
     let runtime = [("KUBELEET_RUNTIME", "process"), ("KUBELEET_ALLOW_PROCESSES", "true")];

@@ -77,7 +77,6 @@ impl Engine {
         Some(engine)
     }
 
-    /// Returns its socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("docker.sock")
     }
@@ -146,7 +145,6 @@ impl Engine {
     }
 }
 
-/// A client of the engine.
 #[derive(Clone)]
 pub struct EngineView(Client);
 

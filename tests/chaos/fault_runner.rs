@@ -14,7 +14,6 @@ use crate::stack::{Stack, StackOptions};
 
 /// Limit of convergence: after a change of master no node is declared dead for 30 s.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(75);
-/// Slower convergence is explained in the output.
 const SLOW_CONVERGENCE: Duration = Duration::from_secs(8);
 /// Load before the first and after each injection.
 const LOAD_TIME: Duration = Duration::from_millis(700);
@@ -24,9 +23,7 @@ pub struct FaultRunner {
     pub stack: Stack,
     pub load: Load,
     monitor: DoubleRunMonitor,
-    /// Limit of convergence after a fault.
     pub convergence_limit: Duration,
-    /// One for each fault.
     pub results: Vec<FaultResult>,
     /// The sum of all pods' restarts after the last round.
     restarts: i64,
@@ -40,7 +37,6 @@ struct RoundStart {
 }
 
 impl FaultRunner {
-    /// Starts a stack.
     pub async fn new(options: StackOptions, seed: u64) -> Self {
         let stack = Stack::start(options).await;
         let load = Load::new(stack.https(), seed);

@@ -70,7 +70,6 @@ impl Load {
         self.journal().answers
     }
 
-    /// Returns the journal of all clients.
     pub fn journal(&self) -> MutexGuard<'_, Journal> {
         self.shared.journal.lock().unwrap()
     }
@@ -119,7 +118,6 @@ fn body(name: &str, service: WrittenService) -> Value {
     })
 }
 
-/// Sends a write and returns its answer.
 pub async fn send(http: &Http, name: &str, write: Write) -> Answer {
     let path = format!("/service/{name}");
     let sent = async {
@@ -138,7 +136,6 @@ pub async fn send(http: &Http, name: &str, write: Write) -> Answer {
     }
 }
 
-/// Reads the answer to a write.
 pub async fn read_answer(sent: impl Future<Output = reqwest::Result<reqwest::Response>>) -> Answer {
     let Ok(response) = sent.await else { return Answer::Unknown };
     let status = response.status();

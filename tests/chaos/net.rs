@@ -13,7 +13,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The index of a machine: 0, 1 or 2.
 pub type Machine = usize;
 
 /// Machines and proxies that are cut off.
@@ -68,7 +67,6 @@ impl Net {
         port
     }
 
-    /// Cuts a machine off.
     pub fn cut(&self, machine: Machine) {
         self.cut.send_modify(|cut| {
             cut.machines.insert(machine);

@@ -16,7 +16,6 @@ use crate::stack::{Stack, StackOptions};
 
 /// Noticing the outage costs processor time; only the waiting after it is measured.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
-/// Limit of convergence after its return.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(15);
 /// Allowed share of one core for a waiting process: twice as much without optimization.
 const MAX_CPU_SHARE: f64 = if cfg!(debug_assertions) { 0.02 } else { 0.01 };

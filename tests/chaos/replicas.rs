@@ -22,7 +22,6 @@ const MAX_LAG: Duration = Duration::from_secs(4);
 /// Limit after that until `status` reports the lack of writes.
 const SAID_WITHIN: Duration = Duration::from_secs(5);
 
-/// Freezes both replicas for `away`, `times` times.
 pub async fn run(away: Duration, times: usize) -> FaultResult {
     let stack = Stack::start(StackOptions::default()).await;
     let http = stack.https().remove(0);

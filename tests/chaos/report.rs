@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// The result of one kind of fault.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct FaultResult {
     pub fault: String,

@@ -40,7 +40,6 @@ const MOST_WAITING: u64 = 1_000;
 const FEW: u64 = 50;
 /// Longer than a request waits for a pod.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Limit of one update, with a failover in it.
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
 /// Limit until a new proxy process serves, on busy cores.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
@@ -361,7 +360,6 @@ async fn replace_proxies(stack: &Stack) -> Result<(), String> {
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,
-    /// Durations of the answered requests.
     answered: Mutex<Vec<Duration>>,
     /// Number of failures by reason, and the duration of the first one.
     failures: Mutex<BTreeMap<String, (usize, Duration)>>,

@@ -46,7 +46,6 @@ pub struct StackOptions {
 pub struct Stack {
     /// The network between the machines.
     pub net: Net,
-    /// Redis and Sentinels.
     pub trio: SentinelStack,
     /// The engine of the first machine; none if this machine cannot run one.
     pub engine: Option<Engine>,
@@ -188,7 +187,6 @@ impl Stack {
         &self.prefix
     }
 
-    /// Returns the name of a machine's node.
     pub fn node(&self, machine: Machine) -> String {
         format!("{}-n{}", self.prefix, machine + 1)
     }
@@ -198,7 +196,6 @@ impl Stack {
         format!("{}-external", self.prefix)
     }
 
-    /// Returns the nodes of all machines.
     pub fn nodes(&self) -> Vec<String> {
         (0..3).map(|machine| self.node(machine)).collect()
     }
@@ -218,7 +215,6 @@ impl Stack {
         self.apis.iter().map(DaemonProcess::http).collect()
     }
 
-    /// Returns the first API, once it is ready.
     async fn ready_api(&self) -> Http {
         let http = self.apis[0].http();
         eventually_within(Duration::from_secs(30), "the API is ready", || async {

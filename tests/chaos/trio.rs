@@ -32,7 +32,6 @@ const FAILOVER: Duration = Duration::from_secs(90);
 /// Limit until all six are healthy again; it may be added to that.
 const WELL: Duration = Duration::from_secs(120);
 
-/// A server process.
 pub struct Server {
     redis: Redis,
     /// The port of its proxy, for all but this harness.
@@ -228,7 +227,6 @@ impl SentinelStack {
         .await
     }
 
-    /// Waits until a server other than this one is the master.
     pub async fn other_master_than(&self, old: Machine) -> Machine {
         eventually_within(FAILOVER, "another Redis is the master", || async {
             match self.agreed_master().await {

@@ -340,7 +340,6 @@ impl Docker {
     }
 }
 
-/// Returns a client of the engine at `host`, or at `DOCKER_HOST`.
 pub(crate) async fn connect(host: Option<&str>) -> Result<Client, bollard::errors::Error> {
     let client = match host.and_then(|host| host.strip_prefix("unix://")) {
         Some(path) => Client::connect_with_unix(path, 60, bollard::API_DEFAULT_VERSION)?,

@@ -41,7 +41,6 @@ struct Found<'a> {
 struct CheckedPod {
     phase: Phase,
     node: String,
-    /// In the order of [`Resource::ALL`].
     request: [i64; Resource::ALL.len()],
 }
 

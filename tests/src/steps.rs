@@ -76,7 +76,6 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("redis.slot_free", "only after a failover that lost writes"),
 ];
 
-/// The scripts of a process that chaos waits for.
 fn scripts_of(process: ProcessKind) -> impl Iterator<Item = &'static str> {
     let scripts = SCRIPTS.iter().filter(move |script| script.run_by().contains(&process));
     let steps = scripts.map(|script| &*format!("redis.{}", script.name()).leak());

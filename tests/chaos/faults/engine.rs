@@ -11,7 +11,6 @@ const DOWNTIME: Duration = Duration::from_secs(2);
 /// Longer than a worker waits for a ping.
 const HANG: Duration = Duration::from_secs(4);
 
-/// Delay of a list.
 const SLOW_LIST: Duration = Duration::from_secs(2);
 
 /// Injects all faults of this module. Does nothing without a private engine; its start has reported why.

@@ -24,7 +24,6 @@ const KINDS: [(&str, Daemons); 3] = [
     ("worker", |stack| &mut stack.workers),
 ];
 
-/// Kills processes of each kind `kills` times and freezes them `times` times.
 pub async fn run(runner: &mut FaultRunner, kills: usize, times: usize) {
     for (kind, daemons) in KINDS {
         runner

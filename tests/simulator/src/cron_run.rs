@@ -60,19 +60,16 @@ fn not_ended(world: &World) -> Vec<String> {
 }
 
 impl World {
-    /// Notes the jobs that the replica has when it falls behind.
     pub(crate) fn note_jobs_of_replica(&mut self) {
         self.checks.jobs.in_replica = Some(self.checks.jobs.created.clone());
     }
 
-    /// Forgets the jobs that a failover lost.
     pub(crate) fn forget_lost_jobs(&mut self) {
         if let Some(created) = self.checks.jobs.in_replica.take() {
             self.checks.jobs.created = created;
         }
     }
 
-    /// Ends containers of jobs, some with an error.
     fn end_containers(&mut self) {
         for host in 0..self.cluster.hosts.len() {
             let name = self.cluster.hosts[host].name();

@@ -54,7 +54,6 @@ pub(crate) struct Director {
     lease_end: u64,
     /// End of the current stage, or of a pause of the victim.
     deadline: u64,
-    /// True if the service is updated.
     updates: bool,
     /// True if the update fails.
     breaks: bool,

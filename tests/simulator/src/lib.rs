@@ -125,7 +125,6 @@ fn run_with_random_faults(world: &mut World) -> Result<(), Vec<String>> {
     converge(world)
 }
 
-/// Runs with the faults of the scenario only.
 fn run_scenario(world: &mut World, scenario: Scenario) -> Result<(), Vec<String>> {
     world.faults.rate = 0;
     let mut director = Director::default();

@@ -2,5 +2,4 @@
 
 /// Limit for converging after the faults, in units of the silence after which a node is dead.
 pub(crate) const CONVERGENCE_LIMIT: u64 = 60;
-/// Steps per check of convergence: the check reads everything.
 pub(crate) const STEPS_PER_CONVERGENCE_CHECK: u64 = 8;

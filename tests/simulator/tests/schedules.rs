@@ -32,11 +32,9 @@ use testkit::{Ablation, Redis};
 
 /// Environment variable with a [`Run`] as JSON.
 const RUN: &str = "SIMULATOR_RUN";
-/// Prefix of the line with a run's [`Outcome`] as JSON.
 const OUTCOME_PREFIX: &str = "outcome of the run: ";
 /// Seeds with random faults.
 const SEEDS: u64 = 600;
-/// Seeds of each directed scenario.
 const SEEDS_PER_SCENARIO: u64 = 25;
 /// An ablation must be found within this many seeds.
 const SEEDS_PER_ABLATION: u64 = 300;
@@ -367,7 +365,6 @@ macro_rules! ablations {
      }
      $($scenario:ident { $($name:ident, seed $seed:literal:
          $file:literal, $from:literal => $to:literal, $expected:literal;)* })*) => {
-        /// Returns the ablation of this name; none if the name is empty.
         fn ablation_named(name: &str) -> (Switches, Option<Ablation>) {
             let none = Switches::default();
             match name {

@@ -34,7 +34,6 @@ pub(crate) struct Named {
 /// The cluster of a walk, and its required services.
 pub(crate) struct Walk {
     pub(crate) cluster: InProcessCluster,
-    /// The posted services.
     pub(crate) services: Vec<Value>,
     rounds: usize,
     failures: Vec<String>,

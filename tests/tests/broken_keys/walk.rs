@@ -69,7 +69,6 @@ fn documented_kinds() -> BTreeSet<String> {
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
 }
 
-/// Returns the type of a key or kind of key.
 fn kind_type(key: &str) -> &'static str {
     let kind = match key {
         "uq:at" | "uq:why" | "addresses:free" => key,
@@ -101,7 +100,6 @@ fn fields(keyspace: &Keyspace, key: &str) -> Vec<String> {
     }
 }
 
-/// Returns all pods on a node, by its container set and queues.
 fn pods_on(keyspace: &Keyspace, node: &str) -> BTreeSet<PodId> {
     let pods = keyspace.below("pod:").filter(|(id, _)| keyspace.field(&format!("pod:{id}"), "node") == node);
     pods.filter_map(|(id, _)| PodId::new(id).ok()).collect()

@@ -30,7 +30,6 @@ impl Protected {
     }
 }
 
-/// Numbers at the edges.
 const NUMBERS: [&str; 10] =
     ["-1", "0", "1", "9223372036854775807", "9223372036854775808", "1e300", "NaN", "inf", "", "1.5"];
 

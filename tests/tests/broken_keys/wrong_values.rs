@@ -10,7 +10,6 @@ pub(crate) struct WrongValue {
     pub(crate) key: String,
     /// Short description of the change.
     pub(crate) what: String,
-    /// The commands of the change.
     pub(crate) commands: Vec<Command>,
 }
 
@@ -22,7 +21,6 @@ fn command(words: &[&[u8]]) -> Command {
     words.iter().map(|word| word.to_vec()).collect()
 }
 
-/// Returns a command that makes a key of this type.
 fn of_type(kind: &str, key: &[u8]) -> Command {
     match kind {
         "string" => command(&[b"SET", key, b"written by another program"]),
@@ -34,7 +32,6 @@ fn of_type(kind: &str, key: &[u8]) -> Command {
     }
 }
 
-/// Returns the type of a key, as `TYPE` names it.
 pub(crate) fn type_of(entry: &KeyEntry) -> &'static str {
     match entry {
         KeyEntry::Text(_) => "string",

@@ -95,7 +95,6 @@ impl Site {
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Waits until a proxy serves a host without pods by HTTPS.
     async fn is_served(&self, proxy: usize, host: &str) {
         eventually_within(LONG, "HTTPS is served", || async {
             let (is_trusted, text) = self.https(proxy, host);

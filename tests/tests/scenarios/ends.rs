@@ -27,10 +27,8 @@ fn quantile(sorted: &[i64], percent: usize) -> i64 {
     sorted[(sorted.len() * percent).div_ceil(100) - 1]
 }
 
-/// Delays in milliseconds.
 #[derive(Default)]
 struct Delays {
-    /// From an end to its record.
     record: Vec<i64>,
     /// From an end to the next start, without the backoff.
     restart: Vec<i64>,

@@ -336,7 +336,6 @@ async fn attach_reaches_the_terminal_of_a_container_again_and_again() {
     assert!(code == Some(1) && errors.contains("set `stdin_open`"), "{code:?} {errors}");
 }
 
-/// Starts a server that echoes on each connection.
 async fn echo_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -351,7 +350,6 @@ async fn echo_server() -> u16 {
     port
 }
 
-/// Starts a port-forward. Returns it and its local address.
 fn port_forward(http: &Http, pod: &str, port: u16) -> (std::process::Child, String) {
     let ports = format!("0:{port}");
     let mut command = kubeleet(http, &["port-forward", pod, &ports]);

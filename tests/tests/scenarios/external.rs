@@ -11,7 +11,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// The whole external worker.
 struct ExternalWorker {
     started: Arc<Mutex<Vec<String>>>,
     loops: [tokio::task::JoinHandle<()>; 2],

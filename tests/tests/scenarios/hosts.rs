@@ -21,7 +21,6 @@ fn tries() -> usize {
     std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// Returns the running containers of all hosts, each with the index of its host.
 async fn running_everywhere(cluster: &HostCluster) -> Vec<(usize, Running, Pid)> {
     let mut found = Vec::new();
     for index in 0..cluster.hosts.all().len() {

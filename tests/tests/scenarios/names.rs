@@ -40,7 +40,6 @@ impl Machine {
     }
 }
 
-/// Times of one try.
 struct Try {
     /// From the newcomer's start to its end.
     refused_after: Duration,

@@ -34,7 +34,6 @@ const PORTS_OF_THE_PROXY: [u16; 4] = [7053, 7054, 8080, 7079];
 const PORT_OF_TUNNELS: u16 = 7079;
 /// Redis and the API, on the first host.
 const PORTS_OF_THE_CLUSTER: [u16; 2] = [6379, 7070];
-/// The resolver of pods.
 const RESOLVER: &str = "198.18.0.1";
 /// The credentials server of clouds.
 const METADATA: &str = "169.254.169.254";
@@ -187,7 +186,6 @@ impl Fixture {
         [said.0, said.1, said.2].map(|said| said.lines().last().unwrap_or_default().to_owned())
     }
 
-    /// Waits until all clients are answered at a name. Returns the containers that answered.
     async fn answers(&self, name: &str) -> BTreeSet<String> {
         eventually_within(SOON, &format!("{name} answers all clients"), || async {
             let said = self.greetings(name).await;
@@ -197,7 +195,6 @@ impl Fixture {
         .await
     }
 
-    /// Returns the addresses of the pods on the host with this name.
     async fn pods_on(&self, host: &str) -> Vec<String> {
         let pods = self.http.pods("").await;
         let of_host = pods.iter().filter(|pod| pod["node"] == host);

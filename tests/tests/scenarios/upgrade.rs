@@ -34,7 +34,6 @@ struct Acknowledged {
     posted: usize,
 }
 
-/// Posts services and deletes the oldest until told to end.
 async fn post_and_delete(https: Vec<Http>, end: Arc<AtomicBool>) -> Acknowledged {
     let mut told = Acknowledged::default();
     let mut living = VecDeque::new();

@@ -28,7 +28,6 @@ async fn follow(fixture: &Fixture) -> (EndpointVersion, Vec<Endpoint>) {
     (version, endpoints)
 }
 
-/// Returns the next change; a report of missed messages is none.
 async fn next(messages: &mut Subscription) -> EndpointChange {
     let wait = async {
         loop {
@@ -40,7 +39,6 @@ async fn next(messages: &mut Subscription) -> EndpointChange {
     tokio::time::timeout(Duration::from_secs(10), wait).await.expect("a change is published")
 }
 
-/// Subscribes, and waits until the subscription has taken effect.
 async fn subscribe(fixture: &Fixture) -> Subscription {
     let messages = fixture.store.subscribe(&channel::endpoints(&web()));
     eventually("the subscription takes effect", || async {

@@ -57,7 +57,6 @@ pub(crate) async fn two_schedulers_want_one_host_port(fixture: &Fixture) -> Vec<
     wrong
 }
 
-/// A node with pods that have ports dies and is drained.
 pub(crate) async fn many_drain_one_node_with_host_ports(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     service_with_port(fixture, "web", 1, "8080:80").await;

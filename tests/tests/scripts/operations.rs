@@ -34,9 +34,7 @@ use testkit::fixtures;
 
 /// An operation that can be called any number of times.
 pub(crate) struct Operation {
-    /// Calls it. Returns its result as text.
     pub(crate) call: Box<dyn Fn() -> BoxFuture<'static, Result<String, StoreError>>>,
-    /// Its pod, if it has one.
     pub(crate) pod: Option<PodId>,
 }
 
@@ -62,7 +60,6 @@ pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
     .into_iter()
 }
 
-/// The node of all operations.
 pub(crate) const NODE: &str = "w1";
 
 const EXTERNAL_NODE: &str = "external";
@@ -120,7 +117,6 @@ pub(crate) async fn ready(fixture: &Fixture, case: Case) -> Operation {
     prepare(fixture, case, &placed).await
 }
 
-/// [`ready`] for the usual case of a script.
 pub(crate) async fn ready_script(fixture: &Fixture, script: &'static str) -> Operation {
     ready(fixture, usual_case(script)).await
 }

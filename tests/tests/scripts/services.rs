@@ -562,7 +562,6 @@ async fn a_rollback_is_a_generation_that_says_what_it_takes_back() {
     assert_eq!(read().await.rollout.rolled_back, None);
 }
 
-/// Returns the outcome of each former generation.
 async fn outcomes(fixture: &Fixture) -> Vec<(u64, GenerationOutcome)> {
     let former = fixture.store.former_generations(&WEB).await.unwrap();
     former.into_iter().map(|one| (one.generation, one.outcome)).collect()

@@ -647,7 +647,6 @@ async fn a_volume_that_holds_more_than_its_space_is_noted_once_until_it_does_not
     changing_nothing(&fixture, w1.report_volume_sizes(&missing, &[])).await.unwrap().unwrap();
 }
 
-/// Returns the volume of the only replica, as an engine has it.
 fn copy_of(claim: &VolumeClaim, epoch: impl Into<Option<u64>>, is_mounted: bool) -> Vec<EngineCopy> {
     vec![EngineCopy { claim: claim.clone(), epoch: epoch.into(), is_mounted }]
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use model::ids::AssignmentId;
 
-/// Pods that got a SIGTERM and have not ended, by host and assignment.
 #[derive(Default)]
 pub(crate) struct EndingPods(pub(crate) BTreeMap<(usize, AssignmentId), Ending>);
 

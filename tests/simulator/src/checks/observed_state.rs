@@ -181,7 +181,6 @@ impl SimulatedState {
     }
 }
 
-/// Sets the value of the key, or removes the key if there is none.
 fn set<T>(into: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
     match value {
         Some(value) => drop(into.insert(key.to_owned(), value)),
@@ -246,7 +245,6 @@ pub(crate) fn short(uuid: &str) -> &str {
     uuid.get(..8).unwrap_or(uuid)
 }
 
-/// Caches the pod of each payload.
 #[derive(Default)]
 pub(crate) struct PodIdCache(HashMap<Vec<u8>, Option<String>>);
 

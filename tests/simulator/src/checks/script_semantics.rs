@@ -79,7 +79,6 @@ impl World {
         format!("{}{more}", shown.join(" "))
     }
 
-    /// Returns a reply for a trace.
     pub(crate) fn in_short(reply: &Value) -> String {
         match reply {
             Value::Array(parts) => {

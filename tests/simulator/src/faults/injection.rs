@@ -8,7 +8,6 @@ use crate::machine::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use crate::world::state::World;
 
 impl World {
-    /// Injects the faults of the last `elapsed` milliseconds.
     pub(crate) fn inject_faults(&mut self, elapsed: u64) {
         let rate = self.faults.rate;
         if rate == 0 {
@@ -84,7 +83,6 @@ impl World {
         }
     }
 
-    /// Removes the second worker's machine and everything on it.
     pub(crate) fn remove_second_worker(&mut self) {
         let worker = ProcessId::SecondWorker;
         if self.faults.second_worker_until.take().is_some() {

@@ -56,7 +56,6 @@ pub(crate) struct ScheduleFaults {
     pub(crate) has_write_outages: bool,
     /// The worker whose failure detection times are doubled.
     pub(crate) longer_times_of: Option<ProcessId>,
-    /// By host.
     pub(crate) engine_hangs_until: [u64; HOSTS],
     /// Data of the replica that will become the master.
     pub(crate) replica: Option<ReplicaSnapshot>,

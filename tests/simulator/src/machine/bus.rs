@@ -81,7 +81,6 @@ impl Bus {
     }
 }
 
-/// The bus, shared by all processes and the simulator.
 #[derive(Clone, Default)]
 pub(crate) struct SharedBus(Arc<Mutex<Bus>>);
 

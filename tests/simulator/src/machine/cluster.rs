@@ -9,7 +9,6 @@ use crate::machine::random::Random;
 /// All times are simulated milliseconds.
 pub(crate) struct SimulatedCluster {
     pub(crate) hosts: Vec<SimulatedHost>,
-    /// By host.
     pub(crate) booted_at: [u64; HOSTS],
     /// Last heartbeat of each node that Redis processed.
     pub(crate) last_heartbeats: [u64; WORKERS],
@@ -42,7 +41,6 @@ impl SimulatedCluster {
         &mut self.slots[process.index()]
     }
 
-    /// Returns the end of a host's lease; 0 without one.
     pub(crate) fn lease_end(&self, host: usize) -> u64 {
         self.hosts[host].lease_deadline().map_or(0, |deadline| deadline + self.booted_at[host])
     }

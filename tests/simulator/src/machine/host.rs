@@ -85,7 +85,6 @@ impl SimulatedHost {
         self.state.lock().unwrap()
     }
 
-    /// Sets the clock that counts suspend.
     pub(crate) fn set_clock(&self, now: u64) {
         self.now.store(now, Ordering::Relaxed);
     }
@@ -139,7 +138,6 @@ impl SimulatedHost {
         };
     }
 
-    /// Replaces the machine by one that remembers nothing.
     pub(crate) fn replace_machine(&self) {
         self.reboot();
         let mut state = self.state();
@@ -147,7 +145,6 @@ impl SimulatedHost {
         state.engine_id.push('+');
     }
 
-    /// The id of its engine; each machine has its own.
     pub(crate) fn engine_id(&self) -> String {
         self.state().engine_id.clone()
     }
@@ -165,7 +162,6 @@ impl SimulatedHost {
         self.state().ill_until.insert(handle.to_owned(), until);
     }
 
-    /// The check answers for this assignment of a pod; `None` without a container here.
     pub(crate) fn check_answers(&self, pod: &str, assignment: &str) -> Option<CheckAnswers> {
         let state = self.state();
         let is_it = |container: &&Container| {

@@ -54,7 +54,6 @@ impl RedisConnection {
         reply
     }
 
-    /// Loads a script and returns its hash.
     pub(crate) fn load_script(&mut self, source: &str) -> String {
         match self.execute(&["SCRIPT", "LOAD", source]) {
             Value::BulkString(hash) => String::from_utf8(hash).unwrap(),

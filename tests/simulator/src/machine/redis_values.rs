@@ -9,7 +9,6 @@ pub(crate) fn sorted(set: Value) -> Vec<Value> {
     words.into_iter().map(Value::BulkString).collect()
 }
 
-/// Returns the pairs of a hash in a fixed order.
 pub(crate) fn sorted_pairs(hash: Value) -> Value {
     let mut words = byte_strings(hash).into_iter();
     let mut pairs: Vec<_> = std::iter::from_fn(|| Some([words.next()?, words.next()?])).collect();
@@ -33,7 +32,6 @@ pub(crate) fn byte_strings(value: Value) -> Vec<Vec<u8>> {
     elements(value).into_iter().map(as_bytes).collect()
 }
 
-/// Returns the reply of a scan with a single page.
 pub(crate) fn single_page(values: Vec<Value>) -> Value {
     Value::Array(vec![Value::BulkString(b"0".to_vec()), Value::Array(values)])
 }

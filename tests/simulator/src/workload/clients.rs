@@ -27,7 +27,6 @@ enum Operation {
     Put(&'static str, ExpectedService),
     Scale(&'static str, u32),
     Delete(&'static str),
-    /// Deletes a manually pushed pod.
     DeletePushed(PodId),
     /// Stores a service (as JSON) that is not in the expected state.
     Document(String),

@@ -54,7 +54,6 @@ impl ExpectedState {
         }
     }
 
-    /// Returns the pushed pods that were not deleted.
     pub(crate) fn pushed_pods(&self) -> Vec<String> {
         self.pushed.iter().filter(|(_, pod)| pod.is_wanted).map(|(uuid, _)| uuid.clone()).collect()
     }
@@ -122,7 +121,6 @@ impl ExpectedState {
         self.rolled_back.extend(known_pods);
     }
 
-    /// Invariant 1: returns the differences to the observed state.
     pub(crate) fn differences(&self, observed: &SimulatedState) -> Vec<String> {
         let mut found = Vec::new();
         for (name, (expected, _)) in &self.services {

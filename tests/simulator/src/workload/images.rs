@@ -8,10 +8,8 @@ pub(crate) struct Judged {
     pub(crate) other: &'static str,
     pub(crate) broken: &'static str,
 }
-/// With `stop-first` updates.
 pub(crate) const STOP_FIRST: Judged =
     Judged { good: "stop:good", other: "stop:other", broken: "stop:broken" };
-/// With `start-first` updates.
 pub(crate) const START_FIRST: Judged =
     Judged { good: "keep:good", other: "keep:other", broken: "keep:broken" };
 /// With `start-first` updates and a health check, which always fails in containers of the broken one.
@@ -32,7 +30,6 @@ pub(crate) fn update_order(image: &str) -> Option<&'static str> {
     judged.map(|(_, order)| order)
 }
 
-/// Returns true for `start-first` updates.
 pub(crate) fn starts_first(image: &str) -> bool {
     update_order(image) == Some("start-first")
 }
@@ -52,7 +49,6 @@ pub(crate) fn has_check(image: &str) -> bool {
     [CHECKED.good, CHECKED.other, CHECKED.broken].contains(&image)
 }
 
-/// Returns true if its pods have several containers.
 pub(crate) fn has_several_containers(image: &str) -> bool {
     image.ends_with(":2")
 }

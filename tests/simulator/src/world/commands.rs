@@ -16,7 +16,6 @@ use crate::world::state::World;
 const OTHER_DATABASE: &str = "1";
 
 impl World {
-    /// Executes the commands of a request; returns their replies.
     pub(crate) fn execute(&mut self, request: &RedisRequest) -> Vec<Value> {
         self.stats.requests += 1;
         if request.is_elsewhere {
@@ -90,7 +89,6 @@ impl World {
         found
     }
 
-    /// Executes read-only commands in one round trip.
     fn execute_reads(&mut self, process: ProcessId, commands: &[RedisCommand], replies: &mut Vec<Value>) {
         for words in commands {
             self.add_as_ordered(words);
@@ -131,7 +129,6 @@ impl World {
         }
     }
 
-    /// Puts the reply to a command of [`Self::add_as_ordered`] in a fixed order.
     fn in_order(&mut self, words: &RedisCommand, reply: Value) -> Value {
         must_be_reply(words, &reply);
         match &words[0][..] {

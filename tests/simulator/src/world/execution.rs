@@ -241,7 +241,6 @@ impl World {
         }
     }
 
-    /// Breaks all connections, as when the server dies.
     pub(crate) fn break_all_connections(&mut self) {
         let mut bus = self.bus.lock();
         for request in std::mem::take(&mut bus.redis_requests) {

@@ -21,10 +21,8 @@ use crate::{SOON, sleeper};
 
 /// Silent sockets, if this process may have as many files.
 const SILENT: usize = 5_000;
-/// Files for the other clients of this process.
 const OTHER_FILES: usize = 400;
 
-/// Raises this process's file limit to its hard limit. Returns the limit.
 fn raise_file_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // Without a hard limit the soft one stays: it is none either, or was chosen.

@@ -71,7 +71,6 @@ async fn is_one_pod_in_each_slot(small: &Small, http: &Http) -> Result<(), Strin
     check(is_right, || format!("{all:?} {web:?} {db:?}"))
 }
 
-/// Waits until each slot has one running pod, and no other pod runs.
 async fn one_pod_in_each_slot(small: &Small, http: &Http) {
     eventually_within(SOON, "one pod runs in each slot", || is_one_pod_in_each_slot(small, http)).await;
 }

@@ -101,7 +101,6 @@ async fn containers(docker: &Docker) -> BTreeMap<String, ListedContainer> {
     docker.containers().await.into_iter().filter(of_still).map(|found| (found.id.clone(), found)).collect()
 }
 
-/// Returns the start time of each of these containers.
 async fn starts(docker: &Docker, containers: &BTreeMap<String, ListedContainer>) -> Vec<String> {
     let mut starts = Vec::new();
     for id in containers.keys() {
