@@ -27,7 +27,6 @@ impl Engine {
         Self { client: client.negotiate_version().await.unwrap() }
     }
 
-    /// Returns the engine's version and storage driver.
     pub async fn describe(&self) -> String {
         let info = self.client.info().await.unwrap();
         let (version, driver) = (info.server_version.unwrap_or_default(), info.driver.unwrap_or_default());

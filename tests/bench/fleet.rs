@@ -87,7 +87,6 @@ impl Fleet {
     }
 }
 
-/// A cluster with daemons on the machine and on its hosts.
 pub struct FleetCluster {
     pub rig: Rig,
     http: Http,
@@ -114,7 +113,6 @@ impl FleetCluster {
     }
 }
 
-/// Returns a service with the test image.
 pub fn service(name: &str, replicas: usize) -> Value {
     json!({ "name": name, "image": kubeleet_tests::docker::IMAGE, "replicas": replicas })
 }

@@ -289,7 +289,6 @@ async fn info(redis: &Redis, field: &str) -> f64 {
     value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
 }
 
-/// Places pods of a followed and an unfollowed service, in turns.
 async fn placements(args: &Args) -> Value {
     let pods = args.pods.unwrap_or(args.size(PLACED_PODS, 100));
     let nodes = args.nodes.unwrap_or(args.size(PLACED_NODES, 5));

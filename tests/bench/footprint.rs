@@ -88,7 +88,6 @@ async fn start_until_ready(rig: &mut Rig) -> Duration {
     }
 }
 
-/// Measures one of each daemon with some pods.
 async fn idle_nodes(args: &Args) -> Value {
     let mut table = Table::new(
         "An idle node: one of each daemon, default settings",
@@ -176,7 +175,6 @@ async fn start_node(runtime: &'static str) -> (Rig, Http) {
     (rig, http)
 }
 
-/// Measures Redis' work for workers without pods.
 async fn idle_clusters(args: &Args) -> Value {
     let mut table = Table::new(
         "An idle cluster: what Redis does, with one scheduler and one API",

@@ -10,7 +10,6 @@ use store::Store;
 /// Events read by one sample; the next one continues from there.
 const EVENTS_PER_SAMPLE: usize = 1000;
 
-/// The observations so far.
 pub struct HeartbeatMonitor {
     connection: MultiplexedConnection,
     store: Store,
@@ -27,7 +26,6 @@ pub struct HeartbeatMonitor {
 }
 
 impl HeartbeatMonitor {
-    /// Begins to observe.
     pub async fn start(redis: &Redis) -> Self {
         let (connection, store) = (redis.connection().await.unwrap(), redis.store());
         let last_event = store.last_events(1).await.unwrap().pop().map_or("0".to_owned(), |event| event.id);

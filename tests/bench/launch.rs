@@ -60,7 +60,6 @@ impl LaunchTimes {
     }
 }
 
-/// The fastest numbers of concurrent calls on each engine.
 #[derive(Clone, Copy)]
 struct BestConcurrency {
     launch: usize,

@@ -85,7 +85,6 @@ async fn run(part: Part, args: &Args) {
     }
 }
 
-/// Runs all parts and reports those that panic.
 async fn smoke(args: &Args) -> ExitCode {
     report::discard_results();
     // Nothing else gets a core beside the saturated part.

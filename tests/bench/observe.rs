@@ -23,7 +23,6 @@ pub async fn dataset(redis: &kubeleet_tests::Redis) -> f64 {
     info(&text, "used_memory_dataset").parse().unwrap()
 }
 
-/// Returns the time since a node's last heartbeat, on Redis' clock.
 pub async fn silence(redis: &kubeleet_tests::Redis, node: &str) -> Duration {
     let last_beat: f64 = redis.cli(&["ZSCORE", "beats", node]).await;
     let (seconds, micros): (f64, f64) = redis.cli(&["TIME"]).await;

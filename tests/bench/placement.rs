@@ -92,7 +92,6 @@ fn sizes(args: &Args) -> Vec<(u32, u32, usize, Vec<Persistence>)> {
     .collect()
 }
 
-/// Redis' time for recorded commands.
 struct Bound {
     /// Pods of the recorded run.
     pods: u32,
@@ -100,7 +99,6 @@ struct Bound {
     seconds: Series,
 }
 
-/// All runs of one size and persistence.
 struct Measured {
     pods: u32,
     nodes: u32,
@@ -146,7 +144,6 @@ pub async fn measure(
     measure_in(&rig, &http, pods, is_recorded).await
 }
 
-/// Measures one POST in a cluster without pods.
 pub async fn measure_in(
     rig: &Rig,
     http: &Http,

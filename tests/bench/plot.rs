@@ -22,7 +22,6 @@ pub struct Plot<'a> {
     pub lines: Vec<Line>,
 }
 
-/// The powers of ten around all values.
 struct Axis {
     from: i32,
     to: i32,

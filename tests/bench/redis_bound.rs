@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use crate::rig::Persistence;
 
-/// Commands, encoded for the connection.
 #[derive(Debug, Default)]
 pub struct RecordedCommands {
     bytes: Vec<u8>,

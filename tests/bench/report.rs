@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 /// True if [`save`] and [`save_text`] do nothing.
 static ARE_RESULTS_DISCARDED: AtomicBool = AtomicBool::new(false);
 
-/// Disables files from now on.
 pub fn discard_results() {
     ARE_RESULTS_DISCARDED.store(true, Ordering::Relaxed);
 }
@@ -68,7 +67,6 @@ impl Table {
     }
 }
 
-/// Writes the results of a part to `target/bench/<part>.json`.
 pub fn save(part: &str, results: &Value) {
     if ARE_RESULTS_DISCARDED.load(Ordering::Relaxed) {
         return;
@@ -82,7 +80,6 @@ pub fn save(part: &str, results: &Value) {
     println!("\nwritten: target/bench/{part}.json");
 }
 
-/// Writes the text to `target/bench/<name>`.
 pub fn save_text(name: &str, text: &str) {
     if ARE_RESULTS_DISCARDED.load(Ordering::Relaxed) {
         return;

@@ -94,7 +94,6 @@ fn print_deaths(monitor: &HeartbeatMonitor) {
     }
 }
 
-/// Observes the heartbeats, and prints the progress once a minute.
 async fn observe(monitor: &mut HeartbeatMonitor, duration: Duration) {
     let begin = Instant::now();
     let mut minutes = 1;

@@ -12,7 +12,6 @@ use crate::fleet::Fleet;
 use crate::launch::Durations;
 use crate::rig::Persistence;
 
-/// Launches and removes `pods` containers, spread evenly over the engines.
 pub async fn run(fleet: &Fleet, pods: usize) -> Durations {
     let redis = Persistence::Everysec.redis().await;
     let engines = fleet.engines.len();

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-/// Measurements of one thing.
 #[derive(Debug, Clone, Default)]
 pub struct Series(Vec<f64>);
 

@@ -64,7 +64,6 @@ impl<'a> Swarm<'a> {
         &self.fleet.engines[0].client
     }
 
-    /// Waits until the manager sees all nodes as ready.
     pub async fn wait_until_ready(&self) {
         let wanted = self.fleet.engines.len();
         eventually_within(Duration::from_secs(120), "the Swarm is ready", || async {
@@ -76,7 +75,6 @@ impl<'a> Swarm<'a> {
         .await;
     }
 
-    /// Creates a service and waits until its replicas run.
     pub async fn create(&self, name: &str, replicas: usize) {
         let spec = ServiceSpec {
             name: Some(name.to_owned()),
@@ -105,7 +103,6 @@ impl<'a> Swarm<'a> {
         Fleet::wait_for_containers(&self.fleet.engines, &label(name), false, 0).await;
     }
 
-    /// Dissolves the Swarm.
     pub async fn leave(self) {
         for engine in self.fleet.engines.iter().rev() {
             // An engine that never joined refuses.

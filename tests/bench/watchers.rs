@@ -90,14 +90,12 @@ async fn remove_pods(rig: &Rig, http: &Http) {
     .await;
 }
 
-/// Clients that send requests repeatedly.
 struct Watchers {
     tasks: JoinSet<()>,
     http: Http,
     answers: Arc<AtomicU64>,
 }
 
-/// Starts clients whose requests are spread over their interval.
 fn watch(http: &Http, count: u32) -> Watchers {
     let mut tasks = JoinSet::new();
     let answers = Arc::new(AtomicU64::new(0));
@@ -122,7 +120,6 @@ impl Watchers {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Ends them, and checks that their answers covered all pods.
     async fn end(mut self, pods: u32) {
         if !self.tasks.is_empty() {
             assert!(self.tasks.try_join_next().is_none(), "a client was not answered");

@@ -13,7 +13,6 @@ use crate::stack::{Stack, StackOptions};
 /// Attempts at a loss that depends on timing.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Runs all ablations at the same time.
 pub async fn run(seed: u64) -> Vec<FaultResult> {
     let (wait, fence, ack) =
         tokio::join!(without_wait(seed), fence_after_death(seed), ack_that_leaves_rq(seed));
@@ -24,7 +23,6 @@ pub async fn run(seed: u64) -> Vec<FaultResult> {
     ]
 }
 
-/// Marks if the expected kind of loss was found.
 fn judge(name: &str, mut result: FaultResult, losses: impl Fn(&FaultResult) -> usize) -> FaultResult {
     result.is_loss_found = Some(losses(&result) > 0);
     result.fault = format!("{name}: {}", result.fault);

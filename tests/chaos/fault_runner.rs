@@ -18,7 +18,6 @@ const SLOW_CONVERGENCE: Duration = Duration::from_secs(8);
 /// Load before the first and after each injection.
 const LOAD_TIME: Duration = Duration::from_millis(700);
 
-/// A stack under load, and the results so far.
 pub struct FaultRunner {
     pub stack: Stack,
     pub load: Load,
@@ -29,7 +28,6 @@ pub struct FaultRunner {
     restarts: i64,
 }
 
-/// Counters at the beginning of a round.
 struct RoundStart {
     at: Instant,
     answers: WriteAnswers,
@@ -143,7 +141,6 @@ impl FaultRunner {
         self.results.push(result);
     }
 
-    /// Compares Redis with the client's journal, and checks the invariants.
     fn audit(&mut self, result: &mut FaultResult, keyspace: &Keyspace) {
         let audit = self.load.journal().audit(keyspace);
         result.lost = audit.lost.len();

@@ -48,7 +48,6 @@ impl Load {
         Self { shared, _clients: clients }
     }
 
-    /// Starts writing.
     pub fn resume(&self) {
         self.shared.is_running.store(true, Ordering::SeqCst);
     }
@@ -65,7 +64,6 @@ impl Load {
         .await;
     }
 
-    /// Returns the counts of all answers so far.
     pub fn answers(&self) -> WriteAnswers {
         self.journal().answers
     }

@@ -81,7 +81,6 @@ async fn main() -> ExitCode {
     ExitCode::from(u8::from(was_interrupted || results.iter().any(FaultResult::is_broken)))
 }
 
-/// Waits for a signal to stop.
 async fn interrupted() {
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let mut signals = signals.map(|kind| signal(kind).unwrap());

@@ -23,7 +23,6 @@ pub struct DoubleRunMonitor {
     task: AbortHandle,
 }
 
-/// The pairs of pods that ran at the same time.
 #[derive(Debug, Default)]
 struct DoubleRuns {
     /// Both with a valid lease: this must not happen.
@@ -32,7 +31,6 @@ struct DoubleRuns {
     stale: BTreeSet<(Running, Running)>,
 }
 
-/// Numbers of pairs found.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DoubleRunCounts {
     /// With valid leases.
@@ -53,13 +51,11 @@ impl DoubleRunMonitor {
         Self { found, task: task.abort_handle() }
     }
 
-    /// Returns the counts so far.
     pub fn counts(&self) -> DoubleRunCounts {
         let found = self.found.lock().unwrap();
         DoubleRunCounts { doubled: found.doubled.len(), stale: found.stale.len() }
     }
 
-    /// Describes the pods that ran twice with valid leases.
     pub fn describe_doubled(&self) -> Vec<String> {
         let found = self.found.lock().unwrap();
         found.doubled.iter().map(|pair| format!("ran at the same time with valid leases: {pair:?}")).collect()
@@ -110,7 +106,6 @@ impl Sampler {
         running
     }
 
-    /// Returns true if the lease of a node's worker is valid.
     fn has_lease(&self, node: &str) -> bool {
         let text = std::fs::read_to_string(self.leases.join(format!("{node}.lease"))).unwrap_or_default();
         let lease: Value = serde_json::from_str(&text).unwrap_or_default();

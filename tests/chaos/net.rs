@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 
 pub type Machine = usize;
 
-/// Machines and proxies that are cut off.
 #[derive(Debug, Default)]
 struct Cut {
     machines: BTreeSet<Machine>,
@@ -23,7 +22,6 @@ struct Cut {
     proxies: bool,
 }
 
-/// The user that has logged in on a connection.
 #[derive(Debug, Clone, Copy)]
 struct Caller {
     machine: Machine,
@@ -73,7 +71,6 @@ impl Net {
         });
     }
 
-    /// Reconnects all machines.
     pub fn heal(&self) {
         self.cut.send_modify(|cut| cut.machines.clear());
     }
@@ -84,7 +81,6 @@ impl Net {
     }
 }
 
-/// A connection of a client to the server behind a proxy.
 struct ProxiedConnection {
     /// The server's.
     machine: Machine,

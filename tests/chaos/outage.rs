@@ -89,7 +89,6 @@ async fn start_redis(stack: &mut Stack) -> Instant {
     returned
 }
 
-/// Returns the running processes and containers of pods, with their ids.
 async fn pods(stack: &Stack) -> Vec<String> {
     let mut pods: Vec<String> =
         leaders_below(&stack.data()).into_iter().map(|(pod, process)| format!("{pod} {process}")).collect();

@@ -46,13 +46,11 @@ impl FaultResult {
         self.lost + self.doubled + self.unaccounted > 0 || !self.wrong.is_empty()
     }
 
-    /// Returns the result of a part that panicked.
     pub fn aborted(part: &str) -> Self {
         let wrong = vec!["the part panicked; what it had found was printed before".to_owned()];
         Self { fault: format!("{part} aborted"), wrong, ..Self::default() }
     }
 
-    /// Returns the sum of two results of the same fault.
     pub fn plus(self, other: Self) -> Self {
         Self {
             fault: self.fault,
@@ -72,7 +70,6 @@ impl FaultResult {
         }
     }
 
-    /// Returns the number of changes of the Redis master.
     fn failovers(&self) -> usize {
         let is_failover = FAILOVERS.iter().any(|name| self.fault.starts_with(name));
         if is_failover { self.injected } else { 0 }
@@ -94,7 +91,6 @@ const FAILOVERS: [&str; 5] = [
     "failover under 50 POST/s",
 ];
 
-/// Returns the folder for results and logs.
 pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     target.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../target").into()).join("chaos")

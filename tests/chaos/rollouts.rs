@@ -47,7 +47,6 @@ const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
 /// engine, its check twice, and the monitor.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
-/// Number and kind of the updates.
 #[derive(Debug, Clone, Copy)]
 pub struct Rollouts {
     /// Number of good updates; a fifth as many broken ones, and a tenth undone by hand, at least one of each.
@@ -133,7 +132,6 @@ async fn make_updates(stack: &mut Stack, rollouts: Rollouts, mut result: FaultRe
     result
 }
 
-/// An update, by how it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Good,
@@ -141,7 +139,6 @@ enum Kind {
     Undone,
 }
 
-/// The fault of a broken update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Break {
     Exits,
@@ -186,7 +183,6 @@ fn broken_one(rollouts: Rollouts, version: usize, what: Break) -> Value {
     service
 }
 
-/// Returns the expected message of a rolled back update.
 fn reason(what: Break) -> &'static str {
     match what {
         Break::Exits => "no database",
@@ -205,7 +201,6 @@ async fn make_image() {
     import_recipe(&docker, recipe, IMAGE).await.unwrap();
 }
 
-/// The service as its operator changes it, through whichever API answers.
 struct Service {
     https: Vec<Http>,
     rollouts: Rollouts,
@@ -356,7 +351,6 @@ async fn replace_proxies(stack: &Stack) -> Result<(), String> {
     Ok(())
 }
 
-/// Results of the requests.
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,

@@ -27,7 +27,6 @@ pub const FENCE_AFTER: Duration = Duration::from_secs(6);
 /// After this silence a node is declared dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(9);
 
-/// A stack's differences from the default.
 #[derive(Default)]
 pub struct StackOptions {
     /// Changes the requests to Redis.
@@ -67,7 +66,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything and waits until it is ready.
     pub async fn start(mut options: StackOptions) -> Self {
         let folder = tempfile::Builder::new().prefix("kubeleet-chaos-").tempdir().unwrap();
         let mut net = Net::new(std::mem::take(&mut options.rewriter));
@@ -182,7 +180,6 @@ impl Stack {
         DaemonProcess::start(what, environment, self.folder.path().join(format!("{name}.log")))
     }
 
-    /// Returns the prefix of all node names.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -191,7 +188,6 @@ impl Stack {
         format!("{}-n{}", self.prefix, machine + 1)
     }
 
-    /// Returns the name of an external worker's node.
     pub fn external_node(&self) -> String {
         format!("{}-external", self.prefix)
     }
@@ -200,17 +196,14 @@ impl Stack {
         (0..3).map(|machine| self.node(machine)).collect()
     }
 
-    /// Returns the folder of the lease files.
     pub fn leases(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
-    /// Returns the folder of pods that are plain processes.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// Returns clients of all APIs, by machine.
     pub fn https(&self) -> Vec<Http> {
         self.apis.iter().map(DaemonProcess::http).collect()
     }

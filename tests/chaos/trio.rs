@@ -96,7 +96,6 @@ impl Door {
     }
 }
 
-/// All six servers.
 pub struct SentinelStack {
     /// By machine.
     pub redis: Vec<Server>,
@@ -104,7 +103,6 @@ pub struct SentinelStack {
     pub sentinels: Vec<Server>,
 }
 
-/// All keys with their DUMP.
 pub struct SavedData(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl SentinelStack {
@@ -193,12 +191,10 @@ impl SentinelStack {
         }
     }
 
-    /// Starts a stopped Sentinel with its former state.
     pub fn start_sentinel(&mut self, machine: Machine) {
         self.sentinels[machine].launch();
     }
 
-    /// Returns the doors of all Redis, by machine.
     pub fn doors(&self) -> Vec<Door> {
         self.redis.iter().map(Server::door).collect()
     }
@@ -255,7 +251,6 @@ impl SentinelStack {
         check(info.contains("role:master") && online == 2, || info.clone())
     }
 
-    /// Copies all data of the master.
     pub async fn save(&self) -> SavedData {
         let master = self.master().await;
         let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.unwrap();
@@ -280,7 +275,6 @@ impl SentinelStack {
         let _replies: redis::Value = pipe.query_async(&mut connection).await.unwrap();
     }
 
-    /// Reads all data of the master.
     pub async fn keyspace(&self) -> Option<Keyspace> {
         let master = self.agreed_master().await?;
         let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.ok()?;

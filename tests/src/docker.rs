@@ -328,7 +328,6 @@ impl Docker {
         .await;
     }
 
-    /// Removes the containers of killed tests.
     async fn sweep(&self) {
         for container in self.labelled().await {
             let of_a_test = container.node().strip_prefix("kt-").and_then(|rest| rest.split('-').next());

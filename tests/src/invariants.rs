@@ -14,7 +14,6 @@ use model::pod::payload::Payload;
 use crate::Keyspace;
 use crate::keyspace::KeyEntry;
 
-/// A payload's location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum PodLocation {
     /// `sq`.
@@ -31,13 +30,11 @@ enum PodLocation {
     Running(String),
 }
 
-/// A payload and its location.
 struct Found<'a> {
     place: PodLocation,
     raw: &'a [u8],
 }
 
-/// The record fields that the invariants use.
 struct CheckedPod {
     phase: Phase,
     node: String,
@@ -45,12 +42,10 @@ struct CheckedPod {
 }
 
 impl CheckedPod {
-    /// Returns true if its node has reserved resources for it.
     fn has_reservation(&self) -> bool {
         matches!(self.phase, Phase::Assigned | Phase::Running | Phase::Stopping)
     }
 
-    /// Returns true if its payload must be stored somewhere.
     fn is_active(&self) -> bool {
         self.phase == Phase::Pending || self.has_reservation()
     }

@@ -55,7 +55,6 @@ struct RecordedCall {
     pings: BTreeMap<NodeName, Pings>,
 }
 
-/// Times of the pings that each worker sends with its heartbeats.
 struct Pings {
     last: Instant,
     longest_pause: Duration,

@@ -64,7 +64,6 @@ impl BackgroundLoad {
         Self { stop, clients, tasks }
     }
 
-    /// Stops the load and removes everything that it has created.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         self.tasks.join_all().await;
@@ -86,7 +85,6 @@ async fn repeat(
 }
 
 impl StackClients {
-    /// Pushes invalid payloads, and requeues or deletes dead letters.
     async fn load_queues(&self, round: u64) {
         self.redis(&["LPUSH", "sq", "no pod at all"]).await;
         self.redis(&["LPUSH", &format!("pq:{}", self.nodes[1]), "{\"neither\": \"this\"}"]).await;
@@ -161,7 +159,6 @@ impl StackClients {
         }
     }
 
-    /// Pushes a pod that belongs to no service.
     async fn push(&self, node: &str, uuid: &str) {
         let pod = json!({
             "name": PUSHED, "uuid": uuid, "image": IMAGE, "replica": 0, "command": ["/bin/sleep", "86400"],
@@ -254,7 +251,6 @@ impl StackClients {
         self.send_within(REQUEST_TIMEOUT, method, path, body).await
     }
 
-    /// Reads a resource whose response may be long.
     async fn list(&self, path: &str) -> Value {
         self.send_within(LIST_TIMEOUT, Method::GET, path, None).await
     }

@@ -13,7 +13,6 @@ const EMPTY_FOR: Duration = Duration::from_secs(3);
 /// Age of the restored state.
 const OLDER_BY: Duration = Duration::from_secs(3);
 
-/// Injects all faults of this module.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner
         .rests("FLUSHALL, data restored", times, async |stack: &mut Stack, _| {

@@ -7,7 +7,6 @@ use crate::stack::Stack;
 
 const FULL_FOR: Duration = Duration::from_secs(3);
 
-/// Injects all faults of this module.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner
         .rounds("disk full for the master's AOF", times, async |stack: &mut Stack, _| {

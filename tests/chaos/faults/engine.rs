@@ -45,7 +45,6 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
         .await;
 }
 
-/// Makes requests whose first line contains `part` fail for [`HANG`].
 async fn be_sick(stack: &Stack, part: &str, fault: EngineFault) {
     if let Some(engine) = &stack.faulty_engine {
         engine.set(part, fault);

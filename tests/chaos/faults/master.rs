@@ -22,7 +22,6 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
         .await;
 }
 
-/// Injects the fault that takes longer and shows little more.
 pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
     runner.rounds("SIGSTOP master", times, async |stack: &mut Stack, _| freeze(stack).await).await;
 }
@@ -44,7 +43,6 @@ async fn freeze(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Asks a Sentinel for a failover.
 pub async fn fail_over(stack: &mut Stack) {
     let old = stack.trio.master().await;
     // It refuses while it believes that an earlier failover is not over.

@@ -8,7 +8,6 @@ use crate::stack::Stack;
 /// Longer than a Sentinel waits before it considers a master down.
 const MASTER_FROZEN_FOR: Duration = Duration::from_secs(4);
 
-/// Injects the fault of this module.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     let mut wrong = Vec::new();
     runner

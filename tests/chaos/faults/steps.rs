@@ -14,7 +14,6 @@ use crate::stack::Stack;
 /// Limit until a process reaches its failpoint. Some calls happen only every few seconds.
 const REACH_LIMIT: Duration = Duration::from_secs(12);
 
-/// Aborts at all failpoints, once each.
 pub async fn run(runner: &mut FaultRunner) {
     let missed: Mutex<Vec<String>> = Mutex::default();
     let mut reached = 0;

@@ -23,7 +23,6 @@ fn document(suspend: bool) -> String {
     .to_string()
 }
 
-/// Returns the ticks that were taken without a job.
 fn missing(world: &World) -> Vec<String> {
     let Some(cron) = world.observed.services.get(CRON) else { return vec!["the cron is gone".to_owned()] };
     let (schedule, zone): (Schedule, Zone) = (SCHEDULE.parse().unwrap(), Zone::default());

@@ -18,7 +18,6 @@ const REPORT_LOST: &str = "lost";
 /// The pods of the service whose update is broken.
 const UPDATED_REPLICAS: u32 = 3;
 
-/// The event that a scenario waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
@@ -76,7 +75,6 @@ fn update(world: &World, image: &str) {
 }
 
 impl Director {
-    /// Acts before each step.
     pub(crate) fn direct(&mut self, scenario: Scenario, world: &mut World) {
         if self.stage == Stage::Begin {
             let (replicas, image) = match scenario {
@@ -365,7 +363,6 @@ impl Director {
         }
     }
 
-    /// Crashes or stops schedulers for a while during an update.
     fn disturb_schedulers(&mut self, world: &mut World) {
         let is_updating = !matches!(self.stage, Stage::Begin | Stage::Pod | Stage::Running | Stage::Claim);
         if is_updating && world.clock.now < self.deadline + 4 * world.timing.dead && world.random.per_mille(2)

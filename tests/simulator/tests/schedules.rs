@@ -41,7 +41,6 @@ const SEEDS_PER_ABLATION: u64 = 300;
 /// Redis' Unix socket, within its folder.
 const SOCKET: &str = "socket";
 
-/// The options of one run, as passed to its process.
 #[derive(Clone, Serialize, Deserialize)]
 struct Run {
     redis: PathBuf,
@@ -58,7 +57,6 @@ enum Outcome {
     Failed { violations: Vec<String>, report: String, trace: Vec<String> },
 }
 
-/// A seed that violated an invariant.
 struct Finding {
     seed: u64,
     violations: Vec<String>,

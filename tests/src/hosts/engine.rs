@@ -43,7 +43,6 @@ fn cgroup(folder: &Path) -> String {
     )
 }
 
-/// Waits until it answers, and loads the test image into it.
 pub(super) async fn wait_until_up(host: &str, engine: &ChildGuard, folder: &Path) {
     eventually_within(LIMIT * 3, "the engine answers", || async {
         let log = || std::fs::read_to_string(folder.join("engine.log")).unwrap_or_default();

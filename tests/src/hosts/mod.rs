@@ -80,7 +80,6 @@ impl TestHosts {
     }
 }
 
-/// Connects the machine to the switch, until the switch is gone.
 fn uplink(switch: &Namespaces, address: &str) {
     let name = format!("kt{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
     let init = switch.init().as_raw_nonzero();

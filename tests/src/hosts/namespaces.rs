@@ -91,7 +91,6 @@ impl Namespaces {
     }
 }
 
-/// Runs a line of shell on the machine itself.
 pub(super) fn shell(line: &str) {
     let output = Command::new("sh").args(["-c", line]).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));

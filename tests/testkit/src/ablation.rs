@@ -39,7 +39,6 @@ impl Ablation {
         changed.map(|(_, original, changed)| (hash(&original), changed)).collect()
     }
 
-    /// Returns true if it may change the source of this script.
     fn concerns(&self, script: &str) -> bool {
         self.file == PRELUDE_NAME || self.file == script
     }

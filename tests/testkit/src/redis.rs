@@ -45,7 +45,6 @@ pub struct Redis {
     _temporary_folder: Option<TempDir>,
 }
 
-/// Start of the process.
 #[derive(Debug, Clone)]
 enum Launch {
     /// `redis-server` with these arguments, and those for port and folder.

@@ -22,7 +22,6 @@ pub(crate) async fn explain_named_in(cluster: &InProcessCluster, text: &str) -> 
     format!("  in cs:{node}: {is_listed}\n{}", explain(cluster, &pod, &format!("{node}/")).await)
 }
 
-/// Explains a pod whose container has this handle, `<node>/<container>`.
 pub(crate) async fn explain(cluster: &InProcessCluster, pod: &PodId, handle: &str) -> String {
     let node = handle.split('/').next().unwrap_or_default();
     let record: Vec<String> =
@@ -50,7 +49,6 @@ fn silences(cluster: &InProcessCluster) -> String {
     format!("longest pauses between heartbeats: {}", longest.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the entries of the event stream that contain this word.
 async fn events_about(cluster: &InProcessCluster, word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for stream in ["broken:events", "events"] {

@@ -31,7 +31,6 @@ pub(crate) struct Named {
     pub(crate) services: BTreeSet<String>,
 }
 
-/// The cluster of a walk, and its required services.
 pub(crate) struct Walk {
     pub(crate) cluster: InProcessCluster,
     pub(crate) services: Vec<Value>,
@@ -44,7 +43,6 @@ impl Walk {
         Self { cluster, services, rounds: 0, failures: Vec::new() }
     }
 
-    /// Panics if a round has found something.
     pub(crate) fn finish(self) {
         assert!(self.failures.is_empty(), "{} failures:\n{}", self.failures.len(), self.failures.join("\n"));
     }
@@ -112,12 +110,10 @@ impl Walk {
         println!("{title}: whole again in {:.1?}", begin.elapsed());
     }
 
-    /// Panics if something was found so far.
     pub(crate) fn stop_if_failed(&self, title: &str) {
         assert!(self.failures.is_empty(), "{title}:\n{}", self.failures.join("\n"));
     }
 
-    /// Sends commands that Redis may refuse.
     pub(crate) async fn write_leniently(&self, commands: &[Command]) {
         let mut pipe = ::redis::pipe();
         for words in commands {
@@ -182,7 +178,6 @@ impl Walk {
         self.cluster.heartbeats_go_on(&bystanders).await
     }
 
-    /// Returns the broken keys that neither `/status` nor `/cluster/check` names.
     async fn not_named(&self, broken: &[WrongValue]) -> Vec<String> {
         let (_, found) = self.cluster.http.send(Method::GET, "/cluster/check", None).await;
         let found: BTreeSet<&str> =

@@ -44,7 +44,6 @@ impl Writer {
         Self { random, protected }
     }
 
-    /// Returns a command that names no protected object.
     pub(crate) fn next(&mut self, keyspace: &Keyspace, keys: &[String]) -> Command {
         loop {
             let words = self.any(keyspace, keys);
@@ -99,7 +98,6 @@ impl Writer {
         }
     }
 
-    /// Creates a new key of any type.
     fn invented(&mut self, name: &[u8], value: Vec<u8>) -> Command {
         let one = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Command>();
         match self.random.random_range(0..5) {

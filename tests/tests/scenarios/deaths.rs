@@ -10,7 +10,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// Returns the number of pods on this node according to Redis.
 async fn pods_on(cluster: &Cluster, short: &str) -> usize {
     cluster.redis.cli(&["SCARD", &format!("cs:{}", cluster.node(short))]).await
 }

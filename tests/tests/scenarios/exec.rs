@@ -40,13 +40,11 @@ async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>,
     (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Returns the number of this machine's processes with this command line.
 fn processes(words: &[u8]) -> usize {
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter(|process| fs::read(process.path().join("cmdline")).is_ok_and(|line| line == words)).count()
 }
 
-/// A node with one pod of an image with a shell.
 struct Shell {
     _cluster_lock: Box<dyn std::any::Any>,
     cluster: Cluster,

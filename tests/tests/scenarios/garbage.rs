@@ -25,7 +25,6 @@ impl SmallDisk {
         mount.is_ok_and(|status| status.success()).then_some(Self(path))
     }
 
-    /// Fills or empties it to this percentage.
     fn fill(&self, percent: u64) {
         let filler = self.0.join("filler");
         drop(std::fs::remove_file(&filler));

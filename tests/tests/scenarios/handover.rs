@@ -34,7 +34,6 @@ const WORK: Duration = Duration::from_millis(20);
 /// Longest wait of a request for a pod that lets it in.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// A part of the hand-over that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ablation {
     /// The worker is told at once that nothing is in flight: SIGTERM without waiting.
@@ -86,7 +85,6 @@ impl Endpoints {
     }
 }
 
-/// Clients that send one request after the other, and their results.
 struct Clients {
     gates: Arc<Gates>,
     endpoints: Endpoints,
@@ -190,7 +188,6 @@ fn at_once(pod: &PodId, assignment: &AssignmentId) -> [FromProxy; 2] {
     [closed, FromProxy::Drained { pod, assignment, after_ms: 0, cut: 0 }]
 }
 
-/// Numbers of answered and failed requests.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
     answered: u64,
@@ -214,7 +211,6 @@ async fn update(http: &Http, updates: u64) {
     }
 }
 
-/// Updates a service while clients send it requests without a pause.
 #[allow(clippy::print_stderr, reason = "figures")]
 async fn requests_during(updates: u64, ablation: Option<Ablation>) -> Outcome {
     let cluster = Cluster::new(ClusterTiming::Short).await;

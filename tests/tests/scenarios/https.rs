@@ -13,7 +13,6 @@ use crate::{SOON, sleeper};
 
 const PAGE: &str = include_str!("../../../docs/how-to/ingress.md");
 
-/// Returns the page's command that begins so, with its continuation lines.
 fn command(start: &str) -> String {
     let mut lines = PAGE.lines().filter_map(|line| line.strip_prefix("    "));
     let mut command = lines.find(|line| line.starts_with(start)).unwrap().to_owned();
@@ -23,7 +22,6 @@ fn command(start: &str) -> String {
     command
 }
 
-/// Runs a shell command. Returns true for success, and all output.
 fn shell(folder: &Path, command: &str) -> (bool, String) {
     let output = Command::new("sh").current_dir(folder).args(["-c", command]).output().unwrap();
     let text = [output.stdout, output.stderr].concat();

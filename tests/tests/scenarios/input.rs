@@ -9,7 +9,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Returns a malformed payload, of one of eight kinds.
 fn malformed(number: usize) -> Vec<u8> {
     match number % 8 {
         0 => format!("not JSON {number}").into_bytes(),

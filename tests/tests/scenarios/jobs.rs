@@ -17,7 +17,6 @@ fn writes_index(file: &Path, then: &str) -> Value {
     json!(["/bin/sh", "-c", format!("echo $KUBELEET_JOB_INDEX >> {}; {then}", file.display())])
 }
 
-/// Returns the number of starts of each index in the file.
 fn starts(file: &Path) -> BTreeMap<String, usize> {
     let mut starts = BTreeMap::new();
     for line in std::fs::read_to_string(file).unwrap_or_default().lines() {

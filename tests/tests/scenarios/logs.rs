@@ -23,7 +23,6 @@ fn talker(replicas: u64) -> Value {
     })
 }
 
-/// Reads a followed log in the background into lines.
 fn follow(http: &Http, path: &str) -> (Arc<Mutex<Vec<Value>>>, tokio::task::JoinHandle<()>) {
     let lines: Arc<Mutex<Vec<Value>>> = Arc::default();
     let (http, path, sink) = (http.clone(), path.to_owned(), lines.clone());

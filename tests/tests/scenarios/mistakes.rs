@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{SOON, sleeper};
 
-/// Returns the duration of the state under test.
 fn seconds(short: u64) -> Duration {
     let long = std::env::var("MISTAKES_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(long.unwrap_or(short))
@@ -30,7 +29,6 @@ fn report(line: &str) {
     eprintln!("{line}");
 }
 
-/// Writes filler until Redis refuses even the smallest addition.
 async fn fill(cluster: &Cluster) {
     for size in [64 * 1024, 1024, 1] {
         let filler = "x".repeat(size);
@@ -43,7 +41,6 @@ async fn fill(cluster: &Cluster) {
     }
 }
 
-/// Results of a client that posts services fifty times a second.
 #[derive(Default)]
 struct Posted {
     stored: u64,
@@ -51,7 +48,6 @@ struct Posted {
     others: Vec<String>,
 }
 
-/// Posts services until told to stop, and deletes the stored ones.
 async fn post_without_pause(http: Http, stop: CancellationToken) -> Posted {
     let (mut posted, mut number) = (Posted::default(), 0);
     let mut interval = tokio::time::interval(Duration::from_millis(20));

@@ -32,7 +32,6 @@ struct Running {
     workers: [DaemonProcess; 2],
 }
 
-/// Starts two workers with room for all pods.
 async fn start() -> Running {
     let cluster = Cluster::new(ClusterTiming::Medium).await;
     let (api, scheduler) = (cluster.api().await, cluster.scheduler());

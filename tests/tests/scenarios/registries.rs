@@ -22,7 +22,6 @@ fn config_of(registry: &Registry, user: &str, password: &str) -> String {
     json!({"auths": {registry.host(): {"auth": auth}}}).to_string()
 }
 
-/// Waits until the pods of a service say why they wait.
 async fn until_says(http: &Http, service: &str, expected: &[&str]) {
     eventually_within(SOON, &format!("{service} says {expected:?}"), || async {
         let pods = http.pods(&format!("service={service}")).await;
@@ -40,7 +39,6 @@ async fn log_in(http: &Http, registry: &Registry, user: &str, password: &str) {
     assert_eq!((status.as_u16(), &answer["user"]), (200, &json!(user)), "{answer}");
 }
 
-/// Asserts that no password is visible anywhere.
 async fn has_no_password(cluster: &Cluster, api: &DaemonProcess, worker: &DaemonProcess) {
     let logins: Vec<String> = {
         let keys: Vec<String> = cluster.redis.cli(&["KEYS", "registry:*"]).await;
@@ -147,7 +145,6 @@ async fn a_registry_that_asks_for_a_token_gets_the_login_and_an_open_one_needs_n
     remove_images(&docker, &registry).await;
 }
 
-/// Returns the distinct digests of a service's pods.
 async fn digests(http: &Http, service: &str) -> Vec<String> {
     let pods = http.pods(&format!("service={service}")).await;
     let running = pods.iter().filter(|pod| pod["phase"] == "running");

@@ -20,7 +20,6 @@ fn is_in(haystack: &[u8], needle: &str) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle.as_bytes())
 }
 
-/// Asserts that a place has no part of a secret.
 #[track_caller]
 fn has_none(place: &str, text: &[u8]) {
     // The second is the common part of both base64 texts.

@@ -117,12 +117,10 @@ impl Hosts {
         containers.into_iter().find(|one| one.running && is_of_service(&one.labels)).unwrap().name
     }
 
-    /// Runs a line of bash in the client's container.
     async fn run(&self, line: &str) -> String {
         self.docker.exec(&self.tool, &["/bin/bash", "-c", line]).await
     }
 
-    /// Asks the server behind a name for its container.
     async fn greeting(&self, name: &str) -> String {
         let request = format!(
             "exec 3<>/dev/tcp/{name}/{PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && timeout 90 cat <&3"
@@ -138,7 +136,6 @@ impl Hosts {
         .await;
     }
 
-    /// Runs `net check`. Returns true without a finding, and the output.
     async fn net_check(&self, target: &str) -> (bool, String) {
         let mut command = tokio::process::Command::new(binary());
         command.args(["net", "check", target]);
@@ -247,7 +244,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     assert!(!hosts.here.log().contains("panicked"));
 }
 
-/// Changes the services that may reach `web`, whose pods stay.
 async fn only_those_that_are_allowed(hosts: &Hosts) {
     let pods = hosts.http.pods("service=web").await;
     for (allowed, is_let_in) in [(json!(["other"]), false), (json!(["shop-tool"]), true), (json!([]), false)]

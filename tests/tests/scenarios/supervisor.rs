@@ -44,7 +44,6 @@ impl SupervisedNode {
         Self { cluster, http, worker, _others: [api, scheduler] }
     }
 
-    /// Returns the sorted process ids of a service's pods.
     async fn processes(&self, service: &str) -> Vec<i64> {
         let pods = self.http.pods(&format!("service={service}")).await;
         let leaders: BTreeMap<String, i64> = self.cluster.processes.leaders().into_iter().collect();
@@ -234,7 +233,6 @@ async fn fence_only_goes_on_after_it_could_not_start_a_thread() {
     fence.kill();
 }
 
-/// Returns the address space of a process, in bytes.
 fn memory(pid: Pid) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"));
@@ -325,7 +323,6 @@ async fn a_supervisor_that_is_process_1_reaps_the_processes_that_pods_leave_behi
     assert_eq!(outside.ended(), None, "{}", outside.log());
 }
 
-/// Returns the children of a process, including zombies.
 fn children(pid: Pid) -> Vec<i32> {
     let pid = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -378,7 +375,6 @@ impl Figures {
         }
     }
 
-    /// Returns a table row for each runtime.
     fn rows(&self, title: &str) -> String {
         let line = |(runtime, figures): (&&str, &Vec<i64>)| {
             let mut figures = figures.clone();

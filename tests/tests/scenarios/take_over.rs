@@ -27,7 +27,6 @@ impl Notified {
         Self(socket)
     }
 
-    /// Returns the process that serves from now on.
     fn main_process(&self) -> Pid {
         let mut message = [0; 256];
         let length = self.0.recv(&mut message).expect("a process tells that it serves");

@@ -170,7 +170,6 @@ impl Fixture {
         }
     }
 
-    /// Runs a line of bash in the container with glibc.
     async fn run(&self, line: &str) -> String {
         self.engines[0].exec(&self.glibc.0, &["/bin/bash", "-c", line]).await
     }
@@ -216,7 +215,6 @@ impl Fixture {
     }
 }
 
-/// An answer as `dig` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Answer {
     status: String,
@@ -243,7 +241,6 @@ impl Answer {
         }
     }
 
-    /// Returns the answer to a question about a name that exists.
     fn of<const COUNT: usize>(records: [String; COUNT]) -> (String, BTreeSet<String>) {
         ("NOERROR".to_owned(), records.into())
     }
@@ -524,7 +521,6 @@ fn knock(targets: &[String]) -> String {
     format!("for target in {}; do {each} & done; wait", targets.join(" "))
 }
 
-/// Returns the targets that [`knock`] has printed.
 fn reached(output: &Output) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
@@ -582,7 +578,6 @@ fn resolves_with(host: &Host, address: &str) {
     host.exec(&format!("mount --bind {} /etc/resolv.conf", file.display()));
 }
 
-/// Starts a resolver that has one address for every name.
 async fn start_upstream(address: &str) -> JoinSet<()> {
     let datagrams = UdpSocket::bind((address, 53)).await.unwrap();
     let connections = TcpListener::bind((address, 53)).await.unwrap();

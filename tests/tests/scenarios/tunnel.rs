@@ -96,7 +96,6 @@ impl TwoHosts {
         Self { cluster, api, proxies, port, _others: others }
     }
 
-    /// Sends lines without pause until it is told to stop.
     pub(crate) fn send_without_pause(&self) -> Sending {
         let (stop, port) = (CancellationToken::new(), self.port);
         let stopped = stop.clone();

@@ -70,7 +70,6 @@ fn is_success(answer: reqwest::Result<reqwest::Response>) -> bool {
 /// All processes of each pod.
 type Processes = BTreeMap<String, BTreeSet<i64>>;
 
-/// Records the pods' processes until told to end.
 async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<AtomicBool>) {
     while !end.load(Ordering::Relaxed) {
         for (pod, process) in cluster.processes.leaders() {

@@ -41,7 +41,6 @@ async fn forget(fixture: &Fixture, service: &str) {
     free(fixture).await;
 }
 
-/// Frees unused addresses, as the schedulers do. Returns their number.
 async fn free(fixture: &Fixture) -> usize {
     let (mut sum, mut cursor) = (0, Some(0));
     while let Some(page) = cursor {
@@ -171,7 +170,6 @@ async fn a_service_has_a_share_of_the_addresses_and_the_completions_of_a_job_hav
     assert_eq!(ask(&fixture, "0.sums").await, GivenAddress::Missing);
 }
 
-/// Gives all but the last `left` addresses to other names.
 async fn fill_but(fixture: &Fixture, left: u32) {
     let script = "for n = ARGV[1], ARGV[2] do redis.call('HSET', 'addresses', '#' .. n, 'x', 'y' .. n, n) end return 1";
     let last = PoolAddress::FIRST + PoolAddress::COUNT - 1 - left;

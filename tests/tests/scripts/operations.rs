@@ -32,7 +32,6 @@ use store::{
 };
 use testkit::fixtures;
 
-/// An operation that can be called any number of times.
 pub(crate) struct Operation {
     pub(crate) call: Box<dyn Fn() -> BoxFuture<'static, Result<String, StoreError>>>,
     pub(crate) pod: Option<PodId>,
@@ -64,7 +63,6 @@ pub(crate) const NODE: &str = "w1";
 
 const EXTERNAL_NODE: &str = "external";
 
-/// A state from which a script is run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
     /// Its special condition; the script's name if there is none.
@@ -433,7 +431,6 @@ fn lost(payload: Payload, phase: Phase) -> PodRecovery {
     }
 }
 
-/// Returns the volume of the pod of all operations.
 fn claim() -> VolumeClaim {
     let service = ServiceName::new("web").unwrap();
     let name = VolumeName::of_replica(&service, "data", 0).unwrap();

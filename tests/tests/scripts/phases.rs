@@ -53,7 +53,6 @@ async fn a_script_changes_phases_only_as_the_table_of_scripts_declares() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Returns a script's declarations that allow this change.
 fn declarations(script: &Script, from: Option<Phase>, to: Option<Phase>) -> Vec<String> {
     let does = |event: &&PodEvent| from.is_some_and(|from| transition(from, **event).ok() == to);
     match (from, to) {

@@ -15,7 +15,6 @@ use testkit::fixtures;
 /// Requests as much as each pod of the services.
 const PUSHED: &str = r#"{"name":"test","uuid":"mine","image":"i","replica":3,"cpus":"0.1","memory":"64MiB"}"#;
 
-/// Returns the workers' saved state of all pods on nodes.
 async fn save(fixture: &Fixture) -> SavedState {
     let store = &fixture.store;
     let mut saved = SavedState::default();

@@ -184,7 +184,6 @@ async fn a_volume_of_a_node_that_was_removed_is_forgotten_when_it_is_removed() {
     assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
 }
 
-/// Returns the machines that have not reported their volumes.
 async fn unreported(fixture: &Fixture) -> Vec<String> {
     let nodes = fixture.store.unreported_nodes().await.unwrap().into_iter();
     nodes.map(|node| format!("{}{}", if node.is_former { "former " } else { "" }, node.name)).collect()

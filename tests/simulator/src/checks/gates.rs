@@ -56,7 +56,6 @@ impl World {
         }
     }
 
-    /// Forgets pods whose containers have ended, or could not be stopped.
     pub(crate) fn note_end(&mut self, host: usize, handle: &str) {
         if !self.proxies.are_there() {
             return;

@@ -17,7 +17,6 @@ use crate::workload::expected_state::ExpectedState;
 use crate::workload::images::{CHECK_RETRIES, has_check, has_several_containers, has_volume, starts_first};
 use crate::world::state::World;
 
-/// Returns the invariants that are violated now.
 pub(crate) fn violations(world: &mut World) -> Vec<String> {
     let observed = &world.observed;
     let locations = payload_locations(observed, &mut world.pod_ids);
@@ -123,7 +122,6 @@ fn runs_without_data(
     found
 }
 
-/// Returns the keys with a payload of each pod, by pod.
 fn payload_locations<'a>(
     observed: &'a SimulatedState,
     pod_ids: &mut PodIdCache,

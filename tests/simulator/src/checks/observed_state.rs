@@ -48,7 +48,6 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
 end
 return out";
 
-/// The record of a pod, without tombstones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SimulatedPod {
     pub(crate) phase: String,
@@ -65,12 +64,10 @@ pub(crate) struct SimulatedPod {
 }
 
 impl SimulatedPod {
-    /// Returns true if its node reserves resources for it.
     pub(crate) fn has_reservation(&self) -> bool {
         matches!(self.phase.as_str(), "assigned" | "running" | "stopping")
     }
 
-    /// Returns true if its payload must exist.
     pub(crate) fn is_active(&self) -> bool {
         self.phase == "pending" || self.has_reservation()
     }
@@ -240,7 +237,6 @@ fn number(text: &str) -> i64 {
     text.parse().unwrap_or(0)
 }
 
-/// Returns the first characters of a UUID, for messages.
 pub(crate) fn short(uuid: &str) -> &str {
     uuid.get(..8).unwrap_or(uuid)
 }
@@ -259,7 +255,6 @@ impl PodIdCache {
     }
 }
 
-/// Counts each invalid payload in queues and dead letters.
 pub(crate) fn count_junk(observed: &SimulatedState) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (key, payloads) in &observed.payloads {

@@ -47,7 +47,6 @@ impl World {
             .then(|| format!("{who} takes the name of a worker {silence} ms after its heartbeat"))
     }
 
-    /// Checks and counts after a script ran.
     pub(crate) fn after(&mut self, who: ProcessId, script: &Script, reply: &Value) {
         let name = script.name();
         if let Value::ServerError(error) = reply {

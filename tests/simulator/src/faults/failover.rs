@@ -29,7 +29,6 @@ impl World {
         self.log("redis", "the replica gets no writes from now on");
     }
 
-    /// Copies the data and the clients' knowledge.
     pub(crate) fn take_snapshot(&mut self) -> ReplicaSnapshot {
         let keys: Vec<Vec<u8>> = convert(self.redis.execute(&["KEYS", "*"]));
         let is_replicated = |key: &Vec<u8>| key != b"events" && !key.starts_with(KEY.as_bytes());

@@ -58,7 +58,6 @@ impl World {
         self.random.next() % 1_000_000 < elapsed * rate
     }
 
-    /// Returns true if every worker that may run remembers its cluster.
     fn do_all_know_cluster(&self) -> bool {
         let is_there = |host: &usize| !self.cluster.slot(ProcessId::of_host(*host)).is_removed;
         (0..HOSTS).filter(is_there).all(|host| self.cluster.hosts[host].knows_cluster())
@@ -179,7 +178,6 @@ impl World {
         self.faults.write_outage = outage;
     }
 
-    /// Restarts workers whose time in another database is over by `now`.
     pub(crate) fn correct_databases(&mut self, now: u64) {
         for host in 0..WORKERS {
             let worker = ProcessId::Worker(host);

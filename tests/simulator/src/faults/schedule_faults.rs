@@ -6,7 +6,6 @@ use crate::faults::replica_snapshot::ReplicaSnapshot;
 use crate::machine::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use crate::machine::random::Random;
 
-/// Processes whose writes Redis refuses until a given time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RefusedWrites {
     pub(crate) until: u64,

@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 
 use crate::machine::process_id::ProcessId;
 
-/// Commands that were sent together over one connection.
 pub(crate) struct RedisRequest {
     pub(crate) process: ProcessId,
     /// Requests of one connection are executed in order.
@@ -103,7 +102,6 @@ impl SharedBus {
     }
 }
 
-/// The network of one process instance.
 pub(crate) struct SimulatedNetwork {
     pub(crate) bus: SharedBus,
     pub(crate) process: ProcessId,

@@ -26,7 +26,6 @@ use crate::machine::bus::{EngineReply, HostCall, SharedBus};
 use crate::machine::process_id::ProcessId;
 use crate::workload::images::{is_broken, is_sick};
 
-/// Answers of a container's check, delivered or not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CheckAnswers {
     pub(crate) has_passed: bool,
@@ -105,7 +104,6 @@ impl SimulatedHost {
         self.state().lease.as_ref().is_some_and(|lease| self.clock() < lease.deadline.millis)
     }
 
-    /// The deadline of the worker's lease, on the host's clock.
     pub(crate) fn lease_deadline(&self) -> Option<u64> {
         self.state().lease.as_ref().map(|lease| lease.deadline.millis)
     }

@@ -6,14 +6,12 @@ use bytes::Bytes;
 
 use crate::machine::bus::RedisRequest;
 
-/// A published message on its way to the subscribers.
 pub(crate) struct PendingHint {
     pub(crate) deliver_at: u64,
     pub(crate) channel: String,
     pub(crate) message: Bytes,
 }
 
-/// The state of the network beside the requests on the bus.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) hints: Vec<PendingHint>,

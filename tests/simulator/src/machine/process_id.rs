@@ -9,7 +9,6 @@ pub(crate) const SCHEDULERS: usize = 2;
 pub(crate) const HOSTS: usize = WORKERS + 1;
 pub(crate) const PROCESSES: usize = 1 + SCHEDULERS + HOSTS;
 
-/// A process, across its restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessId {
     Api,
@@ -44,7 +43,6 @@ impl ProcessId {
         if host < WORKERS { ProcessId::Worker(host) } else { ProcessId::SecondWorker }
     }
 
-    /// The index of a worker's host.
     pub(crate) fn host(self) -> Option<usize> {
         match self {
             ProcessId::Worker(index) => Some(index),
@@ -53,7 +51,6 @@ impl ProcessId {
         }
     }
 
-    /// The index of the worker with its name, for a worker.
     pub(crate) fn node(self) -> Option<usize> {
         match self {
             ProcessId::SecondWorker => Some(0),

@@ -61,7 +61,6 @@ impl RedisConnection {
         }
     }
 
-    /// Reads the next reply.
     pub(crate) fn read(&mut self) -> Value {
         self.line.clear();
         self.stream.read_until(b'\n', &mut self.line).unwrap();

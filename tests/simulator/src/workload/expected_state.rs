@@ -11,7 +11,6 @@ pub(crate) struct ExpectedService {
     pub(crate) image: String,
 }
 
-/// A pod whose payload was pushed by hand.
 #[derive(Debug, Clone, Copy)]
 struct PushedPod {
     is_wanted: bool,
@@ -66,7 +65,6 @@ impl ExpectedState {
         &self.junk
     }
 
-    /// Redis was emptied, and the invalid payloads with it.
     pub(crate) fn forget_junk(&mut self) {
         self.junk.clear();
     }

@@ -17,7 +17,6 @@ pub(crate) const CHECKED: Judged = Judged { good: "keep:well", other: "keep:fit"
 /// Failures in a row that make a container unhealthy.
 pub(crate) const CHECK_RETRIES: u32 = 3;
 
-/// Returns the final image of a service with this one.
 pub(crate) fn image_in_the_end(image: &str) -> String {
     let taken_back = [STOP_FIRST, START_FIRST, CHECKED].into_iter().find(|images| images.broken == image);
     taken_back.map_or(image, |images| images.good).to_owned()
@@ -34,17 +33,14 @@ pub(crate) fn starts_first(image: &str) -> bool {
     update_order(image) == Some("start-first")
 }
 
-/// Returns true if its containers end at once.
 pub(crate) fn is_broken(image: &str) -> bool {
     image.ends_with(":broken")
 }
 
-/// Returns true if the check of its containers always fails.
 pub(crate) fn is_sick(image: &str) -> bool {
     image == CHECKED.broken
 }
 
-/// Returns true if its containers have a health check.
 pub(crate) fn has_check(image: &str) -> bool {
     [CHECKED.good, CHECKED.other, CHECKED.broken].contains(&image)
 }
@@ -53,7 +49,6 @@ pub(crate) fn has_several_containers(image: &str) -> bool {
     image.ends_with(":2")
 }
 
-/// Returns true if each of its pods has a persistent volume.
 pub(crate) fn has_volume(image: &str) -> bool {
     image.ends_with(":volume")
 }

@@ -142,7 +142,6 @@ impl Proxies {
         }
     }
 
-    /// Returns the number of requests in flight to a pod's assignment.
     pub(crate) fn in_flight(&self, host: usize, assignment: &AssignmentId) -> usize {
         let requests = self.of_hosts[host].requests.iter();
         requests.filter(|request| request.pass.pod().assignment == *assignment).count()
@@ -189,7 +188,6 @@ impl SimulatedProxy {
     }
 }
 
-/// Runs the part of a proxy that workers speak to.
 async fn run(
     host: LocalHost,
     mut connections: mpsc::UnboundedReceiver<DuplexStream>,

@@ -12,13 +12,11 @@ use crate::world::state::World;
 /// A call of a hanging engine fails after this many milliseconds.
 const ENGINE_TIMEOUT: u64 = 10_000;
 
-/// An executable request, by its index on the bus.
 enum StepCandidate {
     Redis(usize),
     Engine(usize),
 }
 
-/// The fate of a request to Redis.
 enum Delivery {
     Executed,
     /// It does not reach Redis, and its sender gets an error.

@@ -11,7 +11,6 @@ use crate::world::state::World;
 const MAX_PARTIAL_READS: u64 = 100;
 
 impl World {
-    /// Applies the reads since the last call, and checks all invariants.
     pub(crate) fn observe(&mut self) {
         let double_runs = invariants::double_runs(self);
         self.checks.violations.extend(double_runs);

@@ -159,7 +159,6 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// A worker's intervals, in proportion to the other durations.
 fn worker_timings(timing: TimingMillis) -> WorkerTimings {
     let millis = Duration::from_millis;
     WorkerTimings {

@@ -74,7 +74,6 @@ impl World {
         self.log(ProcessId::Proxy(host), format_args!("DIES until {until}"));
     }
 
-    /// Polls the proxies, ends requests, and sends new ones.
     pub(crate) fn poll_proxies(&mut self, elapsed: u64) {
         let now = self.clock.now;
         for host in 0..self.proxies.of_hosts.len() {

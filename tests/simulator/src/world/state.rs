@@ -96,7 +96,6 @@ impl World {
         world
     }
 
-    /// Returns the violations found so far as an error.
     pub(crate) fn take_violations(&mut self) -> Result<(), Vec<String>> {
         let violations = std::mem::take(&mut self.checks.violations);
         if violations.is_empty() { Ok(()) } else { Err(violations) }

@@ -94,7 +94,6 @@ struct Measured {
     longest_beat: Duration,
 }
 
-/// Posts ten services a second and watches the heartbeats.
 async fn measure(http: &Http, cluster: &Cluster, duration: Duration, prefix: &str) -> Measured {
     let nodes = ["w1", "w2"].map(|short| format!("hb:{}", cluster.node(short)));
     let mut beats = BTreeMap::<String, (String, Instant)>::new();
@@ -120,7 +119,6 @@ async fn measure(http: &Http, cluster: &Cluster, duration: Duration, prefix: &st
     Measured { posts: took.len(), first, p99, longest_beat }
 }
 
-/// Sends a request a byte a second, repeatedly.
 async fn speak_slowly(address: String) {
     loop {
         let Ok(mut stream) = TcpStream::connect(&address).await else { continue };

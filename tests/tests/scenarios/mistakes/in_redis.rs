@@ -89,7 +89,6 @@ async fn running(cluster: &Cluster, http: &Http, of: &[&str]) -> BTreeSet<(Strin
     cluster.processes.leaders().into_iter().filter(|(pod, _)| pods.contains(pod)).collect()
 }
 
-/// Returns the answer or the error of `/status`.
 async fn status(http: &Http) -> Result<String, String> {
     let answer = http.try_send(reqwest::Method::GET, "/status", None).await;
     let answer = answer.map_err(|error| error.to_string())?;

@@ -20,7 +20,6 @@ struct Small {
     _others: [DaemonProcess; 3],
 }
 
-/// Starts two nodes with a service of each kind.
 async fn start() -> (Small, Http) {
     let cluster = Cluster::new(ClusterTiming::Medium).await;
     let (api, scheduler) = (cluster.api().await, cluster.scheduler());
@@ -38,7 +37,6 @@ fn leaders(cluster: &Cluster) -> BTreeSet<(String, i64)> {
     cluster.processes.leaders().into_iter().collect()
 }
 
-/// Returns the pods of a service, with their leaders.
 async fn of_service(small: &Small, http: &Http, service: &str) -> BTreeSet<(String, i64)> {
     let pods = http.pods(&format!("service={service}&limit=100")).await;
     let ids: BTreeSet<&str> = pods.iter().filter_map(|pod| pod["uuid"].as_str()).collect();

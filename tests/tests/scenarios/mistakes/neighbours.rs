@@ -135,7 +135,6 @@ async fn change(http: &Http, round: usize, is_kept: bool) {
     }
 }
 
-/// Injects one of the faults of testers' clusters.
 async fn disturb(round: usize, workers: &mut [DaemonProcess; 2], cluster: &Cluster) {
     match round % 3 {
         0 => workers.iter_mut().for_each(DaemonProcess::start_again),
