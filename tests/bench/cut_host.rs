@@ -14,22 +14,19 @@ use crate::swarm::{Swarm, label};
 
 const PODS: usize = 60;
 const HOSTS: u8 = 3;
-/// The host that is cut off: not the first, which is the Swarm's manager.
+/// The Swarm's manager is the first host.
 const VICTIM: usize = 2;
 const RUNS: usize = 2;
 const NAME: &str = "bench";
-/// The default.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
 const SWARM_SETTLE_TIME: Duration = Duration::from_secs(5);
 
 struct CutRun {
     pods: usize,
-    /// From the cut until all run elsewhere.
     downtime: Duration,
     /// From its last heartbeat until then in seconds, less the silence after which a node is declared dead.
     /// None if that is not a setting.
     after_dead_after: Option<f64>,
-    /// Number of pods that still run on that host at that time.
     still_running: usize,
 }
 

@@ -13,7 +13,7 @@ use bollard::{API_DEFAULT_VERSION, Docker as Client};
 use futures_util::{StreamExt, stream};
 use kubeleet_tests::docker::IMAGE;
 
-/// Limit of every call: longer than an engine under load takes.
+/// Longer than a call of an engine under load.
 const CALL_TIMEOUT_SECONDS: u64 = 300;
 
 pub struct Engine {
@@ -21,7 +21,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Connects to the engine at `unix://<path>`.
     pub async fn connect(host: &str) -> Self {
         let client = Client::connect_with_unix(host, CALL_TIMEOUT_SECONDS, API_DEFAULT_VERSION).unwrap();
         Self { client: client.negotiate_version().await.unwrap() }
@@ -40,7 +39,7 @@ impl Engine {
         self.client.list_containers(Some(options)).await.unwrap().len()
     }
 
-    /// Creates and starts containers like kubeleet's, `concurrency` at a time. Returns their ids.
+    /// Creates and starts containers like kubeleet's. Returns their ids.
     pub async fn launch(&self, count: usize, concurrency: usize) -> Vec<String> {
         let body = Arc::new(body());
         let one = |_| {
@@ -54,7 +53,6 @@ impl Engine {
         stream::iter(0..count).map(one).buffer_unordered(concurrency).collect().await
     }
 
-    /// Stops and removes containers, `concurrency` at a time.
     pub async fn remove(&self, ids: Vec<String>, concurrency: usize) {
         let one = |id: String| async move {
             let stop = StopContainerOptions { t: Some(10), ..Default::default() };

@@ -20,28 +20,23 @@ use crate::report::{Table, save};
 use crate::rig::{Persistence, Rig};
 use crate::stats::Series;
 
-/// Silence after which each Sentinel considers a server down: as in `docker-compose.yml`.
+/// As in `docker-compose.yml`.
 const DOWN_AFTER: [Duration; 3] =
     [Duration::from_millis(2_500), Duration::from_millis(3_000), Duration::from_millis(3_500)];
 const RUNS: usize = 5;
 const WORKERS: u32 = 2;
 const POST_INTERVAL: Duration = Duration::from_millis(20);
-/// Between two writes to Redis itself.
 const WRITE_INTERVAL: Duration = Duration::from_millis(10);
-/// Load before the failover.
 const BEFORE: Duration = Duration::from_secs(2);
-/// Load after it: long enough for the old master of a planned failover to become a replica.
+/// Long enough for the old master of a planned failover to become a replica.
 const AFTER: Duration = Duration::from_secs(20);
-/// `AFTER` in a smoke run.
 const SMOKE_AFTER: Duration = Duration::from_secs(10);
 const POST_TIMEOUT: Duration = Duration::from_secs(15);
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy)]
 enum Failover {
-    /// The master is killed.
     Unplanned,
-    /// A Sentinel is asked for it.
     Planned,
 }
 
@@ -139,8 +134,8 @@ fn longest_gap(mut moments: Vec<Duration>, end: Duration) -> f64 {
     moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max)
 }
 
-/// Posts services at a fixed rate without waiting for answers. Returns the answer time of each stored one,
-/// and true if it is durable.
+/// Posts services at a fixed rate without waiting for answers. Returns each stored one's answer time, and
+/// true if it is durable.
 async fn post(http: Http, begin: Instant, duration: Duration) -> Vec<(Duration, bool)> {
     let mut clock = tokio::time::interval(POST_INTERVAL);
     let mut in_progress: JoinSet<Option<(Duration, bool)>> = JoinSet::new();

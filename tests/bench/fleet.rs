@@ -19,7 +19,7 @@ use crate::rig::{Persistence, Rig};
 
 pub const KUBELEET_LABEL: &str = "orchestrator=kubeleet";
 
-/// Between two counts of an engine's containers: long enough not to slow it down.
+/// Long enough not to slow an engine down.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const CONTAINER_LIMIT: Duration = Duration::from_secs(300);
 
@@ -57,7 +57,6 @@ impl Fleet {
         }
     }
 
-    /// Starts a cluster on these hosts with default settings, and waits until it is ready and idle.
     pub async fn cluster(&self) -> FleetCluster {
         self.cluster_with(&[]).await
     }
@@ -93,7 +92,7 @@ pub struct FleetCluster {
 }
 
 impl FleetCluster {
-    /// Posts a service and waits until its pods run. Returns the duration.
+    /// Posts a service, and returns the time until its pods run.
     pub async fn launch(&self, service: &Value) -> Duration {
         let mut connection = self.rig.connection().await;
         let begin = Instant::now();
@@ -103,7 +102,7 @@ impl FleetCluster {
         observe::until("running", service["replicas"].as_u64().unwrap(), begin, running).await
     }
 
-    /// Deletes the service and waits until no container is left. Returns the duration.
+    /// Deletes the service, and returns the time until its containers are gone.
     pub async fn remove(&self, fleet: &Fleet, name: &str) -> Duration {
         let begin = Instant::now();
         let (status, answer) = self.http.send(Method::DELETE, &format!("/service/{name}"), None).await;

@@ -29,14 +29,11 @@ const SERVICES: usize = 100;
 const PODS_OF_SERVICE: u32 = 100;
 const CHANGES: usize = 30;
 const IDLE_TIME: Duration = Duration::from_secs(20);
-/// Limit until all followers know all endpoints: each reads ten services a second.
+/// Each follower reads ten services a second.
 const KNOWN_WITHIN: Duration = Duration::from_secs(120);
-/// Followers of one large service.
 const FOLLOWERS_OF_ONE: usize = 100;
 const LARGE: [usize; 2] = [10_000, 100_000];
-/// Limit until all of them have read it again.
 const READ_WITHIN: Duration = Duration::from_secs(600);
-/// Placed while their service is followed, and while it is not.
 const PLACED_PODS: u32 = 20_000;
 const PLACED_NODES: u32 = 500;
 const PLACED_RUNS: usize = 5;
@@ -71,7 +68,6 @@ fn ready(snapshot: &RoutingSnapshot, service: &ServiceName) -> usize {
     endpoints.filter(|endpoint| endpoint.state == EndpointState::Ready).count()
 }
 
-/// Waits until a follower knows that this number of pods is ready.
 async fn until_ready(mut snapshots: Snapshots, service: ServiceName, wanted: usize) -> Instant {
     let known = snapshots.wait_for(|snapshot| ready(snapshot, &service) == wanted);
     tokio::time::timeout(KNOWN_WITHIN, known).await.expect("a follower does not know it").unwrap();
@@ -95,7 +91,6 @@ fn published(url: &str) -> mpsc::Receiver<(Instant, EndpointChange)> {
     receiver
 }
 
-/// Returns the time at which a pod became ready, or stopped being it.
 fn changed_at(published: &mpsc::Receiver<(Instant, EndpointChange)>, becomes_ready: bool) -> Instant {
     let is_it = |change: &EndpointChange| {
         let states = change.changes.iter().map(|(_, endpoint)| endpoint.as_ref().map(|one| one.state));
@@ -111,7 +106,7 @@ async fn scale(http: &Http, service: &ServiceName, replicas: u32) {
     assert!(status.is_success(), "{answer}");
 }
 
-/// Measures the cost of idle followers, and the delay until all know that a service has a pod less or more.
+/// Measures the cost of idle followers, and the delay of a change.
 async fn changes(args: &Args) -> Value {
     let (count, services) = (args.size(FOLLOWERS, 20), args.size(SERVICES, 3));
     let (rig, http) = Rig::cluster(Persistence::Everysec, args.size(10, 2), 1, &[]).await;
@@ -186,8 +181,7 @@ async fn changes(args: &Args) -> Value {
     })
 }
 
-/// Measures Redis' load when all followers of one large service read it again, as after a failover, and the
-/// delay of other clients meanwhile.
+/// Measures Redis' load when all followers of a large service read it again, and the delay of other clients.
 async fn large_services(args: &Args) -> Value {
     let title = format!("{FOLLOWERS_OF_ONE} followers read one service again after a failover");
     let columns = [
@@ -212,7 +206,6 @@ async fn large_services(args: &Args) -> Value {
     json!(results)
 }
 
-/// Writes a service with this many running pods into Redis, or changes the state of all.
 async fn write_pods(redis: &Redis, pods: usize, reason: &str) {
     let script = "for i = ARGV[1], ARGV[2] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
                   redis.call('HSET', 'pod:p' .. i, 'service', 'web', 'phase', 'running', 'node', 'worker1', 'assignment', \

@@ -16,7 +16,6 @@ use crate::report::{Table, save};
 use crate::rig::{Memory, Persistence, Rig, with_descendants};
 use crate::stats::Series;
 
-/// Length of the measurement of an idle cluster.
 const IDLE_TIME: Duration = Duration::from_secs(15);
 const SMOKE_IDLE_TIME: Duration = Duration::from_secs(1);
 const PODS: &[u32] = &[0, 100, 1_000];

@@ -12,9 +12,7 @@ use crate::stats::Series;
 
 const NODES: &[u32] = &[10, 100, 1_000, 10_000];
 const PODS: &[u32] = &[10, 100, 1_000, 10_000, 100_000];
-/// The pods of all measurements over the number of nodes.
 const FIXED_PODS: u32 = 20_000;
-/// The nodes of all measurements over the number of pods.
 const FIXED_NODES: u32 = 1_000;
 const RUNS: usize = 3;
 

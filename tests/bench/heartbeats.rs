@@ -7,7 +7,7 @@ use model::event::ClusterEvent;
 use redis::aio::MultiplexedConnection;
 use store::Store;
 
-/// Events read by one sample; the next one continues from there.
+/// The next sample continues from there.
 const EVENTS_PER_SAMPLE: usize = 1000;
 
 pub struct HeartbeatMonitor {
@@ -17,11 +17,8 @@ pub struct HeartbeatMonitor {
     last_event: String,
     /// The longest time between two heartbeats of a node in seconds, and the node.
     pub longest_gap: (f64, String),
-    /// A description of each node that was declared dead.
     pub deaths: Vec<String>,
-    /// Number of pods that were taken from their nodes.
     pub moved_pods: usize,
-    /// Number of repeated registrations of workers.
     pub registrations: usize,
 }
 
@@ -41,8 +38,7 @@ impl HeartbeatMonitor {
         }
     }
 
-    /// Takes one sample. Samples must be more frequent than heartbeats: a missed heartbeat makes a gap appear
-    /// longer than it was.
+    /// Takes one sample. Samples must be more frequent than heartbeats, or a gap appears longer.
     pub async fn sample(&mut self) {
         let mut query = redis::cmd("ZRANGE");
         query.arg(&["beats", "0", "-1", "WITHSCORES"]);

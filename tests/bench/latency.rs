@@ -26,11 +26,9 @@ use crate::rig::{Persistence, Rig};
 use crate::stats::Series;
 
 const PODS: u32 = 10;
-/// Services that are posted before the measurement.
 const WARM_UP: u32 = 50;
 const PING_INTERVAL: Duration = Duration::from_millis(5);
 const PAGE_SIZE: usize = 5_000;
-/// Clients of the closed loop.
 const CLIENTS: u32 = 16;
 const CLOSED_TIME: Duration = Duration::from_secs(5);
 const OPEN_TIME: Duration = Duration::from_secs(10);
@@ -81,7 +79,7 @@ pub async fn run(args: &Args) {
     }
 }
 
-/// Returns the pods started per second when clients post one service after the other.
+/// Returns the pods started per second.
 async fn closed_loop(args: &Args, persistence: Persistence, nodes: u32) -> f64 {
     let (rig, http) = Rig::cluster(persistence, nodes, args.schedulers, &[]).await;
     let duration = args.size(CLOSED_TIME, SMOKE_TIME);
@@ -147,7 +145,7 @@ async fn open_loop(args: &Args, persistence: Persistence, nodes: u32, rate: f64)
     LoadResult { pods: services * PODS, queued: latencies(&queued), running: latencies(&running), ping }
 }
 
-/// Sends PINGs until it is told to stop. Returns the time of each reply in milliseconds.
+/// Sends PINGs until stopped. Returns the milliseconds of each reply.
 async fn ping_until(mut connection: MultiplexedConnection, mut stopped: oneshot::Receiver<()>) -> Series {
     let mut durations = Series::default();
     while stopped.try_recv().is_err() {
@@ -159,7 +157,7 @@ async fn ping_until(mut connection: MultiplexedConnection, mut stopped: oneshot:
     durations
 }
 
-/// Sends the first requests, which open connections and load scripts. They are not measured.
+/// Sends unmeasured requests, which open connections and load scripts.
 async fn warm_up(rig: &Rig, http: &Http) {
     let mut requests = JoinSet::new();
     for number in 0..WARM_UP {
@@ -182,8 +180,7 @@ fn now_millis() -> f64 {
 /// The service, and Redis' time in milliseconds, of each event.
 type EventTimes = Vec<(u32, u64)>;
 
-/// Follows the event stream until all pods run. Returns the times at which each pod was scheduled and
-/// started.
+/// Follows the event stream until all pods run. Returns when each was scheduled and started.
 async fn read_events(store: Store, services: u32) -> (EventTimes, EventTimes) {
     let wanted = (services * PODS) as usize;
     let (mut scheduled, mut started) = (EventTimes::new(), EventTimes::new());

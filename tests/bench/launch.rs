@@ -18,17 +18,14 @@ use crate::swarm::Swarm;
 const ENGINES: &[u8] = &[1, 3];
 const SIZES: &[usize] = &[50, 100];
 const RUNS: usize = 3;
-/// Tried numbers of concurrent calls on each engine.
 const CONCURRENCIES: &[usize] = &[2, 4, 8, 16, 32];
 const NAME: &str = "bench";
 const SERIAL_WORKER: &str = "the first kubeleet's loop";
-/// Limits a worker's concurrent starts. Operators set it where several workers share one machine, as the
-/// hosts here do.
+/// Operators set it where several workers share one machine, as the hosts here do.
 const START_CONCURRENCY: &str = "KUBELEET_START_CONCURRENCY";
 const HEADER: &[&str] =
     &["engines", "containers", "by", "launch", "engines' best", "stop and remove", "engines' best"];
 
-/// Duration of the launch, and of stopping and removing.
 pub type Durations = (Duration, Duration);
 
 /// The durations of several runs, in seconds.
@@ -100,7 +97,7 @@ async fn find_best(args: &Args, fleet: &Fleet, pods: usize) -> BestConcurrency {
     }
 }
 
-/// Measures all of them in turns, so that other load on this machine affects them alike.
+/// Measures in turns, so that other load affects all alike.
 async fn measure(fleet: &Fleet, pods: usize, best: BestConcurrency, runs: usize, table: &mut Table) -> Value {
     let [mut direct, mut ours, mut limited, mut serial, mut swarm]: [LaunchTimes; 5] = Default::default();
     let mut own_cpu = Series::default();
@@ -170,7 +167,7 @@ async fn directly(fleet: &Fleet, pods: usize, concurrency: BestConcurrency) -> D
     (launched, begin.elapsed())
 }
 
-/// Also returns the processor time of the launch in seconds, of Redis and all daemons without the engines.
+/// Also returns the processor seconds of Redis and all daemons for the launch.
 async fn kubeleet(fleet: &Fleet, pods: usize, settings: &[(&'static str, &str)]) -> (Durations, f64) {
     let cluster = fleet.cluster_with(settings).await;
     let before = cluster.rig.cpu();

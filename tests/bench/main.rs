@@ -50,7 +50,7 @@ use kubeleet_tests::exclusive::exclusive;
 
 use args::{Args, Part};
 
-/// Parallel parts of a smoke run: most of them wait most of the time.
+/// Most parts wait most of the time.
 const SMOKE_LANES: usize = 4;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 
-/// A count that stands still for this long never grows again.
+/// A count that stands still for so long never grows again.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(60);
@@ -17,7 +17,7 @@ pub fn info<'a>(text: &'a str, field: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().trim()
 }
 
-/// Returns the bytes of data in Redis, without the memory of connections.
+/// Returns the bytes of data in Redis, without its connections.
 pub async fn dataset(redis: &kubeleet_tests::Redis) -> f64 {
     let text: String = redis.cli(&["INFO", "memory"]).await;
     info(&text, "used_memory_dataset").parse().unwrap()
@@ -48,7 +48,7 @@ pub async fn placed(connection: &mut MultiplexedConnection, service: &str, in_fl
     counts[0].saturating_sub(counts[1..].iter().sum())
 }
 
-/// Returns the number of payloads in the container sets of these nodes: pods acknowledged as running.
+/// Returns the number of pods acknowledged as running.
 pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -> u64 {
     let mut sum = 0;
     // In chunks, so that no other client waits long.
@@ -63,8 +63,8 @@ pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -
     sum
 }
 
-/// Waits until the count is reached, and returns the time since `begin`. Between two reads it waits half of
-/// the remaining time at the pace so far: few reads however long it takes, and frequent ones at the end.
+/// Waits until the count is reached, and returns the time since `begin`. Waits half of the estimated
+/// remaining time between reads: few reads, and frequent ones at the end.
 ///
 /// # Panics
 /// If the count stops growing.
@@ -91,7 +91,6 @@ pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl Asyn
     }
 }
 
-/// Redis' counters since [`Counters::reset`].
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     pub scripts: u64,

@@ -14,9 +14,8 @@ use crate::report::{Table, save};
 use crate::rig::{Cpu, Persistence, Rig};
 use crate::stats::Series;
 
-/// The name of the placed service.
 pub const SERVICE: &str = "bench";
-/// The largest recorded size. Larger ones are extrapolated from it.
+/// Larger runs are extrapolated.
 const MAX_RECORDED_PODS: u32 = 30_000;
 
 struct Size {
@@ -44,7 +43,6 @@ pub struct PlacementRun {
     pub running: Duration,
     pub cpu: Cpu,
     pub counters: Counters,
-    /// Redis' memory.
     pub bytes_per_pod: f64,
 }
 
@@ -93,7 +91,6 @@ fn sizes(args: &Args) -> Vec<(u32, u32, usize, Vec<Persistence>)> {
 }
 
 struct Bound {
-    /// Pods of the recorded run.
     pods: u32,
     commands: usize,
     seconds: Series,
@@ -125,14 +122,14 @@ async fn measure_size(args: &Args, pods: u32, nodes: u32, runs: usize, persisten
     measured
 }
 
-/// Records Redis' commands in a run of this size, or of the largest recorded one. Returns the number of pods.
+/// Records a run of this size, or of the largest recorded one. Returns its pods.
 async fn record(pods: u32, nodes: u32, schedulers: u32) -> (u32, RecordedCommands) {
     let (pods, nodes) = if pods > MAX_RECORDED_PODS { (MAX_RECORDED_PODS, 1_000) } else { (pods, nodes) };
     let (_, recorded) = measure(pods, nodes, schedulers, Persistence::None, true).await;
     (pods, recorded.unwrap_or_default())
 }
 
-/// Measures one POST in a new cluster. Also returns Redis' commands if they are to be recorded.
+/// Measures one POST in a new cluster. Also returns Redis' commands if requested.
 pub async fn measure(
     pods: u32,
     nodes: u32,
@@ -214,7 +211,7 @@ impl Measured {
         self.series(|run| run.running.as_secs_f64())
     }
 
-    /// Returns Redis' time for the commands, extrapolated to the measured number of pods.
+    /// Returns Redis' time, extrapolated to the measured number of pods.
     fn bound_seconds(&self) -> Option<f64> {
         let bound = self.bound.as_ref()?;
         Some(bound.seconds.median() * f64::from(self.pods) / f64::from(bound.pods))

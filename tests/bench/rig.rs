@@ -49,7 +49,6 @@ impl Persistence {
         Redis::start_with(&[self.arguments().as_slice(), more].concat()).await
     }
 
-    /// Returns the arguments of such a server.
     pub fn arguments(self) -> Vec<&'static str> {
         let append = if self == Self::None { "no" } else { "yes" };
         let fsync = if self == Self::Always { "always" } else { "everysec" };
@@ -59,18 +58,16 @@ impl Persistence {
     }
 }
 
-/// Redis and daemons. Dropping it kills them all.
+/// Dropping it kills Redis and all daemons.
 pub struct Rig {
     pub redis: Redis,
     redis_process: u32,
     settings: Vec<(&'static str, String)>,
     folder: TempDir,
     daemons: Vec<Process>,
-    /// The names of all started nodes.
     pub nodes: Vec<String>,
 }
 
-/// One daemon.
 pub struct Process {
     /// `api`, `scheduler` or `worker`.
     pub kind: &'static str,
@@ -103,7 +100,7 @@ impl Rig {
         Self { redis, redis_process, settings, folder, daemons: Vec::new(), nodes: Vec::new() }
     }
 
-    /// Starts simulated workers, schedulers and an API, and waits until they are ready and idle.
+    /// Starts simulated workers, schedulers and an API; returns when they are idle.
     pub async fn cluster(
         persistence: Persistence,
         nodes: u32,
@@ -120,8 +117,8 @@ impl Rig {
         (rig, http)
     }
 
-    /// Starts one process with `count` simulated workers `<name>-1` …, and waits until all are registered.
-    /// Returns the process' index.
+    /// Starts one process with `count` simulated workers `<name>-1` …; waits for their registration. Returns
+    /// the process' index.
     pub async fn workers(&mut self, name: &str, count: u32) -> usize {
         let workers = count.to_string();
         let mut settings = vec![("KUBELEET_NODE", name), ("KUBELEET_RUNTIME", "sim")];
@@ -159,7 +156,6 @@ impl Rig {
         http
     }
 
-    /// Starts one daemon; returns its index.
     pub fn start(&mut self, kind: &'static str, name: &str, settings: &[(&str, &str)]) -> usize {
         self.start_command(Command::new(binary()), kind, name, settings)
     }
@@ -205,7 +201,6 @@ impl Rig {
         &self.daemons
     }
 
-    /// Waits until the schedulers are registered and all processes are idle.
     async fn wait_until_ready(&self, schedulers: u32) {
         eventually_within(Duration::from_secs(20), "the schedulers are registered", || async {
             let registered: u32 = self.redis.cli(&["ZCARD", "schedulers"]).await;
@@ -215,7 +210,6 @@ impl Rig {
         self.wait_until_idle(Duration::from_secs(60)).await;
     }
 
-    /// Posts a service and waits until all its pods run.
     pub async fn run_service(&self, http: &Http, service: &Value) {
         let (status, answer) = http.send(Method::POST, "/service", Some(service)).await;
         assert_eq!(status.as_u16(), 201, "{answer}");
@@ -225,7 +219,7 @@ impl Rig {
         observe::until("running", pods, Instant::now(), running).await;
     }
 
-    /// Waits until all processes together use less than a fifth of a core for a second, at most for `limit`.
+    /// Waits until all processes together use less than a fifth of a core for a second.
     pub async fn wait_until_idle(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         loop {
@@ -242,7 +236,7 @@ impl Rig {
         self.redis.connection().await.unwrap()
     }
 
-    /// Returns the seconds of processor time used so far, by kind of process.
+    /// Returns the processor seconds used so far.
     pub fn cpu(&self) -> Cpu {
         let mut by_kind = BTreeMap::new();
         for daemon in &self.daemons {
@@ -256,15 +250,14 @@ impl Rig {
     }
 }
 
-/// Returns a daemon's process and all its descendants: a worker runs behind its supervisor, and on a host
-/// both run behind the command that enters it.
+/// Returns a daemon's process and its descendants: a worker runs behind its supervisor, on a host both behind
+/// the entering command.
 pub fn with_descendants(process: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
     [process].into_iter().chain(children.flat_map(with_descendants)).collect()
 }
 
-/// Seconds of processor time by kind of process.
 #[derive(Debug, Clone, Default)]
 pub struct Cpu(pub BTreeMap<&'static str, f64>);
 
@@ -274,13 +267,11 @@ impl Cpu {
         Self(self.0.iter().map(since).collect())
     }
 
-    /// Returns the sum over all processes but the bench itself.
     pub fn total(&self) -> f64 {
         self.0.iter().filter(|(kind, _)| **kind != "bench").map(|(_, seconds)| seconds).sum()
     }
 }
 
-/// Returns user and system time of a process with all its threads.
 pub fn cpu_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The fields after the name, which is in parentheses and may contain anything.
@@ -290,7 +281,6 @@ pub fn cpu_seconds(process: u32) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// The memory of a process in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
     /// Resident memory, including the pages of the binary that all daemons of a node share.

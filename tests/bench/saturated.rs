@@ -21,7 +21,6 @@ const PODS_EACH: u32 = 20;
 const SETTINGS: &[(&str, &str)] =
     &[("KUBELEET_HEARTBEAT", "1s"), ("KUBELEET_FENCE_AFTER", "4s"), ("KUBELEET_DEAD_AFTER", "6s")];
 const DEAD_AFTER: f64 = 6.0;
-/// Several samples for each heartbeat.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 
 pub async fn run(args: &Args) {
@@ -108,7 +107,6 @@ async fn observe(monitor: &mut HeartbeatMonitor, duration: Duration) {
     }
 }
 
-/// Starts each worker as a process of its own, as on real nodes.
 async fn start_cluster(nodes: u32) -> (Rig, Http) {
     let mut rig = Rig::new(Persistence::Everysec, SETTINGS).await;
     for number in 1..=nodes {
@@ -165,7 +163,6 @@ impl CoreTimes {
         Self(all.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect())
     }
 
-    /// Returns the share of time since then in which cores were idle.
     fn idle_share(&self) -> f64 {
         let since: Vec<f64> = Self::now().0.iter().zip(&self.0).map(|(now, then)| now - then).collect();
         // user, nice, system, idle, iowait …

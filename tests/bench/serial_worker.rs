@@ -31,7 +31,6 @@ pub async fn run(fleet: &Fleet, pods: usize) -> Durations {
     (launched, begin.elapsed())
 }
 
-/// Serves a node's queue until it is empty. Returns the ids of the containers.
 async fn serve(redis: &Redis, engine: &Engine, node: &str) -> Vec<String> {
     let (pq, rq, cs) = (format!("pq:{node}"), format!("rq:{node}"), format!("cs:{node}"));
     let mut connection = redis.connection().await.unwrap();

@@ -14,8 +14,7 @@ impl Series {
         self.0.len()
     }
 
-    /// Returns the smallest value that is not exceeded by this share of all values (nearest rank); NaN
-    /// without values.
+    /// Returns the nearest rank; NaN without values.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);

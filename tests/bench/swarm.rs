@@ -16,7 +16,7 @@ use crate::fleet::Fleet;
 
 const PORT: u16 = 2377;
 
-/// A Swarm on the hosts of a fleet. The first host is the manager and runs containers as well.
+/// The first host is the manager and runs containers as well.
 pub struct Swarm<'a> {
     fleet: &'a Fleet,
 }
@@ -97,7 +97,6 @@ impl<'a> Swarm<'a> {
         Fleet::wait_for_containers(&self.fleet.engines, &label(name), true, replicas).await;
     }
 
-    /// Deletes a service and waits until none of its containers is left.
     pub async fn delete(&self, name: &str) {
         self.manager().delete_service(name).await.unwrap();
         Fleet::wait_for_containers(&self.fleet.engines, &label(name), false, 0).await;

@@ -19,7 +19,6 @@ use crate::rig::{Persistence, Rig};
 const PODS: u32 = 1_000;
 const SMOKE_PODS: u32 = 20;
 const WATCHERS: &[u32] = &[0, 1, 50];
-/// Interval of a client's requests.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The first answers are slower: the worker begins to measure.
 const WARM_UP: Duration = Duration::from_secs(6);

@@ -10,7 +10,6 @@ use crate::faults::{master, processes};
 use crate::report::FaultResult;
 use crate::stack::{Stack, StackOptions};
 
-/// Attempts at a loss that depends on timing.
 const MAX_ATTEMPTS: usize = 3;
 
 pub async fn run(seed: u64) -> Vec<FaultResult> {
@@ -30,7 +29,7 @@ fn judge(name: &str, mut result: FaultResult, losses: impl Fn(&FaultResult) -> u
     result
 }
 
-/// Returns the only result. Keeps the logs, to find out why a loss was not found.
+/// Keeps the logs, to find out why a loss was not found.
 fn finish(mut runner: FaultRunner, name: &str) -> FaultResult {
     runner.stack.keep_logs(name);
     runner.results.remove(0)
@@ -40,7 +39,7 @@ fn options(rewriter: Rewriter) -> StackOptions {
     StackOptions { rewriter, without_engine: true, ..StackOptions::default() }
 }
 
-/// Every write is reported as durable at once, and the master is cut off together with clients.
+/// Every write is reported as durable at once; the master is cut off with its clients.
 async fn without_wait(seed: u64) -> FaultResult {
     let rewriter = Rewriter { skips_wait: true, ..Rewriter::default() };
     let mut runner = FaultRunner::new(options(rewriter), seed).await;

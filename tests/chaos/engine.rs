@@ -20,7 +20,6 @@ use kubeleet_tests::require;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::eventually::eventually_within;
 
-/// An image with `/bin/sh` and `/bin/sleep`, created at the start.
 pub const IMAGE: &str = "kubeleet-chaos/sleep:1";
 
 /// Restarts a killed engine, unless the file `hold` exists.
@@ -33,7 +32,7 @@ while :; do
   sleep 0.05
 done"#;
 
-/// The engine. Dropping it ends it and all its containers.
+/// Dropping it ends all containers.
 pub struct Engine {
     restart_loop: ChildGuard,
     folder: PathBuf,
@@ -42,7 +41,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine and creates the image. Returns none if this machine cannot run one, and reports why.
+    /// Starts the engine and creates the image. Reports why if it returns none.
     pub async fn start(folder: &Path) -> Option<Self> {
         let folder = folder.join("engine");
         fs::create_dir_all(&folder).unwrap();
@@ -102,7 +101,7 @@ impl Engine {
         tokio::time::timeout(limit, ping).await.is_ok()
     }
 
-    /// Kills the engine (SIGKILL) and restarts it after `downtime`. Its containers run on until it is back.
+    /// Kills the engine and restarts it after `downtime`. Its containers run on.
     pub async fn kill(&self, downtime: Duration) {
         fs::write(self.folder.join("hold"), "").unwrap();
         for process in self.daemons() {
@@ -155,7 +154,6 @@ impl EngineView {
         Some(self.list().await?.iter().map(identity).collect())
     }
 
-    /// Returns the ids of the running containers; none if the engine does not answer.
     pub async fn ids(&self) -> Option<Vec<String>> {
         Some(self.list().await?.into_iter().filter_map(|container| container.id).collect())
     }
@@ -175,7 +173,6 @@ impl EngineView {
     }
 }
 
-/// Returns the identity of a pod, and true if it must not run twice.
 fn identity(container: &ContainerSummary) -> (Running, bool) {
     let label = |name: &str| {
         let labels = container.labels.as_ref();

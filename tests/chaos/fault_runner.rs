@@ -12,10 +12,9 @@ use crate::monitor::{DoubleRunCounts, DoubleRunMonitor};
 use crate::report::FaultResult;
 use crate::stack::{Stack, StackOptions};
 
-/// Limit of convergence: after a change of master no node is declared dead for 30 s.
+/// After a change of master no node is declared dead for 30 s.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(75);
 const SLOW_CONVERGENCE: Duration = Duration::from_secs(8);
-/// Load before the first and after each injection.
 const LOAD_TIME: Duration = Duration::from_millis(700);
 
 pub struct FaultRunner {
@@ -24,7 +23,6 @@ pub struct FaultRunner {
     monitor: DoubleRunMonitor,
     pub convergence_limit: Duration,
     pub results: Vec<FaultResult>,
-    /// The sum of all pods' restarts after the last round.
     restarts: i64,
 }
 
@@ -43,8 +41,7 @@ impl FaultRunner {
         Self { stack, load, monitor, convergence_limit: CONVERGENCE_LIMIT, results, restarts }
     }
 
-    /// Injects a fault `times` times under load, with a moment of load after each, and then judges all of
-    /// them together.
+    /// Injects a fault `times` times under load, and judges all of them together.
     pub async fn round(&mut self, fault: &str, times: usize, mut inject: impl AsyncFnMut(&mut Stack, usize)) {
         let start = self.begin_round();
         tokio::time::sleep(LOAD_TIME).await;
@@ -55,8 +52,7 @@ impl FaultRunner {
         self.end_round(fault, times, start).await;
     }
 
-    /// Injects a fault `times` times and judges each injection alone, for faults that take long. Adds one
-    /// result for all.
+    /// Injects a slow fault `times` times and judges each alone. Adds one result for all.
     pub async fn rounds(
         &mut self,
         fault: &str,

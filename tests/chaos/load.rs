@@ -19,7 +19,6 @@ const SERVICES: usize = 36;
 /// Longer than an API takes to answer or fail; later answers count as lost.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The clients. They stop when this is dropped.
 pub struct Load {
     shared: Arc<Shared>,
     _clients: JoinSet<()>,
@@ -32,7 +31,7 @@ struct Shared {
 }
 
 impl Load {
-    /// Creates one client for each API. They do nothing before [`Load::resume`].
+    /// Creates one client for each API, idle before [`Load::resume`].
     pub fn new(https: Vec<Http>, seed: u64) -> Self {
         let shared = Arc::new(Shared {
             journal: Mutex::default(),
@@ -52,7 +51,7 @@ impl Load {
         self.shared.is_running.store(true, Ordering::SeqCst);
     }
 
-    /// Stops writing. Returns when every write is answered or has timed out.
+    /// Stops writing. Returns when no write is outstanding.
     pub async fn pause(&self) {
         self.shared.is_running.store(false, Ordering::SeqCst);
         eventually_within(REQUEST_TIMEOUT * 2, "no write is in progress", || async {
@@ -106,7 +105,7 @@ impl Poster {
     }
 }
 
-/// Returns the body of a PUT. Pods of every second service must not run twice.
+/// Pods of every second service must not run twice.
 fn body(name: &str, service: WrittenService) -> Value {
     let is_stop = name.ends_with(['0', '2', '4', '6', '8']);
     json!({

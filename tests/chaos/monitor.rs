@@ -17,7 +17,6 @@ use crate::stack::Stack;
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The monitor. It stops when it is dropped.
 pub struct DoubleRunMonitor {
     found: Arc<Mutex<DoubleRuns>>,
     task: AbortHandle,
@@ -33,9 +32,7 @@ struct DoubleRuns {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DoubleRunCounts {
-    /// With valid leases.
     pub doubled: usize,
-    /// `stop` pods, one of them without a valid lease.
     pub stale: usize,
 }
 

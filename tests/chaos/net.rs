@@ -35,7 +35,6 @@ impl Cut {
     }
 }
 
-/// The network. Dropping it ends every connection.
 pub struct Net {
     cut: watch::Sender<Cut>,
     rewriter: Arc<Rewriter>,
@@ -43,12 +42,11 @@ pub struct Net {
 }
 
 impl Net {
-    /// Creates a network without any fault. `rewriter` changes the requests to servers.
     pub fn new(rewriter: Rewriter) -> Self {
         Self { cut: watch::Sender::default(), rewriter: Arc::new(rewriter), proxies: JoinSet::new() }
     }
 
-    /// Starts a proxy for the server at a port of a machine. Returns the proxy's port.
+    /// Starts a proxy for a server's port on a machine. Returns the proxy's port.
     pub async fn proxy(&mut self, machine: Machine, server: u16) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -75,7 +73,6 @@ impl Net {
         self.cut.send_modify(|cut| cut.machines.clear());
     }
 
-    /// Cuts kubeleet's proxies off from Redis and Sentinels, or connects them again.
     pub fn cut_proxies(&self, are_cut: bool) {
         self.cut.send_modify(|cut| cut.proxies = are_cut);
     }
@@ -147,8 +144,7 @@ async fn replies(
     }
 }
 
-/// Waits until neither machine is cut off from the other. A client that has not logged in belongs to no
-/// machine and is never cut off.
+/// Waits until neither machine is cut off from the other. A client without login is never cut off.
 async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Caller>, server: Machine) {
     let Some(client) = client else { return };
     if cut.wait_for(|cut| cut.are_connected(client, server)).await.is_err() {
@@ -157,8 +153,7 @@ async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Cal
     }
 }
 
-/// Returns the user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its
-/// machine's number.
+/// Returns the user of a login: `AUTH`, then a name that ends with its machine's number.
 fn caller_of(bytes: &[u8]) -> Option<Caller> {
     let at = bytes.windows(5).position(|five| five.eq_ignore_ascii_case(b"AUTH\r"))?;
     let mut lines = bytes[at..].split(|byte| *byte == b'\n').skip(2);

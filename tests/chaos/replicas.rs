@@ -12,14 +12,13 @@ use crate::engine::IMAGE;
 use crate::report::FaultResult;
 use crate::stack::{DEAD_AFTER, Stack, StackOptions};
 
-/// Limit of convergence after their return: the time until a node is dead.
+/// The time until a node is dead.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Time for which the master counts a silent replica: `min-replicas-max-lag` of the stack, and the second
-/// between two checks.
+/// The stack's `min-replicas-max-lag`, and the second between two checks.
 const MAX_LAG: Duration = Duration::from_secs(4);
 
-/// Limit after that until `status` reports the lack of writes.
+/// Limit after that until `status` reports it.
 const SAID_WITHIN: Duration = Duration::from_secs(5);
 
 pub async fn run(away: Duration, times: usize) -> FaultResult {
@@ -81,7 +80,7 @@ async fn is_not_said(http: &Http, deadline: Instant) -> Option<String> {
     Some(format!("status did not say in time that Redis takes no writes: {problems}"))
 }
 
-/// Describes the dead nodes, and the pods that moved or restarted although they were to run on.
+/// Describes nodes that died, and pods that moved or restarted although they were to run on.
 fn moved(before: &Keyspace, after: &Keyspace) -> Vec<String> {
     let died =
         after.below("node:").filter(|(name, _)| !after.field(&format!("node:{name}"), "dead_at").is_empty());
@@ -95,7 +94,7 @@ fn moved(before: &Keyspace, after: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Returns the node of each pod, and of pods that run on without Redis also the assignment and the restarts.
+/// Returns each pod's node, and for pods that run on without Redis also assignment and restarts.
 fn places(keyspace: &Keyspace) -> BTreeMap<String, Vec<String>> {
     let place = |id: &str| {
         let field = |name| keyspace.field(&format!("pod:{id}"), name).to_owned();

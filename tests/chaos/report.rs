@@ -8,17 +8,16 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct FaultResult {
     pub fault: String,
-    /// Number of injections.
     pub injected: usize,
-    /// Writes that were answered as durable (200, 201).
+    /// Writes answered as durable (200, 201).
     pub acknowledged: u64,
-    /// Writes that were answered with 202.
+    /// Writes answered with 202.
     pub stored: u64,
-    /// Writes without an answer, or with an error.
+    /// Writes without a successful answer.
     pub unanswered: u64,
     /// Services that differ from the last durable answer.
     pub lost: usize,
-    /// Writes that were answered with 202 and lost.
+    /// Lost writes that were answered with 202.
     pub forgotten: u64,
     /// Pods that ran twice with valid leases.
     pub doubled: usize,
@@ -26,11 +25,9 @@ pub struct FaultResult {
     pub stale: usize,
     /// Payloads that are not in exactly one place, and wrong sums.
     pub unaccounted: usize,
-    /// Restarts of containers, according to the pods' records.
     pub restarts: i64,
-    /// The longest time from the end of the fault until the stack had converged, in seconds.
+    /// Longest time from the end of a fault to convergence, in seconds.
     pub converged: f64,
-    /// Descriptions of everything that is wrong.
     pub wrong: Vec<String>,
     /// For an ablation: true if it showed the expected loss.
     #[serde(rename = "noticed")]
@@ -38,7 +35,6 @@ pub struct FaultResult {
 }
 
 impl FaultResult {
-    /// Returns true if a promise was broken or an ablation showed no loss.
     pub fn is_broken(&self) -> bool {
         if let Some(is_loss_found) = self.is_loss_found {
             return !is_loss_found;
@@ -75,7 +71,6 @@ impl FaultResult {
         if is_failover { self.injected } else { 0 }
     }
 
-    /// Returns the number of processes that were killed, or aborted at a failpoint.
     fn kills(&self) -> usize {
         let is_kill = ["kill -9", "engine kill -9", "abort"].iter().any(|name| self.fault.starts_with(name));
         if is_kill { self.injected } else { 0 }
@@ -96,7 +91,6 @@ pub fn folder() -> PathBuf {
     target.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../target").into()).join("chaos")
 }
 
-/// Writes the results of a part to a file, and prints them.
 pub fn save(part: &str, results: &[FaultResult]) {
     let folder = folder();
     fs::create_dir_all(&folder).unwrap();
@@ -105,7 +99,7 @@ pub fn save(part: &str, results: &[FaultResult]) {
     print_table(results);
 }
 
-/// Prints the results of all parts: first the faults, then the ablations, which do not count.
+/// Prints the faults, then the ablations, which do not count.
 pub fn print_summary(results: &[FaultResult]) {
     let (faults, ablations): (Vec<FaultResult>, Vec<FaultResult>) =
         results.iter().cloned().partition(|result| result.is_loss_found.is_none());

@@ -28,13 +28,11 @@ use crate::stack::{Stack, StackOptions};
 
 const IMAGE: &str = "kubeleet-test/rollouts:1";
 const HOST: &str = "web.test";
-/// The port of the server in the containers.
 const PORT: u16 = 8000;
-/// Maximum number of requests in flight. On a slow machine the client sends fewer: otherwise waiting requests
-/// would pile up until the ingress has to refuse some.
+/// On a slow machine the client sends fewer: otherwise waiting requests would pile up until the ingress
+/// refuses some.
 const MOST_IN_FLIGHT: u64 = 100;
-/// The maximum if all may wait: a client's requests to one ingress are connections, and it may have a
-/// thousand.
+/// A client's requests to one ingress are connections, and it may have a thousand.
 const MOST_WAITING: u64 = 1_000;
 /// With fewer in flight none waits.
 const FEW: u64 = 50;
@@ -43,26 +41,23 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
 /// Limit until a new proxy process serves, on busy cores.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
-/// Limit until a broken update is judged, without a failover in it: the start of a container on a busy
-/// engine, its check twice, and the monitor.
+/// For a container's start on a busy engine, its check twice, and the monitor; without a failover.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
 #[derive(Debug, Clone, Copy)]
 pub struct Rollouts {
-    /// Number of good updates; a fifth as many broken ones, and a tenth undone by hand, at least one of each.
+    /// Number of good updates, with a fifth as many broken and a tenth as many undone, at least one of each.
     pub good: usize,
     pub replicas: u64,
-    /// True if each pod stops before the next one starts.
     pub stops_first: bool,
-    /// True if the proxies have no Redis from the first update on.
+    /// True if the proxies never have Redis during updates.
     pub cut_off: bool,
-    /// Requests per second.
     pub rate: u32,
 }
 
 impl Rollouts {
-    /// Returns true if the service may have no pod while its only one is replaced, with a failover in it. No
-    /// broken update is made then: the service would have none until it is rolled back.
+    /// Returns true if the service may have no pod during a replacement with a failover. A broken update
+    /// would leave it without pods until its rollback, so there is none then.
     fn has_gaps(self) -> bool {
         self.stops_first && self.replicas == 1
     }
@@ -146,7 +141,7 @@ enum Break {
     Unhealthy,
 }
 
-/// Returns all updates: the broken and undone ones are spread among the good ones.
+/// Returns all updates, broken and undone ones spread among the good ones.
 fn kinds(rollouts: Rollouts) -> Vec<Kind> {
     let breaks = [Break::Exits, Break::Unhealthy, Break::CannotStart];
     let mut kinds = Vec::new();
@@ -209,7 +204,7 @@ struct Service {
 }
 
 impl Service {
-    /// Repeats a request until one of the APIs answers it, as an operator does during a failover.
+    /// Repeats a request until an API answers, as an operator does during a failover.
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         let begun = Instant::now();
         loop {
@@ -254,8 +249,7 @@ impl Service {
         self.until("complete", is_complete).await.map(|_| ())
     }
 
-    /// Waits for the rollback of the current generation, and until it is complete. Returns the time of the
-    /// judgement.
+    /// Waits for the complete rollback of the current generation. Returns the time of the judgement.
     async fn rolls_back(&mut self, why: &str, begun: Instant) -> Result<Duration, String> {
         let broken = self.generation;
         let judged =
@@ -321,7 +315,6 @@ async fn update(
     }
 }
 
-/// In turns, kills a scheduler and restarts it, or kills the master.
 async fn disturb(stack: &mut Stack, number: usize) {
     tokio::time::sleep(Duration::from_millis(500 + number as u64 * 37 % 2_000)).await;
     if number / 10 % 2 == 1 {
@@ -333,7 +326,6 @@ async fn disturb(stack: &mut Stack, number: usize) {
     stack.schedulers[victim].start_again();
 }
 
-/// Replaces all proxies by new processes. The former ones end with their connections.
 async fn replace_proxies(stack: &Stack) -> Result<(), String> {
     for (proxy, _) in &stack.proxies {
         let times = || proxy.whole_log().matches("took the place of the proxy before").count();
@@ -355,7 +347,6 @@ async fn replace_proxies(stack: &Stack) -> Result<(), String> {
 struct Counts {
     sent: AtomicU64,
     answered: Mutex<Vec<Duration>>,
-    /// Number of failures by reason, and the duration of the first one.
     failures: Mutex<BTreeMap<String, (usize, Duration)>>,
 }
 
@@ -412,7 +403,6 @@ impl Load {
         Self { counts, is_over, task }
     }
 
-    /// Waits until the requests that have waited for a pod are answered.
     async fn catches_up(&self) {
         let begun = Instant::now();
         while self.counts.in_flight() > FEW && begun.elapsed() < REQUEST_TIMEOUT {
@@ -427,7 +417,7 @@ impl Load {
     }
 }
 
-/// Returns the URL of the service at one ingress, and clients of it: for HTTP/1.1, and for HTTP/2.
+/// Returns the service's URL at one ingress, and clients for HTTP/1.1 and HTTP/2.
 fn clients(address: &str) -> (String, Client, Client) {
     let address: SocketAddr = address.parse().unwrap();
     let builder = || Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).resolve(HOST, address);

@@ -20,45 +20,35 @@ use crate::engine::Engine;
 use crate::net::{Machine, Net};
 use crate::trio::SentinelStack;
 
-/// Failures are detected faster than by default, but slower than a failover takes.
+/// Faster than by default, but slower than a failover.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// After this time without Redis a worker stops its `stop` pods.
+/// Then a worker without Redis stops its `stop` pods.
 pub const FENCE_AFTER: Duration = Duration::from_secs(6);
-/// After this silence a node is declared dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(9);
 
 #[derive(Default)]
 pub struct StackOptions {
-    /// Changes the requests to Redis.
     pub rewriter: Rewriter,
-    /// True for simulated pods: more than this machine could run.
+    /// True for more pods than this machine could run.
     pub simulated: bool,
-    /// True if all nodes run pods as plain processes, without a private engine.
+    /// True if all nodes run plain processes.
     pub without_engine: bool,
-    /// Settings of the proxies; `None` if there are none.
     pub proxy_settings: Option<Vec<(&'static str, &'static str)>>,
-    /// Further settings of all workers.
     pub worker_settings: Vec<(&'static str, &'static str)>,
 }
 
-/// The stack. Dropping it ends all of its processes.
 pub struct Stack {
-    /// The network between the machines.
     pub net: Net,
     pub trio: SentinelStack,
-    /// The engine of the first machine; none if this machine cannot run one.
+    /// On the first machine; none if it cannot run one.
     pub engine: Option<Engine>,
-    /// The first machine's worker reaches the engine through it.
+    /// Used by the first machine's worker.
     pub faulty_engine: Option<FaultyEngine>,
-    /// By machine.
     pub apis: Vec<DaemonProcess>,
-    /// By machine.
     pub schedulers: Vec<DaemonProcess>,
-    /// By machine.
     pub workers: Vec<DaemonProcess>,
-    /// By machine: proxies, and the addresses of their ingress. Empty without proxies.
+    /// By machine: proxies, and their ingress addresses. Empty without proxies.
     pub proxies: Vec<(DaemonProcess, String)>,
-    /// Pods that are plain processes.
     pub processes: Processes,
     prefix: String,
     simulated: bool,
@@ -130,7 +120,7 @@ impl Stack {
         self.proxies.push((proxy, ingress));
     }
 
-    /// Returns the state directory of a machine's proxy: other daemons of all machines share a folder.
+    /// Other daemons of all machines share a folder.
     fn state_of_host(&self, machine: Machine) -> PathBuf {
         self.folder.path().join(format!("host{}", machine + 1))
     }
@@ -221,7 +211,6 @@ impl Stack {
         http
     }
 
-    /// Returns all running pods; none if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<Running>> {
         let mut running = self.processes.running();
         if let Some(engine) = &self.engine {
@@ -230,7 +219,7 @@ impl Stack {
         Some(running)
     }
 
-    /// Returns the data in Redis if the stack has converged, or why it has not.
+    /// Returns Redis' data if the stack has converged, or the obstacles.
     async fn check_converged(&self) -> Result<Keyspace, Vec<String>> {
         let keyspace =
             self.trio.keyspace().await.ok_or_else(|| vec!["the master does not answer".to_owned()])?;
@@ -243,8 +232,8 @@ impl Stack {
         if wrong.is_empty() { Ok(keyspace) } else { Err(wrong) }
     }
 
-    /// Waits until every service has exactly its pods, all queues are empty, and exactly these pods run.
-    /// Returns the data in Redis, or none after the time limit; and the obstacles at the last failed check.
+    /// Waits until every service has exactly its pods, queues are empty, and exactly these pods run. Returns
+    /// Redis' data, or none after the limit; and the obstacles at the last failed check.
     pub async fn wait_until_converged(&self, limit: Duration) -> (Option<Keyspace>, Vec<String>) {
         let begin = Instant::now();
         let mut missing = Vec::new();
@@ -264,7 +253,7 @@ impl Stack {
         }
     }
 
-    /// Copies the logs of all processes to the results. Returns the folder.
+    /// Copies all logs to the results. Returns the folder.
     pub fn keep_logs(&self, name: &str) -> PathBuf {
         let target = crate::report::folder().join(name);
         let _old = fs::remove_dir_all(&target);

@@ -24,12 +24,11 @@ const PASSWORD: &str = "secret";
 /// Silence after which each Sentinel calls a server down, milliseconds: half of `docker-compose.yml`, to save
 /// time.
 const DOWN_AFTER: [u32; 3] = [1200, 1500, 1800];
-/// Limit of one command of this harness.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Limit of a failover: a machine that stalls for 2 s sends Sentinels into TILT, and they trust no clock for
-/// 30 s. That happens where several test runs share two cores.
+/// A machine that stalls for 2 s sends Sentinels into TILT, and they trust no clock for 30 s. That happens
+/// where several test runs share two cores.
 const FAILOVER: Duration = Duration::from_secs(90);
-/// Limit until all six are healthy again; it may be added to that.
+/// Until all six are healthy; it may be added to that.
 const WELL: Duration = Duration::from_secs(120);
 
 pub struct Server {
@@ -58,14 +57,13 @@ impl Server {
         self.redis.is_running()
     }
 
-    /// Limits the size of its files to `bytes` from now on; none removes the limit.
+    /// Limits its file sizes to `bytes`; none removes the limit.
     pub fn limit_files(&self, bytes: Option<u64>) {
         let process = self.redis.process_id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let limit = Rlimit { current: bytes, maximum: None };
         prlimit(process, Resource::Fsize, limit).expect("the limits of a child of ours can be set");
     }
 
-    /// Returns the size of its append-only files.
     pub fn log_size(&self) -> u64 {
         let files = fs::read_dir(self.redis.folder().join("appendonlydir")).into_iter().flatten().flatten();
         files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).max().unwrap_or(0)
@@ -81,7 +79,6 @@ impl Server {
     }
 }
 
-/// The own port of a server, for this harness.
 #[derive(Clone, Copy)]
 pub struct Door(u16);
 
@@ -97,9 +94,7 @@ impl Door {
 }
 
 pub struct SentinelStack {
-    /// By machine.
     pub redis: Vec<Server>,
-    /// By machine.
     pub sentinels: Vec<Server>,
 }
 
@@ -128,8 +123,7 @@ impl SentinelStack {
         trio
     }
 
-    /// Returns the URL for daemons of a machine. `user` is `kubeleet`, or `proxy` for a daemon that can be
-    /// cut off by itself.
+    /// `user` is `kubeleet`, or `proxy` for a daemon that can be cut off by itself.
     pub fn url(&self, user: &str, machine: Machine) -> String {
         let peers: Vec<String> =
             self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.public)).collect();
@@ -171,8 +165,8 @@ impl SentinelStack {
         fs::write(sentinel.folder().join("users.acl"), users(SENTINEL_USERS)).unwrap();
     }
 
-    /// Starts a stopped Redis, as `sentinel/start-redis` does, in the role that two Sentinels report. If they
-    /// do not agree after a while, a former replica follows its former master.
+    /// Starts a stopped Redis in the role that two Sentinels report, as `sentinel/start-redis` does. If they
+    /// do not agree after a while, a replica follows its former master.
     pub async fn start_redis(&mut self, machine: Machine) {
         let begun = Instant::now();
         loop {
@@ -199,7 +193,6 @@ impl SentinelStack {
         self.redis.iter().map(Server::door).collect()
     }
 
-    /// Returns the master that at least two Sentinels name.
     pub async fn agreed_master(&self) -> Option<Machine> {
         self.by_public(sentinel::agreed_master(self.sentinel_processes()).await?)
     }
@@ -212,7 +205,7 @@ impl SentinelStack {
         self.redis.iter().position(|redis| redis.public == port)
     }
 
-    /// Returns the master; waits until two Sentinels name one that confirms its role.
+    /// Waits until two Sentinels name a master that confirms its role.
     pub async fn master(&self) -> Machine {
         eventually_within(FAILOVER, "there is a master", || async {
             let machine = self.agreed_master().await.ok_or("no two Sentinels agree")?;
@@ -287,7 +280,6 @@ fn is_master(role: &redis::Value) -> bool {
     parts.first() == Some(&redis::Value::BulkString(b"master".to_vec()))
 }
 
-/// Returns the configuration of a container, on loopback and in a folder.
 fn relocated(conf: &str, folder: &Path, port: u16) -> String {
     let folder = folder.display();
     let line = |line: &str| match line.split_once(' ') {
@@ -301,8 +293,8 @@ fn relocated(conf: &str, folder: &Path, port: u16) -> String {
     std::iter::once(bind).chain(conf.lines().map(|text| line(text) + "\n")).collect()
 }
 
-/// Fills the template of the users file: one user of each kind for each machine, and a `proxy` beside each
-/// `kubeleet`, so that the network knows the caller.
+/// Fills the users file's template: one user per kind and machine, and a `proxy` beside each `kubeleet`, so
+/// that the network knows the caller.
 fn users(template: &str) -> String {
     let mut users = String::new();
     for line in template.lines().filter(|line| line.starts_with("user ")) {

@@ -15,8 +15,7 @@ use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use store::{Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Session};
 
-/// The pods of one call to Redis, as in a flood: those that a scheduler assigns, and those that a worker
-/// claims and acknowledges.
+/// Pods that a scheduler assigns, or a worker claims and acknowledges, in one call during a flood.
 const ASSIGNED_AT_ONCE: usize = 250;
 const CLAIMED_AT_ONCE: usize = 20;
 
@@ -52,7 +51,7 @@ async fn main() {
     .await;
 }
 
-/// Assigns all waiting pods, each node its share in one piece. Returns the number of assigned pods.
+/// Assigns all waiting pods, each node its share in one piece. Returns their number.
 async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
     let mut incarnations = Vec::new();
     for session in sessions {
@@ -82,7 +81,7 @@ async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
     }
 }
 
-/// Claims and acknowledges all pods of a node, as its worker does. Returns their number.
+/// Claims and acknowledges all pods of a node. Returns their number.
 async fn start(session: &Session) -> usize {
     let mut started = 0;
     loop {

@@ -425,7 +425,7 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// Builds the binary in the first test process of a nextest run. The others find its path in a file.
+/// The other processes of a nextest run find its path in a file.
 fn build_once(run: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("kubeleet-test-binary-{run}"));
     let mut file =

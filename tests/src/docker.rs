@@ -314,7 +314,7 @@ impl Docker {
         labelled(&self.client).await
     }
 
-    /// Builds the test images once per test process, in one process at a time.
+    /// Once per test process, in one process at a time.
     async fn make_images(&self) {
         static MADE: OnceCell<()> = OnceCell::const_new();
         MADE.get_or_init(|| async {
@@ -373,8 +373,7 @@ impl ListedContainer {
     }
 }
 
-/// Returns the id of a container's first process on this machine. An engine in another pid namespace reports
-/// another id.
+/// An engine in another pid namespace reports another id.
 fn first_process(container: &str) -> Option<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let of_container = |process: &fs::DirEntry| {

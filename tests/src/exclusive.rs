@@ -8,7 +8,6 @@ use std::fs::File;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The lock of tests that load this machine or measure on it.
 const MACHINE: &str = "heavy";
 
 /// A lock, held until it is dropped or the process ends.

@@ -117,7 +117,7 @@ pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Returns the endpoint line of a service's pod from its record; none if it is no endpoint.
+/// Returns none if the pod is no endpoint.
 fn endpoint_line(keyspace: &Keyspace, service: &str, uuid: &str) -> Option<String> {
     let field = |name| keyspace.field(&format!("pod:{uuid}"), name);
     if field("service") != service {
@@ -169,7 +169,7 @@ pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item
     wrong
 }
 
-/// Says if a pod may be of a newer generation than its service: its record was broken by hand.
+/// The pod's record may have been broken by hand.
 #[derive(Clone, Copy)]
 enum Newer {
     IsWrong,
@@ -216,7 +216,7 @@ fn service_unrest(
     wrong
 }
 
-/// Returns unwanted active pods: they are in no slot and were not pushed.
+/// Returns unwanted active pods: without a slot, and not pushed.
 fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<String> {
     let mut wanted: BTreeSet<&[u8]> = keyspace.elements("pushed").into_iter().collect();
     for (service, _) in keyspace.below("slots:") {
@@ -405,8 +405,7 @@ mod tests {
         KeyEntry::Hash(fields.iter().map(field).collect())
     }
 
-    /// Returns a cluster of one pod with its record, a node with this number of reserved pods, and the
-    /// payload in these places.
+    /// One pod with its record and payload, and a node with reserved pods.
     fn cluster(phase: &str, used: &str, places: &[&'static str]) -> Keyspace {
         let mut entries = vec![
             ("pod:one", hash(&[("phase", phase), ("node", "w1"), ("cpu", "5"), ("memory", "0")])),

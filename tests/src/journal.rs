@@ -28,7 +28,6 @@ pub enum Write {
 }
 
 impl Write {
-    /// Returns the service after this write; none if it is deleted.
     fn applied(self, before: Option<WrittenService>) -> Option<WrittenService> {
         match self {
             Self::Put(service) => Some(service),
@@ -185,7 +184,6 @@ mod tests {
     const ONE: WrittenService = WrittenService { replicas: 1, version: 1 };
     const TWO: WrittenService = WrittenService { replicas: 2, version: 2 };
 
-    /// Returns a cluster with one service, or with none.
     fn cluster(service: Option<WrittenService>) -> Keyspace {
         let fields = service.map(|service| {
             let labels = format!(r#"{{"v":"{}"}}"#, service.version);

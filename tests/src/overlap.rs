@@ -105,7 +105,6 @@ pub fn replace_binary(binary: &Path, lines: &str) {
     std::fs::rename(&script, binary).unwrap();
 }
 
-/// Two nodes with `stop` and `keep` pods, and a third one that takes over.
 struct OverlapFixture {
     cluster: Cluster,
     docker: Option<Docker>,
@@ -148,7 +147,7 @@ impl OverlapFixture {
         victim.expect("it ran on a node that was hit").runtime
     }
 
-    /// Waits until the pod runs on another node. Returns its start there, in milliseconds since boot.
+    /// Waits until the pod runs elsewhere. Returns its start, in milliseconds since boot.
     async fn started_elsewhere(&self, old: &Running) -> u64 {
         let limit = self.cluster.timing().dead_after() + LIMIT;
         eventually_within(limit, &format!("pod {} starts elsewhere", old.pod), || async {
@@ -217,7 +216,6 @@ pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
     longest
 }
 
-/// Time limit for the start of many pods on a busy machine.
 const MANY_STARTED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Makes one try with many pods on one node that ignore SIGTERM, when the node is cut off from Redis. Returns
@@ -270,7 +268,6 @@ fn ids(pods: Vec<serde_json::Value>) -> Vec<String> {
     pods.iter().map(|pod| pod["uuid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Returns the running pods of all runtimes, each with its first process.
 async fn all(cluster: &Cluster, docker: Option<&Docker>) -> Vec<(Running, Pid)> {
     let mut all = cluster.processes.with_leaders();
     if let Some(docker) = docker {

@@ -9,8 +9,8 @@ use testkit::child_guard::Watchdog;
 
 use crate::invariants::Running;
 
-/// Kills the pods below a folder, once the workers that could restart them are gone. A pod has a session of
-/// its own and so outlives its worker and the worker's process group.
+/// Kills the pods once their workers are gone. A pod has a session of its own and so outlives its worker and
+/// the worker's process group.
 const KILL_PODS: &str = r#"
 sleep 1
 for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do

@@ -140,7 +140,7 @@ fn replace(bytes: &mut [u8], hashes: &[(String, String)]) {
     }
 }
 
-/// Returns the number of bytes at the end that may begin an incomplete hash.
+/// Returns the number of last bytes that may begin a hash.
 fn unfinished(bytes: &[u8]) -> usize {
     let begins = |tail: &[u8]| match tail.strip_prefix(HASH_PREFIX) {
         Some(digits) => digits.iter().all(u8::is_ascii_hexdigit),

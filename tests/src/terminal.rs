@@ -14,7 +14,6 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use testkit::eventually::{check, eventually_within};
 
-/// Time limit for output.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A process with a terminal of its own. It is killed when this is dropped.

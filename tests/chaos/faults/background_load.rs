@@ -16,18 +16,15 @@ use crate::engine::{EngineView, IMAGE};
 use crate::stack::Stack;
 use crate::trio::Door;
 
-/// The name of pushed pods, which belong to no service.
 const PUSHED: &str = "pushed";
 /// A service that fits nowhere half of the time.
 const HUGE: &str = "huge";
-/// Between two rounds of each kind of load.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Limit of a request: the API may be down, and some responses are streams that never end.
+/// The API may be down, and some responses never end.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Limit of a request whose response may be long.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The background load. [`BackgroundLoad::stop`] leaves nothing of it.
+/// [`BackgroundLoad::stop`] leaves nothing of it.
 pub struct BackgroundLoad {
     stop: watch::Sender<bool>,
     clients: StackClients,
@@ -104,7 +101,7 @@ impl StackClients {
         self.redis(&["HSETNX", "unconfirmed", HUGE, "left-behind 1 0"]).await;
     }
 
-    /// Puts a service that fits nowhere, then fits, then is deleted. Deletes pods, and removes containers.
+    /// Puts a service that fits nowhere, then fits, then is deleted.
     async fn load_services(&self, round: u64) {
         let memory = if round % 4 < 2 { "900Gi" } else { "1Mi" };
         let body = json!({
@@ -125,7 +122,6 @@ impl StackClients {
         }
     }
 
-    /// Reads every resource and some logs; cordons and uncordons a node.
     async fn read_everything(&self, round: u64) {
         for path in ["/readyz", "/status", "/queue", "/node", "/service?limit=20", "/event?limit=5"] {
             self.send(Method::GET, path, None).await;
@@ -140,7 +136,7 @@ impl StackClients {
         }
     }
 
-    /// Acts as an external worker, and every few seconds as one that dies with a payload in its queue.
+    /// Acts as an external worker, and every few seconds as one that dies with a payload.
     async fn load_external_nodes(&self, round: u64) {
         let node = &self.external_node;
         self.redis(&["SET", &format!("hb:{node}"), &round.to_string()]).await;
@@ -186,8 +182,7 @@ impl StackClients {
         }
     }
 
-    /// Waits until the pods of the silent external nodes are moved and deleted, together with all dead
-    /// letters.
+    /// Waits until the pods of the silent external nodes and all dead letters are gone.
     async fn clean_up(&self) {
         // Several silent nodes at once look like a mass loss, in which none is declared dead unless it is
         // cordoned.

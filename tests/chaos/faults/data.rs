@@ -8,9 +8,8 @@ use std::time::Duration;
 use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// Time with an empty Redis: longer than a heartbeat, so that every worker meets it.
+/// Longer than a heartbeat, so that every worker meets it.
 const EMPTY_FOR: Duration = Duration::from_secs(3);
-/// Age of the restored state.
 const OLDER_BY: Duration = Duration::from_secs(3);
 
 pub async fn run(runner: &mut FaultRunner, times: usize) {

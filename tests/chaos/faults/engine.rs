@@ -13,7 +13,7 @@ const HANG: Duration = Duration::from_secs(4);
 
 const SLOW_LIST: Duration = Duration::from_secs(2);
 
-/// Injects all faults of this module. Does nothing without a private engine; its start has reported why.
+/// Does nothing without a private engine; its start has reported why.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     if runner.stack.engine.is_none() {
         return;

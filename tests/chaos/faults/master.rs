@@ -10,7 +10,7 @@ use crate::stack::Stack;
 /// Longer than a failover takes.
 const CUT_OFF_FOR: Duration = Duration::from_secs(7);
 
-/// Injects all faults of this module that are part of the default round.
+/// Injects the faults of the default round.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner.rounds("kill -9 master", times, async |stack: &mut Stack, _| kill(stack).await).await;
     runner.rounds("SENTINEL FAILOVER", times, async |stack: &mut Stack, _| fail_over(stack).await).await;
@@ -26,7 +26,6 @@ pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
     runner.rounds("SIGSTOP master", times, async |stack: &mut Stack, _| freeze(stack).await).await;
 }
 
-/// Kills the master. Another one takes over, and the old one comes back as a replica.
 pub async fn kill(stack: &mut Stack) {
     let old = stack.trio.master().await;
     stack.trio.redis[old].kill();
@@ -58,7 +57,7 @@ pub async fn fail_over(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Cuts off the master's machine, with the API, scheduler and worker on it, under load.
+/// Cuts off the master's machine, with the daemons on it, under load.
 pub async fn cut_off(stack: &mut Stack) {
     let old = stack.trio.master().await;
     stack.net.cut(old);
@@ -68,7 +67,7 @@ pub async fn cut_off(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Kills all three Redis at once and restarts them with their data on disk.
+/// Kills all three Redis at once and restarts them with their data.
 async fn restart_all(stack: &mut Stack) {
     let master = stack.trio.master().await;
     // The former master must come back first: it had every write, and the others copy it.

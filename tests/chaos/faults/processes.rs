@@ -13,7 +13,6 @@ const DOWNTIME: Duration = Duration::from_millis(400);
 /// Long enough for clients and Sentinels to notice.
 const FROZEN_FOR: Duration = Duration::from_millis(2500);
 
-/// Time for the pods of a dead node to run elsewhere.
 const MOVE_TIME: Duration = Duration::from_secs(4);
 
 type Daemons = fn(&mut Stack) -> &mut Vec<DaemonProcess>;
@@ -45,7 +44,7 @@ pub async fn run(runner: &mut FaultRunner, kills: usize, times: usize) {
     run_servers(runner, kills, times).await;
 }
 
-/// Injects faults that make a worker silent until its pods run elsewhere.
+/// Silences a worker until its pods run elsewhere.
 pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
     runner
         .rounds("node cut off until it is dead", times, async |stack: &mut Stack, _| cut_off(stack).await)
@@ -60,7 +59,7 @@ pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
         .await;
 }
 
-/// Cuts off a machine without the master until its node is dead and its pods run elsewhere.
+/// Cuts off a machine without the master until its pods run elsewhere.
 pub async fn cut_off(stack: &mut Stack) {
     // Until the machine has some pods.
     tokio::time::sleep(FROZEN_FOR).await;
@@ -71,7 +70,6 @@ pub async fn cut_off(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Waits until a machine's node is declared dead and its pods had time to move.
 async fn wait_until_pods_moved(stack: &Stack, machine: Machine) {
     let node = format!("node:{}", stack.node(machine));
     eventually_within(DEAD_AFTER * 6, "the node is dead", || async {

@@ -11,7 +11,7 @@ use super::background_load::BackgroundLoad;
 use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// Limit until a process reaches its failpoint. Some calls happen only every few seconds.
+/// Some calls happen only every few seconds.
 const REACH_LIMIT: Duration = Duration::from_secs(12);
 
 pub async fn run(runner: &mut FaultRunner) {
@@ -47,8 +47,7 @@ pub async fn run(runner: &mut FaultRunner) {
     }
 }
 
-/// For each failpoint, starts the process with it and waits until the process aborts. Returns the number of
-/// aborts.
+/// Starts the process with each failpoint and waits for its abort. Returns the number of aborts.
 async fn abort_at_each(daemon: &mut DaemonProcess, calls: &[&str], missed: &Mutex<Vec<String>>) -> usize {
     let mut reached = 0;
     for call in calls {

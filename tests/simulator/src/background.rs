@@ -11,7 +11,6 @@ use std::process::Command;
 use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process, setsid};
 
 const BACKGROUND: &str = "SIMULATOR_BACKGROUND";
-/// The highest nice value.
 const NICEST: i32 = 19;
 
 /// Returns true in the background. Otherwise runs this test there, prints its output and returns false.

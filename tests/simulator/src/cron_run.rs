@@ -9,7 +9,7 @@ use crate::machine::process_id::{ProcessId, SCHEDULERS};
 use crate::phases::{CONVERGENCE_LIMIT, STEPS_PER_CONVERGENCE_CHECK};
 use crate::world::state::World;
 
-/// Length of the phase with faults, in units of the silence after which a node is dead.
+/// In units of the silence after which a node is dead.
 const PHASE: u64 = 12;
 /// Ends of containers, per step and mille.
 const ENDS: u64 = 20;
@@ -99,7 +99,7 @@ impl World {
     }
 }
 
-/// Runs a cron and its jobs with faults, suspends the cron, and waits until all jobs have ended.
+/// Runs a cron with faults, suspends it, and waits until all jobs have ended.
 pub(crate) fn run(world: &mut World) -> Result<(), Vec<String>> {
     world.faults.rate = 0;
     world.clients.lock().put_document(document(false));

@@ -15,32 +15,21 @@ use crate::world::state::World;
 const CLAIM: &str = "claim";
 const REPORT_LOST: &str = "lost";
 
-/// The pods of the service whose update is broken.
 const UPDATED_REPLICAS: u32 = 3;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
     Begin,
-    /// The pod is queued, assigned, starting or running, as the scenario needs it.
     Pod,
-    /// The pod runs and its worker has a lease.
     Running,
-    /// The victim renews its lease.
     Renewal,
-    /// The victim is about to be declared dead.
     Death,
-    /// The pod runs on another node.
     Move,
-    /// The victim has a lease again.
     Lease,
-    /// The victim claims the payload again.
     Claim,
-    /// The victim's engine is asked to start the pod again.
     Start,
-    /// The victim reports the container as lost.
     Report,
-    /// The victim's report reaches Redis.
     LostReply,
     Done,
 }
@@ -48,13 +37,11 @@ enum Stage {
 #[derive(Default)]
 pub(crate) struct Director {
     stage: Stage,
-    /// The host with the faults.
     victim: usize,
     lease_end: u64,
-    /// End of the current stage, or of a pause of the victim.
+    /// Ends the current stage, or a pause of the victim.
     deadline: u64,
     updates: bool,
-    /// True if the update fails.
     breaks: bool,
 }
 
@@ -62,7 +49,6 @@ fn has_image(world: &World, image: &str) -> bool {
     world.observed.services.values().any(|service| service.image == image)
 }
 
-/// Returns true if all pods of the service run with this image, and no operation is in transit.
 fn has_all_pods(world: &World, image: &str) -> bool {
     let pods = world.observed.pods.values();
     let running = pods.filter(|pod| pod.phase == "running" && pod.image == image).count();
@@ -342,8 +328,8 @@ impl Director {
         self.disturb_schedulers(world);
     }
 
-    /// Lets the check of a container fail for a while. An update fails with it, so while one may be judged,
-    /// only replaced pods become unhealthy.
+    /// Lets a check fail for a while. An update fails with it, so while one may be judged, only replaced pods
+    /// become unhealthy.
     fn fall_ill(&mut self, world: &mut World) {
         if self.stage == Stage::Pod || !world.random.per_mille(1) {
             return;
@@ -384,8 +370,8 @@ impl Director {
         self.deadline = world.clock.now + world.timing.fence / 2;
     }
 
-    /// Lets the replica fall behind just before the victim is declared dead. Once the pod runs on another
-    /// host, the replica takes over and that host's worker is paused. Returns true if that has happened now.
+    /// The replica falls behind just before the victim's death. Once the pod runs elsewhere, the replica
+    /// takes over and that worker is paused. Returns true when that has happened.
     fn loses_move(&mut self, world: &mut World) -> bool {
         let (fence, dead) = (world.timing.fence, world.timing.dead);
         match self.stage {
@@ -408,7 +394,6 @@ impl Director {
     }
 }
 
-/// Delays the first waiting start of a container until `until`; returns its host.
 fn delay_start(world: &World, until: u64) -> Option<usize> {
     let mut bus = world.bus.lock();
     let is_start = |request: &&mut EngineRequest| matches!(request.call, HostCall::Run(_));

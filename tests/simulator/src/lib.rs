@@ -53,13 +53,13 @@ pub use scenario::Scenario;
 pub use stats::Stats;
 use world::state::World;
 
-/// Shortest and longest phase with faults, in units of the silence after which a node is dead.
+/// In units of the silence after which a node is dead.
 const FAULT_PHASE: (u64, u64) = (4, 16);
-/// Length of a directed scenario, in the same unit.
+/// In the same unit.
 const SCENARIO_PHASE: u64 = 12;
-/// When an operator makes room on full nodes for pods that cannot go elsewhere, in the same unit.
+/// When an operator makes room on full nodes, in the same unit.
 const ROOM_AFTER: u64 = 20;
-/// Required duration of the converged state, in the same unit.
+/// In the same unit.
 const CONVERGED_FOR: u64 = 2;
 /// Steps shown by a printed [`ScheduleFailure`]; its `trace` has all of them.
 const SHOWN_STEPS: usize = 80;
@@ -136,7 +136,6 @@ fn run_scenario(world: &mut World, scenario: Scenario) -> Result<(), Vec<String>
     converge(world)
 }
 
-/// Stops all faults and clients, and runs until the cluster stays in the expected state.
 fn converge(world: &mut World) -> Result<(), Vec<String>> {
     world.stop_faults();
     let dead = world.timing.dead;

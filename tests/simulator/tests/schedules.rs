@@ -33,12 +33,9 @@ use testkit::{Ablation, Redis};
 /// Environment variable with a [`Run`] as JSON.
 const RUN: &str = "SIMULATOR_RUN";
 const OUTCOME_PREFIX: &str = "outcome of the run: ";
-/// Seeds with random faults.
 const SEEDS: u64 = 600;
 const SEEDS_PER_SCENARIO: u64 = 25;
-/// An ablation must be found within this many seeds.
 const SEEDS_PER_ABLATION: u64 = 300;
-/// Redis' Unix socket, within its folder.
 const SOCKET: &str = "socket";
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -87,7 +84,6 @@ fn one_run() {
 }
 
 impl Outcome {
-    /// Returns the finding, or the statistics if there is none.
     fn result(&self) -> String {
         match self {
             Self::Passed { stats, .. } => format!("{stats:?}"),
@@ -95,7 +91,6 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of a run, with its last steps if it has failed.
     fn or_with_trace(self, run: &Run) -> Self {
         let Self::Failed { violations, report, .. } = &self else { return self };
         match run_in_process(&Run { is_traced: true, ..run.clone() }) {
@@ -114,7 +109,6 @@ impl Outcome {
 }
 
 impl Run {
-    /// Returns a run without a seed, on a Redis that gets its scripts.
     fn on(redis: &Redis, scenario: &str, ablation: &str) -> Self {
         let redis = redis.folder().join(SOCKET);
         let scripts = LoadedScripts::load(&redis, ablation_named(ablation).1);
@@ -159,7 +153,7 @@ fn run_in_process(run: &Run) -> Outcome {
     }
 }
 
-/// Runs seeds until one fails. Returns the lowest failed seed, or the sum of all statistics.
+/// Returns the lowest failed seed, or the sum of all statistics.
 fn search(first: u64, count: u64, scenario: Scenario, ablation: &str) -> Result<Stats, Finding> {
     let next = AtomicU64::new(first);
     let result = Mutex::new((Stats::default(), None::<Finding>));
@@ -201,9 +195,9 @@ fn parallelism() -> usize {
 
 /// Pins this thread, its Redis and its runs to one CPU.
 ///
-/// A run and its Redis take turns of some 50 µs each. On different CPUs, each turn would begin with waking up
-/// a CPU, which takes longer than the turn itself, above all in virtual machines: pinned, a run takes little
-/// more than half the time.
+/// They take turns of some 50 µs. On different CPUs, each turn would begin with waking up a CPU, which takes
+/// longer than the turn itself, above all in virtual machines: pinned, a run takes little more than half the
+/// time.
 fn pin_to_cpu(index: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
@@ -231,7 +225,7 @@ fn must_hold(test: &str, scenario: Scenario, count: u64) {
     }
 }
 
-/// One test per scenario: its name, the scenario, and the number of seeds that must hold.
+/// Name of the test, scenario, and number of seeds that must hold.
 macro_rules! scenarios {
     ($($name:ident: $scenario:ident, $count:expr;)*) => {
         $(#[test]
@@ -316,8 +310,7 @@ fn replay() {
     }
 }
 
-/// Checks that the simulator finds an ablation, by a violation that contains `expected`. Tries `known_seed`,
-/// the last seed that found it, first.
+/// Requires a violation that contains `expected`. Tries `known_seed`, the last one that found it, first.
 fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     if !runs_in_background(name) {
         return;
@@ -346,8 +339,8 @@ fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     }
 }
 
-/// Prints a line, and leaves it where CI finds it: the output of a passing test is hidden, and a stale seed
-/// costs a minute of each run.
+/// Also leaves the line where CI finds it: a passing test's output is hidden, and a stale seed costs a minute
+/// of each run.
 fn note_stale_seed(line: &str) {
     println!("{line}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stale-seeds");
@@ -355,8 +348,7 @@ fn note_stale_seed(line: &str) {
     writeln!(file, "{line}").unwrap();
 }
 
-/// One test per ablation: its name, the last seed that found it, the disabled safeguard, and the expected
-/// violation.
+/// Name of the test, last seed that found it, disabled safeguard, and expected violation.
 macro_rules! ablations {
     (switches {
          $($switched:ident, seed $switch_seed:literal of $switch_scenario:ident: $switch:ident => $sign:literal;)*

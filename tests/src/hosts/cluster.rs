@@ -15,7 +15,6 @@ use super::{Host, TestHosts};
 use crate::invariants::Running;
 use crate::{ClusterTiming, DaemonProcess, Docker, Http};
 
-/// Time limit for the cluster's start on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Three hosts and the processes that run on them.

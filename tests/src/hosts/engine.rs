@@ -12,13 +12,12 @@ use super::namespaces::Namespaces;
 use crate::docker::{IMAGE, recipe};
 use crate::{LIMIT, docker};
 
-/// Returns the range of this host's container networks. Each host has its own, so that there can be routes to
-/// all of them.
+/// Each host has its own range, so that there can be routes to all of them.
 pub(super) fn networks(number: u8) -> String {
     format!("172.{}.0.0/16", 20 + number)
 }
 
-/// Starts the engine; it stores everything in the host's folder.
+/// The engine stores everything in the host's folder.
 pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     let folder = namespaces.folder();
     // Otherwise it would read the configuration of the machine's own engine.
@@ -35,7 +34,7 @@ pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     ChildGuard::spawn(&mut command).expect("dockerd can be started")
 }
 
-/// The control group of its containers, which distinguishes them from those of other engines.
+/// It distinguishes its containers from those of other engines.
 fn cgroup(folder: &Path) -> String {
     format!(
         "/kubeleet-test-{}",

@@ -37,7 +37,7 @@ impl Neighbour {
     }
 }
 
-/// Connects the namespaces, at this address, to the switch's port of their name.
+/// The switch's port has the namespaces' name.
 fn plug_in(namespaces: &Namespaces, address: &str, switch: Pid) {
     let (own, far) = (namespaces.init().as_raw_nonzero(), switch.as_raw_nonzero());
     let port = &namespaces.name;

@@ -11,11 +11,10 @@ use testkit::eventually::eventually_within;
 
 use crate::LIMIT;
 
-/// The first process of a host. It reaps the processes that lose their parent.
+/// Reaps the processes that lose their parent.
 const INIT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && touch \"$0/up\" && while :; do sleep 1000 & wait; done";
 
-/// Namespaces for network, processes and mounts, with the first process in them. Dropping it kills all
-/// processes in them.
+/// Dropping it kills all processes in them.
 pub(super) struct Namespaces {
     pub(super) name: String,
     init: Pid,

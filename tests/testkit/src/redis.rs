@@ -15,14 +15,14 @@ use crate::child_guard::ChildGuard;
 use crate::eventually::{block_on, eventually};
 use crate::ports::free_port;
 
-/// Limit of a server's start. The simulator's servers run in the background and get no processor for minutes
-/// while other steps of CI are busy.
+/// The simulator's servers run in the background and get no processor for minutes while other steps of CI are
+/// busy.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
-/// Limit of connecting and of each response, unless a caller chooses another one.
+/// Unless a caller chooses another limit.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A replica gets its first copy at once, instead of after five seconds in which others could join.
 const SYNC_AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
-/// Configuration of a server made [`Redis::with_conf`], in its folder.
+/// In the folder of a server made [`Redis::with_conf`].
 const CONF: &str = "conf";
 const LOG: &str = "log";
 
@@ -260,7 +260,7 @@ impl Redis {
         assert!(self.comes_up().await, "redis-server does not come up again on port {}", self.port);
     }
 
-    /// Waits until the server answers. Returns false if it ended by itself.
+    /// Returns false if it ended by itself.
     async fn comes_up(&self) -> bool {
         let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {

@@ -32,8 +32,7 @@ pub fn has_redis() -> bool {
     is_installed
 }
 
-/// Returns the name of the running test. nextest runs a test on the main thread and names it in the
-/// environment.
+/// nextest runs a test on the main thread and names it in the environment.
 fn test_name() -> String {
     let thread = std::thread::current();
     let name = thread.name().filter(|name| *name != "main").map(str::to_owned);

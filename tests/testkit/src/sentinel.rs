@@ -12,7 +12,6 @@ use crate::redis::{Redis, RedisProgram, query};
 /// The master's name for the Sentinels.
 pub const MASTER_NAME: &str = "mymaster";
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
-/// Required votes of three Sentinels.
 const QUORUM: usize = 2;
 
 /// A master, its replicas, and three Sentinels.

@@ -7,10 +7,9 @@ use kubeleet_tests::in_process::InProcessCluster;
 use kubeleet_tests::kept_log;
 use model::ids::PodId;
 
-/// Limit of shown lines of each kind.
 const MAX_LINES: usize = 25;
 
-/// Explains the first container that a text names, as `Running` is printed; empty if it names none.
+/// Explains the first container that a text names, as `Running` prints it.
 pub(crate) async fn explain_named_in(cluster: &InProcessCluster, text: &str) -> String {
     let field = |name: &str| text.split(&format!("{name}: \"")).nth(1)?.split('"').next();
     let Some((pod, node)) = field("pod").zip(field("node")) else { return String::new() };
@@ -40,7 +39,7 @@ pub(crate) async fn explain(cluster: &InProcessCluster, pod: &PodId, handle: &st
     told.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the nodes with the longest pauses between heartbeats, since the pauses were last forgotten.
+/// Returns the longest pauses between heartbeats since they were last forgotten.
 fn silences(cluster: &InProcessCluster) -> String {
     let mut pauses: Vec<(Duration, String)> =
         cluster.engine.longest_pauses().into_iter().map(|(node, pause)| (pause, node.to_string())).collect();

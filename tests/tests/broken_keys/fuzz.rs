@@ -20,9 +20,8 @@ const NODES: u32 = 10;
 /// Writes may name nodes and services with smaller numbers.
 const FIRST_PROTECTED_NODE: usize = 3;
 const DEFAULT_WRITES: usize = 5_000;
-/// Minimum number of writes between two checks of the cluster; of a million, one in fifty.
+/// Between two checks; of a million, one in fifty.
 const EPOCH: usize = 2_500;
-/// Number of writes from one reading of the keys.
 const BATCH: usize = 100;
 
 fn number(variable: &str, default: usize) -> usize {
@@ -37,8 +36,7 @@ fn services() -> Vec<Value> {
     all
 }
 
-/// Returns the pods, specifications and nodes that no write may name. Pods of protected services on an
-/// unprotected node are not among them.
+/// Pods of protected services on an unprotected node are not protected.
 fn protected(keyspace: &Keyspace) -> Protected {
     let mut ids: BTreeSet<String> = ["safe", "strict"].map(str::to_owned).into();
     let nodes: BTreeSet<String> =
@@ -61,7 +59,7 @@ fn protected(keyspace: &Keyspace) -> Protected {
     Protected(ids)
 }
 
-/// Returns the protected pods on protected nodes, which must not be touched.
+/// Returns the protected pods on protected nodes.
 fn untouchable(keyspace: &Keyspace, protected: &Protected) -> BTreeSet<String> {
     let pods = keyspace.below("pod:").map(|(id, _)| id.to_owned());
     pods.filter(|id| {

@@ -20,14 +20,12 @@ const SOON: Duration = Duration::from_secs(20);
 
 pub(crate) const TOO_LARGE: &str = "too-large";
 
-/// Objects that the writes of a round name: only these may be harmed.
+/// Only these objects may be harmed.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    /// Their containers may be stopped and started.
     pub(crate) pods: BTreeSet<PodId>,
-    /// They may be silent.
     pub(crate) nodes: BTreeSet<NodeName>,
-    /// Services whose record is gone, so that they have to be created again.
+    /// Services without a record: they have to be created again.
     pub(crate) services: BTreeSet<String>,
 }
 
@@ -52,7 +50,7 @@ impl Walk {
         self.failures.push(format!("{round}: {what}"));
     }
 
-    /// Breaks keys at the same time, checks that no other object is harmed, and repairs them.
+    /// Breaks keys, checks that no other object is harmed, and repairs them.
     pub(crate) async fn round(&mut self, title: &str, broken: &[WrongValue], named: &Named) {
         let begin = std::time::Instant::now();
         let acts_before = self.cluster.engine.len();
@@ -94,7 +92,7 @@ impl Walk {
         );
     }
 
-    /// Checks that everything else continues, and that a repair makes the cluster whole.
+    /// Checks that the rest continues, and that a repair makes the cluster whole.
     pub(crate) async fn look(&mut self, title: &str, named: &Named) {
         let begin = std::time::Instant::now();
         self.cluster.request_full_pass().await;
@@ -142,7 +140,7 @@ impl Walk {
         let _replies: ::redis::Value = pipe.query_async(&mut connection).await.unwrap();
     }
 
-    /// Checks that a service starts, runs and ends, lists are answered, and unnamed nodes send heartbeats.
+    /// Checks that a service runs and ends, lists are answered, and unnamed nodes send heartbeats.
     async fn goes_on(&mut self, named: &Named) -> Result<(), String> {
         self.rounds += 1;
         let http = &self.cluster.http;
@@ -191,7 +189,6 @@ impl Walk {
         missing
     }
 
-    /// Returns true if the store cannot read the object behind a key.
     async fn is_unreadable(&self, key: &str) -> bool {
         let store = &self.cluster.store;
         match key.split_once(':') {
@@ -206,7 +203,7 @@ impl Walk {
         }
     }
 
-    /// Checks that `check --repair` leaves no finding, and every service runs all its pods again.
+    /// Checks that a repair leaves no finding, and every service runs again.
     async fn repaired(&mut self, named: &Named) -> Result<(), String> {
         let http = &self.cluster.http;
         wait(HEALING, || async {
@@ -252,8 +249,8 @@ impl Walk {
     }
 }
 
-/// Fails while something is under way: a queue that is not empty, a pod to be replaced, a container whose pod
-/// has another record. Otherwise the next round would be blamed for its end.
+/// Fails while something is under way, such as a replacement or another record. The next round would be
+/// blamed for its end.
 async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
     let keyspace = cluster.redis_keyspace().await;
     let is_queue =
@@ -273,8 +270,7 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     check(unrest.is_empty(), || unrest.join("; "))
 }
 
-/// Returns the pods with running containers and without a record: an earlier round has removed it, and they
-/// may go at any time.
+/// An earlier round has removed the records, so these pods may go at any time.
 async fn without_record(cluster: &InProcessCluster) -> BTreeSet<String> {
     let keyspace = cluster.redis_keyspace().await;
     let running = cluster.engine.containers(&cluster.nodes).await.into_iter().map(|running| running.pod);

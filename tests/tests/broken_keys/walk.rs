@@ -14,14 +14,13 @@ use crate::rounds::{Named, TOO_LARGE, Walk, name_of};
 use crate::wrong_values::{WrongValue, type_of, wrong_values};
 
 const NODES: u32 = 24;
-/// Nodes whose keys are broken at the same time.
 const BROKEN_NODES: usize = 16;
-/// Services of one pod each, with one wrong value each.
+/// With one pod and one wrong value each.
 const SERVICES: usize = 60;
-/// The pods of one service, with one wrong value in each record.
+/// With one wrong value in each record.
 const PODS: usize = 200;
 
-/// Returns true if every wrong value is tried, which takes minutes, and not only a part.
+/// True takes minutes; false tries a part of the values.
 fn is_complete() -> bool {
     std::env::var_os("KUBELEET_WALK_ALL").is_some()
 }
@@ -36,7 +35,6 @@ fn services() -> Vec<Value> {
     all
 }
 
-/// Starts a cluster with services of several shapes, pushed pods, a dead letter, a cordoned node.
 async fn cluster() -> Walk {
     let cluster = InProcessCluster::start(NODES).await;
     let services = services();
@@ -110,8 +108,8 @@ fn pods_of(keyspace: &Keyspace, service: &str) -> BTreeSet<PodId> {
     slots.into_iter().filter_map(|id| PodId::new(String::from_utf8_lossy(id)).ok()).collect()
 }
 
-/// Spreads the wrong values of one kind of objects over all objects, one on each. A short walk has one batch,
-/// whose values are as far apart as possible.
+/// Spreads one kind's wrong values over its objects, one on each. A short walk has one batch, as varied as
+/// possible.
 fn spread(objects: &[String], values: impl Fn(&str) -> Vec<WrongValue>) -> Vec<Vec<WrongValue>> {
     let count = objects.iter().map(|key| values(key).len()).max().unwrap_or_default();
     let mut batches: Vec<Vec<WrongValue>> = Vec::new();
@@ -179,7 +177,7 @@ async fn walk_nodes(walk: &mut Walk, kind: &str) {
     }
 }
 
-/// Breaks keys of the whole cluster: no pod may be harmed, whatever they hold.
+/// No pod may be harmed, whatever these keys hold.
 async fn walk_single(walk: &mut Walk, keys: &[String]) {
     let before = walk.cluster.redis_keyspace().await;
     let values: Vec<Vec<WrongValue>> = keys

@@ -10,14 +10,12 @@ use rand::seq::IndexedRandom;
 
 use crate::wrong_values::{Command, type_of};
 
-/// The ids of objects that no write may name: pods, services, specifications and nodes.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Protected(pub(crate) BTreeSet<String>);
 
 impl Protected {
-    /// Returns true if a command names one of them: one of its words is or contains the id. So the keys of
-    /// the object, its payload and its entry in a list name it. The deletion of a key with entries of many
-    /// objects names none.
+    /// True if a word of the command is or contains an id. So the object's keys, its payload and its entry in
+    /// a list name it. The deletion of a key with entries of many objects names none.
     pub(crate) fn is_named_by(&self, command: &Command) -> bool {
         command.iter().any(|word| self.is_named_in(word))
     }
@@ -33,7 +31,6 @@ impl Protected {
 const NUMBERS: [&str; 10] =
     ["-1", "0", "1", "9223372036854775807", "9223372036854775808", "1e300", "NaN", "inf", "", "1.5"];
 
-/// Makes random commands from the content of Redis.
 pub(crate) struct Writer {
     pub(crate) random: StdRng,
     protected: Protected,
@@ -130,7 +127,6 @@ impl Writer {
         NUMBERS.choose(&mut self.random).unwrap().as_bytes().to_vec()
     }
 
-    /// Returns a mutated copy of a value in Redis, or a number.
     fn value(&mut self, keyspace: &Keyspace, keys: &[String]) -> Vec<u8> {
         if self.random.random_ratio(1, 4) {
             return self.number();
@@ -161,7 +157,6 @@ impl Writer {
         }
     }
 
-    /// Returns an element of a list, set or sorted set, or a field of a hash.
     fn element(&mut self, entry: Option<&KeyEntry>) -> Vec<u8> {
         let elements: Vec<Vec<u8>> = match entry {
             Some(KeyEntry::List(elements)) => elements.clone(),

@@ -8,12 +8,10 @@ pub(crate) type Command = Vec<Vec<u8>>;
 #[derive(Debug, Clone)]
 pub(crate) struct WrongValue {
     pub(crate) key: String,
-    /// Short description of the change.
     pub(crate) what: String,
     pub(crate) commands: Vec<Command>,
 }
 
-/// Wrong values of a number or any other field.
 const WRONG_FIELDS: [&[u8]; 6] = [b"\xff\x00nonsense", b"-1", b"9223372036854775808", b"1e300", b"NaN", b""];
 const MEBIBYTE: usize = 1 << 20;
 
@@ -43,8 +41,8 @@ pub(crate) fn type_of(entry: &KeyEntry) -> &'static str {
     }
 }
 
-/// Returns all wrong values of a key of this type: the wrong types first, then no value at all, then values
-/// of the right type that no version of kubeleet writes. `fields` are those of a hash.
+/// Returns the wrong types first, then no value, then invalid values of the right type. `fields` are those of
+/// a hash.
 pub(crate) fn wrong_values(key: &str, kind: &str, fields: &[String]) -> Vec<WrongValue> {
     let name = key.as_bytes();
     let wrong = |what: String, commands: Vec<Command>| WrongValue { key: key.to_owned(), what, commands };

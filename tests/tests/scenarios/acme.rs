@@ -18,7 +18,6 @@ use crate::sleeper;
 const LONG: Duration = Duration::from_secs(90);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// The authority, and proxies on their own addresses and the same ports.
 struct Site {
     cluster: Cluster,
     api: DaemonProcess,
@@ -69,14 +68,14 @@ impl Site {
         Self { cluster, api, pebble, root, tls_port, proxies }
     }
 
-    /// Creates a service without pods whose rule orders a certificate for a host.
+    /// The service has no pods; its rule orders a certificate.
     async fn serve(&self, name: &str, host: &str) {
         let mut service = sleeper(name, 0, "keep");
         service["ingress"] = json!([{"host": host, "port": 80, "tls": "auto"}]);
         self.api.http().post("/service", &service).await;
     }
 
-    /// Asks a proxy for a host by HTTPS. Returns true for a trusted certificate, and all output.
+    /// Returns true for a trusted certificate, and all output.
     fn https(&self, proxy: usize, host: &str) -> (bool, String) {
         let port = self.tls_port;
         let resolve = format!("{host}:{port}:{}", address(proxy));
@@ -105,7 +104,6 @@ impl Site {
         .await;
     }
 
-    /// Returns the number of the proxy that orders, once there is one.
     async fn orderer(&self) -> usize {
         let holder = async || self.cluster.redis.cli::<Option<String>>(&["GET", "lease:acme"]).await;
         eventually_within(LONG, "a proxy orders", || async {

@@ -24,7 +24,6 @@ fn length() -> Duration {
     Duration::from_secs(seconds.unwrap_or(60))
 }
 
-/// The last write of a service, as far as the client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastWrite {
     /// It was acknowledged: this number of replicas, or a deletion.
@@ -33,8 +32,6 @@ enum LastWrite {
     Unknown,
 }
 
-/// Returns a service that runs as a container or as a process. Two cores start hundreds of processes in a
-/// second, and only a few containers.
 fn service(number: usize, replicas: u64) -> Value {
     let command = ["/bin/sleep", "86400"];
     json!({
@@ -42,7 +39,6 @@ fn service(number: usize, replicas: u64) -> Value {
     })
 }
 
-/// Makes one random write. Returns the state known after it.
 async fn write(http: &Http, rng: &mut StdRng, number: usize, last: Option<LastWrite>) -> LastWrite {
     let replicas = rng.random_range(0..=2);
     let (path, name) = (format!("/service/s{number}"), service(number, replicas));
@@ -66,8 +62,7 @@ async fn write(http: &Http, rng: &mut StdRng, number: usize, last: Option<LastWr
     }
 }
 
-/// Kills and restarts one daemon after the other. Sometimes freezes one for longer than it takes to declare a
-/// node dead.
+/// Sometimes freezes a daemon for longer than it takes to declare a node dead.
 async fn inject_faults(mut daemons: Vec<DaemonProcess>, until: Instant) -> (Vec<DaemonProcess>, usize) {
     let mut rng = StdRng::seed_from_u64(7);
     let mut kills = 0;
@@ -158,7 +153,6 @@ async fn after_a_minute_of_kills_exactly_the_acknowledged_services_run() {
     drop(daemons);
 }
 
-/// Repeats the writes whose response was lost, until every write is known.
 async fn settle(http: &Http, writes: &mut BTreeMap<usize, LastWrite>) {
     for (number, last) in writes.iter_mut() {
         if *last != LastWrite::Unknown {

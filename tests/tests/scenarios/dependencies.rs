@@ -25,7 +25,7 @@ async fn pod(http: &Http, service: &str) -> Value {
     http.pods(&format!("service={service}")).await.into_iter().next().unwrap_or_default()
 }
 
-/// Waits until a pod is ready; returns its id, the last start of its container and the time it was ready.
+/// Returns the pod's id, its container's last start and the time it was ready.
 async fn ready(cluster: &Cluster, docker: &Docker, http: &Http, service: &str) -> (String, i64, i64) {
     let uuid = eventually_within(SOON, &format!("{service} is ready"), || async {
         let pod = pod(http, service).await;

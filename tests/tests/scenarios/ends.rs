@@ -12,10 +12,10 @@ use testkit::eventually::eventually_within;
 
 use crate::SOON;
 
-/// The wait before the first restart in these tests; the measured delay is added to it.
+/// The measured delay is added to it.
 const BACKOFF: Duration = Duration::from_millis(100);
 
-/// Start and end of a pod's program, in milliseconds of the Unix epoch.
+/// In milliseconds of the Unix epoch.
 #[derive(Debug)]
 struct Runs {
     starts: Vec<i64>,
@@ -45,7 +45,7 @@ impl Delays {
         self.restart.push(second - first_end - BACKOFF.as_millis() as i64);
     }
 
-    /// Prints the figures. Alone on a machine they are a tenth of the limit; other tests share it.
+    /// Alone on a machine the figures are a tenth of the limit; other tests share it.
     #[allow(clippy::print_stderr, reason = "figures")]
     fn report(mut self, of: &str) {
         let restart = format!("from the end of {of} to its next start, beyond the backoff");
@@ -64,14 +64,13 @@ fn ends_measured() -> usize {
     std::env::var("KUBELEET_ENDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
-/// Returns the run time of both runs of a job in seconds. Some end before their start is recorded, and some
-/// between two listings of all containers by the worker.
+/// In seconds. Some runs end before their start is recorded, and some between two listings of all containers.
 fn run_time(number: usize) -> String {
     format!("0.{}", number % 10)
 }
 
-/// Runs jobs that fail once and then succeed, one after the other. `command` returns the command of a job's
-/// pod, `runs` the known runs of an ended pod.
+/// Runs jobs that fail once and then succeed. `command` returns a pod's command, `runs` the known runs of an
+/// ended pod.
 async fn measure(
     cluster: &Cluster,
     runtime: &str,

@@ -23,7 +23,7 @@ fn kubeleet(http: &Http, args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with an input. Returns its exit code and its output.
+/// Returns the exit code and the output.
 async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     let mut command = kubeleet(http, args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -29,9 +29,7 @@ use crate::SOON;
 const FIRST_PORT: &str = "KUBELEET_TEST_FIRST_PORT";
 const REPLICAS: u16 = 3;
 const CLIENTS: usize = 8;
-/// Time that a pod works on a request.
 const WORK: Duration = Duration::from_millis(20);
-/// Longest wait of a request for a pod that lets it in.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +103,7 @@ impl Clients {
         }
     }
 
-    /// Sends one request to the first pod that lets it in. Once a pod has seen it, it is not repeated.
+    /// Uses the first pod that lets it in. Once a pod has seen it, the request is not repeated.
     async fn request(&self, number: usize) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -151,7 +149,7 @@ async fn exchange(pass: &Pass, mut stream: TcpStream) -> Result<(), String> {
     }
 }
 
-/// Proxies between the workers and the proxy, and leaves out a part of their messages.
+/// Leaves out a part of the messages between workers and proxy.
 async fn ablate(listener: UnixListener, proxy: PathBuf, ablation: Ablation) {
     while let Ok((stream, _)) = listener.accept().await {
         let proxy = UnixStream::connect(&proxy).await.unwrap();
@@ -181,7 +179,7 @@ async fn relay(worker: UnixStream, proxy: UnixStream, ablation: Ablation) {
     }
 }
 
-/// Returns the answer of a proxy without requests in flight to this pod.
+/// The answer of a proxy without requests in flight to this pod.
 fn at_once(pod: &PodId, assignment: &AssignmentId) -> [FromProxy; 2] {
     let (pod, assignment) = (pod.clone(), assignment.clone());
     let closed = FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight: 0 };
@@ -287,7 +285,6 @@ pub(crate) fn service(first_port: u16) -> Value {
     })
 }
 
-/// Returns the first of as many free ports in a row as there are replicas.
 pub(crate) fn free_ports() -> u16 {
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let all_free = |first: &u16| (*first..*first + REPLICAS).all(|port| is_free(&port));

@@ -12,7 +12,6 @@ use tokio::time::timeout;
 
 use crate::SOON;
 
-/// Returns true if the other end closes a silent connection after a moment.
 async fn is_closed(connection: &mut TcpStream) -> bool {
     timeout(Duration::from_millis(300), connection.read(&mut [0])).await.is_ok()
 }

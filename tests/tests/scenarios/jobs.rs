@@ -12,7 +12,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Returns a container that writes its index as a line of a file at its start.
 fn writes_index(file: &Path, then: &str) -> Value {
     json!(["/bin/sh", "-c", format!("echo $KUBELEET_JOB_INDEX >> {}; {then}", file.display())])
 }

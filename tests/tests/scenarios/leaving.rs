@@ -14,7 +14,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// Runs a command of the unit. Returns its exit code and its output.
+/// Returns its exit code and its output.
 async fn run(what: &str, node: &str, marker: &Path, http: &Http) -> (Option<i32>, String) {
     let mut command = tokio::process::Command::new(binary());
     let api = format!("http://{}", http.address());

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use crate::SOON;
 
-/// Returns a service whose pods write a line with their own time ten times a second.
+/// The pods write a line with their own time ten times a second.
 fn talker(replicas: u64) -> Value {
     let script = "n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done";
     json!({

@@ -46,7 +46,7 @@ use serde_json::{Value, json};
 /// Time limit of a change without a limit of its own.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Returns a service of pods that sleep for a day, and end at once when they are stopped.
+/// The pods sleep for a day, and end at once when they are stopped.
 fn sleeper(name: &str, replicas: u64, on_disconnect: &str) -> Value {
     json!({
         "name": name, "image": "none", "command": ["/bin/sleep", "86400"], "replicas": replicas,

@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(120);
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/memo/memo.yaml");
 
-/// Waits until the service has this number of ready pods, and as many local volumes of each container.
+/// With as many local volumes of each container.
 async fn until_ready(http: &Http, docker: &Docker, count: usize) {
     eventually_within(SOON, &format!("{count} instances are ready"), || async {
         let (pods, volumes) = (http.pods("service=memo").await, docker.volumes().await);

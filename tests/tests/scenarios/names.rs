@@ -12,7 +12,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// A machine with its own directory, and the same node name as the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Machine {
     A,
@@ -41,9 +40,8 @@ impl Machine {
 }
 
 struct Try {
-    /// From the newcomer's start to its end.
     refused_after: Duration,
-    /// From the SIGKILL of the first worker and its supervisor until the next one had registered.
+    /// From the SIGKILL of worker and supervisor to the next registration.
     back_after: Duration,
 }
 
@@ -51,8 +49,7 @@ async fn incarnation(cluster: &Cluster) -> String {
     cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w")), "incarnation"]).await
 }
 
-/// Checks that a newcomer beside the first worker is refused; then kills the first worker, restarts it at
-/// once, and checks that it is not.
+/// A newcomer beside the first worker is refused; the first one's own restart is not.
 async fn try_once(
     cluster: &Cluster,
     http: &Http,

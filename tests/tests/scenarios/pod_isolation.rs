@@ -5,8 +5,8 @@ use std::process::Command;
 use testkit::require;
 
 /// Two pods on a bridge and a metadata server, on a host that accepts all packets of pods, as Podman's rules
-/// do. Prints the results before the rules of kubeleet are set, with them, and after their removal: `1` is a
-/// refused connection, because nothing listens, and `124` is no answer.
+/// do. Prints results before, with and after the rules of kubeleet: `1` is a refused connection, because
+/// nothing listens, and `124` is no answer.
 const SCRIPT: &str = r#"
     set -e
     mount -t tmpfs tmpfs /run

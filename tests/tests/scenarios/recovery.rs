@@ -11,7 +11,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Returns the running pods: id, service, replica, node and restarts, as the API lists them.
+/// Id, service, replica, node and restarts, as the API lists them.
 async fn pods(http: &Http) -> BTreeSet<String> {
     let all = http.pods("limit=100").await;
     let text = |pod: &Value| {
@@ -49,7 +49,7 @@ async fn run(http: &Http, name: &str, replicas: u64) {
     http.runs(SOON, name, replicas).await;
 }
 
-/// Waits until the files of both workers have this number of pods together, and the services.
+/// The files of both workers have this number of pods together, and the services.
 async fn until_saved(cluster: &Cluster, count: usize) {
     eventually_within(SOON, "all pods are saved", || async {
         let file = |short| cluster.folder().join("data").join(format!("{}.pods", cluster.node(short)));
@@ -182,7 +182,7 @@ async fn the_pods_are_recovered_in_another_database_too() {
     assert_eq!((pods(&http).await, leaders(&cluster)), (before, processes));
 }
 
-/// Returns when a worker last reported in this database that it holds, in milliseconds.
+/// Milliseconds of the worker's last report in this database that it holds.
 async fn held_at(database: &redis::aio::MultiplexedConnection, node: &str) -> u64 {
     let mut read = redis::cmd("HGET");
     let entry: String = read.arg("held").arg(node).query_async(&mut database.clone()).await.unwrap();

@@ -14,7 +14,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// The prefix of every password in this test.
 const SECRET: &str = "Hunter-In-The-Clear";
 
 fn config_of(registry: &Registry, user: &str, password: &str) -> String {

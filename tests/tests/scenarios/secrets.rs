@@ -34,7 +34,6 @@ fn write_key(cluster: &Cluster) -> PathBuf {
     path
 }
 
-/// Returns every key and value of Redis as text, and its dump for the disk.
 async fn dump(cluster: &Cluster) -> Vec<u8> {
     let script = "local out = {} for _, key in ipairs(redis.call('KEYS', '*')) do \
         local kind = redis.call('TYPE', key).ok local value = '' \

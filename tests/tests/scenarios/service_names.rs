@@ -19,11 +19,9 @@ use testkit::require;
 use crate::SOON;
 use crate::handover::{free_ports, service};
 
-/// The port of the server in the containers.
 const PORT: u16 = 8000;
-/// On a machine with a busy disk, a container takes longer to listen than the default wait of 10 s.
+/// On a busy disk, a container takes longer to listen than the default wait of 10 s.
 const POD_WAIT: &str = "60s";
-/// Restarts of the only pod while requests come.
 const RESTARTS: u64 = 3;
 
 fn free_address() -> String {
@@ -33,7 +31,6 @@ fn free_address() -> String {
 /// A host with containers, another one with plain processes, and a proxy each.
 struct Hosts {
     http: Http,
-    /// The container of the client, in the app `shop`.
     tool: String,
     here: DaemonProcess,
     _daemons: Vec<DaemonProcess>,
@@ -100,7 +97,6 @@ impl Hosts {
         self.http.runs(SOON, service["name"].as_str().unwrap(), replicas).await;
     }
 
-    /// Places new pods on this host only.
     async fn only_on(&self, host: &str) {
         for other in ["here", "there"] {
             let action = if other == host { "uncordon" } else { "cordon" };

@@ -17,7 +17,7 @@ use testkit::require;
 
 use crate::SOON;
 
-/// A cluster with one node of process pods: two pods that must stop without a lease, and two that may run on.
+/// Two pods must stop without a lease, and two may run on.
 struct SupervisedNode {
     cluster: Cluster,
     http: Http,
@@ -359,12 +359,11 @@ async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     ended.join().unwrap();
 }
 
-/// Returns the number of tries of each fault: two in CI, twenty for `make gaps`.
+/// Two in CI, twenty for `make gaps`.
 fn tries() -> usize {
     std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
 }
 
-/// The results of many tries, in milliseconds, by runtime.
 #[derive(Default)]
 struct Figures(BTreeMap<&'static str, Vec<i64>>);
 
@@ -390,7 +389,7 @@ impl Figures {
     }
 }
 
-/// Prints a table. Not with println!: the test runner hides the output of tests that pass.
+/// Not with println!: the test runner hides the output of tests that pass.
 fn show(what: &str, lines: &str) {
     let head = format!("{what}, ms\n| | pods | tries | least | median | most |\n|---|---|---|---|---|---|\n");
     std::io::stderr().write_all(format!("{head}{lines}").as_bytes()).unwrap();

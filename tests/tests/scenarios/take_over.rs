@@ -14,7 +14,6 @@ use tokio::net::TcpStream;
 use crate::SOON;
 use crate::tunnel::{TwoHosts, comes_back, restart};
 
-/// Take-overs of each proxy.
 const TIMES: u64 = 4;
 
 /// Stands in for systemd: receives the id of the process that serves.
@@ -37,7 +36,7 @@ impl Notified {
     }
 }
 
-/// Ends the last process of a chain, which no test has started.
+/// No test has started this process.
 struct Last(Pid);
 
 impl Drop for Last {

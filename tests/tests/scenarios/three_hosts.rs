@@ -30,7 +30,6 @@ const PORT: u16 = 8000;
 const PUBLISHED: u16 = 8001;
 /// The host's further ports: names, connections by name, HTTP, proxies of other hosts.
 const PORTS_OF_THE_PROXY: [u16; 4] = [7053, 7054, 8080, 7079];
-/// The port on which proxies listen for those of other hosts.
 const PORT_OF_TUNNELS: u16 = 7079;
 /// Redis and the API, on the first host.
 const PORTS_OF_THE_CLUSTER: [u16; 2] = [6379, 7070];
@@ -47,9 +46,8 @@ const PROGRAMS: [&str; 3] = ["musl-gcc", "dig", "curl"];
 /// Redis, API and scheduler on the first host; a worker and a proxy on each.
 struct Fixture {
     http: Http,
-    /// The client's container on the first host, with glibc, and the id of its process.
+    /// On the first host, with the id of its process.
     glibc: (String, Pid),
-    /// The client's container with musl.
     musl: String,
     _upstream: JoinSet<()>,
     _servers: Vec<ChildGuard>,
@@ -61,7 +59,6 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Starts everything with the services; `None` where it is not possible.
     async fn start() -> Option<Self> {
         if let Some(missing) = PROGRAMS.into_iter().find(|program| path_of(program).is_none()) {
             require::skipped("names", &format!("{missing} is not installed: scripts/install names"));
@@ -120,8 +117,7 @@ impl Fixture {
         Some(fixture)
     }
 
-    /// Creates `web` on all hosts, `shop-db` on the second one, `far` on the third one, and the clients on
-    /// the first one.
+    /// `web` on all hosts, `shop-db` on the second, `far` on the third, the clients on the first.
     async fn create_services(&mut self) {
         let greeter = |name: &str| json!({"name": name, "image": "kubeleet-test/greeter:1", "pull_policy": "never", "stop_grace_period": 1});
         // One pod of a host has the port.
@@ -162,7 +158,6 @@ impl Fixture {
         self.musl = musl.name.clone();
     }
 
-    /// Places new pods on this host only.
     async fn only_on(&self, host: &str) {
         for other in self.hosts.all().iter().map(Host::name) {
             let action = if other == host { "uncordon" } else { "cordon" };
@@ -174,8 +169,7 @@ impl Fixture {
         self.engines[0].exec(&self.glibc.0, &["/bin/bash", "-c", line]).await
     }
 
-    /// Returns the greeting of the server behind a name to each client: curl and a plain one with glibc, a
-    /// plain one with musl.
+    /// To curl and a plain client with glibc, and a plain one with musl.
     async fn greetings(&self, name: &str) -> [String; 3] {
         let raw = format!("exec 3<>/dev/tcp/{name}/{PORT} && echo hello >&3 && timeout 20 cat <&3");
         let curl = format!("curl --silent --show-error --max-time 20 http://{name}:{PORT}/ 2>&1");
@@ -200,7 +194,7 @@ impl Fixture {
         of_host.map(|pod| pod["address"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Asks several questions in the network of the client's container, in one go.
+    /// Asks in the network of the client's container, in one go.
     fn dig(&self, options: &str, questions: &[&str]) -> Vec<Answer> {
         let target = self.glibc.1.as_raw_nonzero().to_string();
         let mut command = Command::new("nsenter");
@@ -218,7 +212,6 @@ impl Fixture {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Answer {
     status: String,
-    /// Type and content of each record.
     records: BTreeSet<String>,
     has_edns: bool,
     /// True if a record says how long "no" may be kept.
@@ -514,8 +507,7 @@ async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
     .await;
 }
 
-/// Returns a line of bash that connects to all of these (`address/port`), and prints those that are reached
-/// within 2 s.
+/// The line prints the targets (`address/port`) that are reached within 2 s.
 fn knock(targets: &[String]) -> String {
     let each = r#"(timeout 2 bash -c "</dev/tcp/$target" 2>/dev/null && echo "$target")"#;
     format!("for target in {}; do {each} & done; wait", targets.join(" "))
@@ -525,7 +517,6 @@ fn reached(output: &Output) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// Returns the number of packets that the rules of a chain have refused.
 fn refused_by(host: &Host, chain: &str) -> u64 {
     let output = host.exec(&format!("iptables -t filter -nvxL {chain}")).stdout;
     let rules = String::from_utf8(output).unwrap();
@@ -553,8 +544,7 @@ fn start_redis(host: &Host) -> ChildGuard {
     ChildGuard::spawn(command.stdout(log).stderr(Stdio::null())).expect("redis-server can be started")
 }
 
-/// Makes the images of the clients: the first has the programs of this machine, the second one program with
-/// musl.
+/// The first image has this machine's programs, the second one program with musl.
 async fn make_client_images(engine: &Docker, folder: &Path) {
     let curl = path_of("curl").unwrap();
     engine.make_resolving_image("kubeleet-test/shop-glibc:1", &[(&curl, "/bin/curl")]).await;
@@ -571,7 +561,7 @@ fn path_of(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Makes the proxy of a host pass other names on to the resolver at this address.
+/// The resolver for other names.
 fn resolves_with(host: &Host, address: &str) {
     let file = host.folder().join("resolv.conf");
     fs::write(&file, format!("nameserver {address}\n")).unwrap();

@@ -17,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 use crate::SOON;
 use crate::handover::{free_ports, service};
 
-/// Restarts of the pod while requests come.
 const RESTARTS: u64 = 5;
 
 fn free_address() -> String {
@@ -49,14 +48,12 @@ pub(crate) struct TwoHosts {
     pub(crate) api: DaemonProcess,
     /// The ingress's and the pod's.
     pub(crate) proxies: [DaemonProcess; 2],
-    /// The ingress port for connections to the pod.
     pub(crate) port: u16,
     _others: [DaemonProcess; 3],
 }
 
 impl TwoHosts {
-    /// Starts them, and waits until the pod answers. Each proxy reports to the socket in `notified` that it
-    /// serves.
+    /// Each proxy reports to the socket in `notified` that it serves.
     pub(crate) async fn start(notified: [&Path; 2]) -> Self {
         let cluster = Cluster::new(ClusterTiming::Short).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
@@ -120,7 +117,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Returns the numbers of lines that came back and that did not.
+    /// Returns the numbers of returned and of lost lines.
     pub(crate) async fn stop(self) -> (u64, u64) {
         self.stop.cancel();
         self.task.await.unwrap()

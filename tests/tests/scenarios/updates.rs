@@ -42,7 +42,7 @@ async fn pods(http: &Http) -> BTreeSet<String> {
     pods.iter().filter(|pod| pod["phase"] == "running").map(|pod| pod["uuid"].to_string()).collect()
 }
 
-/// Waits until the service is as wanted. Checks meanwhile that at most one pod is out of service.
+/// Checks meanwhile that at most one pod is out of service.
 async fn until(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + SOON;
     loop {
@@ -57,7 +57,7 @@ async fn until(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> 
     }
 }
 
-/// Waits until the rollout of a generation is over: from here on a rollback returns to it.
+/// From here on a rollback returns to this generation.
 async fn has_settled(http: &Http, generation: u64) {
     let settled = format!("generation {generation}: all pods are ready");
     eventually_within(SOON, "it has settled", || async {
@@ -112,7 +112,7 @@ async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
     }
 }
 
-/// Waits until the service is as wanted. Checks meanwhile that its only replica is in service.
+/// Checks meanwhile that the only replica is in service.
 async fn until_in_service(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + SOON;
     loop {

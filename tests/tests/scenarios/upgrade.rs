@@ -20,7 +20,7 @@ use crate::sleeper;
 
 /// POSTs and DELETEs together are about twice as many.
 const POSTS_PER_SECOND: u32 = 50;
-/// The number of services that the client keeps; it deletes the oldest of more.
+/// The client deletes the oldest of more.
 const SERVICES: usize = 100;
 /// Seconds of each mixture of versions, unless `UPGRADE_MIXED` says otherwise.
 const MIXED: u64 = 3;
@@ -67,7 +67,6 @@ fn is_success(answer: reqwest::Result<reqwest::Response>) -> bool {
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
-/// All processes of each pod.
 type Processes = BTreeMap<String, BTreeSet<i64>>;
 
 async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<AtomicBool>) {
@@ -79,7 +78,7 @@ async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<Atom
     }
 }
 
-/// Replaces one daemon after the other, as a package upgrade does: SIGTERM, then the other binary.
+/// As a package upgrade does: SIGTERM, then the other binary.
 async fn replace(daemons: &mut [Option<DaemonProcess>], order: &[usize], program: &Path, http: &Http) {
     let mixed = std::env::var("UPGRADE_MIXED").map_or(MIXED, |seconds| seconds.parse().expect("seconds"));
     for index in order {

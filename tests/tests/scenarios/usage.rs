@@ -9,7 +9,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Returns thousandths of a core and bytes of memory of a pod; zero if unknown.
+/// Thousandths of a core and bytes of memory; zero if unknown.
 fn used(stats: &Value, name: &str) -> (u64, u64) {
     let pods = stats["pods"].as_array().map_or(&[][..], Vec::as_slice);
     let usage = pods.iter().find(|pod| pod["name"] == name).map(|pod| &pod["usage"]);

@@ -14,7 +14,7 @@ use crate::SOON;
 const COMMAND: &str = "for d in /data /cache; do if [ -e $d/mark ]; then echo found $d; else echo new $d; fi; \
     echo x > $d/mark; done; trap 'exit 0' TERM; sleep 86400 & wait $!";
 
-/// Waits until the service's only pod differs from `former` and runs. Returns its uuid and node.
+/// Waits for another pod than `former`. Returns its uuid and node.
 async fn until_runs(http: &Http, former: Option<&str>) -> (String, String) {
     eventually_within(SOON * 2, "another pod runs", || async {
         let pods = http.pods("service=db").await;
@@ -29,7 +29,7 @@ async fn until_runs(http: &Http, former: Option<&str>) -> (String, String) {
     .await
 }
 
-/// Creates a service with both kinds of volumes. Returns its pod and the pod's node.
+/// With both kinds of volumes. Returns the pod and its node.
 async fn first_pod(http: &Http) -> (String, String) {
     let service = json!({"name": "db", "image": IMAGE, "command": ["/bin/sh", "-c", COMMAND],
         "volumes": ["data:/data", "/cache"]});

@@ -207,8 +207,8 @@ async fn no_address_has_two_names_whatever_is_written_by_hand() {
     assert_eq!(values_written_by_hand(&Fixture::new().await).await, Vec::<String>::new());
 }
 
-/// Runs operations in a random order, with manual writes among them. Returns violations: an address that is
-/// told or listed for two names, or told and not listed.
+/// Random operations with manual writes. Returns addresses that are told or listed for two names, or told and
+/// not listed.
 pub(crate) async fn values_written_by_hand(fixture: &Fixture) -> Vec<String> {
     for seed in 0..4 {
         let mut random = StdRng::seed_from_u64(seed);
@@ -252,7 +252,7 @@ async fn ask_for_some(fixture: &Fixture, random: &mut StdRng) -> Vec<String> {
     wrong
 }
 
-/// Writes one wrong value: a number of another name, nonsense, or a name at a number that it does not have.
+/// A number of another name, nonsense, or a name at a number that it does not have.
 async fn spoil(fixture: &Fixture, random: &mut StdRng) {
     let [one, other] = [0; 2].map(|_| *NAMES.choose(random).unwrap());
     let number: Option<String> = fixture.redis.cli(&["HGET", "addresses", other]).await;

@@ -17,7 +17,6 @@ struct Pair {
     replica: Redis,
     store: Store,
     web: ServiceName,
-    /// The number of confirmations before the replica followed.
     confirmations_before: usize,
 }
 

@@ -72,7 +72,6 @@ pub(crate) struct Case {
     phase: Phase,
 }
 
-/// Cases in which a script writes other keys than in its usual case.
 const OTHER_CASES: [Case; 14] = [
     Case { name: "assign a pod with a volume", script: "assign", phase: Phase::Pending },
     Case { name: "assign a pushed pod", script: "assign", phase: Phase::Pending },

@@ -12,9 +12,8 @@ use crate::machine::process_id::SCHEDULERS;
 #[derive(Default)]
 pub(crate) struct Checks {
     pub(crate) violations: Vec<String>,
-    /// Rows that were read from Redis and are not yet in the observed state.
+    /// Read rows that are not yet in the observed state.
     pub(crate) unapplied_rows: Vec<Value>,
-    /// Partial reads since the last full read.
     pub(crate) partial_reads: u64,
     pub(crate) known_pods: BTreeSet<String>,
     /// The host with the data of a replica: a pod with the volume ran there.
@@ -26,13 +25,11 @@ pub(crate) struct Checks {
     pub(crate) protected_pods: HashMap<String, Option<SimulatedPod>>,
     /// The violation if the last script registered a worker: its node's worker is alive.
     pub(crate) replacement: Option<String>,
-    /// True if the last script assigns pods to nodes.
     pub(crate) has_assigned: bool,
-    /// True if the last script stops pods.
     pub(crate) has_stopped: bool,
     /// Last time that Redis refused a scheduler's write probe, by scheduler.
     pub(crate) refused_beats: [u64; SCHEDULERS],
-    /// Time at which all live nodes had been silent for long enough for each scheduler to see it.
+    /// When all live nodes had been silent for long enough for each scheduler to see it.
     pub(crate) mass_loss_at: u64,
     pub(crate) jobs: KnownJobs,
 }

@@ -11,7 +11,7 @@ pub(crate) struct EndingPods(pub(crate) BTreeMap<(usize, AssignmentId), Ending>)
 pub(crate) struct Ending {
     /// True if the proxy answered when its gate was to be closed.
     pub(crate) is_closed: bool,
-    /// Nothing may be let in from this time on.
+    /// From then on nothing may be let in.
     pub(crate) since: u64,
 }
 

@@ -9,12 +9,12 @@ use crate::machine::bus::{EngineRequest, HostCall};
 use crate::machine::host::{SimulatedHost, must_not_run_twice};
 use crate::world::state::World;
 
-/// Longest wait of a worker for a stalled proxy, in milliseconds: ten seconds for requests to leftovers of an
-/// earlier session (longer than `DRAIN`), and the time to connect.
+/// Longest wait for a stalled proxy, in milliseconds: ten seconds for requests to leftovers (longer than
+/// `DRAIN`), and the time to connect.
 const LONGEST_WAIT: u64 = 10_000 + 2_000;
-/// Grace period of a starting worker for containers whose pods must not run twice, in milliseconds.
+/// In milliseconds, of a starting worker, for containers whose pods must not run twice.
 const LEFTOVER_GRACE: u64 = 1_000;
-/// The gate of a pod that is stopped at once is closed within this many milliseconds.
+/// The gate of a pod that is stopped at once closes within this many milliseconds.
 const CLOSED_BESIDE: u64 = 1_000;
 
 impl World {
@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// Checks a call that ends a container: the requests to its pod have ended.
+    /// Checks that a pod's requests have ended before its container does.
     pub(crate) fn check_gate(&mut self, host: usize, request: &EngineRequest) {
         if !self.proxies.are_there() {
             return;
@@ -69,8 +69,8 @@ impl World {
     }
 }
 
-/// Returns true for a stop by the fence, or by that of a starting worker, which leaves little time: the pod
-/// must not run twice and may run elsewhere.
+/// Returns true for a stop by the fence, or by a starting worker's, which leaves little time: the pod may run
+/// elsewhere and must not run twice.
 fn is_stopped_at_once(container: &Container, call: &HostCall, host: &SimulatedHost) -> bool {
     let is_brief = matches!(call, HostCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
     must_not_run_twice(container) && (is_brief || !host.has_lease())

@@ -35,7 +35,7 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     found
 }
 
-/// Notes when all nodes are silent for longer than schedulers can overlook. A single node is no mass loss.
+/// Notes when all nodes are silent for longer than schedulers can overlook; one node is no mass loss.
 pub(crate) fn note_mass_loss(world: &mut World) {
     let is_alive = |worker: &usize| {
         let name = ProcessId::Worker(*worker).to_string();
@@ -88,8 +88,7 @@ fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<Strin
     found
 }
 
-/// Finds replicas away from their data: once a pod ran with its volume, no later pod of the replica runs on
-/// another host.
+/// Finds replicas away from their data: once a pod ran with its volume, no later one runs on another host.
 fn runs_without_data(
     observed: &SimulatedState,
     hosts: &[SimulatedHost],
@@ -345,7 +344,7 @@ pub(crate) fn not_converged(world: &World) -> Vec<String> {
     found
 }
 
-/// Returns a pod's container names. The unnamed one is the only container, or the sandbox of the others.
+/// The unnamed container is the only one, or the sandbox of the others.
 fn container_names(pod: &SimulatedPod) -> &'static [&'static str] {
     if has_several_containers(&pod.image) { &["", "main", "side"] } else { &[""] }
 }

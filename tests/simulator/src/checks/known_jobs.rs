@@ -15,8 +15,8 @@ pub(crate) struct KnownJobs {
     pub(crate) created: BTreeMap<String, String>,
     /// `created` when the replica fell behind.
     pub(crate) in_replica: Option<BTreeMap<String, String>>,
-    /// True once the number of tick ranges has reached its limit. From then on the first one may have gaps,
-    /// also when others have grown together since.
+    /// True once there are as many tick ranges as possible. Then the first one may have gaps, even after
+    /// others merge.
     pub(crate) were_ranges_joined: bool,
 }
 
@@ -51,7 +51,6 @@ pub(crate) fn violations(observed: &SimulatedState, known: &mut KnownJobs) -> Ve
     found
 }
 
-/// Returns jobs of the cron whose tick is not among those taken.
 fn untaken(observed: &SimulatedState) -> Vec<String> {
     let Some(cron) = observed.services.get(CRON) else { return Vec::new() };
     let ranges = ranges(&cron.ticks);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use model::pod::payload::Payload;
 
-/// Returns a row `{key, content}` for each observed key in KEYS, or for all observed keys if there are none.
-/// The content of a missing key is nil, that of a pod's tombstone is `stopped`.
+/// Returns `{key, content}` for each observed key in KEYS, or for all. A missing key's content is nil, a
+/// tombstone's `stopped`.
 pub(crate) const READ_SCRIPT: &str = r"
 local out = {}
 -- Whether a key is missing is asked only if it looks empty.
@@ -53,7 +53,7 @@ pub(crate) struct SimulatedPod {
     pub(crate) phase: String,
     pub(crate) node: String,
     pub(crate) assignment: String,
-    /// In the order of `Resource::ALL`, and the pod itself.
+    /// As `Resource::ALL`, and the pod itself.
     pub(crate) request: [i64; 5],
     pub(crate) service: String,
     pub(crate) replica: u32,
@@ -73,7 +73,6 @@ impl SimulatedPod {
     }
 }
 
-/// The record of a node. Resources are those of `Resource::ALL`, and the number of pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObservedNode {
     pub(crate) state: String,
@@ -92,35 +91,30 @@ pub(crate) struct ObservedService {
     pub(crate) kind: String,
     pub(crate) has_ended: bool,
     pub(crate) has_failed: bool,
-    /// Its creation as stored in Redis: two services of one name differ.
+    /// Two services of one name differ in it.
     pub(crate) created_by: String,
-    /// The cron's taken ticks.
     pub(crate) ticks: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SimulatedState {
-    /// The content of every existing key, as read.
     rows: BTreeMap<String, Value>,
     pub(crate) pods: BTreeMap<String, SimulatedPod>,
     pub(crate) stopped: BTreeSet<String>,
-    /// The content of queues, in-flight lists, container sets, `uq` and `dq`, by key.
+    /// Queues, in-flight lists, container sets, `uq` and `dq`, by key.
     pub(crate) payloads: BTreeMap<String, Vec<Vec<u8>>>,
-    /// The pods to stop, by node.
     pub(crate) stops: BTreeMap<String, Vec<String>>,
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) nodes: BTreeMap<String, ObservedNode>,
     pub(crate) services: BTreeMap<String, ObservedService>,
-    /// The pod in each slot (`3` or `3+`), by service.
+    /// By service and slot (`3` or `3+`).
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
-    /// The complete indices, by job.
     pub(crate) done: BTreeMap<String, BTreeMap<String, String>>,
-    /// The endpoints of each followed service, with the fields `v`, `m`, `s` and `making`.
+    /// With the fields `v`, `m`, `s` and `making`, by followed service.
     pub(crate) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl SimulatedState {
-    /// Applies the rows of some keys. Returns true if anything has changed.
     pub(crate) fn apply(&mut self, rows: Value) -> bool {
         let mut changed = false;
         for (key, content) in from_redis_value::<Vec<(String, Value)>>(rows).unwrap() {
@@ -163,7 +157,7 @@ impl SimulatedState {
         }
     }
 
-    /// Returns the keys whose content differs. Rows may differ alone: Redis' hashes have no order.
+    /// Returns the keys whose content differs. Rows may differ in order: Redis' hashes have none.
     pub(crate) fn differing_keys(&self, other: &Self) -> Vec<String> {
         let without_rows = |state: &Self| Self { rows: BTreeMap::new(), ..state.clone() };
         if without_rows(self) == without_rows(other) {
@@ -245,7 +239,6 @@ pub(crate) fn short(uuid: &str) -> &str {
 pub(crate) struct PodIdCache(HashMap<Vec<u8>, Option<String>>);
 
 impl PodIdCache {
-    /// Returns the pod's UUID, or none if the payload is invalid.
     pub(crate) fn pod_of(&mut self, raw: &[u8]) -> Option<&str> {
         if !self.0.contains_key(raw) {
             let payload = Payload::parse(raw.to_vec().into()).ok();

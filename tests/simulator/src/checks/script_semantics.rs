@@ -9,7 +9,7 @@ use crate::machine::process_id::ProcessId;
 use crate::world::state::World;
 
 impl World {
-    /// Notes what a script must not change, before it runs. Invariant 3.
+    /// Notes the keys that a script must not change. Invariant 3.
     pub(crate) fn before(&mut self, who: ProcessId, script: &Script, argv: &[Vec<u8>]) {
         let arguments = script.arguments(argv);
         let Some(incarnation) = arguments.head.get("incarnation") else { return };
@@ -36,8 +36,8 @@ impl World {
         }
     }
 
-    /// Returns the violation if a worker registers with the name of a live one, whose last heartbeat was
-    /// processed less than a fence period ago.
+    /// Returns the violation if a worker registers with the name of a live one (last heartbeat within a fence
+    /// period).
     fn replacement(&self, who: ProcessId, incarnation: &str) -> Option<String> {
         let node = self.observed.nodes.get(&who.name()).filter(|node| node.state == "alive")?;
         let holder_of = |incarnation: &str| incarnation.split_once('.').map(|(holder, _)| holder.to_owned());
@@ -71,7 +71,6 @@ impl World {
         self.stats.requeued += u64::from(verdict == "QUEUED");
     }
 
-    /// Returns a script's arguments for a trace.
     pub(crate) fn arguments(arguments: &[Vec<u8>]) -> String {
         let shown: Vec<String> = arguments.iter().take(10).map(|argument| Self::word(argument)).collect();
         let more = if arguments.len() > 10 { " …" } else { "" };
@@ -91,8 +90,8 @@ impl World {
         }
     }
 
-    /// Shortens an argument. Parsing payloads with production code would change the order of later hash maps,
-    /// so traced and untraced runs would differ.
+    /// Shortens an argument. Production code would change the order of later hash maps, so traced and
+    /// untraced runs would differ.
     fn word(word: &[u8]) -> String {
         let text = String::from_utf8_lossy(word);
         let uuid = text.split_once("\"uuid\":\"").and_then(|(_, rest)| rest.split_once('"'));
@@ -104,7 +103,6 @@ impl World {
     }
 }
 
-/// Returns the pod of a group of arguments, and the assignment that the caller knows.
 fn assignment_in(group: &NamedArguments<'_>) -> Option<(String, String)> {
     let text = |name| Some(String::from_utf8_lossy(group.get(name)?).into_owned());
     Some((text("uuid")?, text("assignment")?))

@@ -15,14 +15,13 @@ use crate::machine::process_id::ProcessId;
 use crate::machine::scripts::KEY;
 use crate::world::state::World;
 
-/// The script that an API calls when a write is as durable as it can become.
+/// The API's call when a write is as durable as it can become.
 const CONFIRMING_SCRIPT: &str = "writes_confirmed";
 
-/// The clock of a new master is wrong by at most an hour.
+/// An hour, in milliseconds.
 const LARGEST_CLOCK_OFFSET: u64 = 3_600_000;
 
 impl World {
-    /// Stops replication: the replica gets no further writes.
     pub(crate) fn stop_replication(&mut self) {
         self.faults.replica = Some(self.take_snapshot());
         self.note_jobs_of_replica();
@@ -47,7 +46,6 @@ impl World {
         }
     }
 
-    /// Returns true if a failover now would lose that some pod runs under its current assignment.
     pub(crate) fn would_failover_lose_a_start(&self) -> bool {
         let Some(replica) = &self.faults.replica else { return false };
         let known = &replica.observed.pods;
@@ -55,7 +53,6 @@ impl World {
         running.any(|(uuid, pod)| known.get(uuid).is_none_or(|old| old.assignment != pod.assignment))
     }
 
-    /// Kills the master. The replica takes over with its data and a clock of its own.
     pub(crate) fn fail_over(&mut self) {
         let Some(replica) = self.faults.replica.take() else { return };
         let cluster: Option<Vec<u8>> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
@@ -92,7 +89,7 @@ impl World {
         }
     }
 
-    /// Empties Redis, or connects all processes to another database, for a while. No API runs meanwhile.
+    /// Empties Redis, or connects all to another database, for a while without API.
     pub(crate) fn empty_redis(&mut self) {
         match self.faults.backup.take() {
             // Half of the restored states are older.
@@ -114,7 +111,7 @@ impl World {
         self.clients.lock().expected.forget_junk();
     }
 
-    /// Restores the data from before Redis was emptied, or an older state.
+    /// Restores Redis' former data, or an older state.
     pub(crate) fn restore_redis(&mut self) {
         if self.faults.emptied_until.take().is_some() {
             if let Some(replica) = &self.faults.replica {
@@ -126,8 +123,7 @@ impl World {
         }
     }
 
-    /// As an operator: removes the containers that workers hold because most of their node's containers have
-    /// no record.
+    /// As an operator: removes held containers, of which most have no record.
     pub(crate) fn remove_held_containers(&mut self) {
         for host in &self.cluster.hosts {
             let unrecorded = self.unrecorded_containers(host);
@@ -138,8 +134,8 @@ impl World {
         }
     }
 
-    /// As an operator, later: removes the containers that workers still report as held. A worker keeps the
-    /// last few held when the records of the others are back.
+    /// As an operator, later: removes containers that are still held. A worker keeps the last few when the
+    /// other records are back.
     pub(crate) fn remove_containers_that_stay_held(&mut self) {
         let held: BTreeMap<String, String> = convert(self.redis.execute(&["HGETALL", "held"]));
         let is_held =
@@ -150,9 +146,9 @@ impl World {
         }
     }
 
-    /// As an operator, later: removes the containers of a worker that belongs to another cluster. The emptied
-    /// Redis was another cluster until its data came back: a worker without a cluster had registered there,
-    /// and this worker has started pods for it.
+    /// As an operator, later: removes the containers of a worker of another cluster. The emptied Redis was
+    /// another cluster until its data came back, and a worker without one had registered and started pods
+    /// there.
     pub(crate) fn remove_containers_of_another_cluster(&mut self) {
         let cluster: Option<String> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
         let is_another = |host: &SimulatedHost| {
@@ -163,8 +159,8 @@ impl World {
         }
     }
 
-    /// As an operator: gives up the volumes of machines that never come back. Such a machine may become known
-    /// only when its successor of the same name registers.
+    /// As an operator: gives up volumes of machines that never return. Some are known only when a successor
+    /// of the same name registers.
     pub(crate) fn give_up_lost_volumes(&mut self) {
         let engines: Vec<String> = self.cluster.hosts.iter().map(SimulatedHost::engine_id).collect();
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
@@ -190,7 +186,6 @@ impl World {
         }
     }
 
-    /// As an operator: gives up the data of a volume on a machine that does not come back.
     pub(crate) fn give_up_volume(&mut self, name: &VolumeName, machine: ProcessId) {
         let key = format!("volume:{name}");
         let epoch: Option<String> = convert(self.redis.execute(&["HGET", &key, "epoch"]));
@@ -203,7 +198,7 @@ impl World {
         self.log("", format_args!("the data of volume {name} on {machine} is given up"));
     }
 
-    /// Loses Redis' knowledge of volumes, the state in which `cluster recover` waits for all nodes.
+    /// Loses Redis' knowledge of volumes: `cluster recover` then waits for all nodes.
     pub(crate) fn forget_volumes(&mut self) {
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
         let records = names.iter().map(|name| format!("volume:{name}"));
@@ -218,8 +213,7 @@ impl World {
         self.log("redis", "has LOST what it knew of volumes");
     }
 
-    /// As an operator: deletes a manually pushed pod from a full node for which a pod waits, because its data
-    /// is there.
+    /// As an operator: deletes a manually pushed pod from a full node whose data another pod needs.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&SimulatedPod| {
             pod.phase == "pending"
@@ -237,15 +231,15 @@ impl World {
         }
     }
 
-    /// Returns the containers of pods without a record, including ended ones: one of several may have ended.
+    /// Includes ended containers: one of several may have ended.
     fn unrecorded_containers(&self, host: &SimulatedHost) -> Vec<Container> {
         let mut containers = host.containers();
         containers.retain(|container| !self.observed.pods.contains_key(container.pod.as_str()));
         containers
     }
 
-    /// Returns the pods and assignments whose containers no decision may stop: they run where Redis has
-    /// assigned them, and no stop has begun. Pods that must not run twice are stopped without a lease.
+    /// Returns the containers that no decision may stop: they run where Redis has assigned them, without a
+    /// begun stop. Pods that must not run twice are stopped without a lease.
     fn wanted_containers(&self) -> BTreeSet<(String, String)> {
         let running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
         let is_keep = |uuid: &str| {
@@ -278,8 +272,8 @@ impl World {
         }
     }
 
-    /// Notes a violation if the call stops a container only because Redis was empty. Earlier calls were
-    /// decided before: a container may take its whole grace period to end.
+    /// Notes a stop that only Redis' emptiness explains. Earlier calls may still be running: a container may
+    /// take its whole grace period.
     fn check_stop(&mut self, container: &Container, identity: &(String, String), request: &EngineRequest) {
         if request.sent_at < self.faults.emptied_at {
             return;
@@ -295,15 +289,14 @@ impl World {
         }
     }
 
-    /// Draws the clock offset of a new master: mostly small, sometimes up to an hour, either way.
+    /// Mostly small, sometimes up to an hour, either way.
     fn draw_clock_offset(&mut self) -> i64 {
         let largest = if self.random.per_mille(500) { 4_000 } else { LARGEST_CLOCK_OFFSET };
         let offset = self.random.between(0, largest) as i64;
         if self.random.per_mille(500) { offset } else { -offset }
     }
 
-    /// Returns true if the API knows that a write is as durable as it can become and has not answered its
-    /// client: it is removing its note of the write.
+    /// Returns true if the API is removing its note of a durable write and has not answered its client.
     fn is_api_confirming_a_write(&self) -> bool {
         let is_confirming = |command: &RedisCommand| {
             let script = command.get(1).and_then(|hash| self.scripts.get(hash));

@@ -7,11 +7,11 @@ use crate::machine::network::PendingHint;
 use crate::machine::redis_values::byte_strings;
 use crate::world::state::World;
 
-/// Usual largest delay of a hint, in milliseconds.
+/// In milliseconds.
 const USUAL_DELAY: u64 = 20;
 
 impl World {
-    /// Schedules a script's messages; `published` alternates between channel and message.
+    /// `published` alternates between channel and message.
     pub(crate) fn schedule_hints(&mut self, published: Value) {
         for pair in byte_strings(published).chunks_exact(2) {
             let channel = String::from_utf8_lossy(&pair[0]).into_owned();

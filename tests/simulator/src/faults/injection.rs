@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// Returns true with a chance of `rate` per thousand seconds, whatever the length of a step.
+    /// Returns true with a chance of `rate` per thousand seconds, whatever a step's length.
     fn occurs(&mut self, elapsed: u64, rate: u64) -> bool {
         self.random.next() % 1_000_000 < elapsed * rate
     }
@@ -63,8 +63,8 @@ impl World {
         (0..HOSTS).filter(is_there).all(|host| self.cluster.hosts[host].knows_cluster())
     }
 
-    /// Starts a second worker with the first one's name, or removes its machine. A new worker knows no
-    /// cluster, so Redis must know one.
+    /// Starts a second worker with the first one's name, or removes its machine. It needs a Redis that knows
+    /// a cluster.
     fn progress_second_worker(&mut self, elapsed: u64) {
         match self.faults.second_worker_until {
             Some(until) if self.clock.now >= until => self.remove_second_worker(),
@@ -93,8 +93,7 @@ impl World {
         }
     }
 
-    /// Starts a worker with the number of another database, empty or another cluster's, and later with the
-    /// right one.
+    /// Starts a worker with another database, empty or another cluster's, and later with the right one.
     fn progress_other_database(&mut self, elapsed: u64) {
         if !self.faults.has_other_databases {
             return;
@@ -121,9 +120,9 @@ impl World {
         self.cluster.slot_mut(worker).elsewhere = Some((now, until));
     }
 
-    /// Copies the slots of one service over those of another, as a slip in redis-cli does. The other service
-    /// has no further slot: the API would create a pod there at once. Nor has it a pod whose payload was
-    /// removed: no key would name that pod any more.
+    /// Copies one service's slots over another's, as a slip in redis-cli does. The other has no further slot
+    /// (the API would create a pod there at once) and no pod with a removed payload (no key would name it any
+    /// more).
     fn copy_slots_by_hand(&mut self, elapsed: u64) {
         let rate = 6 * self.faults.rate;
         if !self.faults.copies_slots || self.faults.slots_random.next() % 1_000_000 >= elapsed * rate {
@@ -152,7 +151,6 @@ impl World {
         self.observe();
     }
 
-    /// Lets Redis refuse the writes of some or all processes for a while.
     fn progress_write_outage(&mut self, elapsed: u64) {
         let (now, rate) = (self.clock.now, 6 * self.faults.rate);
         if !self.faults.has_write_outages || now < self.faults.write_outage.until {
@@ -189,7 +187,7 @@ impl World {
         }
     }
 
-    /// Lets a replica fall behind, and later makes it the master; more often when that loses something.
+    /// Lets a replica fall behind, and later makes it the master; more often if that loses something.
     fn progress_failover(&mut self, elapsed: u64) {
         let pause = 2 * self.timing.failover_pause;
         if self.faults.failed_over_at.is_some_and(|at| self.clock.now < at + pause) {
@@ -213,7 +211,7 @@ impl World {
         }
     }
 
-    /// Pauses a worker, or partitions it from Redis, for about the length of a lease.
+    /// Pauses a worker, or partitions it, for about the length of a lease.
     fn hold_up(&mut self, host: usize) {
         let until = self.clock.now + self.random.between(self.timing.fence / 8, 2 * self.timing.fence);
         if self.random.per_mille(600) {
@@ -241,7 +239,7 @@ impl World {
         }
     }
 
-    /// Removes a payload by hand. Reconcile must notice that it is in no queue.
+    /// Reconcile must notice that the payload is in no queue.
     fn remove_payload(&mut self) {
         let mut candidates = Vec::new();
         for (key, payloads) in &self.observed.payloads {
@@ -287,7 +285,6 @@ impl World {
         self.cluster.slot_mut(process).paused_until = until;
     }
 
-    /// Partitions a process from Redis: either nothing passes, or only its requests do.
     pub(crate) fn partition(&mut self, process: ProcessId, until: u64) {
         self.stats.partitions += 1;
         let is_one_way = self.random.per_mille(250);
@@ -315,7 +312,6 @@ impl World {
         self.cluster.booted_at[host] = self.clock.now - self.random.between(0, 1_000_000);
     }
 
-    /// Suspends a host: its processes and monotonic clock stop, the clock that counts suspend does not.
     fn suspend(&mut self, host: usize, until: u64) {
         self.stats.suspensions += 1;
         let worker = ProcessId::Worker(host);

@@ -25,12 +25,10 @@ impl RefusedWrites {
     }
 }
 
-/// Slots of one service that a user has copied over those of another.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CopiedSlots {
     /// Service, slot and pod of the copies.
     pub(crate) void: BTreeSet<(String, String, String)>,
-    /// Pods whose slots were overwritten.
     pub(crate) unlisted: BTreeSet<String>,
 }
 
@@ -40,43 +38,39 @@ impl CopiedSlots {
     }
 }
 
-/// The faults of a run that concern no single process. Times are simulated milliseconds.
+/// Times are simulated milliseconds.
 pub(crate) struct ScheduleFaults {
     /// The fault rate: 0 is none, 2 is twice as many as 1.
     pub(crate) rate: u64,
-    /// True if there are a replica and Sentinels, and therefore failovers.
     pub(crate) has_failovers: bool,
-    /// True once all faults are over: then the cluster must converge.
+    /// True once the cluster must converge.
     pub(crate) are_over: bool,
     pub(crate) redis_stalled_until: u64,
     pub(crate) write_outage: RefusedWrites,
-    /// Draws write outages. Separate, so that runs without them stay the same.
+    /// Separate, so that runs without write outages stay the same.
     pub(crate) outage_random: Random,
     pub(crate) has_write_outages: bool,
     /// The worker whose failure detection times are doubled.
     pub(crate) longer_times_of: Option<ProcessId>,
     pub(crate) engine_hangs_until: [u64; HOSTS],
-    /// Data of the replica that will become the master.
     pub(crate) replica: Option<ReplicaSnapshot>,
-    /// An older copy of the data: an operator's backup.
+    /// An operator's backup.
     pub(crate) backup: Option<ReplicaSnapshot>,
     pub(crate) failed_over_at: Option<u64>,
-    /// Redis is empty until this time.
     pub(crate) emptied_until: Option<u64>,
-    /// Time at which Redis was last emptied.
     pub(crate) emptied_at: u64,
-    /// Draws starts with another database. Separate, so that runs without them stay the same.
+    /// Separate, so that runs without this fault stay the same.
     pub(crate) database_random: Random,
     pub(crate) has_other_databases: bool,
     pub(crate) copied_slots: CopiedSlots,
     pub(crate) slots_random: Random,
     pub(crate) copies_slots: bool,
-    /// When the second worker's machine is removed; `None` while there is none.
+    /// When the second worker's machine goes; `None` without one.
     pub(crate) second_worker_until: Option<u64>,
-    /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
+    /// Pod and assignment of containers that were to run on when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
-    /// Pod and assignment with a begun stop and no later container: a stop is decided once and removes its
-    /// containers one after the other, again if the engine hangs.
+    /// Pod and assignment with a begun stop: decided once, it removes containers one after the other, again
+    /// if the engine hangs.
     pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 

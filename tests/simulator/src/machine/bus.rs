@@ -14,16 +14,14 @@ use crate::machine::process_id::ProcessId;
 
 pub(crate) struct RedisRequest {
     pub(crate) process: ProcessId,
-    /// Requests of one connection are executed in order.
     pub(crate) connection: u64,
     pub(crate) commands: Vec<RedisCommand>,
     pub(crate) reply: oneshot::Sender<io::Result<Vec<Value>>>,
     pub(crate) sent_at: u64,
-    /// It does not reach Redis before this time.
     pub(crate) delayed_until: u64,
     /// True if its sender uses another database by mistake.
     pub(crate) is_elsewhere: bool,
-    /// True if its sender gave up or died. It still reaches Redis, and its reply is dropped.
+    /// Given up by its sender, or its sender died. It still reaches Redis, and its reply is dropped.
     pub(crate) is_abandoned: bool,
 }
 
@@ -69,7 +67,7 @@ pub(crate) struct Bus {
     pub(crate) engine_requests: Vec<EngineRequest>,
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) broken_connections: Vec<u64>,
-    /// Requests made so far. While the number stands still, no process requests anything.
+    /// While it stands still, no process requests anything.
     pub(crate) request_count: u64,
     connection_count: u64,
 }
@@ -106,7 +104,6 @@ pub(crate) struct SimulatedNetwork {
     pub(crate) bus: SharedBus,
     pub(crate) process: ProcessId,
     pub(crate) instance: u64,
-    /// True if the process uses another database by mistake.
     pub(crate) is_elsewhere: bool,
 }
 

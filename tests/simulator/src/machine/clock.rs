@@ -6,9 +6,8 @@ const REDIS_EPOCH: u64 = 1_700_000_000_000;
 
 pub(crate) struct SimulatedClock {
     pub(crate) now: u64,
-    /// Lead of Redis' clock, or lag if negative: each master has its own.
+    /// Lead over the simulated time, or lag if negative: each master has its own.
     pub(crate) redis_offset: i64,
-    /// Time since all processes were last polled.
     pub(crate) since_poll: u64,
 }
 
@@ -21,26 +20,23 @@ impl SimulatedClock {
         (REDIS_EPOCH + self.now).saturating_add_signed(self.redis_offset)
     }
 
-    /// Returns the time since the run began, for traces.
     pub(crate) fn since_start(&self, time: u64) -> u64 {
         time.saturating_sub(START)
     }
 }
 
-/// Configured durations of the cluster, in milliseconds.
+/// In milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimingMillis {
     pub(crate) heartbeat: u64,
     pub(crate) fence: u64,
     pub(crate) dead: u64,
-    /// Time without declared deaths after a change of the Redis master.
+    /// Without declared deaths after a change of the master.
     pub(crate) failover_pause: u64,
 }
 
 impl TimingMillis {
-    /// The defaults of the product.
     pub(crate) const DEFAULT: Self =
         Self { heartbeat: 5000, fence: 15_000, dead: 20_000, failover_pause: 30_000 };
-    /// The same proportions, faster.
     pub(crate) const SHORT: Self = Self { heartbeat: 1500, fence: 4500, dead: 6000, failover_pause: 9000 };
 }

@@ -10,14 +10,13 @@ use crate::machine::random::Random;
 pub(crate) struct SimulatedCluster {
     pub(crate) hosts: Vec<SimulatedHost>,
     pub(crate) booted_at: [u64; HOSTS],
-    /// Last heartbeat of each node that Redis processed.
     pub(crate) last_heartbeats: [u64; WORKERS],
     pub(crate) slots: Vec<ProcessSlot>,
     pub(crate) instance_count: u64,
 }
 
 impl SimulatedCluster {
-    /// Returns hosts that have been up for a while, without processes.
+    /// The hosts have been up for a while.
     pub(crate) fn new(bus: &SharedBus, has_slow_disks: bool, now: u64, random: &mut Random) -> Self {
         let host = |index| SimulatedHost::new(ProcessId::of_host(index), bus.clone(), has_slow_disks);
         let slot = |index| match ProcessId::from_index(index) {
@@ -45,7 +44,7 @@ impl SimulatedCluster {
         self.hosts[host].lease_deadline().map_or(0, |deadline| deadline + self.booted_at[host])
     }
 
-    /// Moves the clocks of all hosts to `now`. The monotonic clock of a suspended host stands still.
+    /// The monotonic clock of a suspended host stands still.
     pub(crate) fn advance_clocks(&mut self, now: u64, elapsed: u64) {
         for (host, booted_at) in self.hosts.iter().zip(self.booted_at) {
             host.set_clock(now - booted_at);

@@ -30,11 +30,10 @@ use crate::workload::images::{is_broken, is_sick};
 pub(crate) struct CheckAnswers {
     pub(crate) has_passed: bool,
     failed_in_a_row: u32,
-    /// The most failures in a row.
     pub(crate) most_failed: u32,
 }
 
-/// The engine's limit for a check, whatever the check's own timeout is.
+/// Whatever the check's own timeout is.
 const CHECK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Clones are the same host.
@@ -50,26 +49,22 @@ pub(crate) struct SimulatedHost {
 #[derive(Default)]
 struct HostState {
     containers: BTreeMap<String, Container>,
-    /// The worker's lease: until its deadline no other node may run its pods.
+    /// Until its deadline no other node may run its pods.
     lease: Option<LeaseGrant>,
     lease_file: Option<LeaseGrant>,
-    /// The cluster that the worker remembers.
     cluster: Option<ClusterId>,
-    /// Id under which the worker holds its node's name; lost in a reboot.
+    /// The name's holder; lost in a reboot.
     holder: Option<HolderId>,
     /// True if the lease file lags by one write.
     has_slow_disk: bool,
     hint_senders: Vec<mpsc::UnboundedSender<Hint>>,
     engine_id: String,
-    /// Persistent volumes on its disk.
     volumes: BTreeMap<VolumeName, EngineVolume>,
-    /// Number of next listings that are empty whatever runs.
+    /// Next listings that are empty whatever runs.
     empty_listings: u32,
-    /// Containers that end as soon as they are started.
     broken: BTreeSet<String>,
-    /// Containers whose check always fails.
     sick: BTreeSet<String>,
-    /// End of a container's failing checks, on the clock that counts suspend.
+    /// On the clock that counts suspend.
     ill_until: BTreeMap<String, u64>,
     checks: BTreeMap<String, CheckAnswers>,
 }
@@ -122,7 +117,7 @@ impl SimulatedHost {
         containers
     }
 
-    /// Reboots: all containers end, and the lease of the previous boot is void.
+    /// All containers end, and the lease of the previous boot is void.
     pub(crate) fn reboot(&self) {
         let mut state = self.state();
         let cluster = state.cluster.take();
@@ -154,7 +149,6 @@ impl SimulatedHost {
         self.state().containers.values().any(is_it)
     }
 
-    /// Lets the check of a container fail for this number of milliseconds.
     pub(crate) fn make_ill(&self, handle: &str, millis: u64) {
         let until = self.clock() + millis;
         self.state().ill_until.insert(handle.to_owned(), until);
@@ -177,7 +171,6 @@ impl SimulatedHost {
         self.state().empty_listings = 1;
     }
 
-    /// Ends a container with an exit code, or removes it if there is no code.
     pub(crate) fn end_container(&self, handle: &str, code: Option<i64>) {
         let mut state = self.state();
         match code {
@@ -282,7 +275,7 @@ impl HostState {
         Ok(EngineReply::ExitCode(fails.into()))
     }
 
-    /// Creates the missing persistent volumes of a container, as an engine does.
+    /// Creates a container's missing volumes, as an engine does.
     fn create_volumes(&mut self, request: &ContainerRequest) {
         let identity = &request.identity;
         let Some(service) = &identity.service else { return };
@@ -400,7 +393,7 @@ impl Runtime for SimulatedHost {
         true
     }
 
-    /// All pods are reached at one address: a request is sent to a pod, and not to an address.
+    /// A request is sent to a pod, and not to an address.
     fn uses_host_network(&self) -> bool {
         true
     }
@@ -490,8 +483,7 @@ impl Runtime for SimulatedHost {
     }
 }
 
-/// Returns the pods that must not run twice and do, with their hosts. Called after every step: copies no
-/// container.
+/// Returns the pods that run twice and must not. Called after every step: copies no container.
 pub(crate) fn pods_that_run_twice(hosts: &[(usize, &SimulatedHost)]) -> BTreeMap<PodId, Vec<usize>> {
     let states: Vec<_> = hosts.iter().map(|(index, host)| (*index, host.state())).collect();
     let exclusive =

@@ -15,8 +15,7 @@ pub(crate) struct PendingHint {
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) hints: Vec<PendingHint>,
-    /// Requests that are never answered. They are kept: dropping one would tell its sender.
+    /// Kept: dropping one would tell its sender.
     pub(crate) unanswered: Vec<RedisRequest>,
-    /// Connections on which no reply arrives any more.
     pub(crate) silent_connections: HashSet<u64>,
 }

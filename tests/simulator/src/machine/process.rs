@@ -8,21 +8,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::machine::deterministic;
 
-/// A process is idle after this many turns of its tasks without a request.
+/// Turns without a request after which a process is idle.
 const IDLE_TURNS: usize = 2;
 
 /// A running process. Dropping it is a crash: its tasks stop.
 pub(crate) struct SimulatedProcess {
     /// Unique among all starts of all processes.
     pub(crate) instance: u64,
-    /// Cancelled for a graceful shutdown.
     pub(crate) shutdown: CancellationToken,
     runtime: Runtime,
     main: JoinHandle<()>,
 }
 
 impl SimulatedProcess {
-    /// Starts a process; `clock` is its monotonic time in milliseconds.
+    /// `clock` is its monotonic time in milliseconds.
     pub(crate) fn start<F>(instance: u64, clock: u64, main: impl FnOnce(CancellationToken) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -37,7 +36,7 @@ impl SimulatedProcess {
         Self { instance, shutdown, runtime, main }
     }
 
-    /// Polls its tasks until all of them wait. `requests` returns the number of requests made so far.
+    /// Polls its tasks until all wait. `requests` returns the requests made so far.
     pub(crate) fn poll(&self, clock: u64, requests: impl Fn() -> u64) {
         deterministic::set_clock(Duration::from_millis(clock));
         self.runtime.block_on(async {

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-/// Workers, each on a host of its own.
 pub(crate) const WORKERS: usize = 3;
 pub(crate) const SCHEDULERS: usize = 2;
-/// Hosts: one more for the second worker with another one's name.
+/// One more for the second worker with another one's name.
 pub(crate) const HOSTS: usize = WORKERS + 1;
 pub(crate) const PROCESSES: usize = 1 + SCHEDULERS + HOSTS;
 
@@ -14,9 +13,9 @@ pub(crate) enum ProcessId {
     Api,
     Scheduler(usize),
     Worker(usize),
-    /// On a host of its own, with the name of the first worker. It runs only now and then.
+    /// On its own host, with the first worker's name, now and then.
     SecondWorker,
-    /// The proxy of a host. It shares its worker's slot: a partition cuts off both.
+    /// Shares its worker's slot: a partition cuts off both.
     Proxy(usize),
 }
 

@@ -4,7 +4,6 @@ use crate::machine::process::SimulatedProcess;
 
 #[derive(Default)]
 pub(crate) struct ProcessSlot {
-    /// None while it is down.
     pub(crate) process: Option<SimulatedProcess>,
     pub(crate) down_until: u64,
     /// True if it is not started and has no machine.
@@ -14,9 +13,8 @@ pub(crate) struct ProcessSlot {
     /// True if the partition loses only replies: requests still reach Redis.
     pub(crate) is_one_way_partition: bool,
     pub(crate) suspended_until: u64,
-    /// Start and end of its connection to another database.
     pub(crate) elsewhere: Option<(u64, u64)>,
-    /// Lag of its monotonic clock, which stands still while its host is suspended.
+    /// The clock stands still while the host is suspended.
     pub(crate) clock_lag: u64,
 }
 
@@ -33,7 +31,6 @@ impl ProcessSlot {
         now < self.suspended_until
     }
 
-    /// Ends every fault of the process except its downtime.
     pub(crate) fn end_faults(&mut self) {
         self.partitioned_until = 0;
         self.paused_until = 0;

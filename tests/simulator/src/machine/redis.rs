@@ -9,7 +9,6 @@ use ::redis::{Value, parse_redis_value};
 pub(crate) struct RedisConnection {
     stream: BufReader<UnixStream>,
     pending: Vec<u8>,
-    /// The line that was read last.
     line: Vec<u8>,
 }
 
@@ -19,7 +18,6 @@ impl RedisConnection {
         Self { stream: BufReader::new(stream), pending: Vec::new(), line: Vec::new() }
     }
 
-    /// Adds a command to the pipeline that [`Self::send`] sends.
     pub(crate) fn add(&mut self, words: &[impl AsRef<[u8]>]) {
         let pending = &mut self.pending;
         write!(pending, "*{}\r\n", words.len()).unwrap();

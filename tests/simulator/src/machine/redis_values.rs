@@ -2,7 +2,7 @@
 
 use ::redis::Value;
 
-/// Returns the elements of a set in a fixed order: Redis' sets have none, and each run must be the same.
+/// Redis' sets have no order, and each run must be the same.
 pub(crate) fn sorted(set: Value) -> Vec<Value> {
     let mut words = byte_strings(set);
     words.sort_unstable();
@@ -23,7 +23,6 @@ pub(crate) fn elements(value: Value) -> Vec<Value> {
     }
 }
 
-/// Returns the elements of an array of strings; none of anything else.
 pub(crate) fn byte_strings(value: Value) -> Vec<Vec<u8>> {
     let as_bytes = |value| match value {
         Value::BulkString(bytes) => bytes,

@@ -26,9 +26,8 @@ const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)
 /// run, so it is done once for all runs on a Redis.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadedScripts {
-    /// The hash that a store asks for and that of the adapted source, in the order of the store's table.
+    /// The store's hash and the adapted source's, in the order of the store's table.
     hashes: Vec<(String, String)>,
-    /// The hash of [`READ_SCRIPT`].
     pub(crate) read: String,
 }
 
@@ -47,7 +46,7 @@ impl LoadedScripts {
     }
 }
 
-/// The script and the hash of its adapted source, by the hash that a store asks for.
+/// Script and hash of its adapted source, by the store's hash.
 pub(crate) struct Scripts(HashMap<String, (&'static Script, String)>);
 
 impl Scripts {
@@ -56,7 +55,6 @@ impl Scripts {
         Self(hashes.zip(SCRIPTS).map(|((asked, run), script)| (asked, (*script, run))).collect())
     }
 
-    /// Returns the script and the hash to run, by the hash that a store asks for.
     pub(crate) fn get(&self, asked: &[u8]) -> Option<&(&'static Script, String)> {
         self.0.get(std::str::from_utf8(asked).ok()?)
     }

@@ -17,15 +17,14 @@ use crate::machine::process_id::ProcessId;
 use crate::machine::random::Random;
 use crate::workload::images::SERVICES;
 
-/// Numbers in the pool. There are fewer names: those of three services with four slots each.
+/// There are fewer names: those of three services with four slots each.
 pub(crate) const POOL_SIZE: &str = "20";
 const SLOTS: usize = 4;
-/// Time before a freed number is given again, in milliseconds.
+/// In milliseconds.
 const NOT_REUSED_FOR: u64 = 3_600_000;
-/// Longest pause between two questions of a proxy, in milliseconds.
+/// In milliseconds.
 const MAX_PAUSE: u64 = 4_000;
 
-/// Addresses that a proxy has told pods since the last check.
 pub(crate) type Learnt = Arc<Mutex<Vec<(AddressName, PoolAddress)>>>;
 
 #[derive(Default)]
@@ -37,10 +36,8 @@ pub(crate) struct ToldAddresses {
 struct Known {
     name: AddressName,
     at: u64,
-    /// Earliest time on Redis' clock since then, which decides when a number is free again. Each master has
-    /// its own.
+    /// It decides when a number is free again. Each master has its own clock.
     redis_earliest: u64,
-    /// Its progress from there.
     redis_passed: u64,
 }
 
@@ -49,13 +46,12 @@ impl ToldAddresses {
         self.learnt.clone()
     }
 
-    /// Follows the loss of all data and the return of an older state.
     pub(crate) fn forget_since(&mut self, time: u64) {
         self.learnt.lock().unwrap().clear();
         self.by_address.retain(|_, told| told.at < time);
     }
 
-    /// Takes in the addresses that pods have learnt. Returns those that now have two names.
+    /// Takes in learnt addresses. Returns those that now have two names.
     pub(crate) fn progress(&mut self, now: u64, redis_now: u64) -> Vec<String> {
         let mut found = Vec::new();
         for told in self.by_address.values_mut() {
@@ -78,7 +74,6 @@ impl ToldAddresses {
     }
 }
 
-/// Asks for addresses repeatedly, as a proxy does for the pods of its host.
 pub(crate) async fn ask(bus: SharedBus, host: usize, instance: u64, mut random: Random, learnt: Learnt) {
     let network = SimulatedNetwork { bus, process: ProcessId::Proxy(host), instance, is_elsewhere: false };
     let url = "redis://simulated/0".parse().unwrap();

@@ -41,13 +41,11 @@ pub(crate) struct ClientState {
     pub(crate) now: u64,
     pub(crate) expected: ExpectedState,
     pending: Option<Operation>,
-    /// Each service's image before its last change.
     images_before: BTreeMap<&'static str, String>,
-    /// Time for pods' requests to end; `None` without requests.
+    /// `None` without requests to pods.
     drain: Option<&'static str>,
-    /// The mean pause between two operations, in milliseconds.
+    /// In milliseconds.
     mean_pause: u64,
-    /// True once no further operation begins.
     pub(crate) are_done: bool,
 }
 
@@ -84,7 +82,6 @@ impl ClientState {
         self.are_done = true;
     }
 
-    /// Deletes a manually pushed pod. Returns false if another operation is under way.
     pub(crate) fn delete_by_hand(&mut self, uuid: &str) -> bool {
         let is_idle = self.is_idle();
         if is_idle {
@@ -128,7 +125,6 @@ impl ClientState {
         }
     }
 
-    /// Returns the service's image, the one before its last change, or any.
     fn random_image(&mut self, name: &'static str) -> String {
         let image = IMAGES[self.random.below(IMAGES.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
@@ -151,7 +147,6 @@ impl ClientState {
     }
 }
 
-/// The API process: serves the clients until it is killed.
 pub(crate) async fn serve(store: Store, clients: SimulatedClients) {
     loop {
         let operation = clients.lock().next_operation();
@@ -165,7 +160,6 @@ pub(crate) async fn serve(store: Store, clients: SimulatedClients) {
     }
 }
 
-/// Returns true if the operation is acknowledged; otherwise the client repeats it.
 async fn execute(
     store: &Store,
     clients: &SimulatedClients,
@@ -203,7 +197,7 @@ async fn execute(
     Ok(true)
 }
 
-/// Returns true for a 202. A failover may lose the write, so the client repeats it.
+/// A failover may lose a 202, so the client repeats it.
 fn is_unconfirmed(receipt: &WriteReceipt) -> bool {
     matches!(receipt.durability, Durability::Unconfirmed { .. })
 }
@@ -268,8 +262,7 @@ async fn put(
     Ok(true)
 }
 
-/// Creates the service if its client takes it for new. Replaces it if it exists, perhaps because an earlier
-/// create was never answered.
+/// Replaces an existing service: an earlier create may never have been answered.
 async fn create_or_put(
     store: &Store,
     clients: &SimulatedClients,

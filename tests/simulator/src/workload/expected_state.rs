@@ -14,22 +14,18 @@ pub(crate) struct ExpectedService {
 #[derive(Debug, Clone, Copy)]
 struct PushedPod {
     is_wanted: bool,
-    /// Maximum number of copies of the payload.
     copies: usize,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExpectedState {
-    /// With the time of the acknowledgement; none if it was deleted.
+    /// With the time of its acknowledgement; none if deleted.
     services: BTreeMap<String, (Option<ExpectedService>, u64)>,
-    /// By UUID.
     pushed: BTreeMap<String, PushedPod>,
-    /// Invalid payloads and the number of their pushes.
     junk: BTreeMap<String, usize>,
-    /// Pods from before a failover: copies of their payloads may remain.
+    /// Copies of their payloads may remain after a failover.
     rolled_back: BTreeSet<String>,
-    /// Pods whose payload was removed by hand. It may be in no queue, and may be requeued while it is in
-    /// transit.
+    /// A manually removed payload may be in no queue, and may be requeued in transit.
     removed: BTreeSet<String>,
 }
 
@@ -83,9 +79,8 @@ impl ExpectedState {
             || self.pushed.get(uuid).is_some_and(|pod| pod.copies > 1)
     }
 
-    /// Follows a failover that lost all writes since `since`. Later acknowledgements do not hold, nor does
-    /// that of `in_doubt`, the service with an operation in transit: Redis' current content is expected
-    /// instead.
+    /// Follows a failover that lost all writes since `since`. Later acknowledgements and that of `in_doubt`,
+    /// with an operation in transit, are void: Redis' content is expected.
     pub(crate) fn roll_back(
         &mut self,
         since: u64,

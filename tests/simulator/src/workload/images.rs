@@ -2,7 +2,7 @@
 
 pub(crate) const SERVICES: [&str; 3] = ["a", "b", "c"];
 
-/// The images of a service that judges its updates. Containers of the broken one end at once.
+/// Containers of the broken image end at once.
 pub(crate) struct Judged {
     pub(crate) good: &'static str,
     pub(crate) other: &'static str,
@@ -12,9 +12,8 @@ pub(crate) const STOP_FIRST: Judged =
     Judged { good: "stop:good", other: "stop:other", broken: "stop:broken" };
 pub(crate) const START_FIRST: Judged =
     Judged { good: "keep:good", other: "keep:other", broken: "keep:broken" };
-/// With `start-first` updates and a health check, which always fails in containers of the broken one.
+/// The health check always fails in containers of the broken one.
 pub(crate) const CHECKED: Judged = Judged { good: "keep:well", other: "keep:fit", broken: "keep:sick" };
-/// Failures in a row that make a container unhealthy.
 pub(crate) const CHECK_RETRIES: u32 = 3;
 
 pub(crate) fn image_in_the_end(image: &str) -> String {
@@ -22,7 +21,6 @@ pub(crate) fn image_in_the_end(image: &str) -> String {
     taken_back.map_or(image, |images| images.good).to_owned()
 }
 
-/// Returns the update order of a service with this image, if it judges its updates.
 pub(crate) fn update_order(image: &str) -> Option<&'static str> {
     let orders = [(STOP_FIRST, "stop-first"), (START_FIRST, "start-first"), (CHECKED, "start-first")];
     let judged = orders.into_iter().find(|(of, _)| [of.good, of.other, of.broken].contains(&image));

@@ -23,9 +23,8 @@ use crate::machine::random::Random;
 use crate::options::Switches;
 use crate::workload::addresses::ToldAddresses;
 
-/// Time for requests to end when a pod is stopped.
 pub(crate) const DRAIN: &str = "2s";
-/// Bytes that a connection holds until its other end reads.
+/// Bytes, until its other end reads.
 const BUFFER: usize = 256 * 1024;
 
 /// The proxies of all hosts; none in scenarios without them.
@@ -36,10 +35,9 @@ pub(crate) struct Proxies {
     pub(crate) ending: EndingPods,
 }
 
-/// The proxy of one host, with its state across restarts. All times are simulated milliseconds.
+/// Outlives its process. All times are simulated milliseconds.
 #[derive(Default)]
 pub(crate) struct SimulatedProxy {
-    /// None while it is down.
     pub(crate) process: Option<SimulatedProcess>,
     pub(crate) gates: Arc<Gates>,
     socket: Arc<SimulatedSocket>,
@@ -48,10 +46,9 @@ pub(crate) struct SimulatedProxy {
     pub(crate) requests: Vec<SimulatedRequest>,
     pub(crate) down_until: u64,
     pub(crate) paused_until: u64,
-    /// Lag of its monotonic clock, which stands still while its host is suspended.
+    /// The clock stands still while the host is suspended.
     pub(crate) clock_lag: u64,
     pub(crate) is_suspended: bool,
-    /// Start of its current time without a break in answers.
     pub(crate) answers_since: u64,
 }
 
@@ -60,7 +57,7 @@ pub(crate) struct SimulatedRequest {
     pub(crate) ends_at: u64,
 }
 
-/// The socket of a proxy, with its unaccepted connections. It takes none while no proxy listens.
+/// Unaccepted connections; none while no proxy listens.
 #[derive(Default)]
 struct SimulatedSocket {
     listening: Mutex<Option<mpsc::UnboundedSender<DuplexStream>>>,
@@ -82,8 +79,7 @@ impl ProxySocket for SimulatedSocket {
     }
 }
 
-/// Returns a connection that answers each request to close a gate at once, and passes all else on to the
-/// proxy.
+/// Answers each request to close a gate at once, and passes all else on.
 fn lying(proxy: DuplexStream) -> DuplexStream {
     let (here, there) = tokio::io::duplex(BUFFER);
     tokio::spawn(async move {
@@ -126,7 +122,6 @@ impl Proxies {
         self.of_hosts.get(host).map(|proxy| proxy.socket.clone() as Arc<dyn ProxySocket>)
     }
 
-    /// The host reboots: its proxy ends, and its runtime directory is empty.
     pub(crate) fn reboot(&mut self, host: usize, until: u64) {
         if let Some(proxy) = self.of_hosts.get_mut(host) {
             proxy.kill(until);

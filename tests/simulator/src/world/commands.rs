@@ -12,7 +12,6 @@ use crate::machine::scripts::{HINTS, KEY};
 use crate::workload::addresses::POOL_SIZE;
 use crate::world::state::World;
 
-/// The number of the database that workers use by mistake.
 const OTHER_DATABASE: &str = "1";
 
 impl World {
@@ -56,7 +55,7 @@ impl World {
         reply
     }
 
-    /// Executes a command as a master without the replicas that it needs: a script that only reads succeeds.
+    /// As a master without its replicas does: a script that only reads succeeds.
     fn refuse_write(&mut self, process: ProcessId, words: &RedisCommand) -> Value {
         if words[0] != b"EVALSHA" {
             return parse_redis_value(b"-NOREPLICAS Not enough good replicas to write.\r\n").unwrap();
@@ -81,7 +80,6 @@ impl World {
         reply
     }
 
-    /// Returns the script that this command calls, and the hash to run.
     fn script_of(&self, words: &RedisCommand) -> (&'static Script, String) {
         let Some(found) = self.scripts.get(&words[1]).cloned() else {
             panic!("a call of an unknown script: {}", String::from_utf8_lossy(&words[1]));
@@ -112,14 +110,13 @@ impl World {
         }
     }
 
-    /// Executes a read-only command; its reply has a fixed order.
     fn read(&mut self, words: &RedisCommand) -> Value {
         self.add_as_ordered(words);
         let [reply] = self.redis.send(0);
         self.in_order(words, reply)
     }
 
-    /// Adds a read-only command to the pipeline, or a replacement whose reply can be put in order.
+    /// Adds a read-only command, or a replacement whose reply can be ordered.
     fn add_as_ordered(&mut self, words: &RedisCommand) {
         match &words[0][..] {
             b"SRANDMEMBER" | b"SSCAN" => self.redis.add(&[b"SMEMBERS", &words[1][..]]),
@@ -147,7 +144,7 @@ impl World {
         }
     }
 
-    /// Empties the database that workers use by mistake. It may be another cluster's.
+    /// It may be another cluster's.
     pub(crate) fn set_up_other_database(&mut self, is_of_others: bool) {
         self.redis.execute(&["SELECT", OTHER_DATABASE]);
         self.redis.execute(&["FLUSHDB"]);
@@ -158,7 +155,6 @@ impl World {
         self.redis.execute(&["SELECT", "0"]);
     }
 
-    /// Executes the commands of a request in the other database, which is no part of the cluster.
     fn execute_elsewhere(&mut self, request: &RedisRequest) -> Vec<Value> {
         self.redis.execute(&["SELECT", OTHER_DATABASE]);
         let replies = request.commands.iter().map(|words| {
@@ -193,7 +189,7 @@ impl World {
         reply
     }
 
-    /// Returns the master's reply to a wait for replicas: the only one has everything until it falls behind.
+    /// The only replica has everything until it falls behind.
     pub(crate) fn replication_reply(&self, command: &[u8]) -> Option<Value> {
         let has_all = self.faults.replica.is_none();
         match command {
@@ -247,7 +243,7 @@ impl World {
     }
 }
 
-/// Returns true if Redis executes the command as it came, or nearly so, and it changes nothing.
+/// Returns true if Redis executes it almost as it came, and it changes nothing.
 fn is_read(words: &RedisCommand) -> bool {
     let is_another = matches!(
         &words[0][..],

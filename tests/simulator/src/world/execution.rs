@@ -9,7 +9,6 @@ use crate::machine::bus::{EngineReply, EngineRequest, HostCall, RedisRequest};
 use crate::machine::process_id::ProcessId;
 use crate::world::state::World;
 
-/// A call of a hanging engine fails after this many milliseconds.
 const ENGINE_TIMEOUT: u64 = 10_000;
 
 enum StepCandidate {
@@ -19,15 +18,11 @@ enum StepCandidate {
 
 enum Delivery {
     Executed,
-    /// It does not reach Redis, and its sender gets an error.
     Refused,
-    /// It is executed, and the connection breaks before the reply arrives.
     ReplyLost,
-    /// Its sender gets neither a reply nor an error.
     Unanswered {
         is_executed: bool,
     },
-    /// It stays in transit for this many milliseconds.
     Delayed(u64),
 }
 
@@ -67,7 +62,6 @@ impl World {
         candidates
     }
 
-    /// Returns true for a blocking pop of an empty list before its timeout.
     fn blocks(&self, request: &RedisRequest) -> bool {
         let Some(pop) = blocking_pop(request).filter(|_| !request.is_abandoned) else { return false };
         let source = String::from_utf8_lossy(&pop[1]);
@@ -75,7 +69,7 @@ impl World {
         is_empty && self.clock.now < request.sent_at + block_millis(pop)
     }
 
-    /// Executes a candidate, if there is one. Returns the process that requested it.
+    /// Returns the process that requested it.
     pub(crate) fn execute_next(&mut self) -> Option<ProcessId> {
         self.drop_abandoned_requests();
         let candidates = self.candidates(usize::MAX);
@@ -98,8 +92,8 @@ impl World {
         }
     }
 
-    /// Drops requests whose sender gave up or died. Some stay in transit and reach Redis later. Those of the
-    /// API never do: clients repeat their operations, and an old one must not follow a newer one.
+    /// Some requests stay in transit and reach Redis later. Those of the API never do: clients repeat their
+    /// operations, and an old one must not follow a newer one.
     fn drop_abandoned_requests(&mut self) {
         let mut bus = self.bus.lock();
         let mut index = 0;
@@ -196,15 +190,14 @@ impl World {
         self.break_connection(request);
     }
 
-    /// Delays the process' waiting call of a script. Returns false if there is none.
+    /// Returns false if there is no such call.
     pub(crate) fn delay_script(&mut self, script: &str, process: ProcessId, until: u64) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         self.bus.lock().redis_requests[index].delayed_until = until;
         true
     }
 
-    /// Executes the process' waiting call of a script and loses its reply. Returns false if there is none, or
-    /// if it is not the next request of its connection.
+    /// Returns false without such a call, or if it is not the next of its connection.
     pub(crate) fn lose_reply_of(&mut self, script: &str, process: ProcessId) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         let mut bus = self.bus.lock();
@@ -227,7 +220,7 @@ impl World {
         self.bus.lock().redis_requests.iter().position(is_call)
     }
 
-    /// Breaks the request's connection. All senders that wait for a reply on it get an error.
+    /// All senders that wait on it get an error.
     fn break_connection(&mut self, request: RedisRequest) {
         let mut bus = self.bus.lock();
         let connection = request.connection;

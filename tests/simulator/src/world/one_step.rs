@@ -4,12 +4,10 @@ use crate::checks::invariants;
 use crate::machine::process_id::{PROCESSES, ProcessId};
 use crate::world::state::World;
 
-/// All processes are polled once per this many milliseconds. In between, only the process that has just
-/// received a reply is polled.
+/// In between, only the process that has just received a reply is polled.
 const POLL_INTERVAL: u64 = 5;
 
 impl World {
-    /// Ends all faults and client operations: from now on the cluster must converge.
     pub(crate) fn stop_faults(&mut self) {
         self.restore_redis();
         self.remove_second_worker();
@@ -26,8 +24,8 @@ impl World {
         self.log("", "no more faults");
     }
 
-    /// Runs one step: time passes, faults may occur, at most one request is executed, the processes run until
-    /// they wait, and the invariants are checked.
+    /// Lets time pass and faults occur, executes at most one request, polls the processes, and checks the
+    /// invariants.
     ///
     /// # Errors
     /// The violated invariants.
@@ -49,7 +47,6 @@ impl World {
         self.take_violations()
     }
 
-    /// Returns the elapsed milliseconds.
     fn advance_clock(&mut self) -> u64 {
         // Rarely, the whole machine stalls.
         let elapsed = if self.random.per_mille(1) {
@@ -67,7 +64,7 @@ impl World {
         elapsed
     }
 
-    /// Polls all processes or, if hardly any time has passed, only the one that was answered.
+    /// If hardly any time has passed, polls only the answered process.
     fn poll_processes(&mut self, answered: Option<ProcessId>, elapsed: u64) {
         self.clock.since_poll += elapsed;
         let polls_all = self.clock.since_poll >= POLL_INTERVAL;

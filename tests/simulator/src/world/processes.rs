@@ -19,17 +19,14 @@ use crate::workload::clients;
 use crate::workload::proxies::DRAIN;
 use crate::world::state::World;
 
-/// A node's CPUs: too few for all services' pods when one node is missing, so that some pods wait.
+/// Too few for all services' pods when one node is missing, so that some wait.
 const NODE_CPUS: &str = "2";
-/// A node's pods: enough for the pushed pods too, which need no CPU. So all pods fit, wherever they are
-/// pushed.
+/// Enough for the pushed pods too, which need no CPU: all pods fit, wherever they are pushed.
 const NODE_PODS: &str = "8";
 const MAX_PUSHED_PODS: usize = 4;
-/// Payloads pushed by hand, per thousand seconds.
 const PUSH_RATE: u64 = 250;
 
 impl World {
-    /// Starts the processes whose downtime is over.
     pub(crate) fn restart_processes(&mut self) {
         for index in 0..PROCESSES {
             let slot = &self.cluster.slots[index];
@@ -110,7 +107,7 @@ impl World {
         }
     }
 
-    /// Sometimes pushes a payload by hand to `sq` or a worker's queue: a new pod, a copy of a pod, or junk.
+    /// A new pod, a copy of a pod, or junk.
     pub(crate) fn push_by_hand(&mut self, elapsed: u64) {
         let is_due = !self.clients.lock().are_done && self.random.next() % 1_000_000 < elapsed * PUSH_RATE;
         if !is_due {
@@ -150,7 +147,7 @@ impl World {
     }
 }
 
-/// The clock of a scheduler: its machine is never suspended.
+/// A scheduler's machine is never suspended.
 struct MonotonicClock(Instant);
 
 impl Clock for MonotonicClock {

@@ -9,16 +9,14 @@ use crate::workload::addresses;
 use crate::workload::proxies::SimulatedRequest;
 use crate::world::state::World;
 
-/// A step of this many milliseconds is a stall of the whole machine, in which a worker may have stopped
-/// waiting.
+/// A stall of the whole machine, in which a worker may have stopped waiting.
 const STALL: u64 = 100;
-/// Requests to each host, per thousand seconds.
+/// Per host and thousand seconds.
 const REQUEST_RATE: u64 = 12_000;
-/// Faults of each proxy, per thousand seconds.
+/// Per proxy and thousand seconds.
 const DISTURBANCE_RATE: u64 = 30;
 
 impl World {
-    /// Starts the proxies whose downtime is over, and injects faults into the others.
     pub(crate) fn progress_proxies(&mut self, elapsed: u64) {
         for host in 0..self.proxies.of_hosts.len() {
             let is_there = !self.cluster.slot(ProcessId::of_host(host)).is_removed;
@@ -60,7 +58,7 @@ impl World {
         self.log(ProcessId::Proxy(host), format_args!("PAUSED until {until}"));
     }
 
-    /// Sometimes kills a proxy that has closed a gate, and may not have saved that yet.
+    /// It may not have saved that yet.
     pub(crate) fn kill_after_close(&mut self, host: usize) {
         if !self.faults.are_over && self.proxies.random.per_mille(100) {
             let until = self.clock.now + self.proxies.random.between(1, 100);

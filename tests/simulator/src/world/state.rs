@@ -23,7 +23,7 @@ use crate::workload::proxies::{DRAIN, Proxies};
 pub(crate) struct World {
     pub(crate) switches: Switches,
     pub(crate) timing: TimingMillis,
-    /// Longest step while there is something to execute, in milliseconds.
+    /// While there is something to execute, in milliseconds.
     pub(crate) max_step: u64,
     pub(crate) random: Random,
     pub(crate) clock: SimulatedClock,
@@ -43,7 +43,7 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
 }
 
-/// The steps of a run as text, if the run is traced.
+/// The steps as text, if the run is traced.
 pub(crate) struct Trace(Option<Vec<String>>);
 
 impl Trace {
@@ -107,17 +107,16 @@ impl World {
         }
     }
 
-    /// Returns the time since Redis last processed a heartbeat of the node.
+    /// Since Redis last processed a heartbeat.
     pub(crate) fn silence(&self, node: usize) -> u64 {
         self.clock.now - self.cluster.last_heartbeats[node]
     }
 
-    /// Returns true if a node was declared dead, or is about to be.
     pub(crate) fn is_any_node_silent(&self) -> bool {
         (0..WORKERS).any(|host| self.silence(host) + self.timing.heartbeat > self.timing.dead)
     }
 
-    /// Returns the hosts with a pod that must not run twice and is assigned elsewhere by now.
+    /// Returns hosts with a pod that must not run twice and is assigned elsewhere by now.
     pub(crate) fn hosts_with_stale_pods(&self) -> Vec<usize> {
         let is_stale = |container: &engine::Container| {
             let record = self.observed.pods.get(container.pod.as_str());

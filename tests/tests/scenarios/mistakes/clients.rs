@@ -19,7 +19,6 @@ use tokio::task::JoinSet;
 use super::{report, seconds};
 use crate::{SOON, sleeper};
 
-/// Silent sockets, if this process may have as many files.
 const SILENT: usize = 5_000;
 const OTHER_FILES: usize = 400;
 
@@ -90,7 +89,6 @@ struct Measured {
     first: Duration,
     /// 99th percentile of the other POSTs.
     p99: Duration,
-    /// The longest time between two heartbeats of a node.
     longest_beat: Duration,
 }
 
@@ -131,7 +129,7 @@ async fn speak_slowly(address: String) {
     }
 }
 
-/// Reads a stream and counts its bytes. Retries a refusal a second later.
+/// Retries a refusal a second later.
 async fn read_for_ever(http: Http, path: String, bytes: Arc<AtomicUsize>) {
     loop {
         if let Ok(mut response) = http.try_send(Method::GET, &path, None).await

@@ -11,17 +11,16 @@ use testkit::eventually::{check, eventually_within};
 use super::report;
 use crate::{SOON, sleeper};
 
-/// Time limit of the report in `status`: three seconds until the nodes are silent, and five more.
+/// Three seconds until the nodes are silent, and five more.
 const SAID_WITHIN: Duration = Duration::from_secs(8);
 
 struct Mistake {
     typed: &'static [&'static str],
     taken_back: &'static [&'static str],
-    /// A part of the report in `status`; empty if nothing is wrong.
+    /// Part of the report in `status`; empty if nothing is wrong.
     said: &'static str,
-    /// True if pods with `on_disconnect: stop` may be stopped: no heartbeat can be stored.
+    /// True if `stop` pods may be stopped: no heartbeat can be stored.
     stops_writes: bool,
-    /// True if the short form has it, too.
     is_short: bool,
 }
 
@@ -79,7 +78,6 @@ const MISTAKES: &[Mistake] = &[
     },
 ];
 
-/// Returns the pods of services whose name begins so, with the process of each.
 async fn running(cluster: &Cluster, http: &Http, of: &[&str]) -> BTreeSet<(String, i64)> {
     let mut pods = BTreeSet::new();
     for service in of {

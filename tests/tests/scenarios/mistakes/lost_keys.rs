@@ -61,7 +61,6 @@ async fn recover(http: &Http) -> Value {
     view
 }
 
-/// Returns the running pods as an error unless each slot has just one.
 async fn is_one_pod_in_each_slot(small: &Small, http: &Http) -> Result<(), String> {
     let all = leaders(&small.cluster);
     let (web, db) = (of_service(small, http, "web").await, of_service(small, http, "db").await);

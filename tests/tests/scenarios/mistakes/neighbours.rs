@@ -21,7 +21,6 @@ use testkit::ports::free_port;
 use super::{gone, report, seconds};
 use crate::SOON;
 
-/// Containers of each of the two that must never be touched.
 const STILL: u64 = 3;
 /// Two cores start only a few containers a second, and three clusters share them.
 const LONG: Duration = Duration::from_secs(120);
@@ -109,8 +108,7 @@ async fn starts(docker: &Docker, containers: &BTreeMap<String, ListedContainer>)
     starts
 }
 
-/// Creates, changes, scales, or deletes a service. `is_kept`: its Redis is not emptied, so it continues from
-/// the round before.
+/// `is_kept`: its Redis is not emptied, so it continues from the round before.
 async fn change(http: &Http, round: usize, is_kept: bool) {
     let path = "/service/moving";
     if is_kept && round % 3 == 2 {
@@ -152,7 +150,7 @@ async fn disturb(round: usize, workers: &mut [DaemonProcess; 2], cluster: &Clust
     }
 }
 
-/// A `kubeleet dev` with given node names. One runs on a machine at a time: it waits for others.
+/// One runs on a machine at a time: it waits for others.
 struct Dev {
     process: ChildGuard,
     http: Http,
@@ -175,7 +173,7 @@ impl Dev {
         dev
     }
 
-    /// Kills all of it but its Redis with SIGKILL, and restarts it.
+    /// Its Redis stays.
     async fn start_again(&mut self) {
         self.process.kill();
         self.process = spawn(self.home.path(), &self.listen);
