@@ -149,14 +149,13 @@ impl Cluster {
         DaemonProcess::start_within(&entry, "worker", environment, log)
     }
 
-    /// Starts a worker with room for few pods. Each pod weighs more than the noise between two workers'
-    /// readings of the machine's pressure, so that the workers fill evenly.
+    /// Starts a worker with room for few pods. Each weighs more than the noise in the pressure that two
+    /// workers of a machine measure, so they fill evenly.
     pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> DaemonProcess {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
-    /// Starts the proxy of a host, with its own state directory; workers with the same directory are on this
-    /// host.
+    /// Starts the proxy of the host of all workers with this state directory.
     pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> DaemonProcess {
         let state = host.display().to_string();
         // One proxy of a machine has the ports to which its rules lead; a test about names says so.
@@ -214,8 +213,8 @@ impl Cluster {
         Keyspace::read(&self.redis).await
     }
 
-    /// Waits until the cluster has converged: every service has exactly its pods, queues are empty, and on
-    /// these nodes (by their short names) exactly the right containers run, as listed by `containers`.
+    /// Waits until every service has exactly its pods, queues are empty, and these nodes (short names) run
+    /// exactly the right containers, as listed by `containers`.
     pub async fn comes_to_rest<F: Future<Output = Vec<Running>>>(
         &self,
         within: Duration,
@@ -241,7 +240,7 @@ impl Cluster {
     }
 }
 
-/// A process. When dropped, it is killed, and the end of its log is printed if the test failed.
+/// A process, killed when dropped. Prints the end of its log if the test failed.
 pub struct DaemonProcess {
     entry: Vec<String>,
     program: PathBuf,
@@ -252,12 +251,12 @@ pub struct DaemonProcess {
 }
 
 impl DaemonProcess {
-    /// Starts a daemon with exactly this environment, and its log in this file.
+    /// Starts a daemon with exactly this environment and log file.
     pub fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
         Self::start_within(&[], what, environment, log)
     }
 
-    /// [`DaemonProcess::start`] behind a command line prefix that enters the namespaces of a host.
+    /// [`DaemonProcess::start`] behind a prefix that enters a host's namespaces.
     pub fn start_within(
         entry: &[String],
         what: &str,
@@ -270,7 +269,7 @@ impl DaemonProcess {
         daemon
     }
 
-    /// Kills it, and restarts it from another copy of the binary or with another command line.
+    /// Kills it, and restarts it from another binary or with another command line.
     #[must_use]
     pub fn instead(mut self, program: &Path, what: &str) -> Self {
         self.program = program.to_owned();
@@ -304,7 +303,7 @@ impl DaemonProcess {
         self.process = Some(ChildGuard::spawn(&mut command).expect("the binary can be started"));
     }
 
-    /// Sends SIGKILL to it and its child processes, such as a supervisor's worker.
+    /// Sends SIGKILL to it and its child processes.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
@@ -326,7 +325,7 @@ impl DaemonProcess {
         self.process.as_ref().and_then(ChildGuard::ended).and_then(|status| status.code())
     }
 
-    /// Sends SIGSTOP to it and its child processes, as if its machine were suspended.
+    /// Sends SIGSTOP to it and its child processes, like a suspended machine.
     pub fn freeze(&self) {
         self.signal_group(Signal::STOP);
     }
@@ -343,14 +342,14 @@ impl DaemonProcess {
         }
     }
 
-    /// Sends a signal to its first process only; for a worker this is the supervisor.
+    /// Sends a signal to its first process: a worker's supervisor.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal(signal);
         }
     }
 
-    /// Returns the id of its first process; for a worker this is the supervisor.
+    /// Returns the id of its first process: a worker's supervisor.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(ChildGuard::id)
     }
@@ -396,7 +395,7 @@ impl Drop for DaemonProcess {
     }
 }
 
-/// Runs a user command of the binary at this API. Returns its output.
+/// Runs a user command at this API. Returns its output.
 ///
 /// # Errors
 /// Its exit code and its messages, if it fails.
@@ -411,7 +410,7 @@ pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Returns the `kubeleet` binary: `KUBELEET_BINARY`, or built now with the profile of this test binary.
+/// Returns `KUBELEET_BINARY`, or a binary built with this test's profile.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {

@@ -25,15 +25,15 @@ use crate::LIMIT;
 use crate::exclusive::exclusive;
 use crate::invariants::Running;
 
-/// An image with `/bin/sh` and `/bin/sleep`. It prints hello, sleeps, and ends at once on SIGTERM.
+/// An image with `/bin/sh` and `/bin/sleep`, which prints hello, sleeps, and ends at SIGTERM.
 pub const IMAGE: &str = "kubeleet-test/sleep:1";
 
-/// The image of the documented LPUSH line. It is built here unless the real one was pulled.
+/// The documented LPUSH line's image, built here unless the real one was pulled.
 pub const SAMPLE_IMAGE: &str = "spaster/alpine-sleep";
 
 const SLEEP: &str = "trap 'echo bye; exit 0' TERM INT; echo hello; sleep 86400 & wait $!";
 
-/// The engine as one test sees it: the containers of nodes with the test's prefix.
+/// The engine, limited to containers of nodes with the test's prefix.
 pub struct Docker {
     client: Client,
     host: Option<String>,
@@ -54,8 +54,8 @@ pub struct ListedContainer {
 }
 
 impl Docker {
-    /// Returns the engine with the test images, for nodes with this prefix. Without an engine returns none,
-    /// and the test is reported as skipped.
+    /// Returns the engine with the test images. Without an engine returns none, and the test counts as
+    /// skipped.
     ///
     /// # Panics
     /// If there is no engine and `REQUIRE` lists `docker`.
@@ -74,7 +74,7 @@ impl Docker {
         }
     }
 
-    /// Returns another engine, for nodes with this prefix.
+    /// Returns another engine.
     ///
     /// # Panics
     /// If it does not answer.
@@ -86,7 +86,7 @@ impl Docker {
         }
     }
 
-    /// Lists the containers of this test's nodes, including ended ones.
+    /// Lists this test's containers, including ended ones.
     pub async fn containers(&self) -> Vec<ListedContainer> {
         let all = self.labelled().await;
         all.into_iter().filter(|container| container.node().starts_with(&self.prefix)).collect()
@@ -98,7 +98,7 @@ impl Docker {
         containers.iter().filter(|container| container.running).map(ListedContainer::identity).collect()
     }
 
-    /// Lists the running containers, each with the id of its first process on this machine.
+    /// Lists the running containers with their first processes on this machine.
     pub async fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let mut found = Vec::new();
         for container in self.containers().await.iter().filter(|container| container.running) {
@@ -107,8 +107,7 @@ impl Docker {
         found
     }
 
-    /// Returns the starts and ends of a pod's container according to the engine's events, in milliseconds of
-    /// the Unix epoch.
+    /// Returns a container's starts and ends in the engine's events, in Unix milliseconds.
     pub async fn starts_and_ends(&self, pod: &str) -> [Vec<i64>; 2] {
         let label = vec![format!("kubeleet.pod={pod}")];
         let actions = vec!["start".to_owned(), "die".to_owned()];
@@ -128,7 +127,7 @@ impl Docker {
         [times_of("start"), times_of("die")]
     }
 
-    /// Returns the engine's description of a container, as text.
+    /// Returns the engine's description of a container.
     pub async fn inspection(&self, id: &str) -> String {
         format!("{:?}", self.client.inspect_container(id, None).await.unwrap())
     }
@@ -143,7 +142,7 @@ impl Docker {
         ids
     }
 
-    /// Returns the last start of a container's first process, in the engine's format.
+    /// Returns the last start of a container, in the engine's format.
     pub async fn started_at(&self, id: &str) -> String {
         let found = self.client.inspect_container(id, None).await.unwrap();
         found.state.and_then(|state| state.started_at).unwrap_or_default()
@@ -177,12 +176,12 @@ impl Docker {
         let _progress: Vec<_> = pulled.try_collect().await.unwrap();
     }
 
-    /// Returns true if the engine has an image of this name.
+    /// Returns true if the engine has the image.
     pub async fn has_image(&self, name: &str) -> bool {
         self.client.inspect_image(name).await.is_ok()
     }
 
-    /// Removes an image by its name, if the engine has it.
+    /// Removes an image, if the engine has it.
     pub async fn remove_image(&self, name: &str) {
         let options = RemoveImageOptionsBuilder::default().force(true).build();
         let _missing = self.client.remove_image(name, Some(options), None).await;
@@ -201,13 +200,13 @@ impl Docker {
         remove(&self.client, id).await;
     }
 
-    /// Returns the names of the volumes of this test's nodes.
+    /// Returns the volumes of this test's nodes.
     pub async fn volumes(&self) -> Vec<String> {
         volumes_of(&self.client, &self.prefix).await
     }
 
-    /// Builds the images of `examples/memo`: a web application that answers at port 8080 and notes its start
-    /// in both of its volumes, and a database that is ready at once.
+    /// Builds the images of `examples/memo`: a web application at port 8080 that notes its start in both
+    /// volumes, and a database that is ready at once.
     ///
     /// # Panics
     /// If the engine cannot.

@@ -19,12 +19,12 @@ pub async fn exclusive(name: &str) -> LockGuard {
     lock(name, FlockOperation::LockExclusive).await
 }
 
-/// For a test that measures: waits until no other scenario runs. Does nothing under nextest.
+/// For measuring tests: waits until no scenario runs. Does nothing under nextest.
 pub async fn alone() -> Option<LockGuard> {
     if is_under_nextest() { None } else { Some(exclusive(MACHINE).await) }
 }
 
-/// For a test that mostly waits: waits until no measuring test runs. Does nothing under nextest.
+/// For waiting tests: waits until no measuring test runs. Does nothing under nextest.
 pub async fn beside_others() -> Option<LockGuard> {
     if is_under_nextest() { None } else { Some(lock(MACHINE, FlockOperation::LockShared).await) }
 }

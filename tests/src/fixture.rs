@@ -37,8 +37,7 @@ pub const DEAD_AFTER: Duration = Duration::from_secs(20);
 /// Maximum number of attempts to start a pod.
 pub const ATTEMPTS: u32 = 5;
 
-/// Returns the network that the fixture's workers report: a container's address, and a port that the engine
-/// chose.
+/// Returns the network that workers report: a container's address, and a port of the engine's choice.
 pub fn network() -> ContainerNetwork {
     let port = PublishedPort {
         container_port: 80,
@@ -53,11 +52,11 @@ pub fn network() -> ContainerNetwork {
 pub struct Fixture {
     /// The server; tests use it as outsiders do.
     pub redis: Redis,
-    /// Connected through the proxy if a script is ablated or the requests are recorded.
+    /// Connected through the proxy, if there is one.
     pub store: Store,
     /// The scheduler of this fixture's functions.
     pub scheduler: SchedulerId,
-    /// The proxy between store and Redis, if there is one.
+    /// The proxy, for ablated scripts or recorded requests.
     pub proxy: Option<Proxy>,
 }
 
@@ -115,7 +114,7 @@ impl Fixture {
         self.store.register(&node(name), &facts, fixtures::claimant(), None).await.unwrap()
     }
 
-    /// [`machine`](Self::machine) by another worker. A worker that knows the cluster has registered before.
+    /// [`machine`](Self::machine) by another worker, which may have registered before.
     pub async fn another_machine(&self, name: &str, engine_id: &str, knows_cluster: bool) -> Registration {
         let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
         let id = self.store.cluster_id().await.unwrap().unwrap();
@@ -263,7 +262,7 @@ impl Fixture {
         session.ack(&[item]).await.unwrap().unwrap()[0]
     }
 
-    /// Stores a service with one pod in this phase, on this node if the phase has one. Registers the node.
+    /// Registers the node, and stores a service with one pod in this phase.
     pub async fn pod_in(&self, phase: Phase, service: &str, on: &str) -> Placed {
         use store::{FinishReport, PodOutcome};
         let session = self.node(on).await;
@@ -347,7 +346,7 @@ impl Fixture {
     }
 }
 
-/// Reports the volumes of a node as a worker does: first to learn the run of Redis, and then for that run.
+/// Reports a node's volumes as a worker does: first to learn the run of Redis, then for that run.
 pub async fn report_volumes(session: &Session, present: &[VolumeClaim]) -> VolumeReport {
     let copies: Vec<EngineCopy> = present.iter().cloned().map(EngineCopy::from).collect();
     report_copies(session, &copies).await

@@ -34,7 +34,7 @@ pub struct InProcessCluster {
 }
 
 impl InProcessCluster {
-    /// Starts an API, two schedulers and the workers `w1`, `w2` …, and waits until all are registered.
+    /// Starts an API, two schedulers and the workers `w1`, `w2` …, and waits for their registration.
     pub async fn start(workers: u32) -> Self {
         kept_log::start();
         let redis = Redis::start().await;
@@ -89,7 +89,7 @@ impl InProcessCluster {
         Self { store: new_store(), redis, engine, http, nodes, daemons, _folder: folder }
     }
 
-    /// Returns why a daemon has ended, if one has. Daemons serve until they are dropped.
+    /// Returns why a daemon has ended, if one has.
     pub fn ended(&mut self) -> Option<String> {
         let ended = self.daemons.try_join_next()?;
         Some(match ended {
@@ -104,7 +104,7 @@ impl InProcessCluster {
         Keyspace::read(&self.redis).await
     }
 
-    /// Requests a comparison of all keys from the schedulers; it begins within two seconds.
+    /// Requests a comparison of all keys, which begins within two seconds.
     pub async fn request_full_pass(&self) {
         let _receivers: u64 = self.redis.cli(&["PUBLISH", "wake:reconcile", ""]).await;
     }
@@ -114,7 +114,7 @@ impl InProcessCluster {
         self.http.runs(LIMIT, service, pods).await;
     }
 
-    /// Waits until each of these nodes has sent two more heartbeats.
+    /// Waits for two more heartbeats of each node.
     ///
     /// # Errors
     /// Names the silent nodes.

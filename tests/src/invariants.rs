@@ -1,9 +1,8 @@
-//! The checker of the invariants on the whole content of Redis, read atomically.
+//! Checks the invariants on the whole content of Redis, read atomically.
 //!
 //! [`violations`] must be empty at every instant, because scripts are atomic: invariant 2 (a payload is in
-//! exactly one of the places that its pod's phase allows) and the sums of invariant 9 (a node has reserved
-//! its pods' requests). [`unrest`] lists the obstacles to convergence (invariant 1). [`against_containers`]
-//! compares with the running containers.
+//! exactly one of the places that its pod's phase allows) and the sums of invariant 9. [`unrest`] lists the
+//! obstacles to convergence (invariant 1). [`against_containers`] compares with the running containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +66,7 @@ impl CheckedPod {
     }
 }
 
-/// Returns violations of invariants 2 and 9; empty at every instant unless a test pushed copies of payloads.
+/// Returns violations of invariants 2 and 9; always empty unless a test pushed copies.
 pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let found = payloads(keyspace);
@@ -94,7 +93,7 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Returns endpoints of followed services that differ from the pod records; empty at every instant.
+/// Returns endpoints that differ from the pod records; always empty.
 pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = Vec::new();
     for (service, _) in keyspace.below("ep:") {
@@ -132,8 +131,7 @@ fn endpoint_line(keyspace: &Keyspace, service: &str, uuid: &str) -> Option<Strin
     Some(format!("{} {} {} {state}", field("replica"), field("node"), field("assignment")))
 }
 
-/// Returns the obstacles to convergence: violations, non-empty queues, and services without exactly their
-/// running pods.
+/// Returns violations, non-empty queues, and services without exactly their running pods.
 pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = violations(keyspace);
     for (key, _) in keyspace.entries() {
@@ -159,7 +157,7 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
 }
 
 /// Returns the obstacles to these services' convergence. A pod of a newer generation than its service is
-/// none: its number was broken by hand, and it is never replaced.
+/// none: a person broke its number, and it is never replaced.
 pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = strays(keyspace, &pods);
@@ -239,7 +237,7 @@ pub struct Running {
     pub node: String,
 }
 
-/// Returns differences between these nodes' running pods and their containers: each pod has exactly one.
+/// Returns differences between running pods and their containers: each pod has one.
 pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[Running]) -> Vec<String> {
     let mut wanted: Vec<Running> = records(keyspace)
         .into_iter()
@@ -263,7 +261,7 @@ pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[R
     missing.chain(surplus).chain(twice).collect()
 }
 
-/// Returns pairs of containers of the same pod, and true for a pod that must never run twice.
+/// Returns pairs of containers of a pod, and true if it must never run twice.
 pub fn twice(running: &[(Running, bool)]) -> BTreeMap<(Running, Running), bool> {
     let mut by_pod: BTreeMap<&str, Vec<&(Running, bool)>> = BTreeMap::new();
     for one in running {
@@ -317,7 +315,7 @@ fn place(key: &str) -> Option<PodLocation> {
     }
 }
 
-/// Returns all payloads of one pod, byte for byte, wherever they are stored.
+/// Returns all payloads of one pod, wherever they are.
 pub fn payloads_of<'a>(keyspace: &'a Keyspace, uuid: &str) -> Vec<&'a [u8]> {
     let mut all = payloads(keyspace);
     all.remove(uuid).unwrap_or_default().into_iter().map(|found| found.raw).collect()
@@ -342,7 +340,7 @@ fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPo
     wrong
 }
 
-/// Returns host ports that two pods of a node share, and those that a node keeps for a pod elsewhere.
+/// Returns host ports that two pods share, or that are reserved for a pod elsewhere.
 pub fn host_port_mismatches(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = Vec::new();
     let pods = records(keyspace);

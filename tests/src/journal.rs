@@ -99,8 +99,8 @@ pub struct Audit {
 }
 
 impl Journal {
-    /// Begins a write of a service. Returns its newest known state and the number of this write. Returns none
-    /// while an earlier write is open: the service must not be written then.
+    /// Begins a write. Returns the service's newest state and the write's number; none while an earlier write
+    /// is open, because the service must not be written then.
     pub fn open(&mut self, name: &str) -> Option<(Option<WrittenService>, u64)> {
         let entry = self.entries.entry(name.to_owned()).or_default();
         if entry.open {
@@ -144,8 +144,7 @@ impl Journal {
         entry.open = answer == Answer::Unknown;
     }
 
-    /// Compares with a converged cluster without writes in progress, whose state is the known one from then
-    /// on.
+    /// Compares with a converged cluster without open writes. Its state is the known one from then on.
     pub fn audit(&mut self, keyspace: &Keyspace) -> Audit {
         let mut audit = Audit::default();
         for (name, entry) in &mut self.entries {

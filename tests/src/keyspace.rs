@@ -92,7 +92,7 @@ impl Keyspace {
         self.entries.get(key)
     }
 
-    /// Returns the elements of a list or set, or the values of a hash; empty without the key.
+    /// Returns the elements of a list or set, or a hash's values.
     pub fn elements(&self, key: &str) -> Vec<&[u8]> {
         match self.entries.get(key) {
             Some(KeyEntry::List(elements)) => elements.iter().map(Vec::as_slice).collect(),

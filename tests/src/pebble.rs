@@ -25,7 +25,7 @@ pub struct Pebble {
     _programs: [ChildGuard; 2],
 }
 
-/// Returns true if Pebble, curl and openssl are installed. If not, the test is reported as skipped.
+/// Returns true if Pebble, curl and openssl are installed. If not, the test counts as skipped.
 pub fn has_pebble() -> bool {
     let is_there = |program: &str, argument: &str| {
         Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
@@ -40,8 +40,8 @@ pub fn has_pebble() -> bool {
 }
 
 impl Pebble {
-    /// Starts both programs in a folder, with this validity of certificates and further environment, for
-    /// example `PEBBLE_WFE_NONCEREJECT`. Names have no address at first.
+    /// Starts both programs in a folder; `environment` is for example `PEBBLE_WFE_NONCEREJECT`. Names have no
+    /// address at first.
     pub async fn start(folder: &Path, validity: Duration, environment: &[(&str, &str)]) -> Self {
         let [acme, management, dns, name_management, http_port, tls_port] = [(); 6].map(|()| free_port());
         let text = |name: &str| folder.join(name).display().to_string();

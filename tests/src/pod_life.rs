@@ -54,8 +54,7 @@ pub fn started(pid: Pid) -> Option<u64> {
     Some(ticks * 10)
 }
 
-/// Returns the milliseconds from the end of the old copy to the start of the new one; negative if they
-/// overlapped.
+/// Returns the milliseconds between both copies; negative if they overlapped.
 pub fn gap(ended: u64, started: u64) -> i64 {
     started as i64 - ended as i64
 }

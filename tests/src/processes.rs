@@ -18,8 +18,7 @@ for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do
   kill -s KILL "${process%/environ}"
 done"#;
 
-/// The folder of a test's process pods. Running pods are killed when this is dropped, and when this process
-/// is killed.
+/// The folder of process pods, which end with this value and with this process.
 pub struct Processes {
     root: PathBuf,
     #[allow(dead_code, reason = "it watches by existing")]
@@ -38,7 +37,7 @@ impl Processes {
         running_below(&self.root).into_iter().map(|(one, _)| one).collect()
     }
 
-    /// Returns the pod id and the leader's process id of each running pod.
+    /// Returns pod id and leader process of each running pod.
     pub fn leaders(&self) -> Vec<(String, i64)> {
         leaders_below(&self.root)
     }
@@ -53,13 +52,13 @@ impl Processes {
     }
 }
 
-/// Returns the pod id and the leader's process id of each running pod below a folder.
+/// Returns pod id and leader process of each running pod below a folder.
 pub fn leaders_below(root: &Path) -> Vec<(String, i64)> {
     let leader = |folder: &Path| Some((running(folder)?.0.pod, record(folder)?.1));
     folders_below(root).filter_map(|folder| leader(&folder)).collect()
 }
 
-/// Returns the running pods below a folder, and true for a pod that must never run twice.
+/// Returns the running pods, and true for a pod that must never run twice.
 pub fn running_below(root: &Path) -> Vec<(Running, bool)> {
     folders_below(root).filter_map(|folder| running(&folder)).collect()
 }

@@ -1,8 +1,7 @@
-//! A proxy between a store and its Redis. It can replace scripts, and it records the requests.
+//! A proxy between a store and its Redis that can replace scripts and records the requests.
 //!
-//! A store runs its scripts by hash. The proxy replaces a hash by another one of the same length. The
-//! unchanged operations then run an ablated script, and the tests of the invariants can show that they
-//! notice.
+//! A store runs its scripts by hash. The proxy replaces a hash by another one of the same length, so the
+//! unchanged operations run an ablated script, and the tests of the invariants must notice.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,8 +21,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port and forwards to the Redis on port `redis`. The first hash of each pair is
-    /// replaced by the second.
+    /// Forwards to the Redis on port `redis`. The first hash of each pair is replaced by the second.
     pub async fn start(redis: u16, hashes: Vec<(String, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -61,17 +59,15 @@ impl Drop for Proxy {
 pub struct Rewriter {
     /// Pairs: the first hash is replaced by the second.
     pub hashes: Vec<(String, String)>,
-    /// Replaces `WAIT` by a command that returns at once that nine replicas have confirmed: see [`NINE`].
+    /// Replaces `WAIT` by a command that confirms nine replicas at once: see [`NINE`].
     pub skips_wait: bool,
 }
 
-/// A key that must hold a text of nine bytes when a [`Rewriter`] skips `WAIT`: it becomes `STRLEN` of this
-/// key.
+/// Key with a text of nine bytes; a skipped `WAIT` becomes `STRLEN` of it.
 pub const NINE: &str = "chaos:nine";
 
 impl Rewriter {
-    /// Rewrites the pending bytes in place. Returns how many of them can be sent; the rest may be the start
-    /// of a hash.
+    /// Rewrites the pending bytes in place. Returns how many can be sent: the rest may begin a hash.
     pub fn rewrite(&self, pending: &mut Vec<u8>) -> usize {
         replace(pending, &self.hashes);
         if self.skips_wait {

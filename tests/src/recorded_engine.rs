@@ -75,7 +75,7 @@ impl RecordedEngine {
         self.lock().pings.values_mut().for_each(|pings| *pings = Pings::at(now));
     }
 
-    /// Returns the longest pause between two heartbeats of each node, including the current one.
+    /// Returns each node's longest pause between heartbeats, including the current one.
     pub fn longest_pauses(&self) -> BTreeMap<NodeName, Duration> {
         let longest = |pings: &Pings| pings.longest_pause.max(pings.last.elapsed());
         self.lock().pings.iter().map(|(node, pings)| (node.clone(), longest(pings))).collect()

@@ -76,8 +76,7 @@ impl Registry {
         format!("{}/kubeleet-test/private:{tag}", self.content.address)
     }
 
-    /// Moves every tag to another image. The one before stays available by its digest. Returns the new
-    /// digest.
+    /// Moves every tag to another image; the former one stays available by digest. Returns the new digest.
     pub fn move_tags(&self) -> String {
         let mut manifests = self.content.manifests.lock().unwrap();
         let (manifest, blobs) = image(manifests.len() + 1);

@@ -50,7 +50,7 @@ pub static WORKER: LazyLock<Vec<&str>> = LazyLock::new(|| {
     ];
     scripts_of(ProcessKind::Worker).chain(other_calls).collect()
 });
-/// Calls of a worker with a Docker engine that a worker with plain processes does not make.
+/// Calls that only a worker with a Docker engine makes.
 pub const DOCKER: &[&str] = &[
     "docker.ping",
     "docker.version",

@@ -51,8 +51,7 @@ impl Drop for HostCluster {
 }
 
 impl HostCluster {
-    /// Starts the cluster, and waits until every node is ready. None where hosts are not possible; see
-    /// [`TestHosts::start`].
+    /// Starts the cluster, and waits for every node. None as in [`TestHosts::start`].
     pub async fn start(timing: ClusterTiming) -> Option<Self> {
         let hosts = TestHosts::start(3).await?;
         let mut redis = Vec::new();
@@ -95,19 +94,19 @@ impl HostCluster {
         self.hosts.host(index).start_daemon(command, &redis, self.timing, &[])
     }
 
-    /// Returns a client of the API on the host with this index.
+    /// Returns a client of a host's API.
     pub fn http(&self, index: usize) -> Http {
         Http::new(&format!("http://{}:7070", self.hosts.host(index).address())).with_token("test")
     }
 
-    /// Lists the running containers on the host with this index, each with the id of its first process.
+    /// Lists a host's running containers with their first processes.
     pub async fn running(&self, index: usize) -> Vec<(Running, Pid)> {
         self.engines[index].with_leaders().await
     }
 }
 
 impl Host {
-    /// Starts a daemon there, with its files in the host's folder. An API takes the token `test`.
+    /// Starts a daemon with its files in the host's folder. An API takes the token `test`.
     pub fn start_daemon(
         &self,
         command: &str,

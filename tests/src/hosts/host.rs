@@ -118,7 +118,7 @@ impl Host {
         self.namespaces.run(line)
     }
 
-    /// Unplugs it from the switch: packets are lost without any error, and connections stay open.
+    /// Unplugs it: packets are lost without error, and connections stay open.
     pub fn cut(&self) {
         set_switch_port(self.switch, self.name(), "nomaster");
     }

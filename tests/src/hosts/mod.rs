@@ -1,9 +1,8 @@
 //! Several hosts on one machine, each with its own network, process ids, mounts, Docker engine and processes.
 //! A switch connects them; a host is cut off by unplugging it.
 //!
-//! A host is the first process of its own pid namespace. When it ends, everything in it ends, including
-//! containers and interfaces, however the test ends. `/sys` stays that of the machine, because the engines
-//! need its control groups.
+//! A host is the first process of its own pid namespace. With it everything in it ends, including containers
+//! and interfaces. `/sys` stays the machine's, because the engines need its control groups.
 
 mod cluster;
 mod engine;
@@ -32,8 +31,8 @@ const NEIGHBOUR: u8 = 200;
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
 
 impl TestHosts {
-    /// Starts `count` hosts with their engines, which have the test image. Returns none if this is not
-    /// possible, and the test is reported as skipped.
+    /// Starts `count` hosts with engines and the test image. Returns none if this is not possible, and the
+    /// test counts as skipped.
     ///
     /// # Panics
     /// If it is not possible and `REQUIRE` lists `netns`, or if it fails half-way.

@@ -18,8 +18,7 @@ pub struct Ablation {
 }
 
 impl Ablation {
-    /// Loads the changed scripts into Redis. Returns, for each, the hashes of the original and of the changed
-    /// one.
+    /// Loads the changed scripts into Redis. Returns the hashes of original and changed scripts.
     pub async fn load(self, redis: &Redis) -> Vec<(String, String)> {
         let mut hashes = Vec::new();
         for (original, source) in self.changed() {
@@ -29,7 +28,7 @@ impl Ablation {
         hashes
     }
 
-    /// Returns the changed scripts: the hash of the original, and the changed source.
+    /// Returns the original's hash and the changed source of each changed script.
     ///
     /// # Panics
     /// If the file does not contain `from`: the script was changed, and this ablation must follow.
@@ -52,7 +51,7 @@ impl Ablation {
     }
 }
 
-/// Returns every script with its source as the store has it, and its source with this ablation.
+/// Returns every script, its source, and its source with this ablation.
 ///
 /// # Panics
 /// If the ablation fits no script any more.

@@ -1,8 +1,8 @@
 //! Child processes that end with their test, however the test ends.
 //!
-//! A panic unwinds and drops the [`ChildGuard`], which kills the child. But a test binary can also be killed
-//! (by a runner's timeout, by Ctrl-C), and then nothing is dropped. Therefore a small shell reads from a pipe
-//! to the test, and kills the child's process group when the pipe closes ([`Watchdog`]).
+//! A panic drops the [`ChildGuard`], which kills the child. But a killed test binary (a runner's timeout,
+//! Ctrl-C) drops nothing. So a small shell reads from a pipe to the test, and kills the child's process group
+//! when the pipe closes ([`Watchdog`]).
 
 use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-/// A small shell that runs a script when this process is gone. Dropping it ends it without the script.
+/// A small shell that runs a script when this process is gone, unless this is dropped.
 #[derive(Debug)]
 pub struct Watchdog(Child);
 
@@ -75,8 +75,7 @@ impl ChildGuard {
         let _gone = kill_process_group(self.pid(), signal);
     }
 
-    /// Returns its exit status, if it has ended. It stays a zombie: its process id and its group's are not
-    /// reused.
+    /// Returns its exit status, if it has ended. It stays a zombie, so its ids are not reused.
     pub fn ended(&self) -> Option<ExitStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(self.pid()), options).unwrap()?;
@@ -84,7 +83,7 @@ impl ChildGuard {
         code.map(ExitStatus::from_raw)
     }
 
-    /// Sends SIGKILL to the whole group, even if its leader has ended. Returns when the child is gone.
+    /// Sends SIGKILL to the whole group, even without leader. Returns when the child is gone.
     pub fn kill(&mut self) {
         if !self.is_reaped {
             self.signal_group(Signal::KILL);
@@ -93,7 +92,7 @@ impl ChildGuard {
         }
     }
 
-    /// Sends SIGTERM to the child. Returns its exit status; none if it had to be killed after `limit`.
+    /// Sends SIGTERM to the child, and kills it after `limit`: then returns none.
     pub fn terminate(&mut self, limit: Duration) -> Option<ExitStatus> {
         self.signal(Signal::TERM);
         let deadline = Instant::now() + limit;

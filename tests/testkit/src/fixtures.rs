@@ -64,7 +64,7 @@ pub fn service_of(desired: DesiredService) -> Service {
     Service::created(desired, spec_id, created_at)
 }
 
-/// Returns a pod of a service's first generation, with a random id. In phases with a node, it is on `n1`.
+/// Returns a pod of a service's first generation, with a random id, on `n1` in phases with a node.
 pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
     let has_node = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
     PodRecord {
@@ -141,7 +141,7 @@ pub fn claimant() -> Claimant<'static> {
     Claimant { holder: &HOLDER, takes_over_after: Duration::from_secs(19), timing: Timing::default() }
 }
 
-/// Returns the proof of a caller of `declare_dead` that could write for long: every silence counts.
+/// Returns the proof of a scheduler that could write for long: every silence counts.
 pub fn long_proof() -> SilenceProof {
     let day = Duration::from_secs(86_400);
     SilenceProof { until: u64::MAX >> 11, writable: day, calm: day }

@@ -12,9 +12,8 @@ const RANGE_LENGTH: u16 = 12_000;
 /// Below are the ports of well-known services.
 const MIN_PORT: u16 = 10_000;
 
-/// Returns a free port on loopback that stays free until its server listens, and over restarts. It is below
-/// the range from which the kernel takes ports for connections, and other tests on this machine get other
-/// ports for a while.
+/// Returns a loopback port that stays free until its server listens, and over restarts. It is below the
+/// kernel's range for connections, and other tests get other ports for a while.
 ///
 /// # Panics
 /// If none is free.

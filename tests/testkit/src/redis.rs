@@ -54,7 +54,7 @@ enum Launch {
 }
 
 impl Redis {
-    /// Starts one that stores nothing on disk, and waits until it answers.
+    /// Starts a server that stores nothing on disk, and waits until it answers.
     ///
     /// # Panics
     /// If `redis-server` is not installed, or does not come up.
@@ -62,7 +62,7 @@ impl Redis {
         Self::start_with(&["--save", "", "--appendonly", "no"]).await
     }
 
-    /// Starts one with these further arguments, and waits until it answers.
+    /// Starts a server with further arguments, and waits until it answers.
     ///
     /// # Panics
     /// If `redis-server` is not installed, or does not come up.
@@ -94,8 +94,8 @@ impl Redis {
         block_on(Self::start())
     }
 
-    /// Returns a server that is not started yet. [`Redis::launch`] starts `program` with the configuration
-    /// file that the caller has written to [`Redis::conf_path`], and appends its log to `log` beside it.
+    /// Returns a server for [`Redis::launch`], which starts `program` with the caller's file at
+    /// [`Redis::conf_path`], and appends its log to `log` beside it.
     ///
     /// `login` is the harness's login: `user:password@`, or nothing.
     pub fn with_conf(program: RedisProgram, folder: &Path, login: &str) -> Self {
@@ -110,7 +110,7 @@ impl Redis {
         }
     }
 
-    /// Starts the process, which must not run, without waiting for an answer.
+    /// Starts the process without waiting for an answer.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -250,7 +250,7 @@ impl Redis {
         drop(self.process.lock().unwrap().take());
     }
 
-    /// Kills it and restarts it on the same port and in the same folder; waits until it answers.
+    /// Kills it and restarts it on the same port and folder; waits until it answers.
     ///
     /// # Panics
     /// If it does not come up.

@@ -1,12 +1,12 @@
-//! Handling of tests without their engine: they report it and pass, unless the environment variable `REQUIRE`
-//! lists the engine (`REQUIRE=docker,redis,netns,pebble,names,promtool,compose`): then they fail.
+//! Tests without their engine report it and pass, unless the environment variable `REQUIRE` lists the engine:
+//! then they fail.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Reports on standard error that this test is skipped for lack of `engine` (`docker`, `redis`, `netns`,
-/// `pebble`, `names`, `promtool`, `compose`).
+/// Reports a test that is skipped for lack of `engine` (`docker`, `redis`, `netns`, `pebble`, `names`,
+/// `promtool`, `compose`).
 ///
 /// # Panics
 /// If the environment variable `REQUIRE` lists the engine.

@@ -32,7 +32,7 @@ pub struct SentinelProcesses {
 }
 
 impl SentinelTrio {
-    /// Starts all; returns once every replica is in sync and every Sentinel knows all the others.
+    /// Starts all; returns once all replicas are in sync and all Sentinels know each other.
     ///
     /// `arguments` are those of the Redis servers; `down_after` is the silence after which each Sentinel
     /// considers a server down.
@@ -107,7 +107,7 @@ pub async fn agreed_master(sentinels: impl IntoIterator<Item = &Redis>) -> Optio
 }
 
 /// Checks that each of three Sentinels, by their URLs, knows the others and this number of replicas. They ask
-/// the master every 10 s only. A failover before that finds no replica to promote, or leaves one behind that
+/// the master every 10 s only: an earlier failover finds no replica to promote, or leaves one behind that
 /// never hears of the new master.
 ///
 /// # Errors

@@ -54,8 +54,7 @@ fn lines(keyspace: &Keyspace) -> Vec<(String, String)> {
     fields.into_iter().filter(|(field, _)| !["v", "m", "s"].contains(&field.as_str())).collect()
 }
 
-/// Runs every script on a followed service. Returns the scripts that changed its endpoints, and the
-/// violations.
+/// Returns the scripts that changed a followed service's endpoints, and the violations.
 async fn every_script(fixture: impl AsyncFn() -> Fixture) -> (Vec<&'static str>, Vec<String>) {
     let (mut moving, mut wrong) = (Vec::new(), Vec::new());
     for case in cases() {
@@ -159,7 +158,7 @@ async fn a_pod_that_starts_while_the_set_is_made_is_in_it() {
     assert!(later.version > version.version, "{later:?} after {version:?}");
 }
 
-/// Adds this many running pods to the service, beside the one that it may have as replica 0.
+/// Adds running pods to the service, beside its replica 0.
 async fn add_pods(fixture: &Fixture, count: usize) {
     let script = "for i = 1, ARGV[1] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
                   redis.call('HSET', 'pod:p' .. i, 'service', 'web', 'phase', 'running', 'node', 'w1', 'assignment', 'a', \

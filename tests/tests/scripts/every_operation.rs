@@ -50,7 +50,6 @@ async fn a_key_of_a_wrong_type_is_refused_before_any_write() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Returns the keys that exist before or after, and those that every script may use.
 fn keys(before: &Keyspace, after: &Keyspace) -> std::collections::BTreeSet<String> {
     let shared = [
         "events",
@@ -79,7 +78,7 @@ async fn spoil(fixture: &Fixture, key: &str, entry: Option<&KeyEntry>) {
     let () = fixture.redis.cli(&words).await;
 }
 
-/// Returns the allowed changes of a repetition: signs of life, and the attempts that claims count.
+/// Signs of life, and the attempts that claims count.
 fn may_change(script: &str) -> &'static [&'static str] {
     match script {
         "take" => &["schedulers:"],

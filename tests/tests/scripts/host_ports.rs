@@ -24,7 +24,7 @@ async fn wrong(fixture: &Fixture) -> Vec<String> {
     wrong
 }
 
-/// Invariant 9: two schedulers with a snapshot of an empty node assign pods with the same port to it.
+/// Invariant 9. Both have a snapshot of an empty node.
 pub(crate) async fn two_schedulers_want_one_host_port(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     service_with_port(fixture, "web", 8, "8080:80").await;

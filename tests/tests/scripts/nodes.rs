@@ -76,7 +76,7 @@ async fn declarations_of_death_are_spaced_and_pause_after_a_change_of_master() {
     assert!(left <= pause && left > pause / 2, "{left:?}");
 }
 
-/// Registers `w1` with these times, in seconds, and returns its record once it has been silent for `silence`.
+/// Registers `w1` with these times in seconds; returns its record after the silence.
 async fn silent_with_times(fixture: &Fixture, (fence, dead): (u64, u64), silence: Duration) -> Node {
     let timing = Timing {
         fence_after: Duration::from_secs(fence),
@@ -277,7 +277,6 @@ async fn a_cordon_is_idempotent_and_survives_a_restart_of_the_worker() {
     assert!(!fixture.store.node(&node("w1")).await.unwrap().unwrap().cordoned);
 }
 
-/// Returns the reply to a heartbeat of a worker that had another value before.
 async fn beat(fixture: &Fixture, name: &NodeName, value: &str) -> ExternalBeat {
     let () = fixture.redis.cli(&["SET", &format!("hb:{name}"), value]).await;
     fixture.store.external_beat(name, 10, b"before").await.unwrap()

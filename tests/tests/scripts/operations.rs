@@ -37,7 +37,7 @@ pub(crate) struct Operation {
     pub(crate) pod: Option<PodId>,
 }
 
-/// Returns the scripts that carry the incarnation of a worker and must change nothing when it is fenced.
+/// Returns the scripts that carry a worker's incarnation and must change nothing when it is fenced.
 pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
     [
         "heartbeat",

@@ -62,7 +62,7 @@ async fn carry_out(store: &Store, plan: &RecoveryPlan) {
     store.recover_pods(None, &plan.pushed).await.unwrap();
 }
 
-/// Returns the keys that a recovery preserves, without fields that are times or belong to one write.
+/// Without fields that are times or belong to one write.
 async fn lasting(fixture: &Fixture) -> BTreeMap<String, KeyEntry> {
     let volatile = ["since", "created_at", "revised_by", "write", "reason", "message"];
     let keyspace = fixture.keyspace().await;
@@ -88,7 +88,7 @@ fn differences(before: &BTreeMap<String, KeyEntry>, after: &BTreeMap<String, Key
     differ.map(|key| format!("{key}: {:?} -> {:?}", before.get(key), after.get(key))).collect()
 }
 
-/// Creates two nodes with 20 pods of two services, one of them in two generations, and a pushed pod.
+/// 20 pods of two services, one of them in two generations, and a pushed pod.
 async fn two_nodes(fixture: &Fixture) {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     fixture.service("web", 12).await;

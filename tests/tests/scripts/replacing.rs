@@ -11,7 +11,7 @@ use store::{CreateOutcome, PodRef, ReplacedPod, RestoreOutcome, StatusReport};
 
 use crate::changing_nothing;
 
-/// Returns a service with one pod that runs on `w1`, and a second pod for its replica that waits for a node.
+/// One pod runs on `w1`; a second one for its replica waits for a node.
 async fn with_successor(fixture: &Fixture) -> (Placed, PodRecord) {
     let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
     let service = read(fixture).await;

@@ -41,7 +41,7 @@ async fn a_hundred_thousand_replicas_block_redis_only_briefly() {
     panic!("(command, microseconds): {slow:?}");
 }
 
-/// Creates, assigns and drains the pods. Returns the commands that took too long.
+/// Returns the commands that took too long.
 async fn a_hundred_thousand() -> Vec<(String, u64)> {
     let fixture = Fixture::new().await;
     let name = ServiceName::new("web").unwrap();

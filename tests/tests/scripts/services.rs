@@ -358,8 +358,7 @@ async fn a_refused_create_of_the_same_service_creates_no_pods() {
     assert_eq!((outcome, made), (PutOutcome::Exists, 0));
 }
 
-/// Starts a pod of the service with these images on this node. Returns the pinned images of its
-/// specification.
+/// Starts a pod with these images. Returns the pinned images of its specification.
 async fn note_images(fixture: &Fixture, name: &str, images: &[ImageContent]) -> Vec<ImageContent> {
     let session = fixture.node(name).await;
     let service = fixture.store.service(&WEB).await.unwrap().unwrap();

@@ -83,7 +83,6 @@ async fn a_worker_cannot_register_while_its_pods_are_being_moved() {
     assert_eq!(old, Err(Fenced::Replaced));
 }
 
-/// Registers `w1` from another machine than the fixture's.
 async fn register_elsewhere(fixture: &Fixture) -> Registration {
     let facts = facts(REQUEST);
     let holder = HolderId::random();
@@ -340,7 +339,7 @@ async fn published_ports_are_those_of_the_current_container() {
     assert!(ports(&fixture.record(&record.id).await).is_empty(), "another assignment has none yet");
 }
 
-/// Writes the fence of a node as if it had registered with it, in milliseconds.
+/// In milliseconds, as if the node had registered with it.
 async fn set_fence(fixture: &Fixture, node: &str, fence: u64) {
     let key = format!("node:{node}");
     let incarnation: String = fixture.redis.cli(&["HGET", &key, "incarnation"]).await;

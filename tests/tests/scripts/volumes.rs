@@ -194,7 +194,7 @@ fn registered(registration: Registration) -> Session {
     session
 }
 
-/// The machine of `w1` with the data of a pod is gone, and another one has its name. Returns violations.
+/// `w1`'s machine with the data is gone, and another one has its name. Returns violations.
 pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &[]).await;
@@ -246,8 +246,7 @@ async fn another_machine_with_the_name_of_a_node_does_not_have_its_data() {
     assert_eq!(another_machine_has_the_name(&Fixture::new().await).await, [""; 0]);
 }
 
-/// A failover has lost a machine's registration and volumes. Another one has its name by now. Returns
-/// violations.
+/// A failover has lost a machine's registration, and another one has its name. Returns violations.
 pub(crate) async fn a_machine_that_has_data_is_refused(fixture: &Fixture) -> Vec<String> {
     let other = registered(fixture.machine("w1", "B").await);
     report_volumes(&other, &[]).await;
@@ -274,7 +273,7 @@ async fn a_machine_that_cannot_have_its_name_is_waited_for() {
     assert_eq!(a_machine_that_has_data_is_refused(&Fixture::new().await).await, [""; 0]);
 }
 
-/// A payload was removed by hand, so it was not moved when another machine took the name. Returns violations.
+/// A manually removed payload was not moved when another machine took the name. Returns violations.
 pub(crate) async fn a_payload_is_missing_when_a_name_changes(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &[]).await;
@@ -358,8 +357,7 @@ async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_to
     }
 }
 
-/// Redis has lost its knowledge of volumes. `w2` serves already; `w1`, which has the data, has yet to come.
-/// Returns violations.
+/// Redis has lost its volumes. `w2` serves already; `w1` with the data has yet to come. Returns violations.
 pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
     let w1 = fixture.node("w1").await;
     service(fixture, 1).await;
@@ -484,7 +482,7 @@ fn shared(name: &str) -> VolumeName {
     VolumeName::new(name).unwrap()
 }
 
-/// Reports a shared directory with this id; returns that of the cluster.
+/// Reports a shared directory; returns the cluster's id.
 async fn share(session: &Session, id: &str, known: Option<&str>) -> Option<String> {
     let found = match id {
         "" => SharedDirectoryReport::WithoutId,
@@ -650,7 +648,7 @@ fn copy_of(claim: &VolumeClaim, epoch: impl Into<Option<u64>>, is_mounted: bool)
     vec![EngineCopy { claim: claim.clone(), epoch: epoch.into(), is_mounted }]
 }
 
-/// Makes Redis lose its knowledge of volumes and wait for these nodes.
+/// Makes Redis forget its volumes and wait for these nodes.
 async fn lose_records(fixture: &Fixture, nodes: &[&str]) {
     let () = fixture
         .redis
@@ -661,7 +659,7 @@ async fn lose_records(fixture: &Fixture, nodes: &[&str]) {
     }
 }
 
-/// An old copy is on `w1`, whose report comes first, and the current data on `w2`. Returns violations.
+/// `w1` with an old copy reports first; `w2` has the current data. Returns violations.
 pub(crate) async fn an_old_copy_reports_first(fixture: &Fixture) -> Vec<String> {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     service(fixture, 1).await;
@@ -841,7 +839,7 @@ async fn a_record_that_is_older_than_a_copy_gives_way_or_is_in_conflict() {
     }
 }
 
-/// The engine has lost the data of a volume. Returns violations.
+/// Returns violations.
 pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
     let w1 = fixture.node("w1").await;
     service(fixture, 1).await;
@@ -898,7 +896,7 @@ async fn a_volume_that_its_engine_does_not_have_any_more_is_lost_until_an_operat
     assert_eq!(a_volume_is_lost(&Fixture::new().await).await, [""; 0]);
 }
 
-/// The data of a lost machine is given up, and the machine comes back. Returns violations.
+/// Returns violations.
 pub(crate) async fn data_that_was_given_up_comes_back(fixture: &Fixture) -> Vec<String> {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     service(fixture, 1).await;
