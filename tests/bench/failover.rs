@@ -1,6 +1,5 @@
 //! A failover of Redis: the time without stored services, and the time in which Redis itself accepts no write
-//! from a client that asks the Sentinels constantly. Three Redis and three Sentinels with the settings of
-//! `sentinel/`.
+//! from a client that asks the Sentinels constantly. With the settings of `sentinel/`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Hosts with a container engine each, and clusters on them. A worker runs on each host. Redis, the API and
-//! the scheduler run on the machine itself, which is connected to the same switch and never cut off.
+//! Hosts with a container engine each, and clusters on them. A worker runs on each host; Redis, the API and
+//! the scheduler run on the machine itself, which is never cut off from the hosts' switch.
 //!
 //! The machine's own engine is left alone and never becomes part of a Swarm. Everything on a host ends with
 //! the bench, even if the bench is killed.

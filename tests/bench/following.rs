@@ -1,5 +1,5 @@
 //! The cost in Redis of proxies that follow services, and the delay of changes: many followers in one
-//! process, each with its own connections, follow the same services.
+//! process, each with its own connections.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};

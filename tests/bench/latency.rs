@@ -1,11 +1,10 @@
-//! Placement latency in an open loop: each request is sent when it is due, however long the earlier ones
-//! take, and timed from that moment. So a cluster that falls behind appears as slow as it is.
+//! Placement latency in an open loop: each request is sent and timed from when it is due, however long the
+//! earlier ones take. So a cluster that falls behind appears as slow as it is.
 //!
 //! Each request is a service of [`PODS`] pods. First the highest rate is measured in a closed loop, then the
-//! latency at shares of it. The times of queueing and acknowledgement come from the event stream, whose ids
-//! are Redis' clock in milliseconds, on one machine the same clock as ours. One millisecond is added so that
-//! rounding never flatters. Meanwhile Redis gets one PING after the other: no step of a pod's way can be
-//! faster on this machine under this load.
+//! latency at shares of it. Times come from the event stream, whose ids are Redis' clock in milliseconds, on
+//! one machine the same clock as ours; one millisecond is added so that rounding never flatters. Meanwhile
+//! Redis gets one PING after the other: no step of a pod's way can be faster under this load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

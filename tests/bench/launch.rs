@@ -1,7 +1,6 @@
-//! Launches, stops and removes containers on one and on three real engines: by kubeleet, by direct calls of
-//! the engines with the best concurrency, by Docker Swarm on the same engines, and by the first kubeleet's
-//! worker, which starts one container after the other. The engines are by far the slowest part, so a share
-//! near one means that kubeleet adds little.
+//! Launches, stops and removes containers on one and on three real engines: by kubeleet, by direct calls with
+//! the best concurrency, by Docker Swarm, and by the first kubeleet's worker, one container after the other.
+//! The engines are by far the slowest part, so a share near one means that kubeleet adds little.
 
 use std::time::{Duration, Instant};
 

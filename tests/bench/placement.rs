@@ -1,5 +1,5 @@
-//! Placement throughput: one POST of a service with many pods, until all are in queues of nodes and until all
-//! are acknowledged as running. For comparison, Redis' time for the same commands from a plain client.
+//! Placement throughput: one POST of a service with many pods, until all are queued on nodes and until all
+//! are running. For comparison, Redis' time for the same commands from a plain client.
 
 use std::time::{Duration, Instant};
 

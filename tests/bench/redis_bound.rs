@@ -1,9 +1,9 @@
 //! Redis' own bound: the commands of a recorded run, sent again by a plain pipelining client.
 //!
-//! A run is recorded with MONITOR, which shows every command with its arguments, including those within
-//! scripts. The script calls themselves and commands that block, subscribe or measure are left out. The rest
-//! are the reads and writes of data, in their order and size. They are sent to a fresh server over one
-//! connection without waiting for replies. The bound is the time from the first byte to the last reply.
+//! MONITOR records every command with its arguments, including those within scripts. The script calls
+//! themselves and commands that block, subscribe or measure are left out. The rest is sent to a fresh server
+//! over one connection without waiting for replies. The bound is the time from the first byte to the last
+//! reply.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

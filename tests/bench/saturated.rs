@@ -1,5 +1,5 @@
-//! No node is declared dead by mistake on a busy machine: twice as many spinning threads as cores keep all
-//! cores busy, while nodes send heartbeats every second and would be declared dead after six.
+//! No node is declared dead by mistake on a busy machine: spinning threads keep all cores busy, twice as many
+//! as cores, while nodes send heartbeats every second and would be dead after six.
 
 use std::fs;
 use std::hint::black_box;

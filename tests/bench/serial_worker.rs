@@ -1,5 +1,5 @@
-//! The worker of the first kubeleet, for comparison: it takes one payload after the other from its queue,
-//! creates and starts each container before it takes the next, and stops them one after the other.
+//! The worker of the first kubeleet, for comparison: it creates and starts one container after the other, and
+//! stops them one after the other.
 
 use std::time::Instant;
 

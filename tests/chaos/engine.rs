@@ -1,5 +1,5 @@
 //! A private container engine that can be killed: `dockerd` with its own folders and socket, in namespaces
-//! that end it and all its containers together with this process.
+//! that end it and its containers together with this process.
 //!
 //! The machine's own engine is shared with others and is left alone.
 

@@ -1,7 +1,7 @@
-//! The network between the machines. Each server is reached through a proxy, which knows a connection's
-//! machine from its login user (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). A
-//! cut-off machine neither sends nor receives anything: its connections stay open and silent, as with an
-//! unplugged cable. So do those of kubeleet's proxies (`proxy1`) while these are cut off.
+//! The network between the machines. Each server is behind a proxy, which knows a connection's machine from
+//! its user (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). The connections of a
+//! cut-off machine stay open and silent, as with an unplugged cable. So do those of kubeleet's proxies
+//! (`proxy1`) while these are cut off.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

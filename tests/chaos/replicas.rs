@@ -1,5 +1,5 @@
 //! Both replicas are away for a while, so the master takes no writes and no node can show that it lives. No
-//! node may be declared dead for that, neither meanwhile nor when the replicas return, and no pod may move.
+//! node may be declared dead for that, then or later, and no pod may move.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

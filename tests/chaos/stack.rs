@@ -1,5 +1,5 @@
 //! The highly available stack: three machines, each with a Redis, a Sentinel, an API, a scheduler and a
-//! worker. All of them are processes of this machine, not containers.
+//! worker, as processes of this machine.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,4 @@
-//! Three Redis and three Sentinels on loopback, with the configuration of `sentinel/`: its settings, its
-//! users, and its way of starting a Redis in the role that the Sentinels report.
+//! Three Redis and three Sentinels on loopback, with the settings, users and start scripts of `sentinel/`.
 
 use std::fs;
 use std::ops::Deref;

@@ -155,7 +155,7 @@ impl Cluster {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
-    /// Starts the proxy of the host of all workers with this state directory.
+    /// Starts the proxy of a host. Workers with the same state directory are on this host.
     pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> DaemonProcess {
         let state = host.display().to_string();
         // One proxy of a machine has the ports to which its rules lead; a test about names says so.

@@ -1,5 +1,5 @@
-//! The background load causes the rarer calls: invalid payloads, requeued dead letters, pods that fit
-//! nowhere, an external worker, a node that dies, containers that vanish, readers of logs.
+//! Background load for the rarer calls: invalid payloads, requeued dead letters, pods that fit nowhere, an
+//! external worker, a node that dies, containers that vanish, readers of logs.
 
 use std::path::PathBuf;
 use std::time::Duration;

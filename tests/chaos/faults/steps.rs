@@ -1,5 +1,5 @@
-//! A process aborts at every failpoint: before and after each call of Redis and of the engine, one after the
-//! other, under load and with background load that causes those calls.
+//! A process aborts at every failpoint, before and after each call of Redis and of the engine, under load and
+//! with background load that causes those calls.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

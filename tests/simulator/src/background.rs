@@ -1,8 +1,8 @@
 //! Runs a test in the background, where all other work on this machine goes first.
 //!
 //! A run and its Redis wake each other up thousands of times a second. A kernel that shares the processor
-//! among sessions gave a busy program of another session only a twentieth of its core meanwhile. So a search
-//! is a session of its own with the least weight.
+//! among sessions left a busy program of another session a twentieth of its core. So a search is a session of
+//! its own with the least weight.
 
 #![allow(clippy::print_stdout, reason = "what a test prints there is printed here")]
 

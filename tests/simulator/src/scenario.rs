@@ -7,19 +7,17 @@ pub enum Scenario {
     #[default]
     Random,
     /// A failover loses that a pod was assigned to a worker. That worker is paused until just before its
-    /// lease expires, renews the lease, and is paused again before it has removed the pod.
+    /// lease expires, renews it, and is paused again before it has removed the pod.
     StaleRenewal,
-    /// A worker is paused until it is declared dead and its pod runs elsewhere, or it dies and leaves its
-    /// container behind. Then a failover loses all of that. The worker continues or is restarted while the
-    /// other one is paused.
+    /// A worker is paused until its pod runs elsewhere, or it dies and leaves its container behind. Then a
+    /// failover loses all of that, and the worker continues or is restarted while the other one is paused.
     LeaseRevival,
-    /// An engine takes long to start a pod. Meanwhile its worker is partitioned and declared dead, and the
-    /// pod runs elsewhere. A failover loses all of that while the other worker is paused. When the first
-    /// worker has a lease again, its engine completes the start.
+    /// An engine takes long to start a pod. Meanwhile its worker is declared dead in a partition, and the pod
+    /// runs elsewhere. A failover loses that while the other worker is paused. When the first worker has a
+    /// lease again, its engine completes the start.
     LateStart,
     /// A failover puts back the payload of a running pod, and its worker starts it again under the same
-    /// assignment. At about that time the container vanishes. This is reported twice, because the first reply
-    /// is lost.
+    /// assignment. Then the container vanishes, which is reported twice, because the first reply is lost.
     LateReport,
     /// A service is updated to an image whose containers end at once. Schedulers die while it is judged, and
     /// a failover may lose its rollback.
@@ -36,9 +34,9 @@ pub enum Scenario {
     /// Redis refuses the writes of the schedulers and of one worker until the node is overdue. Or no worker
     /// reaches Redis for so long, and they return one after the other.
     Outage,
-    /// The machine with a pod's data is cut off, the data is given up, and the pod gets a new volume on
-    /// another machine. The first one comes back with its old copy. Then Redis loses its knowledge of
-    /// volumes, while the machine with the new volume is away.
+    /// The machine with a pod's data is cut off, the data is given up, and the pod gets a new volume
+    /// elsewhere. The first machine comes back with its old copy. Then Redis forgets all volumes, while the
+    /// machine with the new one is away.
     OldCopy,
     /// A cron creates jobs whose pods end, some of them with an error. Schedulers die or stop, failovers lose
     /// writes, and the clocks of new masters are wrong.

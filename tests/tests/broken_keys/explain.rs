@@ -1,5 +1,5 @@
-//! Explains why a pod was stopped: its events, the log about it and its node, and the silences of nodes. A
-//! starved test process fences pods and loses nodes as a slow machine does.
+//! Explains why a pod was stopped: its events, its log lines, and the silences of nodes. A starved test
+//! process fences pods and loses nodes as a slow machine does.
 
 use std::time::Duration;
 

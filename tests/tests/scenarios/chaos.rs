@@ -1,5 +1,5 @@
-//! Invariant 1 under fault injection: for a minute every process is killed repeatedly while a client posts,
-//! scales and deletes services and records the acknowledged writes. In the end exactly these services run.
+//! Invariant 1 under fault injection: for a minute every process is killed repeatedly while a client writes
+//! services and records the acknowledged writes. In the end exactly these services run.
 //!
 //! `KUBELEET_CHAOS=<seconds>` sets the duration.
 

@@ -6,7 +6,7 @@ use testkit::require;
 
 /// Two pods on a bridge and a metadata server, on a host that accepts all packets of pods, as Podman's rules
 /// do. Prints results before, with and after the rules of kubeleet: `1` is a refused connection, because
-/// nothing listens, and `124` is no answer.
+/// nothing listens, `124` no answer.
 const SCRIPT: &str = r#"
     set -e
     mount -t tmpfs tmpfs /run

@@ -1,5 +1,5 @@
-//! Promise 14: this version and the one before run side by side. Every daemon is replaced while a client
-//! posts and deletes services; nothing is lost, and no pod is restarted.
+//! Promise 14: every daemon of the version before is replaced while a client posts and deletes services;
+//! nothing is lost, and no pod is restarted.
 //!
 //! `make upgrade` builds the version before, whose commit is in `tests/version-before`, and names its binary
 //! in `KUBELEET_BINARY_BEFORE`. Otherwise the test reports that it has nothing to mix.

@@ -108,7 +108,7 @@ async fn what_a_scheduler_of_the_future_had_in_flight_returns_and_a_living_one_k
     assert_eq!(reclaim(DEAD_AFTER).await, None);
 }
 
-/// Redis stores the end of a lease, so on a master with a late clock it ends much later.
+/// Redis stores the end of a lease, so it ends much later on a master whose clock is behind.
 #[tokio::test]
 async fn a_lease_that_lasts_longer_than_anybody_asked_for_is_free() {
     let fixture = Fixture::new().await;

@@ -15,8 +15,8 @@ async fn set_maxmemory(fixture: &Fixture, bytes: &str) {
     let () = fixture.redis.cli(&["CONFIG", "SET", "maxmemory", bytes]).await;
 }
 
-/// Every script, on a pod in every phase. Without a limit each call has an effect in some phase; at maxmemory
-/// it has the same effect, or none at all.
+/// Every script, on a pod in every phase. At maxmemory each call has the same effect as without a limit, or
+/// none.
 #[tokio::test]
 async fn at_maxmemory_a_script_goes_on_or_is_refused_whole_as_the_table_of_scripts_declares() {
     let mut failures = Vec::new();

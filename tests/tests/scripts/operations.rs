@@ -108,7 +108,7 @@ fn usual_case(script: &'static str) -> Case {
     Case { name: script, script, phase }
 }
 
-/// Brings the cluster into the state in which the operation of this script has all its work to do.
+/// Prepares the cluster so that the operation has all its work to do.
 pub(crate) async fn ready(fixture: &Fixture, case: Case) -> Operation {
     let placed = fixture.pod_in(case.phase, "web", NODE).await;
     prepare(fixture, case, &placed).await
@@ -130,8 +130,8 @@ macro_rules! operation {
     };
 }
 
-/// Puts a pod of any phase in the place where the operation of this case looks. If its phase does not allow
-/// that place, a copy of its payload is put there, as after a race.
+/// Puts a pod in the place where the operation looks; if its phase forbids that, a copy of its payload, as
+/// after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "volume_bind" | "volume_copy_remove" | "volume_remove" | "volumes_claim" | "volumes_report"
@@ -273,7 +273,7 @@ async fn certificates(fixture: &Fixture, case: Case) -> Operation {
     operation!(None, [store, certificate] store.put_certificate(&certificate))
 }
 
-/// Returns a certificate until this second, with an invalid text and key.
+/// Its text and key are invalid.
 pub(crate) fn certificate(host: &str, not_after: u64) -> StoredCertificate {
     let key = SecretKey::parse(&"0f".repeat(32)).unwrap();
     let chain = format!("chain until {not_after}");
@@ -412,7 +412,6 @@ async fn recovery(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     }
 }
 
-/// Returns a pod on the node of all operations, as a worker has saved it.
 fn lost(payload: Payload, phase: Phase) -> PodRecovery {
     let placement = Some((node(NODE), AssignmentId::new("saved").unwrap()));
     PodRecovery {
@@ -768,7 +767,7 @@ async fn push(fixture: &Fixture, key: &str, payload: &Payload) {
     let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), &payload.raw]).await;
 }
 
-/// Moves the payload of a pending pod to the in-flight list of the scheduler; puts a copy there for another.
+/// Moves a pending pod's payload to the scheduler's in-flight list; for another pod, puts a copy there.
 async fn take_in_flight(fixture: &Fixture, placed: &Placed) {
     if placed.record.phase == Phase::Pending {
         let taken = fixture.store.take(&fixture.scheduler, 1).await.unwrap();

@@ -53,7 +53,7 @@ async fn a_service_is_created_replaced_scaled_or_unchanged() {
     assert_eq!(fixture.store.service_names().await.unwrap(), std::slice::from_ref(&*WEB));
 }
 
-/// The app changes no request: no pod is replaced.
+/// The app is no part of the pods' specification: no pod is replaced.
 #[tokio::test]
 async fn a_service_joins_and_leaves_an_app_without_a_new_generation() {
     let fixture = Fixture::new().await;
@@ -346,8 +346,8 @@ async fn a_restart_is_a_new_generation_of_the_same_specification() {
     assert_eq!(changing_nothing(&fixture, restart(None)).await.unwrap().0, RestartOutcome::Deleting);
 }
 
-/// The same POST again, with the same specification: its pods are not created beside existing ones, nor in
-/// missing slots, because reconcile looks on the nodes first.
+/// The same POST again: its pods are not created beside existing ones, nor in missing slots, because
+/// reconcile looks on the nodes first.
 #[tokio::test]
 async fn a_refused_create_of_the_same_service_creates_no_pods() {
     let fixture = Fixture::new().await;
