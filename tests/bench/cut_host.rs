@@ -110,7 +110,6 @@ async fn kubeleet(fleet: &Fleet, on_disconnect: &str) -> CutRun {
     victim.cut();
     let cut_at = Instant::now();
     let silent_already = observe::silence(&rig.redis, victim.name()).await;
-    // No poll before it can happen.
     tokio::time::sleep(DEAD_AFTER.saturating_sub(silent_already + Duration::from_millis(100))).await;
     let elsewhere = async || observe::running(&mut connection, &rig.nodes[..VICTIM]).await;
     let downtime = observe::until("running elsewhere", PODS as u64, cut_at, elsewhere).await;

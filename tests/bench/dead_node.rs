@@ -121,7 +121,6 @@ async fn measure(persistence: Persistence, detection: &Detection, pods: u32, sch
     rig.daemon(victim).freeze();
     let silent_already = observe::silence(&rig.redis, "victim").await;
     let begin = Instant::now();
-    // No poll before it can happen.
     tokio::time::sleep(detection.dead_after.saturating_sub(silent_already + Duration::from_millis(100)))
         .await;
     let declared = until_dead(&rig).await.duration_since(begin).as_secs_f64();

@@ -141,7 +141,6 @@ pub async fn read_answer(sent: impl Future<Output = reqwest::Result<reqwest::Res
     match (status.as_u16(), body["durability"]["state"].as_str()) {
         (200..300, Some("unconfirmed") | None) => Answer::Stored,
         (200..300, Some(_)) => Answer::Durable,
-        // It does not exist, is being deleted, or exists already.
         (404 | 409, _) => Answer::Refused,
         _ => Answer::Unknown,
     }

@@ -97,7 +97,6 @@ impl ProxiedConnection {
         let (caller, caller_receiver) = watch::channel(None);
         let replies = replies(from_server, to_client, self.machine, self.cut.clone(), caller_receiver);
         let requests = self.requests(from_client, to_server, caller);
-        // When one side closes its connection, both are closed.
         tokio::select! { ended = requests => ended, ended = replies => ended }
     }
 

@@ -1,7 +1,8 @@
 //! Updates a service repeatedly while a plain client sends 500 requests a second through the ingress of three
 //! hosts, or as many as the machine can take, a third of them by HTTP/2. No request may fail. Broken updates
-//! must roll back by themselves and say why; others are undone halfway. Some updates lose a scheduler or the
-//! Redis master, in others new processes replace all proxies, or the proxies are cut off from Redis.
+//! must roll back by themselves and say why; others are undone halfway. Every tenth update loses a scheduler
+//! or the Redis master. In another tenth new processes replace all proxies; in another one, or in all, these
+//! are cut off from Redis.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// A machine that stalls for 2 s sends Sentinels into TILT, and they trust no clock for 30 s. That happens
 /// where several test runs share two cores.
 const FAILOVER: Duration = Duration::from_secs(90);
-/// Until all six are healthy; it may be added to that.
+/// Limit until all six are healthy again, in addition to a failover.
 const WELL: Duration = Duration::from_secs(120);
 
 pub struct Server {

@@ -208,7 +208,6 @@ impl Director {
                 self.victim = host;
                 // Nothing is claimed before.
                 self.deadline = now + world.timing.fence;
-                // Either the report is in transit when the start begins, or the start begins first.
                 let is_report_first = world.random.per_mille(500);
                 self.stage = if is_report_first { Stage::Claim } else { Stage::Start };
             }
@@ -268,7 +267,6 @@ impl Director {
     fn broken_update(&mut self, world: &mut World, images: &Judged) {
         match self.stage {
             Stage::Pod if has_all_pods(world, images.good) => {
-                // Before or after the start has settled.
                 self.deadline = world.clock.now + world.random.between(0, 2 * world.timing.dead);
                 self.stage = Stage::Running;
             }

@@ -210,7 +210,6 @@ impl Walk {
             self.cluster.request_full_pass().await;
             let (status, _) = http.send(Method::POST, "/cluster/repair", None).await;
             check(status.is_success(), || format!("repair: {status}"))?;
-            // A person creates lost services again.
             for service in self.services.iter().filter(|s| named.services.contains(name_of(s))) {
                 let path = format!("/service/{}?allow_partial=true", name_of(service));
                 let (status, body) = http.send(Method::PUT, &path, Some(service)).await;

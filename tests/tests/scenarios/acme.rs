@@ -131,9 +131,7 @@ async fn one_of_three_proxies_orders_another_one_answers_and_a_failing_domain_di
         return;
     }
     let _lock = beside_others().await;
-    // Half of all requests have to be repeated.
     let site = Site::start(3, YEAR, &[("PEBBLE_WFE_NONCEREJECT", "50")]).await;
-    // This name has no address.
     site.serve("lost", "lost.example").await;
     let orderer = site.orderer().await;
     let other = (orderer + 1) % 3;

@@ -100,7 +100,6 @@ async fn commands_end_with_their_exit_codes_and_outputs() {
         matches!(code, Some(126 | 127)) && words.contains("executable file not found"),
         "{code:?} {words}"
     );
-    // Without -i the input is empty.
     let (code, output, _) = shell.run(&["exec", "web-0", "--", "cat"], b"not sent").await;
     assert_eq!((code, output.len()), (Some(0), 0));
     let (code, _, errors) = shell.run(&["exec", "web-0", "-c", "other", "--", "true"], b"").await;
@@ -155,7 +154,6 @@ async fn a_terminal_is_resized_interrupted_and_restored() {
     terminal.shows("# ").await;
     terminal.press("echo code $?\r");
     terminal.shows("code 130").await;
-    // Time from a key to its echo.
     let mut echoes = Vec::new();
     for key in "abcdefghijklmnopqrst".chars() {
         terminal.press(&key.to_string());
@@ -247,7 +245,6 @@ async fn files_and_directories_are_copied_there_and_back() {
     assert_eq!(code, Some(0), "{errors}");
     let same = Command::new("diff").args(["-r", source_text, copy.to_str().unwrap()]).status().unwrap();
     assert!(same.success());
-    // A single file, under its own name and under another one.
     let file = source.join("file with a space");
     let (code, _, errors) = shell.run(&["cp", file.to_str().unwrap(), "web-0:/bin/"], b"").await;
     assert_eq!(code, Some(0), "{errors}");
@@ -386,7 +383,6 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     println!("20 MB there and back in {:?}", begun.elapsed());
     drop(sending.await.unwrap());
     assert!(received == data, "{} bytes of {}, or others", received.len(), data.len());
-    // Parallel connections.
     let connections = (0..10_u8).map(|n| {
         let address = address.clone();
         async move {
@@ -404,7 +400,6 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     let (_, events, _) = run(&http, &["events"], b"").await;
     let events = String::from_utf8_lossy(&events).into_owned();
     assert_eq!(events.matches("PortForwardStarted").count(), 1, "{events}");
-    // Nothing listens there.
     let (mut refused, address) = port_forward(&http, "web-0", 1);
     let mut stream = TcpStream::connect(&address).await.unwrap();
     assert_eq!(stream.read(&mut [0; 10]).await.unwrap_or(0), 0);

@@ -88,7 +88,6 @@ async fn a_job_that_fails_too_often_fails_and_says_why() {
     http.nodes_ready(1).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("starts");
-    // Index 0 goes on for ever, index 1 fails.
     let then = "[ $KUBELEET_JOB_INDEX = 0 ] && exec sleep 86400; echo no database; exit 3";
     let job = json!({
         "kind": "job", "name": "sums", "image": "none", "command": writes_index(&file, then), "stop_grace_period": 0,
@@ -246,7 +245,6 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
     let names: Vec<String> = (0..crons).map(|cron| format!("pulse{cron}")).collect();
     let mut cron = json!({
         "kind": "cron", "name": "", "image": "none",
-        // The name of the pod's folder has the name of its job.
         "command": ["/bin/sh", "-c", format!("echo $PWD >> {}", file.display())],
         "cron": {"schedule": "*/2 * * * * *", "history": {"successful": 1000, "failed": 1000}},
     });
@@ -344,7 +342,6 @@ async fn many_jobs_have_each_result_once_whatever_is_killed() {
     http.nodes_ready(3).await;
     let started = Instant::now();
     let mut job = json!({
-        // Three of sixteen containers fail.
         "kind": "job", "name": "", "image": "done-or-not", "stop_grace_period": 0,
         "job": {"completions": COMPLETIONS, "parallelism": 5, "backoff": "100ms", "backoff_limit": 1000},
     });

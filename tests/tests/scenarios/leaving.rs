@@ -45,7 +45,6 @@ async fn a_machine_that_shuts_down_hands_its_pods_over_and_gets_new_ones_when_it
     http.post("/service", &sleeper("web", 4, "keep")).await;
     http.runs(SOON, "web", 4).await;
 
-    // Alone, it keeps its pods.
     let (code, said) = run("leave", &w1, &marker, &http).await;
     assert!(code == Some(0) && said.contains("no other node takes pods"), "{code:?}: {said}");
     assert_eq!((pods_on(&http, &w1).await, marker.exists()), (4, false));

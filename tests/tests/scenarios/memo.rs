@@ -23,7 +23,6 @@ async fn until_ready(http: &Http, docker: &Docker, count: usize) {
             |pod: &&Value| pod["phase"] == "running" && pod["reason"].as_str().is_none_or(str::is_empty);
         let ready = pods.iter().filter(is_ready).count();
         let running = docker.running().await.len();
-        // Two containers and the sandbox of each pod.
         let is_it = (pods.len(), ready, running, volumes.len()) == (count, count, 3 * count, 2 * count);
         check(is_it, || format!("{ready} ready, {running} containers, volumes {volumes:?}, {pods:?}"))
     })

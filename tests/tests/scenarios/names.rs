@@ -105,7 +105,6 @@ async fn the_newcomer_of_two_workers_with_one_name_is_refused() {
         for _ in 0..tries {
             measured.push(try_once(&cluster, &http, &mut first, on, newcomer).await);
         }
-        // Once the first one has ended, the other machine gets the name.
         let before = incarnation(&cluster).await;
         assert!(first.terminate().is_some_and(|status| status.success()));
         let begin = Instant::now();

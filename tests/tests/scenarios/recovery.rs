@@ -111,7 +111,6 @@ async fn after_flushall_twenty_pods_are_recovered_with_their_ids_and_without_a_r
     assert_eq!(leaders(cluster), processes, "no process was restarted");
     let again = recover(&http, false).await;
     assert_eq!((recovered(&again), again["present_pods"].as_u64()), (0, Some(20)), "{again}");
-    // It is a cluster like any other.
     http.post("/service/web/scale", &json!({"replicas": 3})).await;
     http.runs(SOON, "web", 3).await;
 }

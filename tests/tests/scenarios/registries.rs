@@ -74,11 +74,9 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
     let http = api.http();
     http.nodes_ready(1).await;
 
-    // The node's own login is refused, and then the cluster's.
     registry.allow_only(Some(("ann", &format!("{SECRET}-0"))));
     log_in(&http, &registry, "ann", &format!("{SECRET}-0")).await;
     registry.allow_only(Some(("ann", &format!("{SECRET}-1"))));
-    // A wrong login is reported at once, and does not replace another.
     let wrong = json!({"user": "ann", "password": format!("{SECRET}-9")});
     let path = format!("/registry/{}", registry.host());
     let (status, refused) = http.send(Method::PUT, &path, Some(&wrong)).await;
@@ -98,7 +96,6 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
     log_in(&http, &registry, "ann", &format!("{SECRET}-1")).await;
     http.runs(SOON, "web", 1).await;
 
-    // A changed password is used from the next pull on.
     registry.allow_only(Some(("ann", &format!("{SECRET}-2"))));
     log_in(&http, &registry, "ann", &format!("{SECRET}-2")).await;
     http.post("/service", &json!({"name": "api", "image": registry.image("2")})).await;

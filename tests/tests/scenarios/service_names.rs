@@ -184,7 +184,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     let (is_well, said) = hosts.net_check("nothing").await;
     assert!(!is_well && said.contains("FAIL  nothing: no address"), "{said}");
     only_those_that_are_allowed(&hosts).await;
-    // A slot has its own address, and is always the same pod.
     let slots = [hosts.greeting("0.web").await, hosts.greeting("1.web.kubeleet").await];
     assert_eq!(BTreeSet::from(slots), greetings);
     assert_eq!(hosts.greeting("0.web").await, hosts.greeting("0.web").await);
@@ -192,7 +191,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     hosts.answers("db").await;
     assert_eq!(hosts.address("db").await, hosts.address("shop-db").await);
     aliases_lead_to_their_service(&hosts).await;
-    // A pod of another host, on its own port.
     let echo = format!("exec 3<>/dev/tcp/far/{first_port} && echo hi >&3 && timeout 20 head -n 1 <&3");
     eventually_within(SOON, "the pod of the other host answers", || async {
         let said = hosts.run(&echo).await;
@@ -215,7 +213,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     let said = hosts.run(&format!("timeout 2 bash -c '</dev/tcp/{pod}/{PORT}' 2>&1 && echo reached")).await;
     assert!(!said.contains("reached"), "{pod}: {said}");
 
-    // The only pod of a service is replaced, and no request by name fails.
     let asking = async {
         let mut answered = 0;
         loop {
@@ -230,7 +227,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
         () = restarts(&hosts.http) => {}
     }
 
-    // Without Redis, the last known addresses are served.
     hosts.cluster.redis.freeze();
     for name in ["web", "db", "0.web"] {
         let greeting = hosts.greeting(name).await;

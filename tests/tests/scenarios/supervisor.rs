@@ -136,17 +136,14 @@ async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes
         check(node.worker.log().contains("supervisor of this worker is gone"), || node.worker.log())
     })
     .await;
-    // Longer than it takes to declare a node dead.
     tokio::time::sleep(ClusterTiming::Short.dead_after() + Duration::from_secs(1)).await;
     assert_eq!(node.incarnation().await, before, "it was not declared dead and did not register again");
 
-    // A second worker with the same folder and the same name.
     let next = node.cluster.worker("w1", "process");
     node.wait_until_registered_again(&before).await;
     pod_life::wait_until_gone(unsupervised, SOON).await;
     assert_eq!((node.processes("stop").await, node.processes("keep").await), pods, "the same processes");
 
-    // While it runs, a third one is refused.
     let third = node.cluster.worker("w1", "process");
     eventually_within(SOON, "a second supervisor is refused", || async {
         check(third.ended_with() == Some(4), || third.log())

@@ -76,7 +76,6 @@ impl Fixture {
         let (mut proxies, mut workers) = (Vec::new(), Vec::new());
         let (mut servers, mut engines) = (Vec::new(), Vec::new());
         for host in hosts.all() {
-            // The first host has none, as in a network without a way out.
             if host.name() != first.name() {
                 host.exec(&format!("ip route add default via {}", hosts.machine()));
             }
@@ -435,7 +434,6 @@ async fn a_neighbour_reaches_no_pod(fixture: &Fixture) {
     let said = exec(&format!("{} wait", servers.map(ask).concat())).stdout;
     let said = String::from_utf8(said).unwrap();
     assert!(!said.is_empty() && said.lines().all(|line| line.starts_with(";;")), "{said}");
-    // The host itself reaches these ports.
     for address in ["127.0.0.1:8080", &format!("127.0.0.1:{PUBLISHED}"), &format!("web.kubeleet:{PORT}")] {
         let resolve = format!("--resolve web.kubeleet:{PORT}:{service}");
         first.exec(&format!("curl --silent --max-time 20 {resolve} http://{address}/"));

@@ -54,7 +54,6 @@ async fn a_busy_pod_is_told_from_an_idle_one(runtime: &str) {
     assert_eq!(status.as_u16(), 404);
     let top = command(&http, &["top"]).await.unwrap();
     assert!(top.starts_with("POD") && top.contains("busy-0"), "{top}");
-    // Nothing is measured without a client: the reports expire.
     eventually_within(SOON, "reports expire", || async {
         let keys: Vec<String> = cluster.redis.cli(&["KEYS", "usage*"]).await;
         check(keys.is_empty(), || format!("{keys:?}"))

@@ -82,10 +82,8 @@ async fn a_reader_that_stops_reading_makes_its_writer_wait_and_redis_grows_no_fu
     assert!(tokio::time::timeout(Duration::from_secs(1), sending).await.is_err(), "nothing was read");
     let used: usize = fixture.redis.cli(&["MEMORY", "USAGE", "xo:c1", "SAMPLES", "0"]).await;
     assert!(used < 2 * WINDOW as usize, "{used} bytes are in Redis");
-    // The other direction is not held up.
     client.writer.send(Frame::EndOfInput).await.unwrap();
     assert_eq!(worker.reader.next().await.unwrap().0, Frame::EndOfInput);
-    // Once it reads, the writer continues.
     let mut read = 0;
     while read < WINDOW {
         let (frame, _receipt) = client.reader.next().await.unwrap();

@@ -102,7 +102,6 @@ async fn what_a_scheduler_of_the_future_had_in_flight_returns_and_a_living_one_k
     assert_eq!(reclaim(a_moment).await, None);
     testkit::eventually("it is silent", || async { reclaim(a_moment).await == Some(1) }).await;
 
-    // The clock has jumped ahead with a new master: all nodes seem silent.
     let () = fixture.redis.cli(&["ZADD", "schedulers", "1000", dead.as_str()]).await;
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     assert_eq!(reclaim(DEAD_AFTER).await, None);

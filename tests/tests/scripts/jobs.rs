@@ -169,7 +169,6 @@ async fn of_two_schedulers_that_saw_the_same_one_creates_pods_and_none_of_an_ind
         async |job: &Service, indices: &[u32]| fixture.store.create_job_pods(job, indices).await.unwrap();
     assert_eq!(create(&seen, &[1]).await, CreateOutcome::Created(1));
     assert_eq!(changing_nothing(&fixture, create(&seen, &[2])).await, CreateOutcome::Changed);
-    // Its slot was freed by hand.
     let _: u64 = fixture.redis.cli(&["HDEL", "slots:sums", "0"]).await;
     let now = read(&fixture, "sums").await;
     assert_eq!(create(&now, &[0, 5]).await, CreateOutcome::Created(0), "done, and not one of the job");

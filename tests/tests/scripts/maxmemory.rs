@@ -75,7 +75,6 @@ async fn at_maxmemory_a_service_can_be_scaled_down_and_deleted_but_not_grow() {
     assert!(store.delete_service(&service.name).await.unwrap().0);
 }
 
-/// A node dies while Redis is full.
 #[tokio::test]
 async fn at_maxmemory_the_pods_of_a_dead_node_move_and_a_deleted_service_goes() {
     let fixture = Fixture::new().await;

@@ -84,7 +84,6 @@ async fn used_amounts_that_are_no_numbers_stop_neither_an_assignment_nor_the_end
     }
 }
 
-/// A pod can end with any record.
 #[tokio::test]
 async fn a_record_with_huge_amounts_is_released() {
     for wrong in ["99999999999999999999", "1e300", "-5", "inf", "nan", "garbage"] {

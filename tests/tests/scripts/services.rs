@@ -239,7 +239,7 @@ async fn a_stop_with_an_outdated_node_is_refused() {
     assert_eq!(changing_nothing(&fixture, stop).await.unwrap(), [StopOutcome::Moved, StopOutcome::Gone]);
 }
 
-/// A pod is to be stopped because it does not serve, and has become ready since it was read.
+/// It does not serve when it is read, and is ready by now.
 #[tokio::test]
 async fn a_pod_that_is_ready_by_now_is_spared_where_only_others_are_to_be_stopped() {
     let fixture = Fixture::new().await;

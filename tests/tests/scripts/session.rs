@@ -113,7 +113,6 @@ async fn a_second_worker_cannot_register_while_the_heartbeats_of_the_first_arriv
     assert_eq!(first.heartbeat(None, None, 0, &[]).await.unwrap(), Err(Fenced::Replaced));
 }
 
-/// Invariant 18.
 #[tokio::test]
 async fn a_name_is_not_lost_before_the_own_time_of_the_worker_that_has_it() {
     let fixture = Fixture::new().await;

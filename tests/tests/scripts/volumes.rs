@@ -144,7 +144,6 @@ async fn no_pod_gets_a_volume_whose_data_is_being_removed() {
     assert_eq!(fixture.assign_all(&w1).await, [AssignOutcome::Refused]);
 }
 
-/// Redis has lost the records: the nodes with the data report it.
 #[tokio::test]
 async fn a_node_restores_the_record_of_a_volume_that_it_has_and_leaves_that_of_another_alone() {
     let fixture = Fixture::new().await;

@@ -153,7 +153,6 @@ impl World {
         match self.choose_delivery(&request) {
             Delivery::Executed => {
                 let replies = self.execute(&request);
-                // The sender may be gone.
                 drop(request.reply.send(Ok(replies)));
             }
             Delivery::Refused => {

@@ -48,7 +48,6 @@ impl World {
     }
 
     fn advance_clock(&mut self) -> u64 {
-        // Rarely, the whole machine stalls.
         let elapsed = if self.random.per_mille(1) {
             self.random.between(1000, 5000)
         } else if self.has_candidates() {
