@@ -107,7 +107,6 @@ async fn post(http: &Http, name: &str) {
     assert_eq!(status.as_u16(), 201, "{answer}");
 }
 
-/// Latencies at one load, in milliseconds.
 struct LoadResult {
     pods: u32,
     queued: Series,

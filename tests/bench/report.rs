@@ -47,7 +47,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Prints the table as Markdown.
     pub fn print(&self) {
         println!("\n{}\n", self.title);
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();

@@ -41,7 +41,6 @@ impl FaultRunner {
         Self { stack, load, monitor, convergence_limit: CONVERGENCE_LIMIT, results, restarts }
     }
 
-    /// Injects a fault `times` times under load, and judges all of them together.
     pub async fn round(&mut self, fault: &str, times: usize, mut inject: impl AsyncFnMut(&mut Stack, usize)) {
         let start = self.begin_round();
         tokio::time::sleep(LOAD_TIME).await;

@@ -56,7 +56,6 @@ impl Server {
         self.redis.is_running()
     }
 
-    /// Limits its file sizes to `bytes`; none removes the limit.
     pub fn limit_files(&self, bytes: Option<u64>) {
         let process = self.redis.process_id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let limit = Rlimit { current: bytes, maximum: None };

@@ -1,5 +1,5 @@
 //! A cluster whose daemons are tasks of the test process, on a real Redis and a simulated engine that records
-//! its calls per pod. It is for tests that break Redis many times: a step takes a fraction of a second.
+//! calls per pod. For tests that break Redis many times: a step takes a fraction of a second.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};

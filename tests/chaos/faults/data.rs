@@ -1,7 +1,7 @@
 //! The data in Redis is lost or replaced: a FLUSHALL, a restored older state, and a worker that is connected
 //! to another database.
 //!
-//! The client rests meanwhile: its writes between the copy and the loss could not have been kept.
+//! The client rests meanwhile: its writes after the copy could not have been kept.
 
 use std::time::Duration;
 

@@ -407,7 +407,6 @@ fn is_starting(world: &World, host: usize) -> bool {
         .any(|request| matches!(request.call, HostCall::Run(_)) && request.process.host() == Some(host))
 }
 
-/// Returns the pod's host according to Redis, if its worker has a valid lease.
 fn leased_host_of_pod(world: &World) -> Option<usize> {
     let pod = world.observed.pods.values().find(|pod| pod.phase == "running")?;
     let host = (0..WORKERS).find(|host| ProcessId::Worker(*host).to_string() == pod.node)?;

@@ -59,7 +59,6 @@ fn protected(keyspace: &Keyspace) -> Protected {
     Protected(ids)
 }
 
-/// Returns the protected pods on protected nodes.
 fn untouchable(keyspace: &Keyspace, protected: &Protected) -> BTreeSet<String> {
     let pods = keyspace.below("pod:").map(|(id, _)| id.to_owned());
     pods.filter(|id| {

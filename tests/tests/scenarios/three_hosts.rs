@@ -559,7 +559,6 @@ fn path_of(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// The resolver for other names.
 fn resolves_with(host: &Host, address: &str) {
     let file = host.folder().join("resolv.conf");
     fs::write(&file, format!("nameserver {address}\n")).unwrap();

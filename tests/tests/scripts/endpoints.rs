@@ -158,7 +158,6 @@ async fn a_pod_that_starts_while_the_set_is_made_is_in_it() {
     assert!(later.version > version.version, "{later:?} after {version:?}");
 }
 
-/// Adds running pods to the service, beside its replica 0.
 async fn add_pods(fixture: &Fixture, count: usize) {
     let script = "for i = 1, ARGV[1] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
                   redis.call('HSET', 'pod:p' .. i, 'service', 'web', 'phase', 'running', 'node', 'w1', 'assignment', 'a', \

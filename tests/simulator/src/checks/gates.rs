@@ -1,5 +1,5 @@
-//! Checks of gates: a pod gets its SIGTERM after its gate has let go of the last request, and no request is
-//! let in after that. They run when an engine is asked to stop a container, and when a request is let in.
+//! Checks of gates when an engine is asked to stop a container, and when a request is let in: a pod gets its
+//! SIGTERM after its last request, and no request is let in after that.
 
 use engine::Container;
 use model::ids::{AssignmentId, PodId};

@@ -1,7 +1,7 @@
 //! The addresses of services and slots: proxies ask for them, and tell them to pods once they are confirmed.
 //!
-//! No address has two names: a learnt address leads to its service for as long as the pod may use it, also
-//! after a failover that lost writes. The pool is small, so that names compete.
+//! No address has two names: it leads to its service for as long as a pod may use it, also after a failover
+//! that lost writes. The pool is small, so that names compete.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -69,7 +69,7 @@ impl World {
         is_empty && self.clock.now < request.sent_at + block_millis(pop)
     }
 
-    /// Returns the process that requested it.
+    /// Returns the process of the executed request.
     pub(crate) fn execute_next(&mut self) -> Option<ProcessId> {
         self.drop_abandoned_requests();
         let candidates = self.candidates(usize::MAX);
