@@ -3,25 +3,24 @@
 //!
 //! One seed is one run. A single thread owns the whole cluster:
 //!
-//! - Each process (three workers, two schedulers, one API with its clients) is production code on a tokio
-//!   runtime of its own ([`machine::process`]). It makes progress only while the simulator polls it.
-//! - Everything that a process requests from outside waits on the [`machine::bus`]: Redis commands,
-//!   intercepted at the store's `Transport`, and calls of the container engine, intercepted at the worker's
-//!   `Runtime`.
-//! - A seeded generator picks which request is executed next ([`world::execution`]), one at a time, on a real
-//!   Redis that runs the real scripts.
+//! - Each process (three workers, two schedulers, one API with its clients) is production code on its own
+//!   tokio runtime ([`machine::process`]), which runs only while the simulator polls it.
+//! - All requests of processes wait on the [`machine::bus`]: Redis commands, intercepted at the store's
+//!   `Transport`, and engine calls, intercepted at the worker's `Runtime`.
+//! - A seeded generator picks the next request ([`world::execution`]), which runs on a real Redis with the
+//!   real scripts.
 //! - It also injects faults ([`faults::injection`], [`faults::failover`]): crashes of processes and hosts,
 //!   pauses, suspended hosts, partitions, lost replies, delayed commands, hints that are lost or duplicated,
 //!   hanging engines, and failovers that lose the latest writes.
 //! - The monotonic clock and all randomness come from the simulator ([`machine::deterministic`]): the same
 //!   seed is the same run.
 //!
-//! After every step the invariants of the design are checked against all of Redis and all containers
-//! ([`checks::invariants`]). In the end the faults stop, and the cluster must converge to what its clients
-//! were acknowledged ([`workload::expected_state`]).
+//! After every step the invariants are checked against all of Redis and all containers
+//! ([`checks::invariants`]). In the end the faults stop, and the cluster must converge to the acknowledged
+//! writes ([`workload::expected_state`]).
 //!
-//! Each run needs a fresh process, because some state behind production code is per process. Tokio, for
-//! example, seeds the branch order of `select!` from a counter that all runtimes of a process share.
+//! Each run needs a fresh process, because some state is per process. Tokio, for example, seeds the branch
+//! order of `select!` from a counter that all runtimes of a process share.
 //!
 //! Tests: schedules
 

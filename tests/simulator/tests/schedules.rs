@@ -2,14 +2,13 @@
 //!
 //! Environment variables:
 //!
-//! - `SIMULATOR_SEEDS=n`: how many seeds `no_schedule_breaks_an_invariant` runs; `SIMULATOR_FROM=n`: the
-//!   first of them.
+//! - `SIMULATOR_SEEDS=n`: seeds of `no_schedule_breaks_an_invariant`; `SIMULATOR_FROM=n`: the first of them.
 //! - `SIMULATOR_SEED=n … replay`: runs one seed and prints every step. `SIMULATOR_SCENARIO` is as the failure
 //!   printed it; `SIMULATOR_ABLATION` is the name of an ablation's test.
-//! - `SIMULATOR_TWICE=n`: how many seeds `the_same_seed_is_the_same_run` compares.
+//! - `SIMULATOR_TWICE=n`: seeds of `the_same_seed_is_the_same_run`.
 //!
-//! Each run is a process of its own: this program again, with the run's options in `SIMULATOR_RUN`. A search
-//! is one as well, and takes the processor only while nothing else needs it.
+//! Each run is a process of this program, with its options in `SIMULATOR_RUN`. A search is one as well, and
+//! takes the processor only while nothing else needs it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a search prints its result, a replay its steps")]

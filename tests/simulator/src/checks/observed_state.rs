@@ -107,7 +107,7 @@ pub(crate) struct SimulatedState {
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) nodes: BTreeMap<String, ObservedNode>,
     pub(crate) services: BTreeMap<String, ObservedService>,
-    /// Key of a slot: `3` or `3+`.
+    /// By service: the pod in each slot, `3` or `3+`.
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) done: BTreeMap<String, BTreeMap<String, String>>,
     /// With the fields `v`, `m`, `s` and `making`, by followed service.

@@ -123,7 +123,8 @@ impl World {
         }
     }
 
-    /// As an operator: removes held containers, of which most have no record.
+    /// As an operator: removes containers that workers hold because most of their node's containers have no
+    /// record.
     pub(crate) fn remove_held_containers(&mut self) {
         for host in &self.cluster.hosts {
             let unrecorded = self.unrecorded_containers(host);
@@ -147,8 +148,8 @@ impl World {
     }
 
     /// As an operator, later: removes the containers of a worker of another cluster. The emptied Redis was
-    /// another cluster until its data came back, and a worker without one had registered and started pods
-    /// there.
+    /// another cluster until its data came back: a worker without one had registered, and this worker has
+    /// started pods for it.
     pub(crate) fn remove_containers_of_another_cluster(&mut self) {
         let cluster: Option<String> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
         let is_another = |host: &SimulatedHost| {
@@ -213,7 +214,8 @@ impl World {
         self.log("redis", "has LOST what it knew of volumes");
     }
 
-    /// As an operator: deletes a manually pushed pod from a full node whose data another pod needs.
+    /// As an operator: deletes a manually pushed pod from a full node that another pod needs, because its
+    /// data is there.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&SimulatedPod| {
             pod.phase == "pending"
