@@ -75,7 +75,7 @@ impl World {
         let is_confirming = self.is_api_confirming_a_write();
         self.break_all_connections();
         if is_confirming || self.cluster.slot(ProcessId::Api).is_paused(self.clock.now) {
-            // The API has counted the old master's replicas, or may have their replies unread. An
+            // The API has counted confirmations of the old master's replicas, or has received them unread. An
             // acknowledgement now would promise a lost write.
             self.kill(ProcessId::Api, self.clock.now);
         }

@@ -285,6 +285,7 @@ impl World {
         self.cluster.slot_mut(process).paused_until = until;
     }
 
+    /// Either nothing passes, or only the process' requests do.
     pub(crate) fn partition(&mut self, process: ProcessId, until: u64) {
         self.stats.partitions += 1;
         let is_one_way = self.random.per_mille(250);
@@ -312,6 +313,7 @@ impl World {
         self.cluster.booted_at[host] = self.clock.now - self.random.between(0, 1_000_000);
     }
 
+    /// The host's processes and monotonic clock stop; the clock that counts suspend does not.
     fn suspend(&mut self, host: usize, until: u64) {
         self.stats.suspensions += 1;
         let worker = ProcessId::Worker(host);
