@@ -1,5 +1,5 @@
-//! A host with a real engine is cut off: how long its pods are down, and whether they still run there
-//! meanwhile. Beside it Docker Swarm on the same engines.
+//! Cuts off a host with a real engine: measures its pods' downtime, and how many still run there meanwhile.
+//! Docker Swarm on the same engines for comparison.
 
 use std::time::{Duration, Instant};
 
@@ -14,25 +14,19 @@ use crate::swarm::{Swarm, label};
 
 const PODS: usize = 60;
 const HOSTS: u8 = 3;
-/// The host that is cut off: not the first, which is the Swarm's manager.
+/// The Swarm's manager is the first host.
 const VICTIM: usize = 2;
 const RUNS: usize = 2;
 const NAME: &str = "bench";
-/// The default.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
-/// How long a Swarm takes to become idle.
 const SWARM_SETTLE_TIME: Duration = Duration::from_secs(5);
 
-/// The results of one cut.
 struct CutRun {
-    /// Pods on that host.
     pods: usize,
-    /// From the cut until all run elsewhere.
     downtime: Duration,
     /// From its last heartbeat until then in seconds, less the silence after which a node is declared dead.
     /// None if that is not a setting.
     after_dead_after: Option<f64>,
-    /// How many still run on that host at that time.
     still_running: usize,
 }
 
@@ -83,7 +77,6 @@ pub async fn run(args: &Args) {
     save("cut_host", &json!(results));
 }
 
-/// Adds a row to the table, and returns the same as JSON.
 fn add_row(orchestrator: Orchestrator, runs: &[CutRun], table: &mut Table) -> Value {
     let series = |of: &dyn Fn(&CutRun) -> Option<f64>| {
         let mut series = Series::default();
@@ -117,7 +110,6 @@ async fn kubeleet(fleet: &Fleet, on_disconnect: &str) -> CutRun {
     victim.cut();
     let cut_at = Instant::now();
     let silent_already = observe::silence(&rig.redis, victim.name()).await;
-    // Not polled before it can happen.
     tokio::time::sleep(DEAD_AFTER.saturating_sub(silent_already + Duration::from_millis(100))).await;
     let elsewhere = async || observe::running(&mut connection, &rig.nodes[..VICTIM]).await;
     let downtime = observe::until("running elsewhere", PODS as u64, cut_at, elsewhere).await;

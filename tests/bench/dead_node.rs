@@ -1,5 +1,5 @@
-//! How long the pods of a dead node are down: from its last heartbeat until all of them run elsewhere, less
-//! the silence after which a node is declared dead.
+//! Downtime of a dead node's pods: from its last heartbeat until all of them run elsewhere, less the silence
+//! after which a node is declared dead.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,6 @@ use crate::rig::{Persistence, Rig};
 use crate::stats::Series;
 use crate::{cut_host, observe};
 
-/// The settings of failure detection.
 struct Detection {
     name: &'static str,
     settings: &'static [(&'static str, &'static str)],
@@ -39,7 +38,6 @@ const DETECTIONS: &[Detection] = &[
     },
 ];
 
-/// The number of nodes that take over.
 const OTHERS: u32 = 10;
 
 /// In seconds after `dead_after`.
@@ -123,7 +121,6 @@ async fn measure(persistence: Persistence, detection: &Detection, pods: u32, sch
     rig.daemon(victim).freeze();
     let silent_already = observe::silence(&rig.redis, "victim").await;
     let begin = Instant::now();
-    // Not polled before it can happen.
     tokio::time::sleep(detection.dead_after.saturating_sub(silent_already + Duration::from_millis(100)))
         .await;
     let declared = until_dead(&rig).await.duration_since(begin).as_secs_f64();

@@ -1,4 +1,4 @@
-//! Direct calls of a container engine, to compare kubeleet with.
+//! Direct calls of a container engine, for comparison with kubeleet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,29 +13,25 @@ use bollard::{API_DEFAULT_VERSION, Docker as Client};
 use futures_util::{StreamExt, stream};
 use kubeleet_tests::docker::IMAGE;
 
-/// Limit of every call: longer than an engine under load takes.
+/// Longer than a call of an engine under load.
 const CALL_TIMEOUT_SECONDS: u64 = 300;
 
-/// A client of one engine.
 pub struct Engine {
     pub client: Client,
 }
 
 impl Engine {
-    /// Connects to the engine at `unix://<path>`.
     pub async fn connect(host: &str) -> Self {
         let client = Client::connect_with_unix(host, CALL_TIMEOUT_SECONDS, API_DEFAULT_VERSION).unwrap();
         Self { client: client.negotiate_version().await.unwrap() }
     }
 
-    /// The engine's version and storage driver.
     pub async fn describe(&self) -> String {
         let info = self.client.info().await.unwrap();
         let (version, driver) = (info.server_version.unwrap_or_default(), info.driver.unwrap_or_default());
         format!("Docker Engine {version}, {driver}")
     }
 
-    /// The number of containers with this label, or only of those that run.
     pub async fn count(&self, label: &str, running_only: bool) -> usize {
         let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
         let options =
@@ -43,7 +39,7 @@ impl Engine {
         self.client.list_containers(Some(options)).await.unwrap().len()
     }
 
-    /// Creates and starts containers like kubeleet's, `concurrency` at a time. Returns their ids.
+    /// Creates and starts containers like kubeleet's. Returns their ids.
     pub async fn launch(&self, count: usize, concurrency: usize) -> Vec<String> {
         let body = Arc::new(body());
         let one = |_| {
@@ -57,7 +53,6 @@ impl Engine {
         stream::iter(0..count).map(one).buffer_unordered(concurrency).collect().await
     }
 
-    /// Stops and removes containers, `concurrency` at a time.
     pub async fn remove(&self, ids: Vec<String>, concurrency: usize) {
         let one = |id: String| async move {
             let stop = StopContainerOptions { t: Some(10), ..Default::default() };
@@ -69,7 +64,7 @@ impl Engine {
     }
 }
 
-/// The same request as the worker's `create_body` makes.
+/// Equals the request of the worker's `create_body`.
 fn body() -> ContainerCreateBody {
     let labels = [("orchestrator", "kubeleet"), ("kubeleet.node", "direct")];
     let limits = [("max-size", "10m"), ("max-file", "3")];

@@ -1,6 +1,5 @@
-//! A failover of Redis: how long no service can be posted, and beside it how long Redis itself accepts no
-//! write from a client that asks the Sentinels all the time. Three Redis and three Sentinels with the
-//! settings of `sentinel/`.
+//! A failover of Redis: the time without stored services, and the time in which Redis itself accepts no write
+//! from a client that asks the Sentinels constantly. With the settings of `sentinel/`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,31 +19,23 @@ use crate::report::{Table, save};
 use crate::rig::{Persistence, Rig};
 use crate::stats::Series;
 
-/// Silence after which each Sentinel considers a server down: as in `docker-compose.yml`.
+/// As in `docker-compose.yml`.
 const DOWN_AFTER: [Duration; 3] =
     [Duration::from_millis(2_500), Duration::from_millis(3_000), Duration::from_millis(3_500)];
 const RUNS: usize = 5;
 const WORKERS: u32 = 2;
-/// Between two POSTs.
 const POST_INTERVAL: Duration = Duration::from_millis(20);
-/// Between two writes to Redis itself.
 const WRITE_INTERVAL: Duration = Duration::from_millis(10);
-/// Load before the failover.
 const BEFORE: Duration = Duration::from_secs(2);
-/// Load after it: long enough for the old master of a planned failover to become a replica.
+/// Long enough for the old master of a planned failover to become a replica.
 const AFTER: Duration = Duration::from_secs(20);
-/// The same in a smoke run.
 const SMOKE_AFTER: Duration = Duration::from_secs(10);
-/// Limit of one POST.
 const POST_TIMEOUT: Duration = Duration::from_secs(15);
-/// Limit of one command.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy)]
 enum Failover {
-    /// The master is killed.
     Unplanned,
-    /// A Sentinel is asked for it.
     Planned,
 }
 
@@ -135,15 +126,15 @@ async fn measure(failover: Failover, after: Duration, gaps: &mut Gaps) {
     gaps.durable.push(durable_gap);
 }
 
-/// The longest time between two successive moments, or after the last one until `end`, in seconds.
+/// Returns the longest time between two successive moments, or after the last one until `end`, in seconds.
 fn longest_gap(mut moments: Vec<Duration>, end: Duration) -> f64 {
     moments.push(end);
     moments.sort();
     moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max)
 }
 
-/// Posts services at a fixed rate without waiting for answers. Returns when each stored one was answered, and
-/// whether it is durable.
+/// Posts services at a fixed rate without waiting for answers. Returns each stored one's answer time, and
+/// true if it is durable.
 async fn post(http: Http, begin: Instant, duration: Duration) -> Vec<(Duration, bool)> {
     let mut clock = tokio::time::interval(POST_INTERVAL);
     let mut in_progress: JoinSet<Option<(Duration, bool)>> = JoinSet::new();
@@ -163,7 +154,7 @@ async fn post(http: Http, begin: Instant, duration: Duration) -> Vec<(Duration, 
     in_progress.join_all().await.into_iter().flatten().collect()
 }
 
-/// Writes at a fixed rate to the master that the Sentinels name. Returns when each write was accepted.
+/// Writes at a fixed rate to the master that the Sentinels name. Returns the times of accepted writes.
 async fn write(sentinels: Arc<SentinelProcesses>, begin: Instant, duration: Duration) -> Vec<Duration> {
     let mut accepted = Vec::new();
     let mut master: Option<MultiplexedConnection> = None;
@@ -183,13 +174,12 @@ async fn write(sentinels: Arc<SentinelProcesses>, begin: Instant, duration: Dura
     accepted
 }
 
-/// Connects to the master that most Sentinels name.
 async fn connect_to_master(sentinels: &SentinelProcesses) -> Option<MultiplexedConnection> {
     let port = sentinels.agreed_master().await?;
     connect(&format!("redis://127.0.0.1:{port}"), COMMAND_TIMEOUT).await.ok()
 }
 
-/// A master with two replicas and three Sentinels, with the settings of `sentinel/`.
+/// Starts a master with two replicas and three Sentinels, with the settings of `sentinel/`.
 async fn start() -> SentinelTrio {
     let settings =
         ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3", "--repl-ping-replica-period", "1"];

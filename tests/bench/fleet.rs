@@ -1,8 +1,8 @@
-//! Hosts with a container engine each, and clusters on them. A worker runs on each host. Redis, the API and
-//! the scheduler run on the machine itself, which is connected to the same switch and never cut off.
+//! Hosts with a container engine each, and clusters on them. A worker runs on each host; Redis, the API and
+//! the scheduler run on the machine itself, which is never cut off from the hosts' switch.
 //!
-//! The machine's own engine is left alone and never becomes part of a Swarm. What is started on a host ends
-//! with the bench, even if the bench is killed.
+//! The machine's own engine is left alone and never becomes part of a Swarm. Everything on a host ends with
+//! the bench, even if the bench is killed.
 
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,9 @@ use crate::engine::Engine;
 use crate::observe;
 use crate::rig::{Persistence, Rig};
 
-/// The label of all containers of kubeleet.
 pub const KUBELEET_LABEL: &str = "orchestrator=kubeleet";
 
-/// Between two counts of an engine's containers: long enough not to slow it down.
+/// Long enough not to slow an engine down.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const CONTAINER_LIMIT: Duration = Duration::from_secs(300);
 
@@ -42,7 +41,6 @@ impl Fleet {
         Some(Self { hosts, engines })
     }
 
-    /// Waits until these engines together have exactly `wanted` containers with this label.
     pub async fn wait_for_containers(engines: &[Engine], label: &str, running_only: bool, wanted: usize) {
         let begin = Instant::now();
         loop {
@@ -59,12 +57,10 @@ impl Fleet {
         }
     }
 
-    /// Starts a cluster on these hosts with default settings, and waits until it is ready and idle.
     pub async fn cluster(&self) -> FleetCluster {
         self.cluster_with(&[]).await
     }
 
-    /// The same with these settings for all daemons.
     pub async fn cluster_with(&self, settings: &[(&'static str, &str)]) -> FleetCluster {
         let machine = self.hosts.machine();
         let arguments = ["--bind", "127.0.0.1", machine, "--protected-mode", "no"];
@@ -90,14 +86,13 @@ impl Fleet {
     }
 }
 
-/// A cluster with daemons on the machine and on its hosts.
 pub struct FleetCluster {
     pub rig: Rig,
     http: Http,
 }
 
 impl FleetCluster {
-    /// Posts a service and waits until its pods run. Returns how long that took.
+    /// Posts a service, and returns the time until its pods run.
     pub async fn launch(&self, service: &Value) -> Duration {
         let mut connection = self.rig.connection().await;
         let begin = Instant::now();
@@ -107,7 +102,7 @@ impl FleetCluster {
         observe::until("running", service["replicas"].as_u64().unwrap(), begin, running).await
     }
 
-    /// Deletes the service and waits until no container is left. Returns how long that took.
+    /// Deletes the service, and returns the time until its containers are gone.
     pub async fn remove(&self, fleet: &Fleet, name: &str) -> Duration {
         let begin = Instant::now();
         let (status, answer) = self.http.send(Method::DELETE, &format!("/service/{name}"), None).await;
@@ -117,7 +112,6 @@ impl FleetCluster {
     }
 }
 
-/// A service with the test image.
 pub fn service(name: &str, replicas: usize) -> Value {
     json!({ "name": name, "image": kubeleet_tests::docker::IMAGE, "replicas": replicas })
 }

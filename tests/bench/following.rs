@@ -1,5 +1,5 @@
-//! What proxies that follow services cost Redis, and how soon they know a change: many followers in one
-//! process, each with its own connections, follow the same services.
+//! The cost in Redis of proxies that follow services, and the delay of changes: many followers in one
+//! process, each with its own connections.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -29,14 +29,11 @@ const SERVICES: usize = 100;
 const PODS_OF_SERVICE: u32 = 100;
 const CHANGES: usize = 30;
 const IDLE_TIME: Duration = Duration::from_secs(20);
-/// Until all followers know all endpoints: each reads ten services a second.
+/// Each follower reads ten services a second.
 const KNOWN_WITHIN: Duration = Duration::from_secs(120);
-/// Followers of one large service, and its pods.
 const FOLLOWERS_OF_ONE: usize = 100;
 const LARGE: [usize; 2] = [10_000, 100_000];
-/// Until all of them have read it again.
 const READ_WITHIN: Duration = Duration::from_secs(600);
-/// Placed while their service is followed, and while it is not.
 const PLACED_PODS: u32 = 20_000;
 const PLACED_NODES: u32 = 500;
 const PLACED_RUNS: usize = 5;
@@ -71,15 +68,13 @@ fn ready(snapshot: &RoutingSnapshot, service: &ServiceName) -> usize {
     endpoints.filter(|endpoint| endpoint.state == EndpointState::Ready).count()
 }
 
-/// Waits until a follower knows that this number of pods is ready.
 async fn until_ready(mut snapshots: Snapshots, service: ServiceName, wanted: usize) -> Instant {
     let known = snapshots.wait_for(|snapshot| ready(snapshot, &service) == wanted);
     tokio::time::timeout(KNOWN_WITHIN, known).await.expect("a follower does not know it").unwrap();
     Instant::now()
 }
 
-/// When Redis published the changes of endpoints, as a plain subscriber sees them that has nothing else to
-/// do.
+/// Receives the changes of endpoints and their times as a plain, idle subscriber.
 fn published(url: &str) -> mpsc::Receiver<(Instant, EndpointChange)> {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     let (sender, receiver) = mpsc::channel();
@@ -96,7 +91,6 @@ fn published(url: &str) -> mpsc::Receiver<(Instant, EndpointChange)> {
     receiver
 }
 
-/// Returns when a pod became ready, or stopped being it.
 fn changed_at(published: &mpsc::Receiver<(Instant, EndpointChange)>, becomes_ready: bool) -> Instant {
     let is_it = |change: &EndpointChange| {
         let states = change.changes.iter().map(|(_, endpoint)| endpoint.as_ref().map(|one| one.state));
@@ -112,7 +106,7 @@ async fn scale(http: &Http, service: &ServiceName, replicas: u32) {
     assert!(status.is_success(), "{answer}");
 }
 
-/// Measures what idle followers cost, and how soon all know that a service has a pod less or more.
+/// Measures the cost of idle followers, and the delay of a change.
 async fn changes(args: &Args) -> Value {
     let (count, services) = (args.size(FOLLOWERS, 20), args.size(SERVICES, 3));
     let (rig, http) = Rig::cluster(Persistence::Everysec, args.size(10, 2), 1, &[]).await;
@@ -187,8 +181,7 @@ async fn changes(args: &Args) -> Value {
     })
 }
 
-/// Measures what Redis has to do when all followers of one large service read it again, as after a failover,
-/// and how long others wait for it meanwhile.
+/// Measures Redis' load when all followers of a large service read it again, and the delay of other clients.
 async fn large_services(args: &Args) -> Value {
     let title = format!("{FOLLOWERS_OF_ONE} followers read one service again after a failover");
     let columns = [
@@ -213,7 +206,6 @@ async fn large_services(args: &Args) -> Value {
     json!(results)
 }
 
-/// Puts a service with this many pods that run into Redis, or changes the state of all.
 async fn write_pods(redis: &Redis, pods: usize, reason: &str) {
     let script = "for i = ARGV[1], ARGV[2] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
                   redis.call('HSET', 'pod:p' .. i, 'service', 'web', 'phase', 'running', 'node', 'worker1', 'assignment', \
@@ -284,14 +276,12 @@ async fn large_service(followers: usize, pods: usize) -> (Vec<String>, Value) {
     )
 }
 
-/// Returns a number of what Redis says about itself.
 async fn info(redis: &Redis, field: &str) -> f64 {
     let all: String = redis.cli(&["INFO"]).await;
     let value = all.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
 }
 
-/// Places pods of a service that is followed and of one that is not, in turns.
 async fn placements(args: &Args) -> Value {
     let pods = args.pods.unwrap_or(args.size(PLACED_PODS, 100));
     let nodes = args.nodes.unwrap_or(args.size(PLACED_NODES, 5));
@@ -319,7 +309,7 @@ async fn placements(args: &Args) -> Value {
     })
 }
 
-/// Follows the service of the placement before it exists, as a proxy that a pod has asked for it.
+/// Follows the service of the placement before it exists, as a proxy does when a pod has asked for it.
 async fn follow_before_it_is(rig: &Rig) -> Store {
     let store = Store::new(rig.redis.url().parse().unwrap(), LinkOptions::default());
     read_endpoints(&store, &ServiceName::new(placement::SERVICE).unwrap(), None).await.unwrap();

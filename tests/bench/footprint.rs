@@ -1,5 +1,5 @@
-//! What an idle cluster costs: memory, processor time, Redis' commands and bytes. Also how soon its daemons
-//! are ready.
+//! The cost of an idle cluster: memory, processor time, Redis' commands and bytes. Also the start times of
+//! its daemons.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,6 @@ use crate::report::{Table, save};
 use crate::rig::{Memory, Persistence, Rig, with_descendants};
 use crate::stats::Series;
 
-/// How long an idle cluster is measured.
 const IDLE_TIME: Duration = Duration::from_secs(15);
 const SMOKE_IDLE_TIME: Duration = Duration::from_secs(1);
 const PODS: &[u32] = &[0, 100, 1_000];
@@ -57,7 +56,6 @@ async fn start_up(runs: usize) -> Value {
     json!({ "api_millis": api.json(), "scheduler_millis": scheduler.json(), "worker_millis": worker.json() })
 }
 
-/// Starts a daemon and waits until a key exists.
 async fn start_until_set(
     rig: &mut Rig,
     connection: &mut MultiplexedConnection,
@@ -74,7 +72,6 @@ async fn start_until_set(
     begin.elapsed()
 }
 
-/// Starts an API and waits until it is ready.
 async fn start_until_ready(rig: &mut Rig) -> Duration {
     let listen = format!("127.0.0.1:{}", free_port());
     let http = Http::new(&format!("http://{listen}"));
@@ -90,7 +87,6 @@ async fn start_until_ready(rig: &mut Rig) -> Duration {
     }
 }
 
-/// Measures one of each daemon with some pods.
 async fn idle_nodes(args: &Args) -> Value {
     let mut table = Table::new(
         "An idle node: one of each daemon, default settings",
@@ -178,7 +174,6 @@ async fn start_node(runtime: &'static str) -> (Rig, Http) {
     (rig, http)
 }
 
-/// Measures what Redis does for workers without pods.
 async fn idle_clusters(args: &Args) -> Value {
     let mut table = Table::new(
         "An idle cluster: what Redis does, with one scheduler and one API",
@@ -218,8 +213,8 @@ async fn idle_clusters(args: &Args) -> Value {
     json!(results)
 }
 
-/// The bytes of a node's record and heartbeat, and its share of the sets of all nodes. Excludes what Redis
-/// needs for the name of each key (some 70 bytes).
+/// Returns the bytes of a node's record and heartbeat, and its share of the sets of all nodes. Excludes
+/// Redis' overhead for the name of each key (some 70 bytes).
 async fn bytes_per_node(connection: &mut MultiplexedConnection, workers: u32) -> f64 {
     let mut sum = 0.0;
     for (key, share) in [("node:w-1", 1), ("hb:w-1", 1), ("nodes", workers), ("beats", workers)] {

@@ -1,5 +1,5 @@
-//! How cost grows: time and Redis' processor time per pod over the number of nodes and over the number of
-//! pods in one POST, and the longest script. Draws `target/bench/growth.svg` as well.
+//! Growth of cost: time and Redis' processor time per pod, over the number of nodes and of pods in one POST,
+//! and the longest script. Also draws `target/bench/growth.svg`.
 
 use serde_json::{Value, json};
 
@@ -12,13 +12,10 @@ use crate::stats::Series;
 
 const NODES: &[u32] = &[10, 100, 1_000, 10_000];
 const PODS: &[u32] = &[10, 100, 1_000, 10_000, 100_000];
-/// The pods of all measurements over the number of nodes.
 const FIXED_PODS: u32 = 20_000;
-/// The nodes of all measurements over the number of pods.
 const FIXED_NODES: u32 = 1_000;
 const RUNS: usize = 3;
 
-/// All runs of one size.
 struct Point {
     pods: u32,
     nodes: u32,
@@ -75,7 +72,6 @@ impl Point {
         series
     }
 
-    /// Microseconds per pod.
     fn per_pod(&self, seconds: impl Fn(&PlacementRun) -> f64) -> Series {
         self.series(|run| seconds(run) * 1e6 / f64::from(self.pods))
     }

@@ -1,4 +1,4 @@
-//! Reads from Redis when nodes sent heartbeats, and what became of those that did not. Changes nothing.
+//! Reads the times of heartbeats from Redis, and the fate of silent nodes. Changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,22 @@ use model::event::ClusterEvent;
 use redis::aio::MultiplexedConnection;
 use store::Store;
 
-/// Events read by one sample; the next one continues from there.
+/// The next sample continues from there.
 const EVENTS_PER_SAMPLE: usize = 1000;
 
-/// What was observed so far.
 pub struct HeartbeatMonitor {
     connection: MultiplexedConnection,
     store: Store,
     last_heartbeats: BTreeMap<String, f64>,
-    /// The id of the last event that was read.
     last_event: String,
     /// The longest time between two heartbeats of a node in seconds, and the node.
     pub longest_gap: (f64, String),
-    /// A description of each node that was declared dead.
     pub deaths: Vec<String>,
-    /// How many pods were taken from their nodes.
     pub moved_pods: usize,
-    /// How often a worker had to register again.
     pub registrations: usize,
 }
 
 impl HeartbeatMonitor {
-    /// Begins to observe.
     pub async fn start(redis: &Redis) -> Self {
         let (connection, store) = (redis.connection().await.unwrap(), redis.store());
         let last_event = store.last_events(1).await.unwrap().pop().map_or("0".to_owned(), |event| event.id);
@@ -44,8 +38,7 @@ impl HeartbeatMonitor {
         }
     }
 
-    /// Takes one sample. Samples must be more frequent than heartbeats: a heartbeat that was not sampled
-    /// makes a gap appear longer than it was.
+    /// Takes one sample. Samples must be more frequent than heartbeats, or a gap appears longer.
     pub async fn sample(&mut self) {
         let mut query = redis::cmd("ZRANGE");
         query.arg(&["beats", "0", "-1", "WITHSCORES"]);

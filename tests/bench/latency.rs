@@ -1,11 +1,10 @@
-//! Placement latency in an open loop: each request is sent when it is due, however long the earlier ones
-//! take, and timed from that moment. So a cluster that falls behind appears as slow as it is.
+//! Placement latency in an open loop: each request is sent and timed from when it is due, however long the
+//! earlier ones take. So a cluster that falls behind appears as slow as it is.
 //!
 //! Each request is a service of [`PODS`] pods. First the highest rate is measured in a closed loop, then the
-//! latency at shares of it. When a pod was queued and acknowledged is read from the event stream, whose ids
-//! are Redis' clock in milliseconds, on one machine the same clock as ours. One millisecond is added so that
-//! rounding never flatters. Beside it Redis is sent one PING after the other: no step of a pod's way can be
-//! faster than that on this machine under this load.
+//! latency at shares of it. Times come from the event stream, whose ids are Redis' clock in milliseconds, on
+//! one machine the same clock as ours; one millisecond is added so that rounding never flatters. Meanwhile
+//! Redis gets one PING after the other: no step of a pod's way can be faster under this load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,21 +24,13 @@ use crate::report::{Table, save};
 use crate::rig::{Persistence, Rig};
 use crate::stats::Series;
 
-/// Pods in each service.
 const PODS: u32 = 10;
-/// Services that are posted before the measurement.
 const WARM_UP: u32 = 50;
-/// Between two PINGs.
 const PING_INTERVAL: Duration = Duration::from_millis(5);
-/// Events read at a time.
 const PAGE_SIZE: usize = 5_000;
-/// Clients of the closed loop.
 const CLIENTS: u32 = 16;
-/// Duration of the closed loop.
 const CLOSED_TIME: Duration = Duration::from_secs(5);
-/// Duration of each open loop.
 const OPEN_TIME: Duration = Duration::from_secs(10);
-/// The duration of each loop of a smoke run.
 const SMOKE_TIME: Duration = Duration::from_secs(1);
 /// Loads, as shares of the highest rate.
 const SHARES: &[f64] = &[0.01, 0.1, 0.5, 0.9];
@@ -87,7 +78,7 @@ pub async fn run(args: &Args) {
     }
 }
 
-/// Returns how many pods a second are started when clients post one service after the other.
+/// Returns the pods started per second.
 async fn closed_loop(args: &Args, persistence: Persistence, nodes: u32) -> f64 {
     let (rig, http) = Rig::cluster(persistence, nodes, args.schedulers, &[]).await;
     let duration = args.size(CLOSED_TIME, SMOKE_TIME);
@@ -116,7 +107,6 @@ async fn post(http: &Http, name: &str) {
     assert_eq!(status.as_u16(), 201, "{answer}");
 }
 
-/// Latencies at one load, in milliseconds.
 struct LoadResult {
     pods: u32,
     queued: Series,
@@ -153,7 +143,7 @@ async fn open_loop(args: &Args, persistence: Persistence, nodes: u32, rate: f64)
     LoadResult { pods: services * PODS, queued: latencies(&queued), running: latencies(&running), ping }
 }
 
-/// Sends PINGs until it is told to stop. Returns how long each reply took in milliseconds.
+/// Sends PINGs until stopped. Returns the milliseconds of each reply.
 async fn ping_until(mut connection: MultiplexedConnection, mut stopped: oneshot::Receiver<()>) -> Series {
     let mut durations = Series::default();
     while stopped.try_recv().is_err() {
@@ -165,7 +155,7 @@ async fn ping_until(mut connection: MultiplexedConnection, mut stopped: oneshot:
     durations
 }
 
-/// Sends the first requests, which open connections and load scripts. They are not measured.
+/// Sends unmeasured requests, which open connections and load scripts.
 async fn warm_up(rig: &Rig, http: &Http) {
     let mut requests = JoinSet::new();
     for number in 0..WARM_UP {
@@ -188,7 +178,7 @@ fn now_millis() -> f64 {
 /// The service, and Redis' time in milliseconds, of each event.
 type EventTimes = Vec<(u32, u64)>;
 
-/// Follows the event stream until all pods run. Returns when each pod was scheduled and started.
+/// Follows the event stream until all pods run. Returns when each was scheduled and started.
 async fn read_events(store: Store, services: u32) -> (EventTimes, EventTimes) {
     let wanted = (services * PODS) as usize;
     let (mut scheduled, mut started) = (EventTimes::new(), EventTimes::new());

@@ -1,7 +1,6 @@
-//! Launches, stops and removes containers on one and on three real engines: by kubeleet, by direct calls of
-//! the engines with the best concurrency, by Docker Swarm on the same engines, and by the first kubeleet's
-//! worker, which starts one container after the other. The engines are by far the slowest part, so a share
-//! near one means that kubeleet adds little.
+//! Launches, stops and removes containers on one and on three real engines: by kubeleet, by direct calls with
+//! the best concurrency, by Docker Swarm, and by the first kubeleet's worker, one container after the other.
+//! The engines are by far the slowest part, so a share near one means that kubeleet adds little.
 
 use std::time::{Duration, Instant};
 
@@ -18,17 +17,14 @@ use crate::swarm::Swarm;
 const ENGINES: &[u8] = &[1, 3];
 const SIZES: &[usize] = &[50, 100];
 const RUNS: usize = 3;
-/// Concurrent calls on each engine that are tried.
 const CONCURRENCIES: &[usize] = &[2, 4, 8, 16, 32];
 const NAME: &str = "bench";
 const SERIAL_WORKER: &str = "the first kubeleet's loop";
-/// Limits a worker's concurrent starts. Operators set it where several workers share one machine, as the
-/// hosts here do.
+/// Operators set it where several workers share one machine, as the hosts here do.
 const START_CONCURRENCY: &str = "KUBELEET_START_CONCURRENCY";
 const HEADER: &[&str] =
     &["engines", "containers", "by", "launch", "engines' best", "stop and remove", "engines' best"];
 
-/// How long launching took, and stopping with removing.
 pub type Durations = (Duration, Duration);
 
 /// The durations of several runs, in seconds.
@@ -60,7 +56,6 @@ impl LaunchTimes {
     }
 }
 
-/// The concurrent calls on each engine that are fastest.
 #[derive(Clone, Copy)]
 struct BestConcurrency {
     launch: usize,
@@ -84,7 +79,6 @@ pub async fn run(args: &Args) {
     save("launch", &json!(results));
 }
 
-/// Tries several concurrencies.
 async fn find_best(args: &Args, fleet: &Fleet, pods: usize) -> BestConcurrency {
     let mut tried = Vec::new();
     for &concurrency in args.size(CONCURRENCIES, &[2]) {
@@ -102,7 +96,7 @@ async fn find_best(args: &Args, fleet: &Fleet, pods: usize) -> BestConcurrency {
     }
 }
 
-/// Measures all of them in turns, so that other load on this machine affects them alike.
+/// Measures in turns, so that other load affects all alike.
 async fn measure(fleet: &Fleet, pods: usize, best: BestConcurrency, runs: usize, table: &mut Table) -> Value {
     let [mut direct, mut ours, mut limited, mut serial, mut swarm]: [LaunchTimes; 5] = Default::default();
     let mut own_cpu = Series::default();
@@ -172,7 +166,7 @@ async fn directly(fleet: &Fleet, pods: usize, concurrency: BestConcurrency) -> D
     (launched, begin.elapsed())
 }
 
-/// Also returns the processor time of the launch in seconds, of Redis and all daemons without the engines.
+/// Also returns the processor seconds of Redis and all daemons for the launch.
 async fn kubeleet(fleet: &Fleet, pods: usize, settings: &[(&'static str, &str)]) -> (Durations, f64) {
     let cluster = fleet.cluster_with(settings).await;
     let before = cluster.rig.cpu();

@@ -2,8 +2,8 @@
 //!
 //! `cargo bench -p kubeleet-tests --bench cluster -- placement --pods 30000 --nodes 1000` runs one part;
 //! without a part, all of them run. Each part prints a table and writes `target/bench/<part>.json`.
-//! `docs/internals/performance.md` explains the figures. Decisions alone, without Redis, are measured by
-//! `cargo bench -p kubeleet-placement`.
+//! `docs/internals/performance.md` explains the figures. `cargo bench -p kubeleet-placement` measures
+//! decisions alone.
 //!
 //! With `--smoke` every part runs once in its smallest size, several at a time, and nothing is written. The
 //! exit code is not 0 if one of them fails.
@@ -50,7 +50,7 @@ use kubeleet_tests::exclusive::exclusive;
 
 use args::{Args, Part};
 
-/// Parts of a smoke run that run at the same time: most of them wait most of the time.
+/// Most parts wait most of the time.
 const SMOKE_LANES: usize = 4;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -85,7 +85,6 @@ async fn run(part: Part, args: &Args) {
     }
 }
 
-/// Runs all parts and reports those that panic.
 async fn smoke(args: &Args) -> ExitCode {
     report::discard_results();
     // Nothing else gets a core beside the saturated part.

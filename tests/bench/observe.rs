@@ -7,39 +7,36 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 
-/// A count that has not grown for this long never will.
+/// A count that stands still for so long never grows again.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(60);
 
-/// One field of the reply to INFO.
 pub fn info<'a>(text: &'a str, field: &str) -> &'a str {
     let prefix = format!("{field}:");
     text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().trim()
 }
 
-/// Bytes of data in Redis, without the memory of connections.
+/// Returns the bytes of data in Redis, without its connections.
 pub async fn dataset(redis: &kubeleet_tests::Redis) -> f64 {
     let text: String = redis.cli(&["INFO", "memory"]).await;
     info(&text, "used_memory_dataset").parse().unwrap()
 }
 
-/// How long ago a node's last heartbeat was, on Redis' clock.
 pub async fn silence(redis: &kubeleet_tests::Redis, node: &str) -> Duration {
     let last_beat: f64 = redis.cli(&["ZSCORE", "beats", node]).await;
     let (seconds, micros): (f64, f64) = redis.cli(&["TIME"]).await;
     Duration::from_secs_f64(seconds + micros / 1e6 - last_beat / 1000.0)
 }
 
-/// The in-flight lists of all schedulers.
 pub async fn in_flight_lists(connection: &mut MultiplexedConnection) -> Vec<String> {
     let ids: Vec<String> =
         redis::cmd("ZRANGE").arg(&["schedulers", "0", "-1"]).query_async(connection).await.unwrap();
     ids.into_iter().map(|id| format!("fq:{id}")).collect()
 }
 
-/// The number of pods that need nothing more from a scheduler: all pods of the service, less those in `sq`,
-/// in an in-flight list or in `uq`. Takes a few O(1) commands in one transaction.
+/// Returns the number of pods that need nothing more from a scheduler: all pods of the service, less those in
+/// `sq`, in an in-flight list or in `uq`. Takes a few O(1) commands in one transaction.
 pub async fn placed(connection: &mut MultiplexedConnection, service: &str, in_flight: &[String]) -> u64 {
     let mut query = pipe();
     query.atomic().cmd("HLEN").arg(format!("slots:{service}"));
@@ -51,7 +48,7 @@ pub async fn placed(connection: &mut MultiplexedConnection, service: &str, in_fl
     counts[0].saturating_sub(counts[1..].iter().sum())
 }
 
-/// The number of payloads in the container sets of these nodes: pods acknowledged as running.
+/// Returns the number of pods acknowledged as running.
 pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -> u64 {
     let mut sum = 0;
     // In chunks, so that no other client waits long.
@@ -66,9 +63,8 @@ pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -
     sum
 }
 
-/// Waits until the count is reached, and returns the time since `begin`. Between two reads it waits half of
-/// the time that the rest will take at the pace so far: few reads however long it takes, and frequent ones at
-/// the end.
+/// Waits until the count is reached, and returns the time since `begin`. Waits half of the estimated
+/// remaining time between reads: few reads, and frequent ones at the end.
 ///
 /// # Panics
 /// If the count stops growing.
@@ -95,14 +91,12 @@ pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl Asyn
     }
 }
 
-/// Redis' counters since [`Counters::reset`].
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
-    /// Script calls.
     pub scripts: u64,
     /// Commands, including those within scripts.
     pub commands: u64,
-    /// By command: calls, and microseconds within Redis. Those of scripts include their commands.
+    /// By command: calls, and microseconds within Redis. Scripts include their commands.
     pub by_name: BTreeMap<String, (u64, u64)>,
     /// Script durations in microseconds: median, 99.9th percentile, maximum. Each is an upper bound, because
     /// Redis' histogram has powers of two.
@@ -131,14 +125,14 @@ impl Counters {
     }
 }
 
-/// `cmdstat_hset:calls=1,usec=2,…`.
+/// Parses `cmdstat_hset:calls=1,usec=2,…`.
 fn command_statistics(line: &str) -> Option<(String, (u64, u64))> {
     let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
     let number = |field: &str| rest.split(',').find_map(|part| part.strip_prefix(field)?.parse().ok());
     Some((name.to_owned(), (number("calls=")?, number("usec=")?)))
 }
 
-/// Upper bounds in microseconds, and how many calls took at most that long. Empty before Redis 7.
+/// Returns upper bounds in microseconds, and the number of calls within each. Empty before Redis 7.
 async fn histogram(connection: &mut MultiplexedConnection) -> Vec<(u64, u64)> {
     let reply = redis::cmd("LATENCY").arg("HISTOGRAM").arg("evalsha").query_async(connection).await;
     let Ok(value) = reply else { return Vec::new() };

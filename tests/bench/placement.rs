@@ -1,5 +1,5 @@
-//! Placement throughput: one POST of a service with many pods, until all are in queues of nodes and until all
-//! are acknowledged as running. Beside it, how long Redis takes for the same commands from a plain client.
+//! Placement throughput: one POST of a service with many pods, until all are queued on nodes and until all
+//! are running. For comparison, Redis' time for the same commands from a plain client.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,8 @@ use crate::report::{Table, save};
 use crate::rig::{Cpu, Persistence, Rig};
 use crate::stats::Series;
 
-/// The name of the service that is placed.
 pub const SERVICE: &str = "bench";
-/// The largest size that is recorded. Larger ones are extrapolated from it.
+/// Larger runs are extrapolated.
 const MAX_RECORDED_PODS: u32 = 30_000;
 
 struct Size {
@@ -38,14 +37,12 @@ const FULL: &[Size] = &[
     Size { pods: 1_000_000, nodes: 5_000, runs: 1, persistences: HA },
 ];
 
-/// One run.
 pub struct PlacementRun {
     pub posted: Duration,
     pub placed: Duration,
     pub running: Duration,
     pub cpu: Cpu,
     pub counters: Counters,
-    /// Redis' memory.
     pub bytes_per_pod: f64,
 }
 
@@ -93,15 +90,12 @@ fn sizes(args: &Args) -> Vec<(u32, u32, usize, Vec<Persistence>)> {
     .collect()
 }
 
-/// How long Redis takes for recorded commands.
 struct Bound {
-    /// Pods of the recorded run.
     pods: u32,
     commands: usize,
     seconds: Series,
 }
 
-/// All runs of one size and persistence.
 struct Measured {
     pods: u32,
     nodes: u32,
@@ -128,15 +122,14 @@ async fn measure_size(args: &Args, pods: u32, nodes: u32, runs: usize, persisten
     measured
 }
 
-/// Records Redis' commands in a run of this size, or of the largest that is recorded. Returns the number of
-/// pods.
+/// Records a run of this size, or of the largest recorded one. Returns its pods.
 async fn record(pods: u32, nodes: u32, schedulers: u32) -> (u32, RecordedCommands) {
     let (pods, nodes) = if pods > MAX_RECORDED_PODS { (MAX_RECORDED_PODS, 1_000) } else { (pods, nodes) };
     let (_, recorded) = measure(pods, nodes, schedulers, Persistence::None, true).await;
     (pods, recorded.unwrap_or_default())
 }
 
-/// Measures one POST in a new cluster. Also returns Redis' commands if they are to be recorded.
+/// Measures one POST in a new cluster. Also returns Redis' commands if requested.
 pub async fn measure(
     pods: u32,
     nodes: u32,
@@ -148,7 +141,6 @@ pub async fn measure(
     measure_in(&rig, &http, pods, is_recorded).await
 }
 
-/// The same in a cluster that has no pods yet.
 pub async fn measure_in(
     rig: &Rig,
     http: &Http,
@@ -219,7 +211,7 @@ impl Measured {
         self.series(|run| run.running.as_secs_f64())
     }
 
-    /// How long Redis takes for the commands, extrapolated to the measured number of pods.
+    /// Returns Redis' time, extrapolated to the measured number of pods.
     fn bound_seconds(&self) -> Option<f64> {
         let bound = self.bound.as_ref()?;
         Some(bound.seconds.median() * f64::from(self.pods) / f64::from(bound.pods))

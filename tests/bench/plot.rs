@@ -10,21 +10,18 @@ const TOP: f64 = 40.0;
 const RIGHT: f64 = 20.0;
 const COLOURS: [&str; 3] = ["#0b6e99", "#c2410c", "#4d7c0f"];
 
-/// One line.
 pub struct Line {
     pub name: &'static str,
     /// All coordinates are above zero.
     pub points: Vec<(f64, f64)>,
 }
 
-/// One plot.
 pub struct Plot<'a> {
     pub title: &'a str,
     pub x: &'a str,
     pub lines: Vec<Line>,
 }
 
-/// The powers of ten between which all values are.
 struct Axis {
     from: i32,
     to: i32,
@@ -44,7 +41,6 @@ impl Axis {
         }
     }
 
-    /// Returns the position on the axis, from 0 to 1.
     fn position(&self, value: f64) -> f64 {
         (value.log10() - f64::from(self.from)) / f64::from(self.to - self.from)
     }
@@ -58,7 +54,6 @@ impl Axis {
 }
 
 impl Plot<'_> {
-    /// Draws the plots side by side, as one SVG document.
     pub fn side_by_side(plots: &[Plot<'_>]) -> String {
         let width = WIDTH * plots.len() as f64;
         let mut svg = format!(

@@ -1,9 +1,9 @@
 //! Redis' own bound: the commands of a recorded run, sent again by a plain pipelining client.
 //!
-//! A run is recorded with MONITOR, which shows every command with its arguments, including those within
-//! scripts. The script calls themselves are left out, and so are commands that block, subscribe or measure.
-//! The rest are the reads and writes of data, in their order and size. They are sent to a fresh server over
-//! one connection without waiting for replies. The bound is the time from the first byte to the last reply.
+//! MONITOR records every command with its arguments, including those within scripts. The script calls
+//! themselves and commands that block, subscribe or measure are left out. The rest is sent to a fresh server
+//! over one connection without waiting for replies. The bound is the time from the first byte to the last
+//! reply.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use crate::rig::Persistence;
 
-/// Commands, encoded for the connection.
 #[derive(Debug, Default)]
 pub struct RecordedCommands {
     bytes: Vec<u8>,
@@ -46,13 +45,11 @@ impl RecordedCommands {
     }
 }
 
-/// A recording in progress.
 pub struct Recorder {
     stream: TcpStream,
     reader: JoinHandle<RecordedCommands>,
 }
 
-/// Starts to record.
 pub async fn record(url: &str) -> Recorder {
     let mut stream = connect(url);
     stream.write_all(b"MONITOR\r\n").unwrap();
@@ -73,7 +70,6 @@ pub async fn record(url: &str) -> Recorder {
 }
 
 impl Recorder {
-    /// Ends the recording.
     pub async fn finish(self) -> RecordedCommands {
         // Redis may not have sent the last commands yet.
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -112,7 +108,6 @@ fn parse_words(line: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Sends the commands to a fresh server. Returns how long it takes for them.
 pub async fn replay(recorded: &RecordedCommands, persistence: Persistence) -> Duration {
     let redis = persistence.redis().await;
     let mut stream = connect(&redis.url());

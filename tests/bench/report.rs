@@ -8,15 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// Whether [`save`] and [`save_text`] do nothing.
+/// True if [`save`] and [`save_text`] do nothing.
 static ARE_RESULTS_DISCARDED: AtomicBool = AtomicBool::new(false);
 
-/// Makes sure that no file is written from now on.
 pub fn discard_results() {
     ARE_RESULTS_DISCARDED.store(true, Ordering::Relaxed);
 }
 
-/// Prints what machine this is, and how busy it is.
 pub fn print_machine() {
     let machine = machine();
     println!(
@@ -49,7 +47,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Prints the table as Markdown, for the documentation.
     pub fn print(&self) {
         println!("\n{}\n", self.title);
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
@@ -69,7 +66,6 @@ impl Table {
     }
 }
 
-/// Writes the results of a part to `target/bench/<part>.json`.
 pub fn save(part: &str, results: &Value) {
     if ARE_RESULTS_DISCARDED.load(Ordering::Relaxed) {
         return;
@@ -83,7 +79,6 @@ pub fn save(part: &str, results: &Value) {
     println!("\nwritten: target/bench/{part}.json");
 }
 
-/// Writes the text to `target/bench/<name>`.
 pub fn save_text(name: &str, text: &str) {
     if ARE_RESULTS_DISCARDED.load(Ordering::Relaxed) {
         return;
@@ -93,7 +88,6 @@ pub fn save_text(name: &str, text: &str) {
     println!("written: target/bench/{name}");
 }
 
-/// `target/bench`.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench")
 }

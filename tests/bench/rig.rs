@@ -1,4 +1,4 @@
-//! The cluster to measure: a Redis, and daemons with default settings, each a process of its own.
+//! The measured cluster: a Redis, and daemons with default settings, each a process of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,12 +44,11 @@ impl Persistence {
         self.redis_with(&[]).await
     }
 
-    /// Starts such a server with further arguments.
+    /// [`Persistence::redis`] with further arguments.
     pub async fn redis_with(self, more: &[&str]) -> Redis {
         Redis::start_with(&[self.arguments().as_slice(), more].concat()).await
     }
 
-    /// The arguments of such a server.
     pub fn arguments(self) -> Vec<&'static str> {
         let append = if self == Self::None { "no" } else { "yes" };
         let fsync = if self == Self::Always { "always" } else { "everysec" };
@@ -59,18 +58,16 @@ impl Persistence {
     }
 }
 
-/// Redis and daemons. Dropping it kills them all.
+/// Dropping it kills Redis and all daemons.
 pub struct Rig {
     pub redis: Redis,
     redis_process: u32,
     settings: Vec<(&'static str, String)>,
     folder: TempDir,
     daemons: Vec<Process>,
-    /// The names of all nodes that were started.
     pub nodes: Vec<String>,
 }
 
-/// One daemon.
 pub struct Process {
     /// `api`, `scheduler` or `worker`.
     pub kind: &'static str,
@@ -89,12 +86,12 @@ impl Process {
 }
 
 impl Rig {
-    /// Starts Redis alone. `settings` are for all daemons that are started later.
+    /// Starts Redis alone. `settings` are for all later daemons.
     pub async fn new(persistence: Persistence, settings: &[(&'static str, &str)]) -> Self {
         Self::with_redis(persistence.redis().await, settings).await
     }
 
-    /// The same with this server.
+    /// [`Rig::new`] with this server.
     pub async fn with_redis(redis: Redis, settings: &[(&'static str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -103,7 +100,7 @@ impl Rig {
         Self { redis, redis_process, settings, folder, daemons: Vec::new(), nodes: Vec::new() }
     }
 
-    /// Starts simulated workers, schedulers and an API, and waits until they are ready and idle.
+    /// Starts simulated workers, schedulers and an API; returns when they are idle.
     pub async fn cluster(
         persistence: Persistence,
         nodes: u32,
@@ -120,12 +117,12 @@ impl Rig {
         (rig, http)
     }
 
-    /// Starts one process with `count` simulated workers `<name>-1` …, and waits until all are registered.
-    /// Returns the process' index.
+    /// Starts one process with `count` simulated workers `<name>-1` …; waits for their registration. Returns
+    /// the process' index.
     pub async fn workers(&mut self, name: &str, count: u32) -> usize {
         let workers = count.to_string();
         let mut settings = vec![("KUBELEET_NODE", name), ("KUBELEET_RUNTIME", "sim")];
-        // Capacity is not what is measured.
+        // Capacity is not measured.
         settings.extend([("KUBELEET_MAX_PODS", "100000"), ("KUBELEET_SIM_WORKERS", &workers)]);
         let index = self.start("worker", name, &settings);
         let names = (1..=count).map(|n| if count == 1 { name.to_owned() } else { format!("{name}-{n}") });
@@ -159,12 +156,11 @@ impl Rig {
         http
     }
 
-    /// Starts one daemon; returns its index.
     pub fn start(&mut self, kind: &'static str, name: &str, settings: &[(&str, &str)]) -> usize {
         self.start_command(Command::new(binary()), kind, name, settings)
     }
 
-    /// The same with a command that runs the program elsewhere, for example on a simulated host.
+    /// [`Rig::start`] with a command that runs the program elsewhere, for example on a simulated host.
     pub fn start_command(
         &mut self,
         mut command: Command,
@@ -205,7 +201,6 @@ impl Rig {
         &self.daemons
     }
 
-    /// Waits until the schedulers are registered and all processes are idle.
     async fn wait_until_ready(&self, schedulers: u32) {
         eventually_within(Duration::from_secs(20), "the schedulers are registered", || async {
             let registered: u32 = self.redis.cli(&["ZCARD", "schedulers"]).await;
@@ -215,7 +210,6 @@ impl Rig {
         self.wait_until_idle(Duration::from_secs(60)).await;
     }
 
-    /// Posts a service and waits until all its pods run.
     pub async fn run_service(&self, http: &Http, service: &Value) {
         let (status, answer) = http.send(Method::POST, "/service", Some(service)).await;
         assert_eq!(status.as_u16(), 201, "{answer}");
@@ -225,7 +219,7 @@ impl Rig {
         observe::until("running", pods, Instant::now(), running).await;
     }
 
-    /// Waits until all processes together use less than a fifth of a core for a second, at most for `limit`.
+    /// Waits until all processes together use less than a fifth of a core for a second.
     pub async fn wait_until_idle(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         loop {
@@ -242,7 +236,7 @@ impl Rig {
         self.redis.connection().await.unwrap()
     }
 
-    /// Seconds of processor time used so far, by kind of process.
+    /// Returns the processor seconds used so far.
     pub fn cpu(&self) -> Cpu {
         let mut by_kind = BTreeMap::new();
         for daemon in &self.daemons {
@@ -256,15 +250,14 @@ impl Rig {
     }
 }
 
-/// A daemon's process and all its descendants: a worker runs behind its supervisor, and on a host both run
-/// behind the command that enters it.
+/// Returns a daemon's process and its descendants: a worker runs behind its supervisor, on a host both behind
+/// the entering command.
 pub fn with_descendants(process: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
     [process].into_iter().chain(children.flat_map(with_descendants)).collect()
 }
 
-/// Seconds of processor time by kind of process.
 #[derive(Debug, Clone, Default)]
 pub struct Cpu(pub BTreeMap<&'static str, f64>);
 
@@ -274,13 +267,11 @@ impl Cpu {
         Self(self.0.iter().map(since).collect())
     }
 
-    /// The sum over all processes but the bench itself.
     pub fn total(&self) -> f64 {
         self.0.iter().filter(|(kind, _)| **kind != "bench").map(|(_, seconds)| seconds).sum()
     }
 }
 
-/// User and system time of a process with all its threads.
 pub fn cpu_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The fields after the name, which is in parentheses and may contain anything.
@@ -290,12 +281,11 @@ pub fn cpu_seconds(process: u32) -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// The memory of a process in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
-    /// Resident memory. Includes the pages of the binary, which all daemons of a node share.
+    /// Resident memory, including the pages of the binary that all daemons of a node share.
     pub resident: f64,
-    /// The same, with each shared page divided by the number of processes that share it.
+    /// Resident memory, with each shared page divided by the number of its processes.
     pub proportional: f64,
 }
 

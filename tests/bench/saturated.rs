@@ -1,5 +1,5 @@
-//! No node is declared dead by mistake on a busy machine: twice as many spinning threads as there are cores
-//! keep all cores busy, while nodes send heartbeats every second and would be declared dead after six.
+//! No node is declared dead by mistake on a busy machine: spinning threads keep all cores busy, twice as many
+//! as cores, while nodes send heartbeats every second and would be dead after six.
 
 use std::fs;
 use std::hint::black_box;
@@ -21,7 +21,6 @@ const PODS_EACH: u32 = 20;
 const SETTINGS: &[(&str, &str)] =
     &[("KUBELEET_HEARTBEAT", "1s"), ("KUBELEET_FENCE_AFTER", "4s"), ("KUBELEET_DEAD_AFTER", "6s")];
 const DEAD_AFTER: f64 = 6.0;
-/// Several samples for each heartbeat.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 
 pub async fn run(args: &Args) {
@@ -94,7 +93,6 @@ fn print_deaths(monitor: &HeartbeatMonitor) {
     }
 }
 
-/// Observes the heartbeats, and prints the progress once a minute.
 async fn observe(monitor: &mut HeartbeatMonitor, duration: Duration) {
     let begin = Instant::now();
     let mut minutes = 1;
@@ -109,7 +107,6 @@ async fn observe(monitor: &mut HeartbeatMonitor, duration: Duration) {
     }
 }
 
-/// Starts each worker as a process of its own, as on real nodes.
 async fn start_cluster(nodes: u32) -> (Rig, Http) {
     let mut rig = Rig::new(Persistence::Everysec, SETTINGS).await;
     for number in 1..=nodes {
@@ -126,7 +123,7 @@ async fn launch(rig: &Rig, http: &Http, pods: u32) {
     rig.wait_until_idle(Duration::from_secs(20)).await;
 }
 
-/// Threads that spin with normal priority. Dropped, they end.
+/// Threads that spin with normal priority until this is dropped.
 struct SpinningThreads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -156,7 +153,7 @@ impl Drop for SpinningThreads {
     }
 }
 
-/// How much time all cores together have spent on each kind of work, as /proc/stat counts it.
+/// Time of all cores by kind of work, as in /proc/stat.
 struct CoreTimes(Vec<f64>);
 
 impl CoreTimes {
@@ -166,7 +163,6 @@ impl CoreTimes {
         Self(all.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect())
     }
 
-    /// The share of the time since then in which cores were idle.
     fn idle_share(&self) -> f64 {
         let since: Vec<f64> = Self::now().0.iter().zip(&self.0).map(|(now, then)| now - then).collect();
         // user, nice, system, idle, iowait …

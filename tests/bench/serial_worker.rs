@@ -1,5 +1,5 @@
-//! The worker of the first kubeleet, to compare with: it takes one payload after the other from its queue,
-//! creates and starts each container before it takes the next, and stops them one after the other.
+//! The worker of the first kubeleet, for comparison: it creates and starts one container after the other, and
+//! stops them one after the other.
 
 use std::time::Instant;
 
@@ -12,7 +12,6 @@ use crate::fleet::Fleet;
 use crate::launch::Durations;
 use crate::rig::Persistence;
 
-/// Launches and removes `pods` containers, spread evenly over the engines.
 pub async fn run(fleet: &Fleet, pods: usize) -> Durations {
     let redis = Persistence::Everysec.redis().await;
     let engines = fleet.engines.len();
@@ -32,7 +31,6 @@ pub async fn run(fleet: &Fleet, pods: usize) -> Durations {
     (launched, begin.elapsed())
 }
 
-/// Serves a node's queue until it is empty. Returns the ids of the containers.
 async fn serve(redis: &Redis, engine: &Engine, node: &str) -> Vec<String> {
     let (pq, rq, cs) = (format!("pq:{node}"), format!("rq:{node}"), format!("cs:{node}"));
     let mut connection = redis.connection().await.unwrap();

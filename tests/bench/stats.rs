@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-/// Measurements of one thing.
 #[derive(Debug, Clone, Default)]
 pub struct Series(Vec<f64>);
 
@@ -15,8 +14,7 @@ impl Series {
         self.0.len()
     }
 
-    /// The smallest value that is not exceeded by this share of all values (nearest rank); NaN if there are
-    /// none.
+    /// Returns the nearest rank; NaN without values.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -36,7 +34,7 @@ impl Series {
         self.quantile(1.0)
     }
 
-    /// `1.23 (1.10–1.40)`.
+    /// Formats as `1.23 (1.10–1.40)`.
     pub fn show(&self, digits: usize) -> String {
         if self.0.len() == 1 {
             return format!("{:.digits$}", self.median());

@@ -16,7 +16,7 @@ use crate::fleet::Fleet;
 
 const PORT: u16 = 2377;
 
-/// A Swarm on the hosts of a fleet. The first host is the manager and runs containers as well.
+/// The first host is the manager and runs containers as well.
 pub struct Swarm<'a> {
     fleet: &'a Fleet,
 }
@@ -64,7 +64,6 @@ impl<'a> Swarm<'a> {
         &self.fleet.engines[0].client
     }
 
-    /// Waits until the manager sees all nodes as ready.
     pub async fn wait_until_ready(&self) {
         let wanted = self.fleet.engines.len();
         eventually_within(Duration::from_secs(120), "the Swarm is ready", || async {
@@ -76,7 +75,6 @@ impl<'a> Swarm<'a> {
         .await;
     }
 
-    /// Creates a service and waits until its replicas run.
     pub async fn create(&self, name: &str, replicas: usize) {
         let spec = ServiceSpec {
             name: Some(name.to_owned()),
@@ -99,13 +97,11 @@ impl<'a> Swarm<'a> {
         Fleet::wait_for_containers(&self.fleet.engines, &label(name), true, replicas).await;
     }
 
-    /// Deletes a service and waits until none of its containers is left.
     pub async fn delete(&self, name: &str) {
         self.manager().delete_service(name).await.unwrap();
         Fleet::wait_for_containers(&self.fleet.engines, &label(name), false, 0).await;
     }
 
-    /// Dissolves the Swarm.
     pub async fn leave(self) {
         for engine in self.fleet.engines.iter().rev() {
             // An engine that never joined refuses.
@@ -114,7 +110,6 @@ impl<'a> Swarm<'a> {
     }
 }
 
-/// The label of all containers of a service.
 pub fn label(service: &str) -> String {
     format!("com.docker.swarm.service.name={service}")
 }

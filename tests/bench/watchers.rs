@@ -1,5 +1,5 @@
-//! What it costs to be watched: one node with a thousand pods, each a process, and clients that ask what all
-//! of them use every two seconds, as `kubeleet top` does.
+//! The cost of watching usage: one node with a thousand process pods, and clients that ask for all usage
+//! every two seconds, as `kubeleet top` does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,6 @@ use crate::rig::{Persistence, Rig};
 const PODS: u32 = 1_000;
 const SMOKE_PODS: u32 = 20;
 const WATCHERS: &[u32] = &[0, 1, 50];
-/// How often a client asks.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The first answers are slower: the worker begins to measure.
 const WARM_UP: Duration = Duration::from_secs(6);
@@ -59,7 +58,6 @@ pub async fn run(args: &Args) {
     save("watchers", &json!({ "pods": pods, "seconds": time.as_secs_f64(), "by_clients": results }));
 }
 
-/// Starts a node whose pods are processes.
 async fn start_node(pods: u32) -> (Rig, Http) {
     let mut rig = Rig::new(Persistence::Everysec, &[]).await;
     let runtime = [("KUBELEET_RUNTIME", "process"), ("KUBELEET_ALLOW_PROCESSES", "true")];
@@ -91,14 +89,12 @@ async fn remove_pods(rig: &Rig, http: &Http) {
     .await;
 }
 
-/// Clients that ask again and again.
 struct Watchers {
     tasks: JoinSet<()>,
     http: Http,
     answers: Arc<AtomicU64>,
 }
 
-/// Starts clients whose requests are spread over their interval.
 fn watch(http: &Http, count: u32) -> Watchers {
     let mut tasks = JoinSet::new();
     let answers = Arc::new(AtomicU64::new(0));
@@ -123,7 +119,6 @@ impl Watchers {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Ends them, and makes sure that what they were answered was about all pods.
     async fn end(mut self, pods: u32) {
         if !self.tasks.is_empty() {
             assert!(self.tasks.try_join_next().is_none(), "a client was not answered");

@@ -10,10 +10,8 @@ use crate::faults::{master, processes};
 use crate::report::FaultResult;
 use crate::stack::{Stack, StackOptions};
 
-/// Attempts at a loss that depends on timing.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Runs all ablations at the same time.
 pub async fn run(seed: u64) -> Vec<FaultResult> {
     let (wait, fence, ack) =
         tokio::join!(without_wait(seed), fence_after_death(seed), ack_that_leaves_rq(seed));
@@ -24,7 +22,6 @@ pub async fn run(seed: u64) -> Vec<FaultResult> {
     ]
 }
 
-/// Marks whether the expected kind of loss was found.
 fn judge(name: &str, mut result: FaultResult, losses: impl Fn(&FaultResult) -> usize) -> FaultResult {
     result.is_loss_found = Some(losses(&result) > 0);
     result.fault = format!("{name}: {}", result.fault);
@@ -32,7 +29,7 @@ fn judge(name: &str, mut result: FaultResult, losses: impl Fn(&FaultResult) -> u
     result
 }
 
-/// Returns the only result. Keeps the logs, to find out why a loss was not found.
+/// Keeps the logs, to find out why a loss was not found.
 fn finish(mut runner: FaultRunner, name: &str) -> FaultResult {
     runner.stack.keep_logs(name);
     runner.results.remove(0)
@@ -42,7 +39,7 @@ fn options(rewriter: Rewriter) -> StackOptions {
     StackOptions { rewriter, without_engine: true, ..StackOptions::default() }
 }
 
-/// Every write is reported as durable at once, and the master is cut off together with clients.
+/// Every write is reported as durable at once; the master is cut off with its clients.
 async fn without_wait(seed: u64) -> FaultResult {
     let rewriter = Rewriter { skips_wait: true, ..Rewriter::default() };
     let mut runner = FaultRunner::new(options(rewriter), seed).await;
@@ -55,8 +52,8 @@ async fn without_wait(seed: u64) -> FaultResult {
     finish(runner, "without-wait")
 }
 
-/// Workers' leases last a minute, and what the workers have registered of that is gone: schedulers declare
-/// nodes dead as always.
+/// Workers' leases last a minute, and their registration of that is lost: schedulers declare nodes dead as
+/// always.
 async fn fence_after_death(seed: u64) -> FaultResult {
     let worker_settings = vec![("KUBELEET_FENCE_AFTER", "60s"), ("KUBELEET_DEAD_AFTER", "61s")];
     let options = StackOptions { worker_settings, without_engine: true, ..StackOptions::default() };

@@ -90,13 +90,13 @@ impl Args {
         }
     }
 
-    /// What the rollouts part does.
+    /// Returns the options of the rollouts part.
     pub fn rollouts(&self) -> Rollouts {
         let Self { rollouts, replicas, stop_first, cut_off, rate, .. } = *self;
         Rollouts { good: rollouts, replicas, stops_first: stop_first, cut_off, rate }
     }
 
-    /// How often a process of each kind is killed.
+    /// Returns how often a process of each kind is killed.
     pub fn kills(&self) -> usize {
         self.kills.unwrap_or(self.times)
     }

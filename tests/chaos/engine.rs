@@ -1,5 +1,5 @@
 //! A private container engine that can be killed: `dockerd` with its own folders and socket, in namespaces
-//! that end it and all its containers together with this process.
+//! that end it and its containers together with this process.
 //!
 //! The machine's own engine is shared with others and is left alone.
 
@@ -20,10 +20,9 @@ use kubeleet_tests::require;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::eventually::eventually_within;
 
-/// An image with `/bin/sh` and `/bin/sleep`, created at the start.
 pub const IMAGE: &str = "kubeleet-chaos/sleep:1";
 
-/// Restarts the engine after it was killed, but not while the file `hold` exists.
+/// Restarts a killed engine, unless the file `hold` exists.
 const RESTART_LOOP: &str = r#"
 while :; do
   dockerd --config-file "$0/none.json" --data-root "$0/data" --exec-root "$0/exec" --pidfile "$0/pid" \
@@ -33,17 +32,16 @@ while :; do
   sleep 0.05
 done"#;
 
-/// The engine. Dropping it ends it and all its containers.
+/// Dropping it ends all containers.
 pub struct Engine {
     restart_loop: ChildGuard,
     folder: PathBuf,
-    /// The cgroup of all containers.
     cgroup: String,
     client: Client,
 }
 
 impl Engine {
-    /// Starts the engine and creates the image. Returns none if this machine cannot run one, and reports why.
+    /// Starts the engine and creates the image. Reports why if it returns none.
     pub async fn start(folder: &Path) -> Option<Self> {
         let folder = folder.join("engine");
         fs::create_dir_all(&folder).unwrap();
@@ -78,7 +76,6 @@ impl Engine {
         Some(engine)
     }
 
-    /// Its socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("docker.sock")
     }
@@ -104,8 +101,7 @@ impl Engine {
         tokio::time::timeout(limit, ping).await.is_ok()
     }
 
-    /// Kills the engine (SIGKILL) and starts it again after `downtime`. Its containers run on until it is
-    /// back.
+    /// Kills the engine and restarts it after `downtime`. Its containers run on.
     pub async fn kill(&self, downtime: Duration) {
         fs::write(self.folder.join("hold"), "").unwrap();
         for process in self.daemons() {
@@ -130,35 +126,34 @@ impl Engine {
         }
     }
 
-    /// The process of `dockerd`: the child of the restart loop's shell, whose parent is `unshare`.
+    /// Returns the process of `dockerd`: the child of the restart loop's shell, whose parent is `unshare`.
     fn daemons(&self) -> Vec<Pid> {
         let shells = children_of(self.restart_loop.id());
         let children = shells.into_iter().flat_map(children_of).filter(|id| is_named(*id, "dockerd"));
         children.filter_map(|id| Pid::from_raw(id.cast_signed())).collect()
     }
 
-    /// A client that can be moved to another task.
+    /// Returns a client that can be moved to another task.
     pub fn view(&self) -> EngineView {
         EngineView(self.client.clone())
     }
 
-    /// The running pods; none if the engine does not answer.
+    /// Returns the running pods; none if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<Running>> {
         Some(self.view().running().await?.into_iter().map(|(one, _)| one).collect())
     }
 }
 
-/// A client of the engine.
 #[derive(Clone)]
 pub struct EngineView(Client);
 
 impl EngineView {
-    /// The running pods, and for each whether it must not run twice; none if the engine does not answer.
+    /// Returns the running pods, and true for each that must not run twice; none if the engine does not
+    /// answer.
     pub async fn running(&self) -> Option<Vec<(Running, bool)>> {
         Some(self.list().await?.iter().map(identity).collect())
     }
 
-    /// The ids of the running containers; none if the engine does not answer.
     pub async fn ids(&self) -> Option<Vec<String>> {
         Some(self.list().await?.into_iter().filter_map(|container| container.id).collect())
     }
@@ -178,7 +173,6 @@ impl EngineView {
     }
 }
 
-/// The identity of a pod, and whether it must not run twice.
 fn identity(container: &ContainerSummary) -> (Running, bool) {
     let label = |name: &str| {
         let labels = container.labels.as_ref();

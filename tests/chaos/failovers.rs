@@ -18,18 +18,16 @@ use crate::stack::{Stack, StackOptions};
 
 /// Between two requests: 50 a second.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
-/// Load before each failover.
 const LOAD_TIME: Duration = Duration::from_secs(2);
 /// Longer than an API takes to answer or fail.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long the last 202 may take to be confirmed: a dead replica is waited for half a minute.
+/// A dead replica is waited for half a minute.
 const CONFIRMATION_LIMIT: Duration = Duration::from_secs(60);
-/// How long all pods may take to run.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(120);
 
 type Answers = Arc<Mutex<Vec<(u64, Answer)>>>;
 
-/// Runs `times` failovers: in turns, the master is killed and a Sentinel is asked for a failover.
+/// In turns, kills the master and asks a Sentinel for a failover.
 pub async fn run(times: usize) -> FaultResult {
     let mut stack = Stack::start(StackOptions { simulated: true, ..StackOptions::default() }).await;
     let answers = Answers::default();
@@ -114,7 +112,7 @@ async fn judge(stack: &Stack, times: usize, answers: &[(u64, Answer)]) -> FaultR
     }
 }
 
-/// Waits until every service has its one pod. Counts instead of reading them: there are thousands.
+/// Waits until every service has its pod. Counts pods: there are thousands.
 async fn check_pods(stack: &Stack) -> Result<(), String> {
     let count = async || -> Option<(u64, u64, u64)> {
         let redis = &stack.trio.redis[stack.trio.agreed_master().await?];
@@ -144,7 +142,6 @@ async fn check_pods(stack: &Stack) -> Result<(), String> {
     }
 }
 
-/// Waits until every write that was answered with 202 and not lost is confirmed.
 async fn check_confirmed(stack: &Stack) -> Result<(), String> {
     let waiting = async || -> Option<u64> {
         let redis = &stack.trio.redis[stack.trio.agreed_master().await?];
@@ -160,7 +157,7 @@ async fn check_confirmed(stack: &Stack) -> Result<(), String> {
     Err(format!("not confirmed within {CONFIRMATION_LIMIT:?}: {:?}", waiting().await))
 }
 
-/// Returns the services that an event reported as confirmed by all replicas and that do not exist.
+/// Returns services that were reported as confirmed by all replicas and are missing.
 async fn confirmed_and_lost(stack: &Stack) -> Vec<String> {
     let master = &stack.trio.redis[stack.trio.master().await];
     let names: BTreeSet<String> = master.ask(&["SMEMBERS", "services"]).await.unwrap();

@@ -1,5 +1,5 @@
 //! The fault runner: injects one fault at a time into a stack under load, stops the load, and checks that the
-//! stack converges to exactly what was acknowledged.
+//! stack converges to exactly the acknowledged writes.
 
 use std::time::{Duration, Instant};
 
@@ -12,27 +12,20 @@ use crate::monitor::{DoubleRunCounts, DoubleRunMonitor};
 use crate::report::FaultResult;
 use crate::stack::{Stack, StackOptions};
 
-/// How long the stack may take to converge: after a change of master no node is declared dead for 30 s.
+/// After a change of master no node is declared dead for 30 s.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(75);
-/// Convergence that took longer than this is explained in the output.
 const SLOW_CONVERGENCE: Duration = Duration::from_secs(8);
-/// Load before the first and after each injection.
 const LOAD_TIME: Duration = Duration::from_millis(700);
 
-/// A stack under load, and the results so far.
 pub struct FaultRunner {
     pub stack: Stack,
     pub load: Load,
     monitor: DoubleRunMonitor,
-    /// How long the stack may take to converge after a fault.
     pub convergence_limit: Duration,
-    /// One for each fault.
     pub results: Vec<FaultResult>,
-    /// The sum of all pods' restarts after the last round.
     restarts: i64,
 }
 
-/// Counters at the beginning of a round.
 struct RoundStart {
     at: Instant,
     answers: WriteAnswers,
@@ -40,7 +33,6 @@ struct RoundStart {
 }
 
 impl FaultRunner {
-    /// Starts a stack.
     pub async fn new(options: StackOptions, seed: u64) -> Self {
         let stack = Stack::start(options).await;
         let load = Load::new(stack.https(), seed);
@@ -49,8 +41,6 @@ impl FaultRunner {
         Self { stack, load, monitor, convergence_limit: CONVERGENCE_LIMIT, results, restarts }
     }
 
-    /// Injects a fault `times` times under load, with a moment of load after each, and then judges all of
-    /// them together.
     pub async fn round(&mut self, fault: &str, times: usize, mut inject: impl AsyncFnMut(&mut Stack, usize)) {
         let start = self.begin_round();
         tokio::time::sleep(LOAD_TIME).await;
@@ -61,8 +51,7 @@ impl FaultRunner {
         self.end_round(fault, times, start).await;
     }
 
-    /// Injects a fault `times` times and judges each injection alone, for faults that take long. Adds one
-    /// result for all.
+    /// Injects a slow fault `times` times and judges each alone. Adds one result for all.
     pub async fn rounds(
         &mut self,
         fault: &str,
@@ -77,7 +66,7 @@ impl FaultRunner {
         self.results.extend(sum);
     }
 
-    /// As [`FaultRunner::rounds`], but the client rests while the fault is injected.
+    /// [`FaultRunner::rounds`] with a paused client during the fault.
     pub async fn rests(&mut self, fault: &str, times: usize, mut inject: impl AsyncFnMut(&mut Stack, usize)) {
         let first = self.results.len();
         for number in 0..times {
@@ -147,7 +136,6 @@ impl FaultRunner {
         self.results.push(result);
     }
 
-    /// Compares what is stored with what the client was told, and checks the invariants.
     fn audit(&mut self, result: &mut FaultResult, keyspace: &Keyspace) {
         let audit = self.load.journal().audit(keyspace);
         result.lost = audit.lost.len();

@@ -15,12 +15,10 @@ use tokio::task::JoinSet;
 
 use crate::engine::IMAGE;
 
-/// How many services there are.
 const SERVICES: usize = 36;
-/// Longer than an API takes to answer or fail; after it the answer counts as lost.
+/// Longer than an API takes to answer or fail; later answers count as lost.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// The clients. Dropped, they stop.
 pub struct Load {
     shared: Arc<Shared>,
     _clients: JoinSet<()>,
@@ -33,7 +31,7 @@ struct Shared {
 }
 
 impl Load {
-    /// Creates one client for each API. They do nothing before [`Load::resume`].
+    /// Creates one client for each API, idle before [`Load::resume`].
     pub fn new(https: Vec<Http>, seed: u64) -> Self {
         let shared = Arc::new(Shared {
             journal: Mutex::default(),
@@ -49,12 +47,11 @@ impl Load {
         Self { shared, _clients: clients }
     }
 
-    /// Starts writing.
     pub fn resume(&self) {
         self.shared.is_running.store(true, Ordering::SeqCst);
     }
 
-    /// Stops writing. Returns when every write is answered or has timed out.
+    /// Stops writing. Returns when no write is outstanding.
     pub async fn pause(&self) {
         self.shared.is_running.store(false, Ordering::SeqCst);
         eventually_within(REQUEST_TIMEOUT * 2, "no write is in progress", || async {
@@ -66,12 +63,10 @@ impl Load {
         .await;
     }
 
-    /// The counts of all answers so far.
     pub fn answers(&self) -> WriteAnswers {
         self.journal().answers
     }
 
-    /// The journal of all clients.
     pub fn journal(&self) -> MutexGuard<'_, Journal> {
         self.shared.journal.lock().unwrap()
     }
@@ -110,7 +105,7 @@ impl Poster {
     }
 }
 
-/// The body of a PUT. Pods of every second service must not run twice.
+/// Pods of every second service must not run twice.
 fn body(name: &str, service: WrittenService) -> Value {
     let is_stop = name.ends_with(['0', '2', '4', '6', '8']);
     json!({
@@ -120,7 +115,6 @@ fn body(name: &str, service: WrittenService) -> Value {
     })
 }
 
-/// Sends a write and returns how it was answered.
 pub async fn send(http: &Http, name: &str, write: Write) -> Answer {
     let path = format!("/service/{name}");
     let sent = async {
@@ -139,7 +133,6 @@ pub async fn send(http: &Http, name: &str, write: Write) -> Answer {
     }
 }
 
-/// Returns how a write was answered.
 pub async fn read_answer(sent: impl Future<Output = reqwest::Result<reqwest::Response>>) -> Answer {
     let Ok(response) = sent.await else { return Answer::Unknown };
     let status = response.status();
@@ -148,7 +141,6 @@ pub async fn read_answer(sent: impl Future<Output = reqwest::Result<reqwest::Res
     match (status.as_u16(), body["durability"]["state"].as_str()) {
         (200..300, Some("unconfirmed") | None) => Answer::Stored,
         (200..300, Some(_)) => Answer::Durable,
-        // It does not exist, is being deleted, or exists already.
         (404 | 409, _) => Answer::Refused,
         _ => Answer::Unknown,
     }

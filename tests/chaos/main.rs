@@ -1,11 +1,10 @@
-//! Chaos: injects every fault of the list into the highly available stack, which runs as real processes under
-//! a client that records every acknowledgement. `make chaos` runs the default round, `make soak` the long
-//! one. `docs/internals/chaos.md` has the results, `docs/internals/chaos-method.md` the method.
+//! Injects every fault of the list into the highly available stack of real processes, under a client that
+//! records every acknowledgement. `make chaos` runs the default round, `make soak` the long one.
+//! `docs/internals/chaos.md` has the results, `docs/internals/chaos-method.md` the method.
 //!
-//! Prints a table for each part as it ends and one for all parts in the end, and writes
-//! `target/chaos/<part>.json`. The logs of a fault that broke something are kept beside it. The exit code is
-//! not 0 if an acknowledged write was lost, a pod ran twice with valid leases, a payload is unaccounted for,
-//! or an ablation showed no loss.
+//! Prints a table for each part and one for all parts, and writes `target/chaos/<part>.json`. Keeps the logs
+//! of a fault that broke something. The exit code is not 0 if an acknowledged write was lost, a pod ran twice
+//! with valid leases, a payload is unaccounted for, or an ablation showed no loss.
 
 #![allow(
     clippy::unwrap_used,
@@ -81,7 +80,6 @@ async fn main() -> ExitCode {
     ExitCode::from(u8::from(was_interrupted || results.iter().any(FaultResult::is_broken)))
 }
 
-/// Waits for a signal to stop.
 async fn interrupted() {
     let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let mut signals = signals.map(|kind| signal(kind).unwrap());

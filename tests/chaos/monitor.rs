@@ -17,13 +17,11 @@ use crate::stack::Stack;
 
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The monitor. Dropped, it stops.
 pub struct DoubleRunMonitor {
     found: Arc<Mutex<DoubleRuns>>,
     task: AbortHandle,
 }
 
-/// The pairs of pods that ran at the same time.
 #[derive(Debug, Default)]
 struct DoubleRuns {
     /// Both with a valid lease: this must not happen.
@@ -32,12 +30,9 @@ struct DoubleRuns {
     stale: BTreeSet<(Running, Running)>,
 }
 
-/// How many pairs were found.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DoubleRunCounts {
-    /// With valid leases.
     pub doubled: usize,
-    /// `stop` pods, one of them without a valid lease.
     pub stale: usize,
 }
 
@@ -53,13 +48,11 @@ impl DoubleRunMonitor {
         Self { found, task: task.abort_handle() }
     }
 
-    /// The counts so far.
     pub fn counts(&self) -> DoubleRunCounts {
         let found = self.found.lock().unwrap();
         DoubleRunCounts { doubled: found.doubled.len(), stale: found.stale.len() }
     }
 
-    /// Describes the pods that ran twice with valid leases.
     pub fn describe_doubled(&self) -> Vec<String> {
         let found = self.found.lock().unwrap();
         found.doubled.iter().map(|pair| format!("ran at the same time with valid leases: {pair:?}")).collect()
@@ -83,7 +76,7 @@ impl Sampler {
         let mut before = BTreeMap::new();
         loop {
             let pairs = twice(&self.sample().await);
-            // One sample takes a while. Only a pair that is in two samples in a row has run at the same time.
+            // One sample takes a while. Only a pair in two successive samples has run at the same time.
             for (pair, is_stop) in pairs.iter().filter(|(pair, _)| before.contains_key(*pair)) {
                 let are_leased = self.has_lease(&pair.0.node) && self.has_lease(&pair.1.node);
                 let mut found = found.lock().unwrap();
@@ -98,19 +91,18 @@ impl Sampler {
         }
     }
 
-    /// Returns what runs, and for each whether it must not run twice.
+    /// Returns the running pods, and true for each that must not run twice.
     async fn sample(&self) -> Vec<(Running, bool)> {
         let data = self.data.clone();
         let mut running = tokio::task::spawn_blocking(move || running_below(&data)).await.unwrap();
         if let Some(engine) = &self.engine {
-            // While the engine is down it is unknown what runs there.
+            // While the engine is down its containers are unknown.
             let listed = tokio::time::timeout(SAMPLE_INTERVAL * 3, engine.running()).await;
             running.extend(listed.ok().flatten().unwrap_or_default());
         }
         running
     }
 
-    /// Whether the lease of a node's worker is valid.
     fn has_lease(&self, node: &str) -> bool {
         let text = std::fs::read_to_string(self.leases.join(format!("{node}.lease"))).unwrap_or_default();
         let lease: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The network between the machines. Each server is reached through a proxy, which knows a connection's
-//! machine from the user that logs in (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). A
-//! machine that is cut off neither sends nor receives anything: its connections stay open and silent, as when
-//! a cable is unplugged. So do those of kubeleet's proxies (`proxy1`) while these are cut off.
+//! The network between the machines. Each server is behind a proxy, which knows a connection's machine from
+//! its user (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). The connections of a
+//! cut-off machine stay open and silent, as with an unplugged cable. So do those of kubeleet's proxies
+//! (`proxy1`) while these are cut off.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// The index of a machine: 0, 1 or 2.
 pub type Machine = usize;
 
-/// What is cut off.
 #[derive(Debug, Default)]
 struct Cut {
     machines: BTreeSet<Machine>,
@@ -24,7 +22,6 @@ struct Cut {
     proxies: bool,
 }
 
-/// The user that has logged in on a connection.
 #[derive(Debug, Clone, Copy)]
 struct Caller {
     machine: Machine,
@@ -38,7 +35,6 @@ impl Cut {
     }
 }
 
-/// The network. Dropped, every connection ends.
 pub struct Net {
     cut: watch::Sender<Cut>,
     rewriter: Arc<Rewriter>,
@@ -46,12 +42,11 @@ pub struct Net {
 }
 
 impl Net {
-    /// Creates a network without any fault. `rewriter` changes what is sent to servers.
     pub fn new(rewriter: Rewriter) -> Self {
         Self { cut: watch::Sender::default(), rewriter: Arc::new(rewriter), proxies: JoinSet::new() }
     }
 
-    /// Starts a proxy for the server at a port of a machine. Returns the proxy's port.
+    /// Starts a proxy for a server's port on a machine. Returns the proxy's port.
     pub async fn proxy(&mut self, machine: Machine, server: u16) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -68,25 +63,21 @@ impl Net {
         port
     }
 
-    /// Cuts a machine off.
     pub fn cut(&self, machine: Machine) {
         self.cut.send_modify(|cut| {
             cut.machines.insert(machine);
         });
     }
 
-    /// Reconnects all machines.
     pub fn heal(&self) {
         self.cut.send_modify(|cut| cut.machines.clear());
     }
 
-    /// Cuts kubeleet's proxies off from Redis and Sentinels, or connects them again.
     pub fn cut_proxies(&self, are_cut: bool) {
         self.cut.send_modify(|cut| cut.proxies = are_cut);
     }
 }
 
-/// A connection of a client to the server behind a proxy.
 struct ProxiedConnection {
     /// The server's.
     machine: Machine,
@@ -102,11 +93,10 @@ impl ProxiedConnection {
         server.set_nodelay(true)?;
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        // The requests tell where the client is; the replies need to know it as well.
+        // The requests name the client's machine; the replies need it as well.
         let (caller, caller_receiver) = watch::channel(None);
         let replies = replies(from_server, to_client, self.machine, self.cut.clone(), caller_receiver);
         let requests = self.requests(from_client, to_server, caller);
-        // When one side closes its connection, both are closed.
         tokio::select! { ended = requests => ended, ended = replies => ended }
     }
 
@@ -153,8 +143,7 @@ async fn replies(
     }
 }
 
-/// Waits until neither machine is cut off from the other. A client that has not logged in belongs to no
-/// machine and is never cut off.
+/// Waits until neither machine is cut off from the other. A client without login is never cut off.
 async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Caller>, server: Machine) {
     let Some(client) = client else { return };
     if cut.wait_for(|cut| cut.are_connected(client, server)).await.is_err() {
@@ -163,8 +152,7 @@ async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Cal
     }
 }
 
-/// The user that logs in with these bytes, if one does: `AUTH`, then a name that ends with its machine's
-/// number.
+/// Returns the user of a login: `AUTH`, then a name that ends with its machine's number.
 fn caller_of(bytes: &[u8]) -> Option<Caller> {
     let at = bytes.windows(5).position(|five| five.eq_ignore_ascii_case(b"AUTH\r"))?;
     let mut lines = bytes[at..].split(|byte| *byte == b'\n').skip(2);

@@ -16,12 +16,10 @@ use crate::stack::{Stack, StackOptions};
 
 /// Noticing the outage costs processor time; only the waiting after it is measured.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
-/// How soon after its return the stack must have converged.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(15);
-/// The share of one core that a waiting process may take: twice as much if it is not optimized.
+/// Of one core, for a waiting process: twice as much without optimization.
 const MAX_CPU_SHARE: f64 = if cfg!(debug_assertions) { 0.02 } else { 0.01 };
 
-/// Kills all three Redis and all three Sentinels and starts them again after `away`.
 pub async fn run(away: Duration) -> FaultResult {
     let mut stack = Stack::start(StackOptions::default()).await;
     let http = stack.https().remove(0);
@@ -77,7 +75,7 @@ pub async fn run(away: Duration) -> FaultResult {
     result
 }
 
-/// Starts all Redis and Sentinels again. Returns when the last of them was started.
+/// Restarts all servers. Returns the start time of the last one.
 async fn start_redis(stack: &mut Stack) -> Instant {
     for machine in 0..3 {
         stack.trio.start_sentinel(machine);
@@ -90,7 +88,6 @@ async fn start_redis(stack: &mut Stack) -> Instant {
     returned
 }
 
-/// The running processes and containers of pods, with their ids.
 async fn pods(stack: &Stack) -> Vec<String> {
     let mut pods: Vec<String> =
         leaders_below(&stack.data()).into_iter().map(|(pod, process)| format!("{pod} {process}")).collect();
@@ -109,7 +106,6 @@ fn daemons(stack: &mut Stack) -> Vec<&mut DaemonProcess> {
     stack.apis.iter_mut().chain(&mut stack.schedulers).chain(&mut stack.workers).collect()
 }
 
-/// Seconds of processor time used so far, by daemon.
 fn cpu_seconds(stack: &Stack) -> BTreeMap<String, f64> {
     let kinds = [("api", &stack.apis), ("scheduler", &stack.schedulers), ("worker", &stack.workers)];
     let each = kinds.into_iter().flat_map(|(kind, daemons)| {
@@ -124,7 +120,7 @@ fn cpu_seconds(stack: &Stack) -> BTreeMap<String, f64> {
     .collect()
 }
 
-/// User and system time of a process with all its threads.
+/// Returns a process' user and system time, with all threads.
 fn seconds(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The fields after the name, which is in parentheses and may contain anything.

@@ -1,5 +1,5 @@
-//! Both replicas are away for a while, so that the master takes no writes: no node can show that it lives. No
-//! node may be declared dead for that, neither meanwhile nor when the replicas return, and no pod may move.
+//! Both replicas are away for a while, so the master takes no writes and no node can show that it lives. No
+//! node may be declared dead for that, then or later, and no pod may move.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,17 +12,15 @@ use crate::engine::IMAGE;
 use crate::report::FaultResult;
 use crate::stack::{DEAD_AFTER, Stack, StackOptions};
 
-/// How soon after their return the stack must have converged: a node gets the time until it is dead again.
+/// The time until a node is dead.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long the master counts a replica that is silent: `min-replicas-max-lag` of the stack, and the second
-/// between two looks.
+/// The stack's `min-replicas-max-lag`, and the second between two checks.
 const MAX_LAG: Duration = Duration::from_secs(4);
 
-/// How soon after that `status` says that there are no writes.
+/// Limit after that until `status` reports it.
 const SAID_WITHIN: Duration = Duration::from_secs(5);
 
-/// Freezes both replicas for `away`, `times` times.
 pub async fn run(away: Duration, times: usize) -> FaultResult {
     let stack = Stack::start(StackOptions::default()).await;
     let http = stack.https().remove(0);
@@ -48,7 +46,7 @@ pub async fn run(away: Duration, times: usize) -> FaultResult {
         replicas.iter().for_each(|replica| stack.trio.redis[*replica].thaw());
         let returned = Instant::now();
         stack.trio.is_well().await;
-        // A death that the outage has led to comes within this time.
+        // A death that the outage has caused comes within this time.
         tokio::time::sleep(DEAD_AFTER + DEAD_AFTER / 2).await;
         let (after, missing) = stack.wait_until_converged(CONVERGENCE_LIMIT).await;
         result.injected += 1;
@@ -67,7 +65,7 @@ pub async fn run(away: Duration, times: usize) -> FaultResult {
     result
 }
 
-/// Returns what is wrong if `status` does not say until `deadline` that Redis takes no writes.
+/// Returns an error if `status` does not report the lack of writes until `deadline`.
 async fn is_not_said(http: &Http, deadline: Instant) -> Option<String> {
     let mut problems = Value::Null;
     while Instant::now() < deadline {
@@ -82,8 +80,7 @@ async fn is_not_said(http: &Http, deadline: Instant) -> Option<String> {
     Some(format!("status did not say in time that Redis takes no writes: {problems}"))
 }
 
-/// Describes the nodes that died, and the pods that have moved or were started anew although they were to
-/// run on.
+/// Describes nodes that died, and pods that moved or restarted although they were to run on.
 fn moved(before: &Keyspace, after: &Keyspace) -> Vec<String> {
     let died =
         after.below("node:").filter(|(name, _)| !after.field(&format!("node:{name}"), "dead_at").is_empty());
@@ -97,7 +94,7 @@ fn moved(before: &Keyspace, after: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Returns the node of each pod, and of those that run on without Redis also the assignment and the restarts.
+/// Returns each pod's node, and for pods that run on without Redis also assignment and restarts.
 fn places(keyspace: &Keyspace) -> BTreeMap<String, Vec<String>> {
     let place = |id: &str| {
         let field = |name| keyspace.field(&format!("pod:{id}"), name).to_owned();

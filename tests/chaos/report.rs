@@ -5,41 +5,36 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// What became of one kind of fault.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct FaultResult {
     pub fault: String,
-    /// How often it was injected.
     pub injected: usize,
-    /// Writes that were answered as durable (200, 201).
+    /// Writes answered as durable (200, 201).
     pub acknowledged: u64,
-    /// Writes that were answered with 202.
+    /// Writes answered with 202.
     pub stored: u64,
-    /// Writes without an answer, or with an error.
+    /// Writes without a successful answer.
     pub unanswered: u64,
     /// Services that differ from the last durable answer.
     pub lost: usize,
-    /// Writes that were answered with 202 and lost.
+    /// Lost writes that were answered with 202.
     pub forgotten: u64,
     /// Pods that ran twice with valid leases.
     pub doubled: usize,
     /// `stop` pods that ran twice, once without a lease.
     pub stale: usize,
-    /// Payloads that are not in exactly one place, and sums that do not agree.
+    /// Payloads that are not in exactly one place, and wrong sums.
     pub unaccounted: usize,
-    /// Containers that were started again, according to the pods' records.
     pub restarts: i64,
-    /// The longest time from the end of the fault until the stack had converged, in seconds.
+    /// Longest time from the end of a fault to convergence, in seconds.
     pub converged: f64,
-    /// Descriptions of everything that is wrong.
     pub wrong: Vec<String>,
-    /// For an ablation: whether it showed the loss that it must show.
+    /// For an ablation: true if it showed the expected loss.
     #[serde(rename = "noticed")]
     pub is_loss_found: Option<bool>,
 }
 
 impl FaultResult {
-    /// Whether a promise was broken; for an ablation, whether that was not found.
     pub fn is_broken(&self) -> bool {
         if let Some(is_loss_found) = self.is_loss_found {
             return !is_loss_found;
@@ -47,13 +42,11 @@ impl FaultResult {
         self.lost + self.doubled + self.unaccounted > 0 || !self.wrong.is_empty()
     }
 
-    /// The result of a part that panicked.
     pub fn aborted(part: &str) -> Self {
         let wrong = vec!["the part panicked; what it had found was printed before".to_owned()];
         Self { fault: format!("{part} aborted"), wrong, ..Self::default() }
     }
 
-    /// The sum of two results of the same fault.
     pub fn plus(self, other: Self) -> Self {
         Self {
             fault: self.fault,
@@ -73,13 +66,11 @@ impl FaultResult {
         }
     }
 
-    /// How often another Redis became the master because of it.
     fn failovers(&self) -> usize {
         let is_failover = FAILOVERS.iter().any(|name| self.fault.starts_with(name));
         if is_failover { self.injected } else { 0 }
     }
 
-    /// How many processes were killed, or aborted at a failpoint.
     fn kills(&self) -> usize {
         let is_kill = ["kill -9", "engine kill -9", "abort"].iter().any(|name| self.fault.starts_with(name));
         if is_kill { self.injected } else { 0 }
@@ -95,13 +86,11 @@ const FAILOVERS: [&str; 5] = [
     "failover under 50 POST/s",
 ];
 
-/// The folder for results and logs.
 pub fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     target.unwrap_or_else(|| concat!(env!("CARGO_MANIFEST_DIR"), "/../target").into()).join("chaos")
 }
 
-/// Writes the results of a part to a file, and prints them.
 pub fn save(part: &str, results: &[FaultResult]) {
     let folder = folder();
     fs::create_dir_all(&folder).unwrap();
@@ -110,7 +99,7 @@ pub fn save(part: &str, results: &[FaultResult]) {
     print_table(results);
 }
 
-/// Prints the results of all parts: first the faults, then the ablations, which do not count.
+/// Prints the faults, then the ablations, which do not count.
 pub fn print_summary(results: &[FaultResult]) {
     let (faults, ablations): (Vec<FaultResult>, Vec<FaultResult>) =
         results.iter().cloned().partition(|result| result.is_loss_found.is_none());

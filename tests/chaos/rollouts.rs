@@ -1,8 +1,8 @@
-//! A service is updated again and again while a plain client sends 500 requests a second through the ingress
-//! of three hosts, or as many as the machine can take, a third of them by HTTP/2: no request may fail. Broken
-//! updates must roll back by themselves and say why, others are undone by hand halfway, and in every tenth a
-//! scheduler or the Redis master is killed. In another tenth new processes take the places of all proxies,
-//! and in another one these are cut off from Redis, or in all.
+//! Updates a service repeatedly while a plain client sends 500 requests a second through the ingress of three
+//! hosts, or as many as the machine can take, a third of them by HTTP/2. No request may fail. Broken updates
+//! must roll back by themselves and say why; others are undone halfway. Every tenth update loses a scheduler
+//! or the Redis master. In another tenth new processes replace all proxies; in another one, or in all, these
+//! are cut off from Redis.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,44 +28,36 @@ use crate::stack::{Stack, StackOptions};
 
 const IMAGE: &str = "kubeleet-test/rollouts:1";
 const HOST: &str = "web.test";
-/// The port of the server in the containers.
 const PORT: u16 = 8000;
-/// How many requests are in flight at most. On a machine that cannot take as many as are wanted the client
-/// sends fewer: otherwise what waits would pile up until the ingress has to refuse some.
+/// On a slow machine the client sends fewer: otherwise waiting requests would pile up until the ingress
+/// refuses some.
 const MOST_IN_FLIGHT: u64 = 100;
-/// The same where all may wait: a client's requests to one ingress are connections, and it may have a
-/// thousand.
+/// A client's requests to one ingress are connections, and it may have a thousand.
 const MOST_WAITING: u64 = 1_000;
 /// With fewer in flight none waits.
 const FEW: u64 = 50;
 /// Longer than a request waits for a pod.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long one update may take, with a failover in it.
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
-/// How long a new proxy process may take to serve, on busy cores.
+/// Limit until a new proxy process serves, on busy cores.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
-/// How soon a broken update must have been judged, without a failover in it: the start of a container on a
-/// busy engine, its check twice, and the monitor.
+/// For a container's start on a busy engine, its check twice, and the monitor; without a failover.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
-/// What is updated, and how often.
 #[derive(Debug, Clone, Copy)]
 pub struct Rollouts {
-    /// How many good updates there are; a fifth as many broken ones, and a tenth undone by hand, at least one
-    /// of each.
+    /// Number of good updates, with a fifth as many broken and a tenth as many undone, at least one of each.
     pub good: usize,
     pub replicas: u64,
-    /// Whether each pod stops before the next one starts.
     pub stops_first: bool,
-    /// Whether the proxies have no Redis from the first update on.
+    /// True if the proxies never have Redis during updates.
     pub cut_off: bool,
-    /// Requests per second.
     pub rate: u32,
 }
 
 impl Rollouts {
-    /// A service may have no pod for as long as the only one is replaced, with a failover in it. No broken
-    /// update is made then: it would have none until it is rolled back.
+    /// Returns true if the service may have no pod during a replacement with a failover. A broken update
+    /// would leave it without pods until its rollback, so there is none then.
     fn has_gaps(self) -> bool {
         self.stops_first && self.replicas == 1
     }
@@ -99,7 +91,7 @@ pub async fn run(rollouts: Rollouts) -> FaultResult {
     let Some(docker) = Docker::find(stack.prefix()).await else { return result };
     make_image().await;
     result = make_updates(&mut stack, rollouts, result).await;
-    // Workers that live would start their containers again.
+    // Live workers would start their containers again.
     drop(stack);
     drop(docker);
     result
@@ -135,7 +127,6 @@ async fn make_updates(stack: &mut Stack, rollouts: Rollouts, mut result: FaultRe
     result
 }
 
-/// An update, by how it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Good,
@@ -143,7 +134,6 @@ enum Kind {
     Undone,
 }
 
-/// What is wrong with a broken one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Break {
     Exits,
@@ -151,7 +141,7 @@ enum Break {
     Unhealthy,
 }
 
-/// All updates: the broken and undone ones are spread among the good ones.
+/// Returns all updates, broken and undone ones spread among the good ones.
 fn kinds(rollouts: Rollouts) -> Vec<Kind> {
     let breaks = [Break::Exits, Break::Unhealthy, Break::CannotStart];
     let mut kinds = Vec::new();
@@ -188,7 +178,6 @@ fn broken_one(rollouts: Rollouts, version: usize, what: Break) -> Value {
     service
 }
 
-/// What the message of a rolled back update has to tell.
 fn reason(what: Break) -> &'static str {
     match what {
         Break::Exits => "no database",
@@ -207,7 +196,6 @@ async fn make_image() {
     import_recipe(&docker, recipe, IMAGE).await.unwrap();
 }
 
-/// The service as its operator changes it, through whichever API answers.
 struct Service {
     https: Vec<Http>,
     rollouts: Rollouts,
@@ -216,7 +204,7 @@ struct Service {
 }
 
 impl Service {
-    /// Repeats a request until one of the APIs answers it, as an operator does during a failover.
+    /// Repeats a request until an API answers, as an operator does during a failover.
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         let begun = Instant::now();
         loop {
@@ -241,7 +229,7 @@ impl Service {
         self.generation = stored["generation"].as_u64().unwrap();
     }
 
-    /// Waits until something is so. Returns the service, or what it was in the end.
+    /// Waits for a condition. Returns the service, or its last state as an error.
     async fn until(&self, what: &str, is_reached: impl Fn(&Value) -> bool) -> Result<Value, String> {
         let begun = Instant::now();
         loop {
@@ -261,8 +249,7 @@ impl Service {
         self.until("complete", is_complete).await.map(|_| ())
     }
 
-    /// Waits for the rollback of the current generation, and until it is complete. Returns when it was
-    /// judged.
+    /// Waits for the complete rollback of the current generation. Returns the time of the judgement.
     async fn rolls_back(&mut self, why: &str, begun: Instant) -> Result<Duration, String> {
         let broken = self.generation;
         let judged =
@@ -287,8 +274,7 @@ fn is_complete(service: &Value, replicas: u64, generation: u64) -> bool {
     service["generation"] == generation && is_whole && status["stopping"] == 0
 }
 
-/// Makes one update and sees how it ends. Returns how long a broken one took to be judged where nothing
-/// disturbed it.
+/// Makes one update and checks its end. Returns the time until an undisturbed broken one was judged.
 async fn update(
     stack: &mut Stack,
     service: &mut Service,
@@ -329,7 +315,6 @@ async fn update(
     }
 }
 
-/// Kills a scheduler and starts it again, or kills the master, in turns.
 async fn disturb(stack: &mut Stack, number: usize) {
     tokio::time::sleep(Duration::from_millis(500 + number as u64 * 37 % 2_000)).await;
     if number / 10 % 2 == 1 {
@@ -341,7 +326,6 @@ async fn disturb(stack: &mut Stack, number: usize) {
     stack.schedulers[victim].start_again();
 }
 
-/// Has new processes take the places of all proxies. Those before them end with their connections.
 async fn replace_proxies(stack: &Stack) -> Result<(), String> {
     for (proxy, _) in &stack.proxies {
         let times = || proxy.whole_log().matches("took the place of the proxy before").count();
@@ -359,13 +343,10 @@ async fn replace_proxies(stack: &Stack) -> Result<(), String> {
     Ok(())
 }
 
-/// What became of the requests.
 #[derive(Default)]
 struct Counts {
     sent: AtomicU64,
-    /// How long each that was answered took.
     answered: Mutex<Vec<Duration>>,
-    /// How many failed, by why, and how long the first of them took.
     failures: Mutex<BTreeMap<String, (usize, Duration)>>,
 }
 
@@ -422,7 +403,6 @@ impl Load {
         Self { counts, is_over, task }
     }
 
-    /// Waits until the requests that have waited for a pod are answered.
     async fn catches_up(&self) {
         let begun = Instant::now();
         while self.counts.in_flight() > FEW && begun.elapsed() < REQUEST_TIMEOUT {
@@ -430,7 +410,6 @@ impl Load {
         }
     }
 
-    /// Waits for all answers.
     async fn end(self) -> Arc<Counts> {
         self.is_over.store(true, Ordering::Relaxed);
         self.task.await.unwrap();
@@ -438,7 +417,7 @@ impl Load {
     }
 }
 
-/// Returns the URL of the service at one ingress, and clients of it: for HTTP/1.1, and for HTTP/2.
+/// Returns the service's URL at one ingress, and clients for HTTP/1.1 and HTTP/2.
 fn clients(address: &str) -> (String, Client, Client) {
     let address: SocketAddr = address.parse().unwrap();
     let builder = || Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).resolve(HOST, address);
@@ -454,7 +433,7 @@ async fn send_requests(
 ) {
     let clients: Vec<_> = addresses.iter().map(|address| clients(address)).collect();
     let mut clock = tokio::time::interval(Duration::from_secs(1) / rollouts.rate);
-    // What was not sent because the machine was busy is not made up for.
+    // Requests missed on a busy machine are not made up for.
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut in_progress = JoinSet::new();
     for number in 0_usize.. {

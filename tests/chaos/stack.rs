@@ -1,5 +1,5 @@
 //! The highly available stack: three machines, each with a Redis, a Sentinel, an API, a scheduler and a
-//! worker. All of them are processes of this machine, not containers.
+//! worker, as processes of this machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,47 +20,35 @@ use crate::engine::Engine;
 use crate::net::{Machine, Net};
 use crate::trio::SentinelStack;
 
-/// Failures are detected faster than by default, but slower than a failover takes.
+/// Faster than by default, but slower than a failover.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// After this time without Redis a worker stops its `stop` pods.
+/// Then a worker without Redis stops its `stop` pods.
 pub const FENCE_AFTER: Duration = Duration::from_secs(6);
-/// After this silence a node is declared dead.
 pub const DEAD_AFTER: Duration = Duration::from_secs(9);
 
-/// How a stack differs from the default.
 #[derive(Default)]
 pub struct StackOptions {
-    /// Changes what is sent to Redis.
     pub rewriter: Rewriter,
-    /// Whether pods are simulated, for more of them than this machine could run.
+    /// True for more pods than this machine could run.
     pub simulated: bool,
-    /// Whether all nodes run pods as plain processes, without a private engine.
+    /// True if all nodes run plain processes.
     pub without_engine: bool,
-    /// Settings of the proxies; `None` if there are none.
     pub proxy_settings: Option<Vec<(&'static str, &'static str)>>,
-    /// Further settings of all workers.
     pub worker_settings: Vec<(&'static str, &'static str)>,
 }
 
-/// The stack. Dropping it ends all of its processes.
 pub struct Stack {
-    /// The network between the machines.
     pub net: Net,
-    /// Redis and Sentinels.
     pub trio: SentinelStack,
-    /// The engine of the first machine; none if this machine cannot run one.
+    /// On the first machine; none if it cannot run one.
     pub engine: Option<Engine>,
-    /// What the worker of the first machine reaches the engine through.
+    /// Used by the first machine's worker.
     pub faulty_engine: Option<FaultyEngine>,
-    /// By machine.
     pub apis: Vec<DaemonProcess>,
-    /// By machine.
     pub schedulers: Vec<DaemonProcess>,
-    /// By machine.
     pub workers: Vec<DaemonProcess>,
-    /// By machine: proxies, and where their ingress listens. Empty without proxies.
+    /// By machine: proxies, and their ingress addresses. Empty without proxies.
     pub proxies: Vec<(DaemonProcess, String)>,
-    /// Pods that are plain processes.
     pub processes: Processes,
     prefix: String,
     simulated: bool,
@@ -68,7 +56,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts everything and waits until it is ready.
     pub async fn start(mut options: StackOptions) -> Self {
         let folder = tempfile::Builder::new().prefix("kubeleet-chaos-").tempdir().unwrap();
         let mut net = Net::new(std::mem::take(&mut options.rewriter));
@@ -133,7 +120,7 @@ impl Stack {
         self.proxies.push((proxy, ingress));
     }
 
-    /// What the proxy of a machine keeps: other daemons of all machines share a folder.
+    /// Other daemons of all machines share a folder.
     fn state_of_host(&self, machine: Machine) -> PathBuf {
         self.folder.path().join(format!("host{}", machine + 1))
     }
@@ -183,42 +170,34 @@ impl Stack {
         DaemonProcess::start(what, environment, self.folder.path().join(format!("{name}.log")))
     }
 
-    /// The beginning of the names of all nodes.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The name of a machine's node.
     pub fn node(&self, machine: Machine) -> String {
         format!("{}-n{}", self.prefix, machine + 1)
     }
 
-    /// The name of an external worker's node.
     pub fn external_node(&self) -> String {
         format!("{}-external", self.prefix)
     }
 
-    /// The nodes of all machines.
     pub fn nodes(&self) -> Vec<String> {
         (0..3).map(|machine| self.node(machine)).collect()
     }
 
-    /// The folder of the lease files.
     pub fn leases(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
-    /// The folder of pods that are plain processes.
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// Clients of all APIs, by machine.
     pub fn https(&self) -> Vec<Http> {
         self.apis.iter().map(DaemonProcess::http).collect()
     }
 
-    /// The first API, once it is ready.
     async fn ready_api(&self) -> Http {
         let http = self.apis[0].http();
         eventually_within(Duration::from_secs(30), "the API is ready", || async {
@@ -232,7 +211,6 @@ impl Stack {
         http
     }
 
-    /// All running pods; none if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<Running>> {
         let mut running = self.processes.running();
         if let Some(engine) = &self.engine {
@@ -241,7 +219,7 @@ impl Stack {
         Some(running)
     }
 
-    /// Returns the data in Redis if the stack has converged, or why it has not.
+    /// Returns Redis' data if the stack has converged, or the obstacles.
     async fn check_converged(&self) -> Result<Keyspace, Vec<String>> {
         let keyspace =
             self.trio.keyspace().await.ok_or_else(|| vec!["the master does not answer".to_owned()])?;
@@ -254,9 +232,8 @@ impl Stack {
         if wrong.is_empty() { Ok(keyspace) } else { Err(wrong) }
     }
 
-    /// Waits until every service has exactly its pods, all queues are empty, and exactly these pods run.
-    /// Returns the data in Redis, or none after the time limit; and why the stack had not converged when it
-    /// was last checked before.
+    /// Waits until every service has exactly its pods, queues are empty, and exactly these pods run. Returns
+    /// Redis' data, or none after the limit; and the obstacles at the last failed check.
     pub async fn wait_until_converged(&self, limit: Duration) -> (Option<Keyspace>, Vec<String>) {
         let begin = Instant::now();
         let mut missing = Vec::new();
@@ -276,7 +253,7 @@ impl Stack {
         }
     }
 
-    /// Copies the logs of all processes to the results. Returns the folder.
+    /// Copies all logs to the results. Returns the folder.
     pub fn keep_logs(&self, name: &str) -> PathBuf {
         let target = crate::report::folder().join(name);
         let _old = fs::remove_dir_all(&target);

@@ -1,5 +1,4 @@
-//! Three Redis and three Sentinels on loopback, with the configuration of `sentinel/`: its settings, its
-//! users, and its way of starting a Redis as what the Sentinels say it is.
+//! Three Redis and three Sentinels on loopback, with the settings, users and start scripts of `sentinel/`.
 
 use std::fs;
 use std::ops::Deref;
@@ -20,24 +19,20 @@ const SENTINEL_CONF: &str = include_str!("../../sentinel/sentinel.conf");
 const REDIS_USERS: &str = include_str!("../../sentinel/users-redis.acl");
 const SENTINEL_USERS: &str = include_str!("../../sentinel/users-sentinel.acl");
 
-/// Everybody's password.
 const PASSWORD: &str = "secret";
-/// Silence after which each Sentinel calls a server down, milliseconds: half of what `docker-compose.yml`
-/// says, for time.
+/// Silence after which each Sentinel calls a server down, milliseconds: half of `docker-compose.yml`, to save
+/// time.
 const DOWN_AFTER: [u32; 3] = [1200, 1500, 1800];
-/// Limit of one command of this harness.
 const LIMIT: Duration = Duration::from_secs(3);
-/// How long a failover may take here: a machine that stalls for 2 s sends Sentinels into TILT, and they trust
-/// no clock for
-/// 30 s. That happens where several test runs share two cores.
+/// A machine that stalls for 2 s sends Sentinels into TILT, and they trust no clock for 30 s. That happens
+/// where several test runs share two cores.
 const FAILOVER: Duration = Duration::from_secs(90);
-/// How long it may take until all six are well again; it may come to that on top.
+/// Limit until all six are healthy again, in addition to a failover.
 const WELL: Duration = Duration::from_secs(120);
 
-/// A server process.
 pub struct Server {
     redis: Redis,
-    /// The port of its proxy, where all but this harness reach it.
+    /// The port of its proxy, for all but this harness.
     public: u16,
 }
 
@@ -56,19 +51,17 @@ impl Server {
         Self { redis, public }
     }
 
-    /// Whether it runs, frozen or not.
+    /// Returns true if it runs, frozen or not.
     pub fn lives(&self) -> bool {
         self.redis.is_running()
     }
 
-    /// From now on none of its files may grow beyond `bytes`; none removes the limit.
     pub fn limit_files(&self, bytes: Option<u64>) {
         let process = self.redis.process_id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let limit = Rlimit { current: bytes, maximum: None };
         prlimit(process, Resource::Fsize, limit).expect("the limits of a child of ours can be set");
     }
 
-    /// The size of its append-only files.
     pub fn log_size(&self) -> u64 {
         let files = fs::read_dir(self.redis.folder().join("appendonlydir")).into_iter().flatten().flatten();
         files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).max().unwrap_or(0)
@@ -84,7 +77,6 @@ impl Server {
     }
 }
 
-/// The own port of a server, for this harness.
 #[derive(Clone, Copy)]
 pub struct Door(u16);
 
@@ -99,15 +91,11 @@ impl Door {
     }
 }
 
-/// The trio of both.
 pub struct SentinelStack {
-    /// By machine.
     pub redis: Vec<Server>,
-    /// By machine.
     pub sentinels: Vec<Server>,
 }
 
-/// All keys with their DUMP.
 pub struct SavedData(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl SentinelStack {
@@ -133,8 +121,7 @@ impl SentinelStack {
         trio
     }
 
-    /// Where daemons of a machine find it. `user` is `kubeleet`, or `proxy` for what can be cut off by
-    /// itself.
+    /// `user` is `kubeleet`, or `proxy` for a daemon that can be cut off by itself.
     pub fn url(&self, user: &str, machine: Machine) -> String {
         let peers: Vec<String> =
             self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.public)).collect();
@@ -176,8 +163,8 @@ impl SentinelStack {
         fs::write(sentinel.folder().join("users.acl"), users(SENTINEL_USERS)).unwrap();
     }
 
-    /// Starts a Redis that is down, as `sentinel/start-redis` does: as what two Sentinels say it is. Where
-    /// they do not agree after a while, a former replica follows whom it followed.
+    /// Starts a stopped Redis in the role that two Sentinels report, as `sentinel/start-redis` does. If they
+    /// do not agree after a while, a replica follows its former master.
     pub async fn start_redis(&mut self, machine: Machine) {
         let begun = Instant::now();
         loop {
@@ -196,17 +183,14 @@ impl SentinelStack {
         }
     }
 
-    /// Starts a Sentinel that is down, with what it had learned.
     pub fn start_sentinel(&mut self, machine: Machine) {
         self.sentinels[machine].launch();
     }
 
-    /// The doors of all Redis, by machine.
     pub fn doors(&self) -> Vec<Door> {
         self.redis.iter().map(Server::door).collect()
     }
 
-    /// The master that at least two Sentinels name.
     pub async fn agreed_master(&self) -> Option<Machine> {
         self.by_public(sentinel::agreed_master(self.sentinel_processes()).await?)
     }
@@ -219,7 +203,7 @@ impl SentinelStack {
         self.redis.iter().position(|redis| redis.public == port)
     }
 
-    /// The master; waits until two Sentinels name one that says so itself.
+    /// Waits until two Sentinels name a master that confirms its role.
     pub async fn master(&self) -> Machine {
         eventually_within(FAILOVER, "there is a master", || async {
             let machine = self.agreed_master().await.ok_or("no two Sentinels agree")?;
@@ -230,7 +214,6 @@ impl SentinelStack {
         .await
     }
 
-    /// Waits until a server other than this one is the master.
     pub async fn other_master_than(&self, old: Machine) -> Machine {
         eventually_within(FAILOVER, "another Redis is the master", || async {
             match self.agreed_master().await {
@@ -242,7 +225,7 @@ impl SentinelStack {
         self.master().await
     }
 
-    /// Waits until all six are there and agree, and both replicas are in sync.
+    /// Waits until all six run and agree, and both replicas are in sync.
     pub async fn is_well(&self) {
         eventually_within(WELL, "three Redis and three Sentinels are well", || async {
             sentinel::check_complete(self.sentinel_processes().map(Redis::url), 2).await?;
@@ -259,7 +242,6 @@ impl SentinelStack {
         check(info.contains("role:master") && online == 2, || info.clone())
     }
 
-    /// Copies all data of the master.
     pub async fn save(&self) -> SavedData {
         let master = self.master().await;
         let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.unwrap();
@@ -272,7 +254,7 @@ impl SentinelStack {
         SavedData(keys.into_iter().zip(dumps).filter_map(|(key, dump)| Some((key, dump?))).collect())
     }
 
-    /// Replaces all data of the master in one step: with saved ones, or with none.
+    /// Replaces all data of the master in one step: with saved data, or with none.
     pub async fn replace(&self, saved: Option<&SavedData>) {
         let master = self.master().await;
         let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.unwrap();
@@ -284,7 +266,6 @@ impl SentinelStack {
         let _replies: redis::Value = pipe.query_async(&mut connection).await.unwrap();
     }
 
-    /// All that stands at the master.
     pub async fn keyspace(&self) -> Option<Keyspace> {
         let master = self.agreed_master().await?;
         let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.ok()?;
@@ -297,7 +278,6 @@ fn is_master(role: &redis::Value) -> bool {
     parts.first() == Some(&redis::Value::BulkString(b"master".to_vec()))
 }
 
-/// The configuration of a container, on loopback and in a folder.
 fn relocated(conf: &str, folder: &Path, port: u16) -> String {
     let folder = folder.display();
     let line = |line: &str| match line.split_once(' ') {
@@ -311,8 +291,8 @@ fn relocated(conf: &str, folder: &Path, port: u16) -> String {
     std::iter::once(bind).chain(conf.lines().map(|text| line(text) + "\n")).collect()
 }
 
-/// The users file from its template: one user of each kind for each machine, and a `proxy` beside each
-/// `kubeleet`, so that the network knows who calls.
+/// Fills the users file's template: one user per kind and machine, and a `proxy` beside each `kubeleet`, so
+/// that the network knows the caller.
 fn users(template: &str) -> String {
     let mut users = String::new();
     for line in template.lines().filter(|line| line.starts_with("user ")) {

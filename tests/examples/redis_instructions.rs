@@ -1,6 +1,6 @@
-//! Brings a number of pods from their service to their workers, with the calls of API, scheduler and workers
-//! and nothing beside them, for `scripts/instructions` to count what Redis does:
-//! `redis_instructions <pods> <nodes>`. Prints the version of Redis.
+//! Brings a number of pods from their service to their workers, with only the calls of API, scheduler and
+//! workers, for `scripts/instructions` to count Redis' work: `redis_instructions <pods> <nodes>`. Prints the
+//! version of Redis.
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
@@ -15,8 +15,7 @@ use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use store::{Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Session};
 
-/// The pods of one call to Redis, as in a flood: those that a scheduler assigns, and those that a worker
-/// claims and acknowledges.
+/// Pods that a scheduler assigns, or a worker claims and acknowledges, in one call during a flood.
 const ASSIGNED_AT_ONCE: usize = 250;
 const CLAIMED_AT_ONCE: usize = 20;
 
@@ -24,7 +23,7 @@ const CLAIMED_AT_ONCE: usize = 20;
 async fn main() {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<usize>().unwrap());
     let (pods, nodes) = (arguments.next().unwrap(), arguments.next().unwrap());
-    // Writing the append-only file counts, and when it is synced does not.
+    // Counts the writes of the append-only file, but not its syncs.
     let redis = Redis::start_with(&["--save", "", "--appendonly", "yes", "--appendfsync", "no"]).await;
     let store = redis.store();
     let fixture = Fixture { redis, store, scheduler: SchedulerId::random(), proxy: None };
@@ -52,7 +51,7 @@ async fn main() {
     .await;
 }
 
-/// Assigns all waiting pods, each node its share in one piece. Returns how many were assigned.
+/// Assigns all waiting pods, each node its share in one piece. Returns their number.
 async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
     let mut incarnations = Vec::new();
     for session in sessions {
@@ -82,7 +81,7 @@ async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
     }
 }
 
-/// Claims and acknowledges all pods of a node, as its worker does. Returns how many.
+/// Claims and acknowledges all pods of a node. Returns their number.
 async fn start(session: &Session) -> usize {
     let mut started = 0;
     loop {

@@ -1,4 +1,4 @@
-//! The content of a Redis, saved and restored: for trying many things from the same state.
+//! Saves and restores the content of a Redis, to try many things from the same state.
 
 use ::redis::{Value, cmd, pipe};
 

@@ -26,7 +26,7 @@ use crate::invariants::{Running, against_containers, unrest};
 use crate::processes::Processes;
 use crate::{Keyspace, LIMIT, Redis};
 
-/// How fast failures are noticed.
+/// The speed of failure detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterTiming {
     /// 5 s, 15 s, 20 s: the defaults.
@@ -38,7 +38,7 @@ pub enum ClusterTiming {
 }
 
 impl ClusterTiming {
-    /// The silence after which a node is declared dead.
+    /// Returns the silence after which a node is declared dead.
     pub fn dead_after(self) -> Duration {
         Duration::from_secs(match self {
             ClusterTiming::Default => 20,
@@ -47,7 +47,7 @@ impl ClusterTiming {
         })
     }
 
-    /// The settings without their prefix, with their values.
+    /// Returns the settings, named without their prefix.
     pub fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             ClusterTiming::Default => &[],
@@ -70,7 +70,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts Redis and nothing else.
+    /// Starts only Redis.
     pub async fn new(timing: ClusterTiming) -> Self {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let prefix = format!("kt-{}-{}", std::process::id(), &unique[..8]);
@@ -79,7 +79,7 @@ impl Cluster {
         Self { redis: Redis::start().await, prefix, processes, timing, folder }
     }
 
-    /// The full name of the node `w1`.
+    /// Returns the full name of the node `w1`.
     pub fn node(&self, short: &str) -> String {
         format!("{}-{short}", self.prefix)
     }
@@ -149,17 +149,16 @@ impl Cluster {
         DaemonProcess::start_within(&entry, "worker", environment, log)
     }
 
-    /// The same with room for few pods: each then weighs more than the noise in the pressure that two workers
-    /// of one machine measure at different moments, so that they fill evenly.
+    /// Starts a worker with room for few pods. Each weighs more than the noise in the pressure that two
+    /// workers of a machine measure, so they fill evenly.
     pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> DaemonProcess {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
-    /// Starts the proxy of a host, with a state directory of its own; workers that get the same one are on
-    /// this host.
+    /// Starts the proxy of a host. Workers with the same state directory are on this host.
     pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> DaemonProcess {
         let state = host.display().to_string();
-        // One proxy of a machine has the ports to which its rules lead; a test that is about names says so.
+        // One proxy of a machine has the ports to which its rules lead; a test about names says so.
         let mut all = vec![
             ("KUBELEET_STATE_DIR", state.as_str()),
             ("KUBELEET_METRICS_LISTEN", "off"),
@@ -199,23 +198,23 @@ impl Cluster {
         environment
     }
 
-    /// How fast failures are noticed.
+    /// Returns the speed of failure detection.
     pub fn timing(&self) -> ClusterTiming {
         self.timing
     }
 
-    /// The folder of this cluster.
+    /// Returns the folder of this cluster.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The whole content of Redis.
+    /// Reads the whole content of Redis.
     pub async fn keyspace(&self) -> Keyspace {
         Keyspace::read(&self.redis).await
     }
 
-    /// Waits until the cluster has converged: every service has exactly its pods, queues are empty, and on
-    /// these nodes (by their short names) exactly the right containers run, as listed by `containers`.
+    /// Waits until every service has exactly its pods, queues are empty, and these nodes (short names) run
+    /// exactly the right containers, as listed by `containers`.
     pub async fn comes_to_rest<F: Future<Output = Vec<Running>>>(
         &self,
         within: Duration,
@@ -241,7 +240,7 @@ impl Cluster {
     }
 }
 
-/// One process. Dropped, it is killed, and the end of its log is printed if the test failed.
+/// A process, killed when dropped. Prints the end of its log if the test failed.
 pub struct DaemonProcess {
     entry: Vec<String>,
     program: PathBuf,
@@ -252,12 +251,12 @@ pub struct DaemonProcess {
 }
 
 impl DaemonProcess {
-    /// Starts a daemon with exactly this environment, and its log in this file.
+    /// Starts a daemon with exactly this environment and log file.
     pub fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
         Self::start_within(&[], what, environment, log)
     }
 
-    /// [`DaemonProcess::start`] behind a command line prefix that enters the namespaces of a host.
+    /// [`DaemonProcess::start`] behind a prefix that enters a host's namespaces.
     pub fn start_within(
         entry: &[String],
         what: &str,
@@ -270,7 +269,7 @@ impl DaemonProcess {
         daemon
     }
 
-    /// Kills it, and starts it again from another copy of the binary or with another command line.
+    /// Kills it, and restarts it from another binary or with another command line.
     #[must_use]
     pub fn instead(mut self, program: &Path, what: &str) -> Self {
         self.program = program.to_owned();
@@ -279,17 +278,17 @@ impl DaemonProcess {
         self
     }
 
-    /// What it was started with: the words after the name of the program.
+    /// Returns its command line without the program's name.
     pub fn command_line(&self) -> &str {
         &self.what
     }
 
-    /// Kills it, and starts it again with the same settings.
+    /// Kills it, and restarts it with the same settings.
     pub fn start_again(&mut self) {
         self.start_again_with(&[]);
     }
 
-    /// Kills it, and starts it again with further settings, this time only.
+    /// Kills it, and restarts it once with further settings.
     pub fn start_again_with(&mut self, settings: &[(&str, &str)]) {
         self.kill();
         let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
@@ -298,71 +297,71 @@ impl DaemonProcess {
         command.args(words).args(self.what.split(' ')).env_clear().envs(&self.environment);
         command.envs(settings.iter().copied()).stdout(Stdio::null()).stderr(log);
         if settings.iter().any(|(name, _)| *name == "KUBELEET_FAILPOINT") {
-            // The test wants to see the process end at this step; the supervisor would restart it.
+            // The test needs to see the process end at this step; the supervisor would restart it.
             command.env("KUBELEET_GUARD", "off");
         }
         self.process = Some(ChildGuard::spawn(&mut command).expect("the binary can be started"));
     }
 
-    /// SIGKILL to it and to the processes it has started, such as a supervisor and its worker.
+    /// Sends SIGKILL to it and its child processes.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// SIGTERM. Returns how it ended; none if it had not after 15 s.
+    /// Sends SIGTERM. Returns its exit status; none after 15 s.
     pub fn terminate(&mut self) -> Option<ExitStatus> {
         self.process.take().and_then(|mut process| process.terminate(Duration::from_secs(15)))
     }
 
-    /// How it ended, if it ended by itself.
+    /// Returns its exit status, if it ended by itself.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.process.as_ref().and_then(ChildGuard::ended)
     }
 
-    /// Its exit code, if it ended by itself with one.
+    /// Returns its exit code, if it ended by itself with one.
     pub fn ended_with(&self) -> Option<i32> {
         self.process.as_ref().and_then(ChildGuard::ended).and_then(|status| status.code())
     }
 
-    /// SIGSTOP to it and to the processes it has started: as if its machine were suspended.
+    /// Sends SIGSTOP to it and its child processes, like a suspended machine.
     pub fn freeze(&self) {
         self.signal_group(Signal::STOP);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn thaw(&self) {
         self.signal_group(Signal::CONT);
     }
 
-    /// Sends a signal to it and to the processes it has started.
+    /// Sends a signal to it and its child processes.
     pub fn signal_group(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal_group(signal);
         }
     }
 
-    /// Sends a signal to its first process only; for a worker this is the supervisor.
+    /// Sends a signal to its first process: a worker's supervisor.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal(signal);
         }
     }
 
-    /// The id of its first process; for a worker this is the supervisor.
+    /// Returns the id of its first process: a worker's supervisor.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(ChildGuard::id)
     }
 
-    /// The worker process of this supervisor, if there is one now.
+    /// Returns this supervisor's current worker process.
     pub fn supervised_worker(&self) -> Option<Pid> {
         let supervisor = self.id()?;
         let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).ok()?;
         children.split_whitespace().next().and_then(|child| Pid::from_raw(child.parse().ok()?))
     }
 
-    /// A client of this API.
+    /// Returns a client of this API.
     ///
     /// # Panics
     /// If this is another daemon.
@@ -371,14 +370,14 @@ impl DaemonProcess {
         Http::new(&format!("http://{listen}"))
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     pub fn log(&self) -> String {
         let text = String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Its whole log.
+    /// Returns its whole log.
     pub fn whole_log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
@@ -396,7 +395,7 @@ impl Drop for DaemonProcess {
     }
 }
 
-/// Runs a user command of the binary at this API. Returns what it prints.
+/// Runs a user command at this API. Returns its output.
 ///
 /// # Errors
 /// Its exit code and its messages, if it fails.
@@ -411,7 +410,7 @@ pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The `kubeleet` binary: `KUBELEET_BINARY`, or built now with the profile of this test binary.
+/// Returns `KUBELEET_BINARY`, or a binary built with this test's profile.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -425,7 +424,7 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// Builds the binary in the first test process of a nextest run. The others find its path in a file.
+/// The other processes of a nextest run find its path in a file.
 fn build_once(run: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("kubeleet-test-binary-{run}"));
     let mut file =
@@ -448,7 +447,7 @@ fn build() -> PathBuf {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     build.args(["build", "--quiet", "--workspace", "--bin", "kubeleet"]).arg("--manifest-path");
     build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
-    // Build scripts would see these variables of this test run as a change, and much would be built again.
+    // Build scripts would see these variables as a change, and much would be built again.
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()

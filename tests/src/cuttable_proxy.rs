@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// A port that forwards to another one. Dropped, it closes its connections.
+/// A port that forwards to another. Closes its connections when dropped.
 pub struct CuttableProxy {
     port: u16,
     cut: watch::Sender<bool>,
@@ -29,7 +29,7 @@ impl CuttableProxy {
         Self { port, cut, task: task.abort_handle() }
     }
 
-    /// `redis://127.0.0.1:<port>` of the proxy.
+    /// Returns `redis://127.0.0.1:<port>` of the proxy.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }

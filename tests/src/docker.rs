@@ -25,15 +25,15 @@ use crate::LIMIT;
 use crate::exclusive::exclusive;
 use crate::invariants::Running;
 
-/// An image with `/bin/sh` and `/bin/sleep`. It prints hello, sleeps, and ends at once on SIGTERM.
+/// An image with `/bin/sh` and `/bin/sleep`, which prints hello, sleeps, and ends at SIGTERM.
 pub const IMAGE: &str = "kubeleet-test/sleep:1";
 
-/// The image of the documented LPUSH line. It is made here unless the real one was pulled.
+/// The documented LPUSH line's image, built here unless the real one was pulled.
 pub const SAMPLE_IMAGE: &str = "spaster/alpine-sleep";
 
 const SLEEP: &str = "trap 'echo bye; exit 0' TERM INT; echo hello; sleep 86400 & wait $!";
 
-/// The engine as one test sees it: the containers of nodes whose names start with the prefix of the test.
+/// The engine, limited to containers of nodes with the test's prefix.
 pub struct Docker {
     client: Client,
     host: Option<String>,
@@ -45,17 +45,17 @@ pub struct Docker {
 pub struct ListedContainer {
     /// Its name, without the slash.
     pub name: String,
-    /// The id that the engine gave it.
+    /// Its id on the engine.
     pub id: String,
     /// Its labels.
     pub labels: HashMap<String, String>,
-    /// Whether its process runs.
+    /// True if its process runs.
     pub running: bool,
 }
 
 impl Docker {
-    /// The engine with the test images, for nodes with this prefix. None without an engine; the test is
-    /// reported as skipped then.
+    /// Returns the engine with the test images. Without an engine returns none, and the test counts as
+    /// skipped.
     ///
     /// # Panics
     /// If there is no engine and `REQUIRE` lists `docker`.
@@ -74,7 +74,7 @@ impl Docker {
         }
     }
 
-    /// Another engine, for nodes with this prefix.
+    /// Returns another engine.
     ///
     /// # Panics
     /// If it does not answer.
@@ -86,19 +86,19 @@ impl Docker {
         }
     }
 
-    /// The containers of this test's nodes, including those that have ended.
+    /// Lists this test's containers, including ended ones.
     pub async fn containers(&self) -> Vec<ListedContainer> {
         let all = self.labelled().await;
         all.into_iter().filter(|container| container.node().starts_with(&self.prefix)).collect()
     }
 
-    /// The running containers of this test's nodes.
+    /// Lists the running containers of this test's nodes.
     pub async fn running(&self) -> Vec<Running> {
         let containers = self.containers().await;
         containers.iter().filter(|container| container.running).map(ListedContainer::identity).collect()
     }
 
-    /// The running containers, each with the id of its first process on this machine.
+    /// Lists the running containers with their first processes on this machine.
     pub async fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let mut found = Vec::new();
         for container in self.containers().await.iter().filter(|container| container.running) {
@@ -107,13 +107,12 @@ impl Docker {
         found
     }
 
-    /// When the container of a pod was started and when it ended, in milliseconds of the Unix epoch, as the
-    /// engine's events say.
+    /// Returns a container's starts and ends in the engine's events, in Unix milliseconds.
     pub async fn starts_and_ends(&self, pod: &str) -> [Vec<i64>; 2] {
         let label = vec![format!("kubeleet.pod={pod}")];
         let actions = vec!["start".to_owned(), "die".to_owned()];
         let filters = HashMap::from([("label".to_owned(), label), ("event".to_owned(), actions)]);
-        // The stream ends at `until`: it is all there.
+        // The stream ends at `until`: it is complete.
         let until = jiff::Timestamp::now().as_second() + 1;
         let options = EventsOptions {
             since: Some("0".to_owned()),
@@ -128,12 +127,12 @@ impl Docker {
         [times_of("start"), times_of("die")]
     }
 
-    /// What the engine tells about a container, as text.
+    /// Returns the engine's description of a container.
     pub async fn inspection(&self, id: &str) -> String {
         format!("{:?}", self.client.inspect_container(id, None).await.unwrap())
     }
 
-    /// The ids of the images that containers of the test run, each once.
+    /// Returns the distinct image ids of the test's containers.
     pub async fn image_ids(&self) -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
         for container in self.containers().await.into_iter().filter(|container| container.running) {
@@ -143,13 +142,13 @@ impl Docker {
         ids
     }
 
-    /// When the first process of a container was started last, as the engine writes it.
+    /// Returns the last start of a container, in the engine's format.
     pub async fn started_at(&self, id: &str) -> String {
         let found = self.client.inspect_container(id, None).await.unwrap();
         found.state.and_then(|state| state.started_at).unwrap_or_default()
     }
 
-    /// A file of a running container, as a tar.
+    /// Returns a file of a running container, as a tar.
     pub async fn archive(&self, id: &str, path: &str) -> Vec<u8> {
         let options = DownloadFromContainerOptionsBuilder::default().path(path).build();
         let chunks: Vec<_> =
@@ -177,12 +176,12 @@ impl Docker {
         let _progress: Vec<_> = pulled.try_collect().await.unwrap();
     }
 
-    /// Whether the engine has an image of this name.
+    /// Returns true if the engine has the image.
     pub async fn has_image(&self, name: &str) -> bool {
         self.client.inspect_image(name).await.is_ok()
     }
 
-    /// Removes an image by its name, if the engine has it.
+    /// Removes an image, if the engine has it.
     pub async fn remove_image(&self, name: &str) {
         let options = RemoveImageOptionsBuilder::default().force(true).build();
         let _missing = self.client.remove_image(name, Some(options), None).await;
@@ -201,13 +200,13 @@ impl Docker {
         remove(&self.client, id).await;
     }
 
-    /// The names of the volumes of this test's nodes.
+    /// Returns the volumes of this test's nodes.
     pub async fn volumes(&self) -> Vec<String> {
         volumes_of(&self.client, &self.prefix).await
     }
 
-    /// Makes the images of `examples/memo`: a web application that answers at port 8080 and notes its start
-    /// in both of its volumes, and a database that is ready at once.
+    /// Builds the images of `examples/memo`: a web application at port 8080 that notes its start in both
+    /// volumes, and a database that is ready at once.
     ///
     /// # Panics
     /// If the engine cannot.
@@ -229,7 +228,7 @@ impl Docker {
         import_recipe(&docker, recipe, "memo/database:1").await.unwrap();
     }
 
-    /// Makes an image of `greeter`, and one with a shell and the C library's resolver.
+    /// Builds an image of `greeter`, and one with a shell and the C library's resolver.
     ///
     /// # Panics
     /// If the engine cannot.
@@ -238,7 +237,7 @@ impl Docker {
         self.make_resolving_image("kubeleet-test/names:1", &[]).await;
     }
 
-    /// Makes an image of `greeter`.
+    /// Builds an image of `greeter`.
     ///
     /// # Panics
     /// If the engine cannot.
@@ -248,7 +247,7 @@ impl Docker {
         self.make_image(recipe, "kubeleet-test/greeter:1").await;
     }
 
-    /// Makes an image with a shell, the C library's resolver, and further programs.
+    /// Builds an image with a shell, the C library's resolver, and further programs.
     ///
     /// # Panics
     /// If the engine cannot.
@@ -265,7 +264,7 @@ impl Docker {
         self.make_image(Recipe { programs: &programs, ..Recipe::default() }, tag).await;
     }
 
-    /// Makes an image of this recipe.
+    /// Builds an image of this recipe.
     ///
     /// # Panics
     /// If the engine cannot.
@@ -275,7 +274,7 @@ impl Docker {
         import_recipe(&docker, recipe, tag).await.unwrap();
     }
 
-    /// Makes an image with the programs that a person uses in a terminal. It sleeps.
+    /// Builds a sleeping image with the programs that a person uses in a terminal.
     ///
     /// # Panics
     /// If the engine cannot.
@@ -292,7 +291,7 @@ impl Docker {
         tag
     }
 
-    /// Runs a command in a running container. Returns what it printed.
+    /// Runs a command in a running container. Returns its output.
     ///
     /// # Panics
     /// If the engine cannot.
@@ -314,7 +313,7 @@ impl Docker {
         labelled(&self.client).await
     }
 
-    /// Makes the test images once per test process, in one process at a time.
+    /// Once per test process, in one process at a time.
     async fn make_images(&self) {
         static MADE: OnceCell<()> = OnceCell::const_new();
         MADE.get_or_init(|| async {
@@ -328,7 +327,6 @@ impl Docker {
         .await;
     }
 
-    /// Removes the containers of tests that were killed before they could do so.
     async fn sweep(&self) {
         for container in self.labelled().await {
             let of_a_test = container.node().strip_prefix("kt-").and_then(|rest| rest.split('-').next());
@@ -340,7 +338,6 @@ impl Docker {
     }
 }
 
-/// A client of the engine at `host`, or of the one that `DOCKER_HOST` names.
 pub(crate) async fn connect(host: Option<&str>) -> Result<Client, bollard::errors::Error> {
     let client = match host.and_then(|host| host.strip_prefix("unix://")) {
         Some(path) => Client::connect_with_unix(path, 60, bollard::API_DEFAULT_VERSION)?,
@@ -351,7 +348,6 @@ pub(crate) async fn connect(host: Option<&str>) -> Result<Client, bollard::error
     Ok(client)
 }
 
-/// The recipe of [`IMAGE`].
 pub(crate) fn recipe() -> Recipe<'static> {
     static PROGRAMS: LazyLock<[(&Path, &str); 2]> =
         LazyLock::new(|| [(Path::new("/bin/sh"), "/bin/sh"), (Path::new("/bin/sleep"), "/bin/sleep")]);
@@ -359,12 +355,12 @@ pub(crate) fn recipe() -> Recipe<'static> {
 }
 
 impl ListedContainer {
-    /// `kubeleet.node`.
+    /// Returns the label `kubeleet.node`.
     pub fn node(&self) -> &str {
         self.label("kubeleet.node")
     }
 
-    /// One of its labels, empty if it has none of this name.
+    /// Returns a label; empty if it is missing.
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
@@ -376,8 +372,7 @@ impl ListedContainer {
     }
 }
 
-/// The id of the first process of a container on this machine. An engine in another pid namespace reports
-/// another id.
+/// An engine in another pid namespace reports another id.
 fn first_process(container: &str) -> Option<Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let of_container = |process: &fs::DirEntry| {
@@ -418,7 +413,6 @@ async fn labelled(client: &Client) -> Vec<ListedContainer> {
     found.into_iter().map(read).collect()
 }
 
-/// The names of the volumes of nodes whose names start with `prefix`.
 async fn volumes_of(client: &Client, prefix: &str) -> Vec<String> {
     let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
     let options = ListVolumesOptions { filters: Some(filters) };
@@ -454,7 +448,7 @@ impl Drop for Docker {
                 for volume in volumes_of(&client, &prefix).await {
                     let _gone = client.remove_volume(&volume, None::<RemoveVolumeOptions>).await;
                 }
-                // Networks of pods that no container is in: workers make theirs again.
+                // Networks of pods without containers; workers create theirs again.
                 let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
                 let _gone =
                     client.prune_networks(Some(PruneNetworksOptions { filters: Some(filters) })).await;

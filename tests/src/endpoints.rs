@@ -4,10 +4,9 @@ use model::ids::ServiceName;
 use model::network::endpoint::Endpoint;
 use store::{EndpointVersion, FollowedEndpoints, ReadingStep, Store, StoreError};
 
-/// How often a reading begins again.
 const MAX_ATTEMPTS: usize = 5;
 
-/// Returns the endpoints and their version, unless they are those that the caller knows.
+/// Returns the endpoints and their version, unless the caller knows them.
 ///
 /// # Errors
 /// See [`StoreError`].

@@ -1,5 +1,5 @@
-//! Locks that keep tests apart which would disturb each other on this machine, also across test binaries and
-//! under runners with a process for each test.
+//! Locks between tests that would disturb each other on this machine, across test binaries and test
+//! processes.
 //!
 //! nextest keeps scenarios apart by its groups (`.config/nextest.toml`). Under plain `cargo test`, [`alone`]
 //! and [`beside_others`] do.
@@ -8,10 +8,9 @@ use std::fs::File;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The lock of whatever loads this machine or measures on it.
 const MACHINE: &str = "heavy";
 
-/// A lock that is held until this is dropped, or the process ends.
+/// A lock, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct LockGuard(#[allow(dead_code, reason = "it holds the lock by being open")] File);
 
@@ -20,12 +19,12 @@ pub async fn exclusive(name: &str) -> LockGuard {
     lock(name, FlockOperation::LockExclusive).await
 }
 
-/// For a test that measures: waits until no other scenario runs. Does nothing under nextest.
+/// For measuring tests: waits until no scenario runs. Does nothing under nextest.
 pub async fn alone() -> Option<LockGuard> {
     if is_under_nextest() { None } else { Some(exclusive(MACHINE).await) }
 }
 
-/// For a test that mostly waits: waits until no measuring test runs. Does nothing under nextest.
+/// For waiting tests: waits until no measuring test runs. Does nothing under nextest.
 pub async fn beside_others() -> Option<LockGuard> {
     if is_under_nextest() { None } else { Some(lock(MACHINE, FlockOperation::LockShared).await) }
 }

@@ -23,21 +23,21 @@ use crate::ablation::Ablation;
 use crate::proxy::Proxy;
 use crate::{Keyspace, Redis, invariants};
 
-/// What each pod of [`Fixture::service`] requests.
+/// Request of each pod of [`Fixture::service`].
 pub const REQUEST: Resources =
     Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 0, disk_bytes: 0, pods: 1 };
 
-/// What each node of [`Fixture::node`] offers.
+/// Capacity of each node of [`Fixture::node`].
 pub const MACHINE: Resources =
     Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, disk_bytes: 0, pods: 1000 };
 
-/// How long a node may be silent. [`Fixture::silence`] makes its last heartbeat older.
+/// Silence after which a node is dead. [`Fixture::silence`] makes its last heartbeat older.
 pub const DEAD_AFTER: Duration = Duration::from_secs(20);
 
-/// How many attempts a pod has to start.
+/// Maximum number of attempts to start a pod.
 pub const ATTEMPTS: u32 = 5;
 
-/// What workers of the fixture report of a container: its address, and a port that the engine chose.
+/// Returns the network that workers report: a container's address, and a port of the engine's choice.
 pub fn network() -> ContainerNetwork {
     let port = PublishedPort {
         container_port: 80,
@@ -52,15 +52,15 @@ pub fn network() -> ContainerNetwork {
 pub struct Fixture {
     /// The server; tests use it as outsiders do.
     pub redis: Redis,
-    /// Connected through the proxy if a script is ablated or the requests are recorded.
+    /// Connected through the proxy, if there is one.
     pub store: Store,
-    /// The scheduler that the functions of this fixture act as.
+    /// The scheduler of this fixture's functions.
     pub scheduler: SchedulerId,
-    /// The proxy between store and Redis, if there is one.
+    /// The proxy, for ablated scripts or recorded requests.
     pub proxy: Option<Proxy>,
 }
 
-/// A pod that was brought into a phase, with what a worker needs to report about it.
+/// A pod in a phase, with the data for its worker's reports.
 pub struct Placed {
     /// The session of its node's worker.
     pub session: Session,
@@ -71,28 +71,28 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// The reference by which a worker names it.
+    /// Returns the worker's reference to it.
     pub fn reference(&self) -> PodRef<'_> {
         PodRef { id: &self.record.id, assignment: self.record.assignment.as_ref().unwrap() }
     }
 }
 
 impl Fixture {
-    /// An empty cluster.
+    /// Returns an empty cluster.
     pub async fn new() -> Self {
         let redis = Redis::start().await;
         let store = redis.store();
         Self { redis, store, scheduler: SchedulerId::random(), proxy: None }
     }
 
-    /// An empty cluster whose store runs changed scripts.
+    /// Returns an empty cluster whose store runs changed scripts.
     pub async fn ablated(ablation: Ablation) -> Self {
         let redis = Redis::start().await;
         let hashes = ablation.load(&redis).await;
         Self::behind_proxy(redis, hashes).await
     }
 
-    /// An empty cluster whose proxy records what the store sends.
+    /// Returns an empty cluster whose proxy records the store's requests.
     pub async fn recorded() -> Self {
         Self::behind_proxy(Redis::start().await, Vec::new()).await
     }
@@ -108,13 +108,13 @@ impl Fixture {
         self.node_with(name, MACHINE).await
     }
 
-    /// Registers a node whose container engine has this id: another one is another machine.
+    /// Registers a node whose container engine has this id; another id is another machine.
     pub async fn machine(&self, name: &str, engine_id: &str) -> Registration {
         let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
         self.store.register(&node(name), &facts, fixtures::claimant(), None).await.unwrap()
     }
 
-    /// As [`machine`](Self::machine), by another worker. One that knows the cluster has registered before.
+    /// [`machine`](Self::machine) by another worker, which may have registered before.
     pub async fn another_machine(&self, name: &str, engine_id: &str, knows_cluster: bool) -> Registration {
         let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
         let id = self.store.cluster_id().await.unwrap().unwrap();
@@ -154,14 +154,14 @@ impl Fixture {
         service
     }
 
-    /// The records of a service's pods, by replica.
+    /// Returns the records of a service's pods, by replica.
     pub async fn pods(&self, service: &ServiceName) -> Vec<PodRecord> {
         let slots = self.store.slots(service).await.unwrap();
         let ids: Vec<PodId> = slots.into_iter().map(|(_, id)| id).collect();
         self.store.pods(&ids).await.unwrap().into_iter().flatten().collect()
     }
 
-    /// One pod's record.
+    /// Returns one pod's record.
     pub async fn record(&self, id: &PodId) -> PodRecord {
         self.store.pod(id).await.unwrap().unwrap_or_else(|| panic!("there is no pod:{id}"))
     }
@@ -172,7 +172,7 @@ impl Fixture {
         self.assign(session, payloads).await
     }
 
-    /// Takes what waits for the scheduler.
+    /// Takes the payloads that wait for the scheduler.
     pub async fn take_all(&self) -> Vec<Payload> {
         let taken = self.store.take(&self.scheduler, 1000).await.unwrap();
         taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect()
@@ -227,7 +227,7 @@ impl Fixture {
         }
     }
 
-    /// The host ports of a pod, from its specification.
+    /// Returns a pod's host ports from its specification.
     pub async fn host_ports(&self, payload: &Payload) -> HostPorts {
         match &payload.spec {
             Some(spec) => self.store.pod_spec(spec).await.unwrap().unwrap().host_ports(),
@@ -235,7 +235,7 @@ impl Fixture {
         }
     }
 
-    /// A payload with what its pod asks for.
+    /// Returns a payload with its pod's requests.
     pub async fn claim_item(&self, payload: &Payload) -> ClaimItem {
         ClaimItem { payload: payload.clone(), request: REQUEST, host_ports: self.host_ports(payload).await }
     }
@@ -262,7 +262,7 @@ impl Fixture {
         session.ack(&[item]).await.unwrap().unwrap()[0]
     }
 
-    /// Stores a service with one pod in this phase, on this node if the phase has one. Registers the node.
+    /// Registers the node, and stores a service with one pod in this phase.
     pub async fn pod_in(&self, phase: Phase, service: &str, on: &str) -> Placed {
         use store::{FinishReport, PodOutcome};
         let session = self.node(on).await;
@@ -335,36 +335,35 @@ impl Fixture {
         while let DrainOutcome::Moved(_) = self.store.drain_step(&dead).await.unwrap() {}
     }
 
-    /// The whole content of Redis.
+    /// Reads the whole content of Redis.
     pub async fn keyspace(&self) -> Keyspace {
         Keyspace::read(&self.redis).await
     }
 
-    /// The violations of invariants at this instant.
+    /// Returns the current violations of invariants.
     pub async fn violations(&self) -> Vec<String> {
         invariants::violations(&self.keyspace().await)
     }
 }
 
-/// Reports the volumes of a node as a worker does: first to learn which run of Redis answers, and then for
-/// that one.
+/// Reports a node's volumes as a worker does: first to learn the run of Redis, then for that run.
 pub async fn report_volumes(session: &Session, present: &[VolumeClaim]) -> VolumeReport {
     let copies: Vec<EngineCopy> = present.iter().cloned().map(EngineCopy::from).collect();
     report_copies(session, &copies).await
 }
 
-/// As [`report_volumes`], with the epochs of the copies.
+/// [`report_volumes`] with the epochs of the copies.
 pub async fn report_copies(session: &Session, copies: &[EngineCopy]) -> VolumeReport {
     let first = session.report_volumes(copies, None, DEAD_AFTER).await.unwrap().unwrap();
     session.report_volumes(copies, Some(&first.redis_run), DEAD_AFTER).await.unwrap().unwrap()
 }
 
-/// A node's name.
+/// Returns a node's name.
 pub fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-/// What a worker in zone `a` reports when it registers.
+/// Returns the registration data of a worker in zone `a`.
 pub fn facts(capacity: Resources) -> NodeInfo {
     NodeInfo {
         labels: [("zone".to_owned(), "a".to_owned())].into(),
@@ -372,7 +371,7 @@ pub fn facts(capacity: Resources) -> NodeInfo {
     }
 }
 
-/// The payload of a pod that a user pushes with LPUSH.
+/// Returns the payload of a pod that a user pushes with LPUSH.
 pub fn pushed(name: &str, uuid: &str) -> Payload {
     let text = format!(r#"{{"name":"{name}","uuid":"{uuid}","image":"spaster/alpine-sleep","replica":3}}"#);
     Payload::parse(text.into_bytes().into()).unwrap()

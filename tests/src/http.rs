@@ -17,7 +17,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// A client of the API at this base URL.
+    /// Returns a client of the API at this base URL.
     pub fn new(base: &str) -> Self {
         let client = Client::builder()
             .no_proxy()
@@ -28,7 +28,7 @@ impl Http {
         Self { base: base.to_owned(), client, token: None }
     }
 
-    /// The same with a bearer token.
+    /// Returns this client with a bearer token.
     #[must_use]
     pub fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self.clone() }
@@ -59,7 +59,7 @@ impl Http {
         request.send().await
     }
 
-    /// Sends one request and reads the whole response. Not for streams.
+    /// Sends one request and reads the response. Not for streams.
     ///
     /// # Panics
     /// If there is no response.
@@ -69,7 +69,7 @@ impl Http {
         read(response).await
     }
 
-    /// Sends a GET request and returns the body of the response.
+    /// Sends a GET request and returns the body.
     ///
     /// # Panics
     /// Unless the status is a success.
@@ -79,7 +79,7 @@ impl Http {
         body
     }
 
-    /// Sends a POST request and returns the body of the response.
+    /// Sends a POST request and returns the body.
     ///
     /// # Panics
     /// Unless the status is a success.
@@ -108,7 +108,7 @@ async fn read(response: Response) -> (StatusCode, Value) {
 }
 
 impl Http {
-    /// Waits until a service has exactly `pods` running pods, and none in another active phase.
+    /// Waits for exactly `pods` running pods, and none in another active phase.
     pub async fn runs(&self, within: Duration, service: &str, pods: u64) {
         eventually_within(within, &format!("{service} runs {pods} pods"), || async {
             let (status, body) = self.send(Method::GET, &format!("/service/{service}"), None).await;
@@ -119,7 +119,7 @@ impl Http {
         .await;
     }
 
-    /// Waits until exactly `nodes` nodes are ready and the schedulers know it: their view may be 200 ms old.
+    /// Waits until exactly `nodes` nodes are ready and the schedulers know it, up to 200 ms later.
     pub async fn nodes_ready(&self, nodes: usize) {
         eventually_within(LIMIT, "the nodes are ready", || async {
             let found = self.get("/node").await;
@@ -131,7 +131,7 @@ impl Http {
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
 
-    /// The pods that match a query, such as `service=web`.
+    /// Returns the pods that match a query, such as `service=web`.
     pub async fn pods(&self, query: &str) -> Vec<Value> {
         self.get(&format!("/pod?{query}")).await["items"].as_array().cloned().unwrap_or_default()
     }

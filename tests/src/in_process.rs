@@ -1,6 +1,5 @@
 //! A cluster whose daemons are tasks of the test process, on a real Redis and a simulated engine that records
-//! what is done to each pod. It is for tests that break Redis many times: a step takes a fraction of a
-//! second.
+//! calls per pod. For tests that break Redis many times: a step takes a fraction of a second.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -18,7 +17,7 @@ use worker::{IdentityStore, OtherLease, WorkerEnv, WorkerTimings};
 use crate::recorded_engine::RecordedEngine;
 use crate::{Http, Keyspace, LIMIT, Redis, kept_log};
 
-/// See the module. Dropped, its daemons are aborted.
+/// Aborts its daemons when dropped.
 pub struct InProcessCluster {
     /// Its Redis.
     pub redis: Redis,
@@ -35,7 +34,7 @@ pub struct InProcessCluster {
 }
 
 impl InProcessCluster {
-    /// Starts an API, two schedulers and the workers `w1`, `w2` …, and waits until all are registered.
+    /// Starts an API, two schedulers and the workers `w1`, `w2` …, and waits for their registration.
     pub async fn start(workers: u32) -> Self {
         kept_log::start();
         let redis = Redis::start().await;
@@ -90,7 +89,7 @@ impl InProcessCluster {
         Self { store: new_store(), redis, engine, http, nodes, daemons, _folder: folder }
     }
 
-    /// Returns why a daemon has ended, if one has. Each of them serves until it is dropped.
+    /// Returns why a daemon has ended, if one has.
     pub fn ended(&mut self) -> Option<String> {
         let ended = self.daemons.try_join_next()?;
         Some(match ended {
@@ -100,12 +99,12 @@ impl InProcessCluster {
         })
     }
 
-    /// The whole content of Redis.
+    /// Reads the whole content of Redis.
     pub async fn redis_keyspace(&self) -> Keyspace {
         Keyspace::read(&self.redis).await
     }
 
-    /// Asks the schedulers for a comparison of all keys now: it begins within two seconds.
+    /// Requests a comparison of all keys, which begins within two seconds.
     pub async fn request_full_pass(&self) {
         let _receivers: u64 = self.redis.cli(&["PUBLISH", "wake:reconcile", ""]).await;
     }
@@ -115,10 +114,10 @@ impl InProcessCluster {
         self.http.runs(LIMIT, service, pods).await;
     }
 
-    /// Waits until every one of these nodes has sent two more heartbeats.
+    /// Waits for two more heartbeats of each node.
     ///
     /// # Errors
-    /// Names the nodes that send none.
+    /// Names the silent nodes.
     pub async fn heartbeats_go_on(&self, nodes: &[NodeName]) -> Result<(), String> {
         for _ in 0..2 {
             let before = self.beats(nodes).await;
@@ -150,7 +149,7 @@ impl InProcessCluster {
     }
 }
 
-/// What a node remembers of its cluster when its worker is started again.
+/// A node's memory of its cluster across restarts of its worker.
 #[derive(Default)]
 struct RememberedIdentity {
     cluster: Mutex<Option<ClusterId>>,

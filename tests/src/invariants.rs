@@ -1,9 +1,8 @@
-//! The checker of the invariants on the whole content of Redis, read atomically.
+//! Checks the invariants on the whole content of Redis, read atomically.
 //!
 //! [`violations`] must be empty at every instant, because scripts are atomic: invariant 2 (a payload is in
-//! exactly one of the places that its pod's phase allows) and the sums of invariant 9 (a node has reserved
-//! what its pods request). [`unrest`] lists what keeps a cluster from having converged as invariant 1
-//! demands. [`against_containers`] compares with the containers that really run.
+//! exactly one of the places that its pod's phase allows) and the sums of invariant 9. [`unrest`] lists the
+//! obstacles to convergence (invariant 1). [`against_containers`] compares with the running containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +13,6 @@ use model::pod::payload::Payload;
 use crate::Keyspace;
 use crate::keyspace::KeyEntry;
 
-/// Where a payload can be stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum PodLocation {
     /// `sq`.
@@ -31,27 +29,22 @@ enum PodLocation {
     Running(String),
 }
 
-/// A payload and where it is stored.
 struct Found<'a> {
     place: PodLocation,
     raw: &'a [u8],
 }
 
-/// The fields of a pod's record that the invariants use.
 struct CheckedPod {
     phase: Phase,
     node: String,
-    /// In the order of [`Resource::ALL`].
     request: [i64; Resource::ALL.len()],
 }
 
 impl CheckedPod {
-    /// Whether its node has reserved resources for it.
     fn has_reservation(&self) -> bool {
         matches!(self.phase, Phase::Assigned | Phase::Running | Phase::Stopping)
     }
 
-    /// Whether its payload must be stored somewhere.
     fn is_active(&self) -> bool {
         self.phase == Phase::Pending || self.has_reservation()
     }
@@ -73,7 +66,7 @@ impl CheckedPod {
     }
 }
 
-/// Violations of invariants 2 and 9; empty at every instant unless a test pushed copies of payloads.
+/// Returns violations of invariants 2 and 9; always empty unless a test pushed copies.
 pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let found = payloads(keyspace);
@@ -81,7 +74,7 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     for (uuid, pod) in &pods {
         let places = found.get(uuid.as_str()).map_or(&[][..], Vec::as_slice);
         let allowed = places.iter().filter(|found| pod.allows(&found.place)).count();
-        // A leftover payload of a pod that has ended is dropped by the process that reads it.
+        // A leftover payload of an ended pod is dropped by the process that reads it.
         if pod.is_active() && (allowed != 1 || places.len() != 1) {
             let shown: Vec<_> = places.iter().map(|found| &found.place).collect();
             wrong.push(format!(
@@ -100,12 +93,12 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Endpoints of followed services that are not what the records of pods say; empty at every instant.
+/// Returns endpoints that differ from the pod records; always empty.
 pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = Vec::new();
     for (service, _) in keyspace.below("ep:") {
         let key = format!("ep:{service}");
-        // Without a version it is still being made.
+        // Without a version it is incomplete.
         if keyspace.field(&key, "v").is_empty() {
             continue;
         }
@@ -123,7 +116,7 @@ pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// The endpoint of a pod of this service as its record says; none if it is no endpoint.
+/// Returns none if the pod is no endpoint.
 fn endpoint_line(keyspace: &Keyspace, service: &str, uuid: &str) -> Option<String> {
     let field = |name| keyspace.field(&format!("pod:{uuid}"), name);
     if field("service") != service {
@@ -138,8 +131,7 @@ fn endpoint_line(keyspace: &Keyspace, service: &str, uuid: &str) -> Option<Strin
     Some(format!("{} {} {} {state}", field("replica"), field("node"), field("assignment")))
 }
 
-/// What keeps the cluster from having converged: violations, queues that are not empty, and services that do
-/// not have exactly their pods running.
+/// Returns violations, non-empty queues, and services without exactly their running pods.
 pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = violations(keyspace);
     for (key, _) in keyspace.entries() {
@@ -164,8 +156,8 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// What keeps these services from having converged. A pod of a newer generation than its service keeps
-/// nothing: its number was broken by hand, and it is never replaced.
+/// Returns the obstacles to these services' convergence. A pod of a newer generation than its service is
+/// none: a person broke its number, and it is never replaced.
 pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = strays(keyspace, &pods);
@@ -175,7 +167,7 @@ pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item
     wrong
 }
 
-/// Whether a pod may be of a newer generation than its service: its record was broken by hand.
+/// The pod's record may have been broken by hand.
 #[derive(Clone, Copy)]
 enum Newer {
     IsWrong,
@@ -222,7 +214,7 @@ fn service_unrest(
     wrong
 }
 
-/// Active pods that nothing wants: they are in no slot and were not pushed.
+/// Returns unwanted active pods: without a slot, and not pushed.
 fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<String> {
     let mut wanted: BTreeSet<&[u8]> = keyspace.elements("pushed").into_iter().collect();
     for (service, _) in keyspace.below("slots:") {
@@ -245,8 +237,7 @@ pub struct Running {
     pub node: String,
 }
 
-/// Differences between the running pods of these nodes and the containers that run there: each pod has
-/// exactly one.
+/// Returns differences between running pods and their containers: each pod has one.
 pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[Running]) -> Vec<String> {
     let mut wanted: Vec<Running> = records(keyspace)
         .into_iter()
@@ -270,7 +261,7 @@ pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[R
     missing.chain(surplus).chain(twice).collect()
 }
 
-/// Pairs of containers of the same pod, each with whether that pod must never run twice.
+/// Returns pairs of containers of a pod, and true if it must never run twice.
 pub fn twice(running: &[(Running, bool)]) -> BTreeMap<(Running, Running), bool> {
     let mut by_pod: BTreeMap<&str, Vec<&(Running, bool)>> = BTreeMap::new();
     for one in running {
@@ -324,7 +315,7 @@ fn place(key: &str) -> Option<PodLocation> {
     }
 }
 
-/// All payloads of one pod, byte for byte, wherever they are stored.
+/// Returns all payloads of one pod, wherever they are.
 pub fn payloads_of<'a>(keyspace: &'a Keyspace, uuid: &str) -> Vec<&'a [u8]> {
     let mut all = payloads(keyspace);
     all.remove(uuid).unwrap_or_default().into_iter().map(|found| found.raw).collect()
@@ -349,7 +340,7 @@ fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPo
     wrong
 }
 
-/// Host ports that two pods of a node have, and those that a node keeps for a pod that is not on it.
+/// Returns host ports that two pods share, or that are reserved for a pod elsewhere.
 pub fn host_port_mismatches(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = Vec::new();
     let pods = records(keyspace);
@@ -374,7 +365,7 @@ pub fn host_port_mismatches(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Nodes whose pods request more than the capacity.
+/// Returns nodes whose pods request more than the capacity.
 pub fn overcommitted(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = Vec::new();
@@ -412,7 +403,7 @@ mod tests {
         KeyEntry::Hash(fields.iter().map(field).collect())
     }
 
-    /// One pod with its record, a node with this number of reserved pods, and the payload in these places.
+    /// One pod with its record and payload, and a node with reserved pods.
     fn cluster(phase: &str, used: &str, places: &[&'static str]) -> Keyspace {
         let mut entries = vec![
             ("pod:one", hash(&[("phase", phase), ("node", "w1"), ("cpu", "5"), ("memory", "0")])),

@@ -1,4 +1,4 @@
-//! The journal of a client that writes services: for each service, the states it may be in according to the
+//! The journal of a client that writes services: for each service, its possible states according to the
 //! responses.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,6 @@ pub enum Write {
 }
 
 impl Write {
-    /// The service after this write; none if there is no such service then.
     fn applied(self, before: Option<WrittenService>) -> Option<WrittenService> {
         match self {
             Self::Put(service) => Some(service),
@@ -38,20 +37,20 @@ impl Write {
     }
 }
 
-/// How a write was answered.
+/// The answer to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Stored, and it survives a failover (200, 201, or a deletion that was confirmed).
+    /// Stored, and it survives a failover (200, 201, or a confirmed deletion).
     Durable,
     /// Stored, not yet confirmed (202).
     Stored,
     /// Certainly not stored.
     Refused,
-    /// It may be stored or not: no response, or one that leaves it open.
+    /// Possibly stored: no response, or one that leaves it open.
     Unknown,
 }
 
-/// How many responses of each kind there were.
+/// Counts of responses by kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteAnswers {
     /// [`Answer::Durable`].
@@ -63,7 +62,7 @@ pub struct WriteAnswers {
 }
 
 impl WriteAnswers {
-    /// The difference to an earlier count.
+    /// Returns the difference to an earlier count.
     pub fn since(self, before: Self) -> Self {
         Self {
             durable: self.durable - before.durable,
@@ -75,7 +74,7 @@ impl WriteAnswers {
 
 #[derive(Debug, Default)]
 struct JournalEntry {
-    /// The states it may be in, the newest last.
+    /// Its possible states, the newest last.
     possible: Vec<Option<WrittenService>>,
     /// A response is outstanding or was lost: the write may still be carried out.
     open: bool,
@@ -93,15 +92,15 @@ pub struct Journal {
 /// The result of comparing the journal with a cluster.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Services that are in no state that the responses allow, as text.
+    /// Services whose state contradicts the responses, as text.
     pub lost: Vec<String>,
-    /// Writes answered with 202 that were not stored after all.
+    /// Writes answered with 202 that were lost.
     pub forgotten: u64,
 }
 
 impl Journal {
-    /// Begins a write of a service. Returns its newest known state and the number of this write; none while
-    /// an earlier write is open, because the service must not be written then.
+    /// Begins a write. Returns the service's newest state and the write's number; none while an earlier write
+    /// is open, because the service must not be written then.
     pub fn open(&mut self, name: &str) -> Option<(Option<WrittenService>, u64)> {
         let entry = self.entries.entry(name.to_owned()).or_default();
         if entry.open {
@@ -145,8 +144,7 @@ impl Journal {
         entry.open = answer == Answer::Unknown;
     }
 
-    /// Compares with a converged cluster, in which no write is in progress. From then on its state is the
-    /// known one.
+    /// Compares with a converged cluster without open writes. Its state is the known one from then on.
     pub fn audit(&mut self, keyspace: &Keyspace) -> Audit {
         let mut audit = Audit::default();
         for (name, entry) in &mut self.entries {
@@ -185,7 +183,6 @@ mod tests {
     const ONE: WrittenService = WrittenService { replicas: 1, version: 1 };
     const TWO: WrittenService = WrittenService { replicas: 2, version: 2 };
 
-    /// A cluster with one service, or with none.
     fn cluster(service: Option<WrittenService>) -> Keyspace {
         let fields = service.map(|service| {
             let labels = format!(r#"{{"v":"{}"}}"#, service.version);
@@ -197,7 +194,7 @@ mod tests {
         Keyspace::with(fields.map(|fields| ("service:web", hash(fields))))
     }
 
-    /// Writes with their responses, the state in the end, and how many writes are lost and forgotten.
+    /// Writes with their responses, the final state, and the numbers of lost and forgotten writes.
     type Case<'a> = (&'a [(Write, Answer)], Option<WrittenService>, usize, u64);
 
     #[test]
@@ -234,7 +231,7 @@ mod tests {
             }
             let audit = journal.audit(&cluster(*found));
             assert_eq!((audit.lost.len(), audit.forgotten), (*lost, *forgotten), "{writes:?}: {audit:?}");
-            // From then on, the state that was found is the known one.
+            // From then on, the found state is the known one.
             assert!(journal.audit(&cluster(*found)).lost.is_empty(), "{writes:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The log of this process, kept in memory: a failed check prints the lines that tell why something happened.
+//! The log of this process, kept in memory: a failed check prints the lines that explain it.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -6,9 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing_subscriber::EnvFilter;
 
-/// What is kept of it.
 const FILTER: &str = "warn,kubeleet=info,kubeleet_worker=debug,kubeleet_engine=debug,kubeleet_health=debug";
-/// The number of lines that are kept.
 const MAX_LINES: usize = 200_000;
 
 static LINES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
@@ -31,7 +29,7 @@ pub fn lines_with(words: &[&str]) -> Vec<String> {
     lines().iter().filter(is_asked).cloned().collect()
 }
 
-/// Forgets what was kept.
+/// Clears the log.
 pub fn clear() {
     lines().clear();
 }

@@ -64,7 +64,7 @@ impl Keyspace {
         Ok(Self::of(cmd("EVAL").arg(READ).arg(0).query_async(connection).await?))
     }
 
-    /// A keyspace made up of these entries.
+    /// Returns a keyspace with these entries.
     #[cfg(test)]
     pub(crate) fn with<'a>(entries: impl IntoIterator<Item = (&'a str, KeyEntry)>) -> Self {
         let entries = entries.into_iter().map(|(key, entry)| (key.to_owned(), entry)).collect();
@@ -77,22 +77,22 @@ impl Keyspace {
         Self { entries, expiring }
     }
 
-    /// Keys and values, in the order of the keys.
+    /// Returns keys and values, in the order of the keys.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &KeyEntry)> {
         self.entries.iter().map(|(key, entry)| (key.as_str(), entry))
     }
 
-    /// The keys that start with `prefix`, without it, and their values.
+    /// Returns the keys below `prefix`, without it, and their values.
     pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a KeyEntry)> {
         self.entries().filter_map(move |(key, entry)| Some((key.strip_prefix(prefix)?, entry)))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&KeyEntry> {
         self.entries.get(key)
     }
 
-    /// The elements of a list or set, or the values of a hash; empty if there is no such key.
+    /// Returns the elements of a list or set, or a hash's values.
     pub fn elements(&self, key: &str) -> Vec<&[u8]> {
         match self.entries.get(key) {
             Some(KeyEntry::List(elements)) => elements.iter().map(Vec::as_slice).collect(),
@@ -109,7 +109,7 @@ impl Keyspace {
         fields.iter().map(|(field, value)| (field.clone(), text(value))).collect()
     }
 
-    /// A field of a hash as text; empty if there is none.
+    /// Returns a field of a hash as text; empty if there is none.
     pub fn field(&self, key: &str, field: &str) -> String {
         match self.entries.get(key) {
             Some(KeyEntry::Hash(fields)) => {
@@ -119,7 +119,7 @@ impl Keyspace {
         }
     }
 
-    /// The differences to a later reading, one line each: `pod:u phase: "pending" -> "assigned"`.
+    /// Returns the differences to a later reading, one line each: `pod:u phase: "pending" -> "assigned"`.
     pub fn changes(&self, after: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         let keys: BTreeSet<&String> = self.entries.keys().chain(after.entries.keys()).collect();

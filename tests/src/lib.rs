@@ -1,8 +1,8 @@
 //! The test harness: clusters of real processes, fault injection, and the checkers of invariants.
 //!
 //! Tests act as outsiders where they can: [`Redis::cli`] spells out the keys of the contract, as redis-cli
-//! would. Every process that a test starts ends with it, also when the test panics or is killed
-//! ([`child_guard`]). Functions of the harness panic when something goes wrong, because they run in tests.
+//! would. Every process that a test starts ends with it, even when the test panics or is killed
+//! ([`child_guard`]). Functions of the harness panic on errors, because they run in tests.
 //!
 //! Tests: scenarios
 
@@ -47,6 +47,6 @@ pub mod wait {
 
     pub use testkit::eventually::{check as that, eventually_within as eventually};
 
-    /// Long enough for the slowest machine; a test that works takes a fraction of it.
+    /// Long enough for the slowest machine; a working test takes a fraction of it.
     pub const LIMIT: Duration = Duration::from_secs(20);
 }

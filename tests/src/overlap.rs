@@ -1,9 +1,9 @@
 //! Measures the gap between the end of a pod on its old node and its start on another one. `on_disconnect:
-//! stop` promises that the two never overlap: the gap is never negative.
+//! stop` promises that it is never negative.
 //!
-//! One try is a cluster with a node of process pods and, where there is an engine, a node of containers. A
-//! fault hits both nodes at the same time, and their `stop` pods must stop there before they start on a third
-//! node. The worker cannot be restarted: its supervisor finds a binary that ends at once.
+//! One try is a cluster with a node of process pods and, if there is an engine, a node of containers. A fault
+//! hits both nodes at once, and their `stop` pods must stop before they start on a third node. The worker
+//! cannot be restarted: its supervisor finds a binary that ends at once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Fault {
     /// All faults.
     pub const ALL: [Fault; 3] = [Fault::Stopped, Fault::Killed, Fault::Cut];
 
-    /// The text for the results table.
+    /// Returns the text for the results table.
     pub fn description(self) -> &'static str {
         match self {
             Fault::Stopped => "worker stopped (SIGSTOP)",
@@ -45,7 +45,6 @@ impl Fault {
     }
 }
 
-/// A node that is hit by a fault.
 struct Victim {
     runtime: &'static str,
     node: String,
@@ -81,7 +80,7 @@ impl Victim {
     }
 }
 
-/// A copy of the binary that a test can replace without affecting other tests.
+/// Returns a copy of the binary for one test.
 pub fn private_binary(folder: &Path) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let own = folder.join("kubeleet");
@@ -92,12 +91,12 @@ pub fn private_binary(folder: &Path) -> PathBuf {
     own
 }
 
-/// Replaces the binary by a script that ends at once. Running processes are not affected.
+/// Replaces the binary by a script that ends at once, for new processes.
 pub fn break_binary(binary: &Path) {
     replace_binary(binary, "exit 1");
 }
 
-/// Replaces the binary by these lines of shell. Running processes are not affected.
+/// Replaces the binary by these lines of shell, for new processes.
 pub fn replace_binary(binary: &Path, lines: &str) {
     use std::os::unix::fs::PermissionsExt;
     let script = binary.with_extension("broken");
@@ -106,7 +105,6 @@ pub fn replace_binary(binary: &Path, lines: &str) {
     std::fs::rename(&script, binary).unwrap();
 }
 
-/// Two nodes with `stop` and `keep` pods, and a third one that takes over.
 struct OverlapFixture {
     cluster: Cluster,
     docker: Option<Docker>,
@@ -149,7 +147,7 @@ impl OverlapFixture {
         victim.expect("it ran on a node that was hit").runtime
     }
 
-    /// Waits until the pod runs on another node. Returns when it started there, in milliseconds since boot.
+    /// Waits until the pod runs elsewhere. Returns its start, in milliseconds since boot.
     async fn started_elsewhere(&self, old: &Running) -> u64 {
         let limit = self.cluster.timing().dead_after() + LIMIT;
         eventually_within(limit, &format!("pod {} starts elsewhere", old.pod), || async {
@@ -161,7 +159,7 @@ impl OverlapFixture {
     }
 }
 
-/// Makes one try. Returns the smallest gap of any pod in milliseconds, by the runtime of the old node.
+/// Returns the smallest gap of any pod in milliseconds, by the old node's runtime.
 ///
 /// # Panics
 /// If a `stop` pod does not move, or a `keep` pod is stopped.
@@ -186,9 +184,8 @@ pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
     gaps
 }
 
-/// Makes one try of what no protocol can prevent: a whole machine with its pods is suspended until the pods
-/// have started elsewhere, and is then resumed. Returns for how long the longest of its `stop` pods runs
-/// then, in milliseconds, by the runtime.
+/// Suspends a machine with its pods until they have started elsewhere, which no protocol can prevent, and
+/// resumes it. Returns how many milliseconds its longest `stop` pod still runs, by runtime.
 ///
 /// # Panics
 /// If one of them does not end.
@@ -218,12 +215,10 @@ pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
     longest
 }
 
-/// How long many pods may take to start on a busy machine.
 const MANY_STARTED_WITHIN: Duration = Duration::from_secs(300);
 
-/// Makes one try with many pods on one node that all ignore SIGTERM, when the node is cut off from Redis.
-/// Returns the milliseconds from the end of the last of them to the first start elsewhere; `None` without an
-/// engine for `docker`.
+/// Cuts a node with many pods that ignore SIGTERM off from Redis. Returns the milliseconds from their last
+/// end to the first start elsewhere; `None` without an engine for `docker`.
 ///
 /// # Panics
 /// If they do not start, or do not move.
@@ -272,7 +267,6 @@ fn ids(pods: Vec<serde_json::Value>) -> Vec<String> {
     pods.iter().map(|pod| pod["uuid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The running pods of all runtimes, each with its first process.
 async fn all(cluster: &Cluster, docker: Option<&Docker>) -> Vec<(Running, Pid)> {
     let mut all = cluster.processes.with_leaders();
     if let Some(docker) = docker {

@@ -11,13 +11,13 @@ use testkit::eventually::{check, eventually_within};
 use testkit::ports::free_port;
 use testkit::require;
 
-/// Both programs. Dropped, they end.
+/// Both programs. They end when this is dropped.
 pub struct Pebble {
     /// URL of its ACME directory.
     pub directory: String,
-    /// File with the certificate that its own HTTPS is trusted by.
+    /// The certificate that its HTTPS clients trust.
     pub ca_file: PathBuf,
-    /// The port at which it looks for the answers to its challenges.
+    /// The port at which it looks for answers to its challenges.
     pub http_port: u16,
     management: u16,
     name_management: u16,
@@ -25,7 +25,7 @@ pub struct Pebble {
     _programs: [ChildGuard; 2],
 }
 
-/// Returns whether Pebble, curl and openssl are installed. If not, the test is reported as skipped.
+/// Returns true if Pebble, curl and openssl are installed. If not, the test counts as skipped.
 pub fn has_pebble() -> bool {
     let is_there = |program: &str, argument: &str| {
         Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
@@ -40,8 +40,8 @@ pub fn has_pebble() -> bool {
 }
 
 impl Pebble {
-    /// Starts both in a folder. `validity` is that of its certificates, and `environment` says what else it
-    /// does: for example `PEBBLE_WFE_NONCEREJECT`. Names have no address at first.
+    /// Starts both programs in a folder; `environment` is for example `PEBBLE_WFE_NONCEREJECT`. Names have no
+    /// address at first.
     pub async fn start(folder: &Path, validity: Duration, environment: &[(&str, &str)]) -> Self {
         let [acme, management, dns, name_management, http_port, tls_port] = [(); 6].map(|()| free_port());
         let text = |name: &str| folder.join(name).display().to_string();
@@ -101,7 +101,7 @@ impl Pebble {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
-    /// Has a name lead to this address only.
+    /// Resolves a name to this address only.
     pub fn set_address(&self, name: &str, address: Ipv4Addr) {
         self.names("clear-a", &serde_json::json!({"host": format!("{name}.")}));
         let record = serde_json::json!({"host": format!("{name}."), "addresses": [address.to_string()]});
@@ -114,19 +114,19 @@ impl Pebble {
         assert!(status.success(), "{what} {body}");
     }
 
-    /// Writes the authority's own certificate, by which clients trust what it issues. Returns the file.
+    /// Writes the authority's root certificate, which its clients trust. Returns the file.
     pub fn root(&self, folder: &Path) -> PathBuf {
         let file = folder.join("root.pem");
         std::fs::write(&file, self.get(&format!("https://127.0.0.1:{}/roots/0", self.management))).unwrap();
         file
     }
 
-    /// Returns how many certificates it has issued.
+    /// Returns the number of issued certificates.
     pub fn issued(&self) -> usize {
         self.log().matches("Issued certificate serial").count()
     }
 
-    /// Returns what it has logged.
+    /// Returns its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

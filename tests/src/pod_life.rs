@@ -1,8 +1,8 @@
-//! When processes started and ended, on the machine's boot clock: whether two copies of a pod ran at the same
+//! Starts and ends of processes on the machine's boot clock: shows if two copies of a pod ran at the same
 //! time.
 //!
-//! The kernel rounds starts down (to 10 ms) and ends are noticed a little late. A gap is therefore never
-//! reported larger than it was.
+//! The kernel rounds starts down (to 10 ms) and ends are noticed a little late. So a reported gap is never
+//! too large.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -36,13 +36,13 @@ impl Watched {
         Self { end }
     }
 
-    /// When it ended, in milliseconds since boot; none while it runs.
+    /// Returns its end in milliseconds since boot; none while it runs.
     pub fn ended(&self) -> Option<u64> {
         self.end.get().copied()
     }
 }
 
-/// When a process started, in milliseconds since boot; none if it is gone.
+/// Returns a process's start in milliseconds since boot; none if it is gone.
 pub fn started(pid: Pid) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     // The fields after the name, which is in parentheses and may contain any character.
@@ -54,7 +54,7 @@ pub fn started(pid: Pid) -> Option<u64> {
     Some(ticks * 10)
 }
 
-/// Milliseconds from the end of the old copy to the start of the new one; negative if they overlapped.
+/// Returns the milliseconds between both copies; negative if they overlapped.
 pub fn gap(ended: u64, started: u64) -> i64 {
     started as i64 - ended as i64
 }

@@ -1,4 +1,4 @@
-//! Pods of the `process` runtime: which run, read from their folders, and cleaning up after a test.
+//! Pods of the `process` runtime: lists them from their folders, and cleans up after a test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use testkit::child_guard::Watchdog;
 
 use crate::invariants::Running;
 
-/// Kills the pods below a folder, once the workers that could restart them are gone. A pod has a session of
-/// its own and therefore outlives its worker and the worker's process group.
+/// Kills the pods once their workers are gone. A pod has a session of its own and so outlives its worker and
+/// the worker's process group.
 const KILL_PODS: &str = r#"
 sleep 1
 for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do
@@ -18,8 +18,7 @@ for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do
   kill -s KILL "${process%/environ}"
 done"#;
 
-/// The folder of the process pods of a test. The pods that still run are killed when this is dropped, and
-/// also when this process is killed.
+/// The folder of process pods, which end with this value and with this process.
 pub struct Processes {
     root: PathBuf,
     #[allow(dead_code, reason = "it watches by existing")]
@@ -27,23 +26,23 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// The pods below this folder.
+    /// Returns the pods below this folder.
     pub fn below(root: &Path) -> Self {
         let watchdog = Watchdog::spawn(KILL_PODS, root.as_os_str()).expect("a shell can be started");
         Self { root: root.to_owned(), watchdog }
     }
 
-    /// The running pods: one for each leader process that is alive.
+    /// Lists the running pods: one for each live leader process.
     pub fn running(&self) -> Vec<Running> {
         running_below(&self.root).into_iter().map(|(one, _)| one).collect()
     }
 
-    /// The pod id and the leader's process id of each running pod.
+    /// Returns pod id and leader process of each running pod.
     pub fn leaders(&self) -> Vec<(String, i64)> {
         leaders_below(&self.root)
     }
 
-    /// The running pods with their leader processes.
+    /// Returns the running pods with their leader processes.
     pub fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let read = |folder: &Path| {
             let leader = Pid::from_raw(record(folder)?.1.try_into().ok()?)?;
@@ -53,13 +52,13 @@ impl Processes {
     }
 }
 
-/// The pod id and the leader's process id of each running pod below a folder.
+/// Returns pod id and leader process of each running pod below a folder.
 pub fn leaders_below(root: &Path) -> Vec<(String, i64)> {
     let leader = |folder: &Path| Some((running(folder)?.0.pod, record(folder)?.1));
     folders_below(root).filter_map(|folder| leader(&folder)).collect()
 }
 
-/// The running pods below a folder, each with whether it must never run twice.
+/// Returns the running pods, and true for a pod that must never run twice.
 pub fn running_below(root: &Path) -> Vec<(Running, bool)> {
     folders_below(root).filter_map(|folder| running(&folder)).collect()
 }
@@ -79,7 +78,7 @@ fn record(folder: &Path) -> Option<(Value, i64)> {
 
 fn running(folder: &Path) -> Option<(Running, bool)> {
     let (record, process) = record(folder)?;
-    // The environment names the folder. If it does not, the process id was used again by another process.
+    // The environment names the folder. If it does not, another process has got the process id.
     is_from(process, folder).then_some(())?;
     let label = |name: &str| record["labels"][name].as_str().unwrap_or_default().to_owned();
     let stop = label("kubeleet.on-disconnect") == "stop";

@@ -1,8 +1,7 @@
-//! A proxy between a store and its Redis. It can replace scripts, and it records what was sent.
+//! A proxy between a store and its Redis that can replace scripts and records the requests.
 //!
-//! A store runs its scripts by hash. The proxy replaces a hash by another one of the same length. The
-//! unchanged operations then run an ablated script, and the tests of the invariants can show that they
-//! notice.
+//! A store runs its scripts by hash. The proxy replaces a hash by another one of the same length, so the
+//! unchanged operations run an ablated script, and the tests of the invariants must notice.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +13,7 @@ use tokio::task::AbortHandle;
 const HASH_PREFIX: &[u8] = b"$40\r\n";
 const HASH_LENGTH: usize = HASH_PREFIX.len() + 40;
 
-/// The proxy. Dropped, it closes its connections.
+/// The proxy. Closes its connections when dropped.
 pub struct Proxy {
     port: u16,
     sent: Arc<Mutex<Vec<u8>>>,
@@ -22,8 +21,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free port and forwards to the Redis on port `redis`. The first hash of each pair is
-    /// replaced by the second.
+    /// Forwards to the Redis on port `redis`. The first hash of each pair is replaced by the second.
     pub async fn start(redis: u16, hashes: Vec<(String, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -39,12 +37,12 @@ impl Proxy {
         Self { port, sent, task: task.abort_handle() }
     }
 
-    /// `redis://127.0.0.1:<port>` of the proxy.
+    /// Returns `redis://127.0.0.1:<port>` of the proxy.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// All bytes sent to Redis so far, of all connections.
+    /// Returns all bytes sent to Redis so far, of all connections.
     pub fn sent(&self) -> Vec<u8> {
         self.sent.lock().unwrap().clone()
     }
@@ -59,19 +57,17 @@ impl Drop for Proxy {
 /// Changes requests on their way to Redis.
 #[derive(Debug, Default)]
 pub struct Rewriter {
-    /// The first hash of each pair is replaced by the second.
+    /// Pairs: the first hash is replaced by the second.
     pub hashes: Vec<(String, String)>,
-    /// Replaces `WAIT` by a command that returns at once that nine replicas have confirmed: see [`NINE`].
+    /// Replaces `WAIT` by a command that confirms nine replicas at once: see [`NINE`].
     pub skips_wait: bool,
 }
 
-/// A key that must hold a text of nine bytes when a [`Rewriter`] skips `WAIT`: it becomes `STRLEN` of this
-/// key.
+/// Key with a text of nine bytes; a skipped `WAIT` becomes `STRLEN` of it.
 pub const NINE: &str = "chaos:nine";
 
 impl Rewriter {
-    /// Rewrites the pending bytes in place. Returns how many of them can be sent; the rest may be the start
-    /// of a hash.
+    /// Rewrites the pending bytes in place. Returns how many can be sent: the rest may begin a hash.
     pub fn rewrite(&self, pending: &mut Vec<u8>) -> usize {
         replace(pending, &self.hashes);
         if self.skips_wait {
@@ -140,7 +136,7 @@ fn replace(bytes: &mut [u8], hashes: &[(String, String)]) {
     }
 }
 
-/// How many bytes at the end may be the start of a hash whose rest has not arrived yet.
+/// Returns the number of last bytes that may begin a hash.
 fn unfinished(bytes: &[u8]) -> usize {
     let begins = |tail: &[u8]| match tail.strip_prefix(HASH_PREFIX) {
         Some(digits) => digits.iter().all(u8::is_ascii_hexdigit),

@@ -1,4 +1,4 @@
-//! A simulated engine that records what is done to each pod, and how long each node was silent.
+//! A simulated engine that records the calls for each pod, and the pauses of each node.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use model::spec::{Port, PullPolicy, StopSignal};
 
 use crate::invariants::Running;
 
-/// What was done to a pod's container.
+/// A call for a pod's container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// It was created and started.
@@ -35,7 +35,7 @@ pub struct EngineAct {
     pub pod: PodId,
     /// The engine's handle: `<node>/<container>`.
     pub handle: String,
-    /// What was done.
+    /// The call.
     pub act: Act,
 }
 
@@ -44,7 +44,7 @@ pub struct EngineAct {
 pub struct RecordedEngine {
     inner: SimRuntime,
     record: Arc<Mutex<RecordedCall>>,
-    /// Whose worker uses this clone.
+    /// Node of the worker that uses this clone.
     node: Option<NodeName>,
 }
 
@@ -55,7 +55,6 @@ struct RecordedCall {
     pings: BTreeMap<NodeName, Pings>,
 }
 
-/// When a worker has pinged the engine: it does so with every heartbeat.
 struct Pings {
     last: Instant,
     longest_pause: Duration,
@@ -66,7 +65,6 @@ impl RecordedEngine {
         Self { inner: SimRuntime::new(SimOptions::default()), record: Arc::default(), node: None }
     }
 
-    /// The same engine, for the worker of this node.
     pub(crate) fn of_node(&self, node: &NodeName) -> Self {
         Self { node: Some(node.clone()), ..self.clone() }
     }
@@ -77,18 +75,18 @@ impl RecordedEngine {
         self.lock().pings.values_mut().for_each(|pings| *pings = Pings::at(now));
     }
 
-    /// The longest pause between two heartbeats of each node, the one under way included.
+    /// Returns each node's longest pause between heartbeats, including the current one.
     pub fn longest_pauses(&self) -> BTreeMap<NodeName, Duration> {
         let longest = |pings: &Pings| pings.longest_pause.max(pings.last.elapsed());
         self.lock().pings.iter().map(|(node, pings)| (node.clone(), longest(pings))).collect()
     }
 
-    /// The simulated engine.
+    /// Returns the simulated engine.
     pub fn sim(&self) -> &SimRuntime {
         &self.inner
     }
 
-    /// The containers of these nodes that run.
+    /// Returns the running containers of these nodes.
     pub async fn containers(&self, nodes: &[NodeName]) -> Vec<Running> {
         let mut running = Vec::new();
         for node in nodes {
@@ -103,17 +101,17 @@ impl RecordedEngine {
         running
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.lock().acts.len()
     }
 
-    /// Whether there is no entry.
+    /// Returns true without entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The entries from this number on.
+    /// Returns the entries from this number on.
     pub fn acts_since(&self, start: usize) -> Vec<EngineAct> {
         self.lock().acts[start..].to_vec()
     }

@@ -1,5 +1,5 @@
-//! The pull half of a registry of images on loopback, with one image under any name: what an engine needs to
-//! pull, and who may.
+//! The pull half of an image registry on loopback, with one image under any name, and optional
+//! authentication.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -24,16 +24,16 @@ const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
-/// How a registry asks who it is.
+/// The authentication of a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
-    /// With each request.
+    /// Credentials with each request.
     Basic,
-    /// At another address, for a token: as public registries do.
+    /// A token from another address, as public registries do.
     Bearer,
 }
 
-/// A registry whose image is the one of [`crate::docker::IMAGE`]. It ends when it is dropped.
+/// A registry whose image is [`crate::docker::IMAGE`]. It ends when it is dropped.
 pub struct Registry {
     content: Arc<Content>,
     server: JoinHandle<()>,
@@ -44,13 +44,13 @@ struct Content {
     asks: Asks,
     /// User and password; `None` if everyone may pull.
     login: Mutex<Option<(String, String)>>,
-    /// The manifests that it has, each with its digest. Every tag is the last one.
+    /// Its manifests, each with its digest. Every tag is the last one.
     manifests: Mutex<Vec<(String, Vec<u8>)>>,
     blobs: Mutex<HashMap<String, Vec<u8>>>,
 }
 
 impl Registry {
-    /// Starts one that everyone may pull from.
+    /// Starts a registry that everyone may pull from.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -66,17 +66,17 @@ impl Registry {
         Self { content, server }
     }
 
-    /// Host and port.
+    /// Returns host and port.
     pub fn host(&self) -> &str {
         &self.content.address
     }
 
-    /// The name of its image with this tag.
+    /// Returns the name of its image with this tag.
     pub fn image(&self, tag: &str) -> String {
         format!("{}/kubeleet-test/private:{tag}", self.content.address)
     }
 
-    /// From now on every tag is another image. The one before is there by its digest. Returns the new digest.
+    /// Moves every tag to another image; the former one stays available by digest. Returns the new digest.
     pub fn move_tags(&self) -> String {
         let mut manifests = self.content.manifests.lock().unwrap();
         let (manifest, blobs) = image(manifests.len() + 1);
@@ -86,7 +86,7 @@ impl Registry {
         digest
     }
 
-    /// From now on only this user may pull; `None` is everyone.
+    /// Lets only this user pull; `None` is everyone.
     pub fn allow_only(&self, login: Option<(&str, &str)>) {
         let login = login.map(|(user, password)| (user.to_owned(), password.to_owned()));
         *self.content.login.lock().unwrap() = login;
@@ -99,7 +99,6 @@ impl Drop for Registry {
     }
 }
 
-/// The manifest with its digest, and the blobs by digest.
 fn image(version: usize) -> ((String, Vec<u8>), HashMap<String, Vec<u8>>) {
     let recipe = recipe();
     let mut tar = Vec::new();

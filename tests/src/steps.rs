@@ -1,4 +1,4 @@
-//! The calls at which a test can end a process: the names of failpoints. See `daemon::failpoint`.
+//! The failpoints at which a test can end a process. See `daemon::failpoint`.
 
 use std::sync::LazyLock;
 
@@ -50,7 +50,7 @@ pub static WORKER: LazyLock<Vec<&str>> = LazyLock::new(|| {
     ];
     scripts_of(ProcessKind::Worker).chain(other_calls).collect()
 });
-/// The calls of a worker with a Docker engine that a worker with plain processes does not make.
+/// Calls that only a worker with a Docker engine makes.
 pub const DOCKER: &[&str] = &[
     "docker.ping",
     "docker.version",
@@ -76,7 +76,6 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("redis.slot_free", "only after a failover that lost writes"),
 ];
 
-/// The scripts of a process that chaos waits for.
 fn scripts_of(process: ProcessKind) -> impl Iterator<Item = &'static str> {
     let scripts = SCRIPTS.iter().filter(move |script| script.run_by().contains(&process));
     let steps = scripts.map(|script| &*format!("redis.{}", script.name()).leak());
@@ -102,7 +101,6 @@ mod tests {
         }
     }
 
-    /// Returns the text of all files of a folder.
     fn sources(folder: &std::path::Path) -> String {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let read = |path: std::path::PathBuf| match path.is_dir() {

@@ -1,4 +1,4 @@
-//! A process with a terminal, as a person has one: types, resizes, and reads what is shown.
+//! A process with a terminal, as a person has one: types, resizes, and reads the screen.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,7 +14,6 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use testkit::eventually::{check, eventually_within};
 
-/// How long a terminal may take to show something.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A process with a terminal of its own. It is killed when this is dropped.
@@ -70,7 +69,7 @@ impl Terminal {
         kill_process(pid, Signal::WINCH).unwrap();
     }
 
-    /// Waits until the text is shown, after what was shown at the last call. Returns how long it took.
+    /// Waits until the text is shown, after the output of the last call. Returns the waiting time.
     ///
     /// # Panics
     /// If it is not shown soon.
@@ -85,7 +84,7 @@ impl Terminal {
         begun.elapsed()
     }
 
-    /// What is shown since the last call of [`Terminal::shows`].
+    /// Returns the output since the last call of [`Terminal::shows`].
     ///
     /// # Panics
     /// If the reader has panicked.
@@ -93,7 +92,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
-    /// Whether keys are passed on as they are pressed.
+    /// Returns true if keys are passed on as they are pressed.
     ///
     /// # Panics
     /// If the terminal is gone.
@@ -114,7 +113,7 @@ impl Terminal {
         status.code()
     }
 
-    /// The process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

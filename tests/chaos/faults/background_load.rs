@@ -1,5 +1,5 @@
-//! The background load: causes the rarer calls. Invalid payloads, dead letters that are requeued, pods that
-//! fit nowhere, an external worker, a node that dies, containers that vanish, readers of logs.
+//! Background load for the rarer calls: invalid payloads, requeued dead letters, pods that fit nowhere, an
+//! external worker, a node that dies, containers that vanish, readers of logs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,25 +16,21 @@ use crate::engine::{EngineView, IMAGE};
 use crate::stack::Stack;
 use crate::trio::Door;
 
-/// The name of pushed pods, which belong to no service.
 const PUSHED: &str = "pushed";
 /// A service that fits nowhere half of the time.
 const HUGE: &str = "huge";
-/// Between two rounds of each kind of load.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Limit of a request: the API may be down, and some responses are streams that never end.
+/// The API may be down, and some responses never end.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Limit of a request whose response may be long.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The background load. [`BackgroundLoad::stop`] leaves nothing of it.
+/// [`BackgroundLoad::stop`] leaves nothing of it.
 pub struct BackgroundLoad {
     stop: watch::Sender<bool>,
     clients: StackClients,
     tasks: JoinSet<()>,
 }
 
-/// Clients of everything in the stack.
 #[derive(Clone)]
 struct StackClients {
     https: Vec<Http>,
@@ -65,7 +61,6 @@ impl BackgroundLoad {
         Self { stop, clients, tasks }
     }
 
-    /// Stops the load and removes everything that it has created.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         self.tasks.join_all().await;
@@ -87,7 +82,6 @@ async fn repeat(
 }
 
 impl StackClients {
-    /// Pushes invalid payloads, and requeues or deletes dead letters.
     async fn load_queues(&self, round: u64) {
         self.redis(&["LPUSH", "sq", "no pod at all"]).await;
         self.redis(&["LPUSH", &format!("pq:{}", self.nodes[1]), "{\"neither\": \"this\"}"]).await;
@@ -103,11 +97,11 @@ impl StackClients {
         self.kill_a_process(round);
         // Leases only save work. A scheduler that has just ended leaves its own for seconds.
         self.redis(&["DEL", "lease:guests", "lease:reconcile", "lease:confirm"]).await;
-        // As an API leaves it that ends before the replicas have answered.
+        // As left by an API that ends before the replicas have answered.
         self.redis(&["HSETNX", "unconfirmed", HUGE, "left-behind 1 0"]).await;
     }
 
-    /// Puts a service that fits nowhere, then fits, then is deleted. Deletes pods, and removes containers.
+    /// Puts a service that fits nowhere, then fits, then is deleted.
     async fn load_services(&self, round: u64) {
         let memory = if round % 4 < 2 { "900Gi" } else { "1Mi" };
         let body = json!({
@@ -128,7 +122,6 @@ impl StackClients {
         }
     }
 
-    /// Reads every resource and some logs; cordons and uncordons a node.
     async fn read_everything(&self, round: u64) {
         for path in ["/readyz", "/status", "/queue", "/node", "/service?limit=20", "/event?limit=5"] {
             self.send(Method::GET, path, None).await;
@@ -143,7 +136,7 @@ impl StackClients {
         }
     }
 
-    /// Acts as an external worker, and every few seconds as one that dies with a payload in its queue.
+    /// Acts as an external worker, and every few seconds as one that dies with a payload.
     async fn load_external_nodes(&self, round: u64) {
         let node = &self.external_node;
         self.redis(&["SET", &format!("hb:{node}"), &round.to_string()]).await;
@@ -151,7 +144,7 @@ impl StackClients {
             self.push(node, &format!("{node}-{round}")).await;
         }
         self.serve_queue(node).await;
-        // A worker is one with the first change of its value.
+        // A worker exists from the first change of its value.
         let (nth, phase) = (round / 20, round % 20);
         let dying = format!("{node}-{nth}");
         if (5..15).contains(&phase) {
@@ -162,7 +155,6 @@ impl StackClients {
         }
     }
 
-    /// Pushes a pod that belongs to no service.
     async fn push(&self, node: &str, uuid: &str) {
         let pod = json!({
             "name": PUSHED, "uuid": uuid, "image": IMAGE, "replica": 0, "command": ["/bin/sleep", "86400"],
@@ -181,7 +173,7 @@ impl StackClients {
         }
     }
 
-    /// Kills a pod that is a plain process; its worker must start it again.
+    /// Kills a pod that is a plain process; its worker must restart it.
     fn kill_a_process(&self, round: u64) {
         let processes = kubeleet_tests::processes::leaders_below(&self.data);
         let chosen = processes.get(round as usize % processes.len().max(1));
@@ -190,8 +182,7 @@ impl StackClients {
         }
     }
 
-    /// Waits until the pods of the external nodes, which send no heartbeats any more, are moved and deleted,
-    /// together with all dead letters.
+    /// Waits until the pods of the silent external nodes and all dead letters are gone.
     async fn clean_up(&self) {
         // Several silent nodes at once look like a mass loss, in which none is declared dead unless it is
         // cordoned.
@@ -255,7 +246,6 @@ impl StackClients {
         self.send_within(REQUEST_TIMEOUT, method, path, body).await
     }
 
-    /// Reads a resource whose response may be long.
     async fn list(&self, path: &str) -> Value {
         self.send_within(LIST_TIMEOUT, Method::GET, path, None).await
     }

@@ -1,19 +1,17 @@
-//! The data in Redis are lost or replaced: a FLUSHALL, an older state that is restored, and a worker that is
-//! connected to another database.
+//! The data in Redis is lost or replaced: a FLUSHALL, a restored older state, and a worker that is connected
+//! to another database.
 //!
-//! The client rests meanwhile: what it wrote between the copy and the loss could not have been kept.
+//! The client rests meanwhile: its writes after the copy could not have been kept.
 
 use std::time::Duration;
 
 use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// How long Redis is empty: longer than a heartbeat, so that every worker meets it.
+/// Longer than a heartbeat, so that every worker meets it.
 const EMPTY_FOR: Duration = Duration::from_secs(3);
-/// How much older the restored state is.
 const OLDER_BY: Duration = Duration::from_secs(3);
 
-/// Injects all faults of this module.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner
         .rests("FLUSHALL, data restored", times, async |stack: &mut Stack, _| {

@@ -7,7 +7,6 @@ use crate::stack::Stack;
 
 const FULL_FOR: Duration = Duration::from_secs(3);
 
-/// Injects all faults of this module.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner
         .rounds("disk full for the master's AOF", times, async |stack: &mut Stack, _| {
@@ -28,7 +27,7 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
             if stack.trio.redis[replica].lives() {
                 stack.trio.redis[replica].limit_files(None);
             } else {
-                // A replica that cannot write what it was sent exits.
+                // A replica that cannot write its replicated data exits.
                 stack.trio.start_redis(replica).await;
             }
             stack.trio.is_well().await;

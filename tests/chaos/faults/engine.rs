@@ -7,15 +7,13 @@ use testkit::faulty_engine::EngineFault;
 use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// How long the engine is down.
 const DOWNTIME: Duration = Duration::from_secs(2);
-/// How long the engine hangs: longer than a worker waits for a ping.
+/// Longer than a worker waits for a ping.
 const HANG: Duration = Duration::from_secs(4);
 
-/// How much later a list arrives.
 const SLOW_LIST: Duration = Duration::from_secs(2);
 
-/// Injects all faults of this module. Does nothing if there is no private engine; its start has reported why.
+/// Does nothing without a private engine; its start has reported why.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     if runner.stack.engine.is_none() {
         return;
@@ -47,7 +45,6 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
         .await;
 }
 
-/// Makes requests whose first line contains `part` fail for [`HANG`].
 async fn be_sick(stack: &Stack, part: &str, fault: EngineFault) {
     if let Some(engine) = &stack.faulty_engine {
         engine.set(part, fault);

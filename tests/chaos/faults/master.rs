@@ -7,10 +7,10 @@ use testkit::eventually::{check, eventually_within};
 use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// How long the master is cut off: longer than a failover takes.
+/// Longer than a failover takes.
 const CUT_OFF_FOR: Duration = Duration::from_secs(7);
 
-/// Injects all faults of this module that are part of the default round.
+/// Injects the faults of the default round.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner.rounds("kill -9 master", times, async |stack: &mut Stack, _| kill(stack).await).await;
     runner.rounds("SENTINEL FAILOVER", times, async |stack: &mut Stack, _| fail_over(stack).await).await;
@@ -22,12 +22,10 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
         .await;
 }
 
-/// Injects the fault that takes longer and shows little more.
 pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
     runner.rounds("SIGSTOP master", times, async |stack: &mut Stack, _| freeze(stack).await).await;
 }
 
-/// Kills the master. Another one takes over, and the old one comes back as a replica.
 pub async fn kill(stack: &mut Stack) {
     let old = stack.trio.master().await;
     stack.trio.redis[old].kill();
@@ -44,10 +42,9 @@ async fn freeze(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Asks a Sentinel for a failover.
 pub async fn fail_over(stack: &mut Stack) {
     let old = stack.trio.master().await;
-    // It refuses as long as it believes that an earlier failover is not over.
+    // It refuses while it believes that an earlier failover is not over.
     eventually_within(Duration::from_secs(30), "the failover begins", || async {
         let reply: Result<String, _> =
             stack.trio.sentinels[0].ask(&["SENTINEL", "FAILOVER", "mymaster"]).await;
@@ -60,7 +57,7 @@ pub async fn fail_over(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Cuts off the master's machine, with the API, scheduler and worker on it, under load.
+/// Cuts off the master's machine, with the daemons on it, under load.
 pub async fn cut_off(stack: &mut Stack) {
     let old = stack.trio.master().await;
     stack.net.cut(old);
@@ -70,7 +67,7 @@ pub async fn cut_off(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Kills all three Redis at once and starts them again with what is on disk.
+/// Kills all three Redis at once and restarts them with their data.
 async fn restart_all(stack: &mut Stack) {
     let master = stack.trio.master().await;
     // The former master must come back first: it had every write, and the others copy it.

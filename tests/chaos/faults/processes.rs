@@ -9,12 +9,10 @@ use crate::fault_runner::FaultRunner;
 use crate::net::Machine;
 use crate::stack::{DEAD_AFTER, Stack};
 
-/// How long a killed daemon is down.
 const DOWNTIME: Duration = Duration::from_millis(400);
-/// How long a process is frozen: long enough for clients and Sentinels to notice.
+/// Long enough for clients and Sentinels to notice.
 const FROZEN_FOR: Duration = Duration::from_millis(2500);
 
-/// How long the pods of a dead node take to run elsewhere.
 const MOVE_TIME: Duration = Duration::from_secs(4);
 
 type Daemons = fn(&mut Stack) -> &mut Vec<DaemonProcess>;
@@ -25,7 +23,6 @@ const KINDS: [(&str, Daemons); 3] = [
     ("worker", |stack| &mut stack.workers),
 ];
 
-/// Kills processes of each kind `kills` times and freezes them `times` times.
 pub async fn run(runner: &mut FaultRunner, kills: usize, times: usize) {
     for (kind, daemons) in KINDS {
         runner
@@ -47,7 +44,7 @@ pub async fn run(runner: &mut FaultRunner, kills: usize, times: usize) {
     run_servers(runner, kills, times).await;
 }
 
-/// Injects faults that make a worker silent until its pods run elsewhere.
+/// Silences a worker until its pods run elsewhere.
 pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
     runner
         .rounds("node cut off until it is dead", times, async |stack: &mut Stack, _| cut_off(stack).await)
@@ -62,7 +59,7 @@ pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
         .await;
 }
 
-/// Cuts off a machine without the master until its node is dead and its pods run elsewhere.
+/// Cuts off a machine without the master until its pods run elsewhere.
 pub async fn cut_off(stack: &mut Stack) {
     // Until the machine has some pods.
     tokio::time::sleep(FROZEN_FOR).await;
@@ -73,7 +70,6 @@ pub async fn cut_off(stack: &mut Stack) {
     stack.trio.is_well().await;
 }
 
-/// Waits until a machine's node is declared dead and its pods have had the time to move.
 async fn wait_until_pods_moved(stack: &Stack, machine: Machine) {
     let node = format!("node:{}", stack.node(machine));
     eventually_within(DEAD_AFTER * 6, "the node is dead", || async {
@@ -85,7 +81,6 @@ async fn wait_until_pods_moved(stack: &Stack, machine: Machine) {
     tokio::time::sleep(MOVE_TIME).await;
 }
 
-/// Kills and freezes replicas and Sentinels.
 async fn run_servers(runner: &mut FaultRunner, kills: usize, times: usize) {
     runner
         .round("kill -9 replica", kills, async |stack: &mut Stack, number| {

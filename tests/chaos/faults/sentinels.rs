@@ -1,5 +1,4 @@
-//! Too few Sentinels: none of the replicas may become master, and the stack works on with the master that it
-//! has.
+//! Too few Sentinels: no replica may become master, and the stack works on with its master.
 
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use crate::stack::Stack;
 /// Longer than a Sentinel waits before it considers a master down.
 const MASTER_FROZEN_FOR: Duration = Duration::from_secs(4);
 
-/// Injects the fault of this module.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     let mut wrong = Vec::new();
     runner

@@ -1,5 +1,5 @@
-//! A process aborts at every failpoint: before and after each call of Redis and of the engine, one after the
-//! other, under load and with background load that causes those calls.
+//! A process aborts at every failpoint, before and after each call of Redis and of the engine, under load and
+//! with background load that causes those calls.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -11,10 +11,9 @@ use super::background_load::BackgroundLoad;
 use crate::fault_runner::FaultRunner;
 use crate::stack::Stack;
 
-/// How long a process may take to reach its failpoint. Some calls happen only every few seconds.
+/// Some calls happen only every few seconds.
 const REACH_LIMIT: Duration = Duration::from_secs(12);
 
-/// Aborts at all failpoints, once each.
 pub async fn run(runner: &mut FaultRunner) {
     let missed: Mutex<Vec<String>> = Mutex::default();
     let mut reached = 0;
@@ -48,7 +47,7 @@ pub async fn run(runner: &mut FaultRunner) {
     }
 }
 
-/// For each failpoint, starts the process with it and waits until the process aborts. Returns how many did.
+/// Starts the process with each failpoint and waits for its abort. Returns the number of aborts.
 async fn abort_at_each(daemon: &mut DaemonProcess, calls: &[&str], missed: &Mutex<Vec<String>>) -> usize {
     let mut reached = 0;
     for call in calls {

@@ -1,9 +1,8 @@
-//! Runs a test in the background: everything else on this machine goes first.
+//! Runs a test in the background, where all other work on this machine goes first.
 //!
-//! A run and its Redis wake each other up thousands of times a second. Where the kernel shares the processor
-//! out among sessions, they left a busy program of another session a twentieth of its core, and containers
-//! are in others than tests. So a search is a session of its own with the least weight. It takes what nothing
-//! else wants.
+//! A run and its Redis wake each other up thousands of times a second. A kernel that shares the processor
+//! among sessions left a busy program of another session a twentieth of its core. So a search is a session of
+//! its own with the least weight.
 
 #![allow(clippy::print_stdout, reason = "what a test prints there is printed here")]
 
@@ -11,16 +10,13 @@ use std::process::Command;
 
 use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process, setsid};
 
-/// Set in the process that runs in the background.
 const BACKGROUND: &str = "SIMULATOR_BACKGROUND";
-/// The weight of a process that is as nice as it can be.
 const NICEST: i32 = 19;
 
-/// Returns true in the background. Elsewhere it runs this test there, with all that it prints, and returns
-/// false.
+/// Returns true in the background. Otherwise runs this test there, prints its output and returns false.
 ///
 /// # Panics
-/// If the test fails there, or there is none of this name.
+/// If the test fails there, or no test has this name.
 pub fn runs_in_background(test: &str) -> bool {
     if std::env::var_os(BACKGROUND).is_some() {
         give_way();
@@ -32,15 +28,15 @@ pub fn runs_in_background(test: &str) -> bool {
     let (shown, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     println!("{shown}{errors}");
     assert!(output.status.success(), "{test} failed in the background: {}", output.status);
-    // With a name that selects nothing the program succeeds as well.
+    // The program also succeeds with a name that selects no test.
     assert!(shown.contains("test result: ok. 1 passed"), "there is no test {test}");
     false
 }
 
 fn give_way() {
-    // A session is not killed with the group of the process that started it.
+    // A session is not killed with its parent's process group.
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    // Where one of these fails a search is only less polite.
+    // If one of these fails, the search is only less polite.
     let _result = setsid();
     let _result = setpriority_process(None, NICEST);
     let _result = std::fs::write("/proc/self/autogroup", NICEST.to_string());

@@ -9,9 +9,9 @@ use crate::machine::process_id::{ProcessId, SCHEDULERS};
 use crate::phases::{CONVERGENCE_LIMIT, STEPS_PER_CONVERGENCE_CHECK};
 use crate::world::state::World;
 
-/// Length of the phase with faults, as a multiple of the silence after which a node is declared dead.
+/// In units of the silence after which a node is dead.
 const PHASE: u64 = 12;
-/// How often a container ends, per step and mille.
+/// Ends of containers, per step and mille.
 const ENDS: u64 = 20;
 
 fn document(suspend: bool) -> String {
@@ -23,15 +23,14 @@ fn document(suspend: bool) -> String {
     .to_string()
 }
 
-/// Each tick that was taken has had its job.
 fn missing(world: &World) -> Vec<String> {
     let Some(cron) = world.observed.services.get(CRON) else { return vec!["the cron is gone".to_owned()] };
     let (schedule, zone): (Schedule, Zone) = (SCHEDULE.parse().unwrap(), Zone::default());
     let had: BTreeSet<i64> = world.checks.jobs.created.keys().filter_map(|name| tick_of(name)).collect();
     let mut found = Vec::new();
     let ranges = ranges(&cron.ticks);
-    // Schedulers that were away for longer than `catch_up`, and clocks that were set, leave gaps. Of too many
-    // the oldest counts as taken, and lies in the first range.
+    // Schedulers that were away for longer than `catch_up` and clock changes leave gaps. Of too many ticks,
+    // the oldest counts as taken and lies in the first range.
     let may_have_gaps = usize::from(world.checks.jobs.were_ranges_joined);
     for (first, last) in ranges.into_iter().skip(may_have_gaps) {
         let mut tick = first;
@@ -49,7 +48,6 @@ fn missing(world: &World) -> Vec<String> {
     found
 }
 
-/// Returns why the jobs have not all ended.
 fn not_ended(world: &World) -> Vec<String> {
     let observed = &world.observed;
     let running = jobs(observed).filter(|(_, job)| !job.has_ended || !job.is_active);
@@ -61,19 +59,16 @@ fn not_ended(world: &World) -> Vec<String> {
 }
 
 impl World {
-    /// The replica that fell behind knows these jobs.
     pub(crate) fn note_jobs_of_replica(&mut self) {
         self.checks.jobs.in_replica = Some(self.checks.jobs.created.clone());
     }
 
-    /// The replica has taken over: what it does not know was never created.
     pub(crate) fn forget_lost_jobs(&mut self) {
         if let Some(created) = self.checks.jobs.in_replica.take() {
             self.checks.jobs.created = created;
         }
     }
 
-    /// Containers of jobs end by themselves, some of them with an error.
     fn end_containers(&mut self) {
         for host in 0..self.cluster.hosts.len() {
             let name = self.cluster.hosts[host].name();
@@ -104,7 +99,7 @@ impl World {
     }
 }
 
-/// Runs a cron and its jobs with faults, then suspends it, and waits until all jobs have ended.
+/// Runs a cron with faults, suspends it, and waits until all jobs have ended.
 pub(crate) fn run(world: &mut World) -> Result<(), Vec<String>> {
     world.faults.rate = 0;
     world.clients.lock().put_document(document(false));

@@ -1,5 +1,5 @@
-//! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Everything is
-//! random except when the faults of the scenario occur.
+//! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Only the time
+//! of the scenario's faults is not random.
 
 use model::ids::{ServiceName, VolumeName};
 
@@ -12,56 +12,36 @@ use crate::workload::expected_state::ExpectedService;
 use crate::workload::images::{CHECKED, Judged, START_FIRST, STOP_FIRST, has_check, has_volume};
 use crate::world::state::World;
 
-/// The script with which a worker takes a payload from its in-flight list.
 const CLAIM: &str = "claim";
-/// The script with which a worker reports that a container has vanished.
 const REPORT_LOST: &str = "lost";
 
-/// The pods of the service whose update is broken.
 const UPDATED_REPLICAS: u32 = 3;
 
-/// What a scenario waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {
-    /// The first step.
     #[default]
     Begin,
-    /// The pod: queued, assigned, being started or running, as the scenario needs it.
     Pod,
-    /// The pod runs and its worker has a lease.
     Running,
-    /// The victim renews its lease.
     Renewal,
-    /// The victim is about to be declared dead.
     Death,
-    /// The pod runs on another node.
     Move,
-    /// The victim has a lease again.
     Lease,
-    /// The victim claims the payload again.
     Claim,
-    /// The victim's engine is asked to start the pod again.
     Start,
-    /// The victim reports the container as lost.
     Report,
-    /// The victim's report reaches Redis.
     LostReply,
     Done,
 }
 
-/// Injects the faults of a scenario.
 #[derive(Default)]
 pub(crate) struct Director {
     stage: Stage,
-    /// The host that the scenario is about.
     victim: usize,
-    /// When the victim's lease ends.
     lease_end: u64,
-    /// When the current stage ends, or a pause of the victim.
+    /// Ends the current stage, or a pause of the victim.
     deadline: u64,
-    /// Whether the service is updated at all,
     updates: bool,
-    /// and whether the update is one that fails.
     breaks: bool,
 }
 
@@ -69,7 +49,6 @@ fn has_image(world: &World, image: &str) -> bool {
     world.observed.services.values().any(|service| service.image == image)
 }
 
-/// Whether all pods of the service run with this image, and no operation is in transit.
 fn has_all_pods(world: &World, image: &str) -> bool {
     let pods = world.observed.pods.values();
     let running = pods.filter(|pod| pod.phase == "running" && pod.image == image).count();
@@ -82,7 +61,6 @@ fn update(world: &World, image: &str) {
 }
 
 impl Director {
-    /// Acts before each step.
     pub(crate) fn direct(&mut self, scenario: Scenario, world: &mut World) {
         if self.stage == Stage::Begin {
             let (replicas, image) = match scenario {
@@ -99,7 +77,6 @@ impl Director {
             self.stage = Stage::Pod;
         }
         match scenario {
-            // These have no director.
             Scenario::Random | Scenario::HandOver | Scenario::Jobs => {}
             Scenario::StaleRenewal => self.stale_renewal(world),
             Scenario::LeaseRevival => self.lease_revival(world),
@@ -231,7 +208,6 @@ impl Director {
                 self.victim = host;
                 // Nothing is claimed before.
                 self.deadline = now + world.timing.fence;
-                // Either the report is in transit when the start begins, or the start begins first.
                 let is_report_first = world.random.per_mille(500);
                 self.stage = if is_report_first { Stage::Claim } else { Stage::Start };
             }
@@ -291,7 +267,6 @@ impl Director {
     fn broken_update(&mut self, world: &mut World, images: &Judged) {
         match self.stage {
             Stage::Pod if has_all_pods(world, images.good) => {
-                // Before or after it has settled.
                 self.deadline = world.clock.now + world.random.between(0, 2 * world.timing.dead);
                 self.stage = Stage::Running;
             }
@@ -351,8 +326,8 @@ impl Director {
         self.disturb_schedulers(world);
     }
 
-    /// Lets the check of a container fail for a while. An update fails with it, so as long as one may be
-    /// judged, only what it replaces falls ill.
+    /// Lets a check fail for a while. An update fails with it, so while one may be judged, only replaced pods
+    /// become unhealthy.
     fn fall_ill(&mut self, world: &mut World) {
         if self.stage == Stage::Pod || !world.random.per_mille(1) {
             return;
@@ -372,7 +347,6 @@ impl Director {
         }
     }
 
-    /// Crashes or stops schedulers for a while, as long as an update is on its way.
     fn disturb_schedulers(&mut self, world: &mut World) {
         let is_updating = !matches!(self.stage, Stage::Begin | Stage::Pod | Stage::Running | Stage::Claim);
         if is_updating && world.clock.now < self.deadline + 4 * world.timing.dead && world.random.per_mille(2)
@@ -394,8 +368,8 @@ impl Director {
         self.deadline = world.clock.now + world.timing.fence / 2;
     }
 
-    /// Lets the replica fall behind just before the victim is declared dead. When the pod runs on another
-    /// host, the replica takes over and that host's worker is paused. Returns true if that has happened now.
+    /// The replica falls behind just before the victim's death. Once the pod runs elsewhere, the replica
+    /// takes over and that worker is paused. Returns true when that has happened.
     fn loses_move(&mut self, world: &mut World) -> bool {
         let (fence, dead) = (world.timing.fence, world.timing.dead);
         match self.stage {
@@ -418,7 +392,6 @@ impl Director {
     }
 }
 
-/// Delays the first waiting start of a container until `until`; returns its host.
 fn delay_start(world: &World, until: u64) -> Option<usize> {
     let mut bus = world.bus.lock();
     let is_start = |request: &&mut EngineRequest| matches!(request.call, HostCall::Run(_));
@@ -427,7 +400,6 @@ fn delay_start(world: &World, until: u64) -> Option<usize> {
     start.process.host()
 }
 
-/// Whether a start of a container waits on this host.
 fn is_starting(world: &World, host: usize) -> bool {
     let bus = world.bus.lock();
     bus.engine_requests
@@ -435,7 +407,6 @@ fn is_starting(world: &World, host: usize) -> bool {
         .any(|request| matches!(request.call, HostCall::Run(_)) && request.process.host() == Some(host))
 }
 
-/// The host on which the pod runs according to Redis, if its worker has a valid lease.
 fn leased_host_of_pod(world: &World) -> Option<usize> {
     let pod = world.observed.pods.values().find(|pod| pod.phase == "running")?;
     let host = (0..WORKERS).find(|host| ProcessId::Worker(*host).to_string() == pod.node)?;

@@ -3,25 +3,24 @@
 //!
 //! One seed is one run. A single thread owns the whole cluster:
 //!
-//! - Each process (three workers, two schedulers, one API with its clients) is production code on a tokio
-//!   runtime of its own ([`machine::process`]). It makes progress only while the simulator polls it.
-//! - Everything that a process requests from outside waits on the [`machine::bus`]: Redis commands,
-//!   intercepted at the store's `Transport`, and calls of the container engine, intercepted at the worker's
-//!   `Runtime`.
-//! - A seeded generator picks which request is executed next ([`world::execution`]), one at a time, on a real
-//!   Redis that runs the real scripts.
+//! - Each process (three workers, two schedulers, one API with its clients) is production code on its own
+//!   tokio runtime ([`machine::process`]), which runs only while the simulator polls it.
+//! - All requests of processes wait on the [`machine::bus`]: Redis commands, intercepted at the store's
+//!   `Transport`, and engine calls, intercepted at the worker's `Runtime`.
+//! - A seeded generator picks the next request ([`world::execution`]), which runs on a real Redis with the
+//!   real scripts.
 //! - It also injects faults ([`faults::injection`], [`faults::failover`]): crashes of processes and hosts,
 //!   pauses, suspended hosts, partitions, lost replies, delayed commands, hints that are lost or duplicated,
 //!   hanging engines, and failovers that lose the latest writes.
 //! - The monotonic clock and all randomness come from the simulator ([`machine::deterministic`]): the same
 //!   seed is the same run.
 //!
-//! After every step the invariants of the design are checked against all of Redis and all containers
-//! ([`checks::invariants`]). In the end the faults stop, and the cluster must converge to what its clients
-//! were acknowledged ([`workload::expected_state`]).
+//! After every step the invariants are checked against all of Redis and all containers
+//! ([`checks::invariants`]). In the end the faults stop, and the cluster must converge to the acknowledged
+//! writes ([`workload::expected_state`]).
 //!
-//! Each run needs a fresh process, because some state behind production code is per process. Tokio, for
-//! example, seeds the branch order of `select!` from a counter that all runtimes of a process share.
+//! Each run needs a fresh process, because some state is per process. Tokio, for example, seeds the branch
+//! order of `select!` from a counter that all runtimes of a process share.
 //!
 //! Tests: schedules
 
@@ -53,25 +52,25 @@ pub use scenario::Scenario;
 pub use stats::Stats;
 use world::state::World;
 
-/// Shortest and longest phase with faults, as multiples of the silence after which a node is declared dead.
+/// In units of the silence after which a node is dead.
 const FAULT_PHASE: (u64, u64) = (4, 16);
-/// Length of a directed scenario, in the same unit.
+/// In the same unit.
 const SCENARIO_PHASE: u64 = 12;
-/// When an operator makes room on full nodes for pods that cannot go elsewhere, in the same unit.
+/// When an operator makes room on full nodes, in the same unit.
 const ROOM_AFTER: u64 = 20;
-/// How long the converged state must last, in the same unit.
+/// In the same unit.
 const CONVERGED_FOR: u64 = 2;
-/// Number of steps that a printed [`ScheduleFailure`] shows; its `trace` has all of them.
+/// Steps shown by a printed [`ScheduleFailure`]; its `trace` has all of them.
 const SHOWN_STEPS: usize = 80;
 
 /// A run that violated an invariant or did not converge.
 #[derive(Debug)]
 pub struct ScheduleFailure {
-    /// The seed of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// The scenario of the run.
+    /// Scenario of the run.
     pub scenario: Scenario,
-    /// The violations.
+    /// Violated invariants.
     pub violations: Vec<String>,
     /// All steps, if the run was traced.
     pub trace: Vec<String>,
@@ -93,8 +92,7 @@ impl fmt::Display for ScheduleFailure {
 
 /// Simulates one run. Returns its statistics and, if it was traced, all its steps.
 ///
-/// The calling thread must be fresh and must do nothing else afterwards: its clock and its randomness are
-/// replaced.
+/// The calling thread must be fresh and end afterwards: its clock and randomness are replaced.
 ///
 /// # Errors
 /// If an invariant was violated, or the cluster did not converge.
@@ -126,7 +124,6 @@ fn run_with_random_faults(world: &mut World) -> Result<(), Vec<String>> {
     converge(world)
 }
 
-/// No faults occur but those of the scenario.
 fn run_scenario(world: &mut World, scenario: Scenario) -> Result<(), Vec<String>> {
     world.faults.rate = 0;
     let mut director = Director::default();
@@ -138,7 +135,6 @@ fn run_scenario(world: &mut World, scenario: Scenario) -> Result<(), Vec<String>
     converge(world)
 }
 
-/// Stops all faults and clients, and runs until the cluster is in the expected state and stays there.
 fn converge(world: &mut World) -> Result<(), Vec<String>> {
     world.stop_faults();
     let dead = world.timing.dead;

@@ -2,7 +2,7 @@
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How often each thing happened in a run that violated no invariant.
+        /// Counts of events in a run that violated no invariant.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
@@ -29,7 +29,7 @@ stats! {
     lost_replies,
     /// Requests whose senders got neither a reply nor an error.
     unanswered,
-    /// Requests that reached Redis after their sender had given them up or died.
+    /// Requests that reached Redis after their sender had given up or died.
     late,
     /// Crashed processes.
     crashes,
@@ -45,40 +45,40 @@ stats! {
     partitions,
     /// Times in which Redis answered no request.
     stalls,
-    /// Times in which Redis refused the writes of some processes, or of all.
+    /// Times in which Redis refused some or all writes.
     write_outages,
     /// Times in which a container engine hung.
     engine_hangs,
     /// Failovers that lost writes.
     failovers,
-    /// Times in which Redis had lost its data, and then got them back.
+    /// Times in which Redis had lost its data, and then got it back.
     emptied,
-    /// Those of them after which an older state was restored.
+    /// Restores of an older state.
     older_states,
-    /// Workers that were started with the number of another database.
+    /// Workers started with the number of another database.
     other_databases,
     /// Nodes declared dead.
     deaths,
-    /// Times in which a second worker had the name of another one.
+    /// Second workers with the name of another one.
     second_workers,
-    /// Registrations that were refused because another worker had the name.
+    /// Registrations refused because another worker had the name.
     refused_names,
     /// Started containers.
     starts,
-    /// Payloads that were removed by hand.
+    /// Payloads removed by hand.
     removed_payloads,
-    /// Times in which the slots of a service were copied over those of another one.
+    /// Copies of a service's slots over another's.
     copied_slots,
     /// Pods whose payload reconcile put back into a queue.
     requeued,
     /// Hints that were lost, late or delivered twice.
     faulty_hints,
-    /// Requests that a gate has let in,
+    /// Requests that gates let in.
     let_in,
-    /// and those that it has refused because its pod was to be stopped.
+    /// Requests refused because the pod was to be stopped.
     refused_by_gates,
     /// Ticks of crons that had their job.
     ticks,
-    /// Simulated milliseconds from the end of the faults until the cluster had converged.
+    /// Simulated milliseconds from the end of the faults to convergence.
     convergence_millis,
 }

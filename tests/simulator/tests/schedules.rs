@@ -2,14 +2,13 @@
 //!
 //! Environment variables:
 //!
-//! - `SIMULATOR_SEEDS=n`: how many seeds `no_schedule_breaks_an_invariant` runs; `SIMULATOR_FROM=n`: the
-//!   first of them.
+//! - `SIMULATOR_SEEDS=n`: seeds of `no_schedule_breaks_an_invariant`; `SIMULATOR_FROM=n`: the first of them.
 //! - `SIMULATOR_SEED=n … replay`: runs one seed and prints every step. `SIMULATOR_SCENARIO` is as the failure
 //!   printed it; `SIMULATOR_ABLATION` is the name of an ablation's test.
-//! - `SIMULATOR_TWICE=n`: how many seeds `the_same_seed_is_the_same_run` compares.
+//! - `SIMULATOR_TWICE=n`: seeds of `the_same_seed_is_the_same_run`.
 //!
-//! Each run is a process of its own: this program again, with the run's options in `SIMULATOR_RUN`. A search
-//! is one as well, and takes the processor only while nothing else needs it.
+//! Each run is a process of this program, with its options in `SIMULATOR_RUN`. A search is one as well, and
+//! takes the processor only while nothing else needs it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a search prints its result, a replay its steps")]
@@ -32,18 +31,12 @@ use testkit::{Ablation, Redis};
 
 /// Environment variable with a [`Run`] as JSON.
 const RUN: &str = "SIMULATOR_RUN";
-/// The line with a run's [`Outcome`] as JSON begins with this.
 const OUTCOME_PREFIX: &str = "outcome of the run: ";
-/// Seeds with random faults.
 const SEEDS: u64 = 600;
-/// Seeds of each directed scenario.
 const SEEDS_PER_SCENARIO: u64 = 25;
-/// An ablation must be found within this many seeds.
 const SEEDS_PER_ABLATION: u64 = 300;
-/// Redis' Unix socket, within its folder.
 const SOCKET: &str = "socket";
 
-/// The options of one run, as passed to its process.
 #[derive(Clone, Serialize, Deserialize)]
 struct Run {
     redis: PathBuf,
@@ -54,14 +47,12 @@ struct Run {
     is_traced: bool,
 }
 
-/// What one run found.
 #[derive(Serialize, Deserialize)]
 enum Outcome {
     Passed { stats: Box<Stats>, trace: Vec<String> },
     Failed { violations: Vec<String>, report: String, trace: Vec<String> },
 }
 
-/// A seed that violated an invariant.
 struct Finding {
     seed: u64,
     violations: Vec<String>,
@@ -92,7 +83,6 @@ fn one_run() {
 }
 
 impl Outcome {
-    /// Returns what was found, or the statistics if nothing was.
     fn result(&self) -> String {
         match self {
             Self::Passed { stats, .. } => format!("{stats:?}"),
@@ -100,7 +90,6 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of a run, with its last steps if it has failed.
     fn or_with_trace(self, run: &Run) -> Self {
         let Self::Failed { violations, report, .. } = &self else { return self };
         match run_in_process(&Run { is_traced: true, ..run.clone() }) {
@@ -119,7 +108,6 @@ impl Outcome {
 }
 
 impl Run {
-    /// A run without a seed yet, on a Redis that gets the scripts for it.
     fn on(redis: &Redis, scenario: &str, ablation: &str) -> Self {
         let redis = redis.folder().join(SOCKET);
         let scripts = LoadedScripts::load(&redis, ablation_named(ablation).1);
@@ -164,7 +152,7 @@ fn run_in_process(run: &Run) -> Outcome {
     }
 }
 
-/// Runs seeds until one fails. Returns the lowest that did, or the sum of all statistics.
+/// Returns the lowest failed seed, or the sum of all statistics.
 fn search(first: u64, count: u64, scenario: Scenario, ablation: &str) -> Result<Stats, Finding> {
     let next = AtomicU64::new(first);
     let result = Mutex::new((Stats::default(), None::<Finding>));
@@ -204,11 +192,11 @@ fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Pins this thread, and the Redis and the runs that it starts, to one of its CPUs.
+/// Pins this thread, its Redis and its runs to one CPU.
 ///
-/// A run and its Redis take turns, some 50 µs each. On different CPUs, each turn would begin with waking up a
-/// CPU, which takes longer than the turn itself, in virtual machines above all: pinned, a run takes little
-/// more than half the time.
+/// They take turns of some 50 µs. On different CPUs, each turn would begin with waking up a CPU, which takes
+/// longer than the turn itself, above all in virtual machines: pinned, a run takes little more than half the
+/// time.
 fn pin_to_cpu(index: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
@@ -236,7 +224,7 @@ fn must_hold(test: &str, scenario: Scenario, count: u64) {
     }
 }
 
-/// One test for each scenario: its name, the scenario, and how many seeds must hold.
+/// Name of the test, scenario, and number of seeds that must hold.
 macro_rules! scenarios {
     ($($name:ident: $scenario:ident, $count:expr;)*) => {
         $(#[test]
@@ -263,8 +251,7 @@ scenarios! {
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
 }
 
-/// Hides the id of the Redis process, whose first 24 digits heartbeats answer: the two runs have a Redis
-/// each.
+/// Hides the Redis run id, whose first 24 digits heartbeats answer: the two runs have a Redis each.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {
         let word = word.trim_matches(['[', ']']);
@@ -322,8 +309,7 @@ fn replay() {
     }
 }
 
-/// Checks that the simulator finds an ablation, by a violation that contains `expected`. Tries `known_seed`
-/// first: the seed that found it last time.
+/// Requires a violation that contains `expected`. Tries `known_seed`, the last one that found it, first.
 fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     if !runs_in_background(name) {
         return;
@@ -352,8 +338,8 @@ fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     }
 }
 
-/// Prints a line, and leaves it where CI finds it: the output of a test that passes is not shown, and a stale
-/// seed costs a minute of each run.
+/// Also leaves the line where CI finds it: a passing test's output is hidden, and a stale seed costs a minute
+/// of each run.
 fn note_stale_seed(line: &str) {
     println!("{line}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stale-seeds");
@@ -361,15 +347,13 @@ fn note_stale_seed(line: &str) {
     writeln!(file, "{line}").unwrap();
 }
 
-/// One test for each ablation: its name, the seed that found it last time, what is disabled, and what the
-/// simulator must find then.
+/// Name of the test, last seed that found it, disabled safeguard, and expected violation.
 macro_rules! ablations {
     (switches {
          $($switched:ident, seed $switch_seed:literal of $switch_scenario:ident: $switch:ident => $sign:literal;)*
      }
      $($scenario:ident { $($name:ident, seed $seed:literal:
          $file:literal, $from:literal => $to:literal, $expected:literal;)* })*) => {
-        /// The ablation of this name; none if the name is empty.
         fn ablation_named(name: &str) -> (Switches, Option<Ablation>) {
             let none = Switches::default();
             match name {

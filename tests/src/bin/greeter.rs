@@ -1,6 +1,5 @@
-//! The server in the containers of tests: each connection is told which container answers. It is small, so
-//! that it listens soon after its start also on a machine whose disk is busy; the executable of the product
-//! takes seconds there.
+//! The server in the containers of tests: tells each connection which container answers. Small, to listen
+//! soon also on a machine with a busy disk, where the product's executable takes seconds.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -28,9 +27,8 @@ async fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Answers one HTTP request.
 async fn answer(mut stream: TcpStream) -> io::Result<()> {
-    // All of a short request comes at once.
+    // A short request arrives in one piece.
     if stream.read(&mut [0; 4_096]).await? == 0 {
         return Ok(());
     }

@@ -15,7 +15,6 @@ use super::{Host, TestHosts};
 use crate::invariants::Running;
 use crate::{ClusterTiming, DaemonProcess, Docker, Http};
 
-/// How long the whole cluster may take to come up on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Three hosts and the processes that run on them.
@@ -29,7 +28,6 @@ pub struct HostCluster {
     timing: ClusterTiming,
 }
 
-/// Prints the logs of its Redis servers and Sentinels if the test failed.
 impl Drop for HostCluster {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -53,8 +51,7 @@ impl Drop for HostCluster {
 }
 
 impl HostCluster {
-    /// Starts it, and waits until every node is ready. None where hosts are not possible; see
-    /// [`TestHosts::start`].
+    /// Starts the cluster, and waits for every node. None as in [`TestHosts::start`].
     pub async fn start(timing: ClusterTiming) -> Option<Self> {
         let hosts = TestHosts::start(3).await?;
         let mut redis = Vec::new();
@@ -97,19 +94,19 @@ impl HostCluster {
         self.hosts.host(index).start_daemon(command, &redis, self.timing, &[])
     }
 
-    /// A client of the API on the host with this index.
+    /// Returns a client of a host's API.
     pub fn http(&self, index: usize) -> Http {
         Http::new(&format!("http://{}:7070", self.hosts.host(index).address())).with_token("test")
     }
 
-    /// The running containers on the host with this index, each with the id of its first process.
+    /// Lists a host's running containers with their first processes.
     pub async fn running(&self, index: usize) -> Vec<(Running, Pid)> {
         self.engines[index].with_leaders().await
     }
 }
 
 impl Host {
-    /// Starts a daemon there, which keeps its files in the folder of the host. An API takes the token `test`.
+    /// Starts a daemon with its files in the host's folder. An API takes the token `test`.
     pub fn start_daemon(
         &self,
         command: &str,

@@ -12,16 +12,15 @@ use super::namespaces::Namespaces;
 use crate::docker::{IMAGE, recipe};
 use crate::{LIMIT, docker};
 
-/// The range from which the engine of the host with this number takes the networks of its containers. Each
-/// host has its own, so that there can be routes to all of them.
+/// Each host has its own range, so that there can be routes to all of them.
 pub(super) fn networks(number: u8) -> String {
     format!("172.{}.0.0/16", 20 + number)
 }
 
-/// Starts it there; it stores everything in the folder of the host.
+/// The engine stores everything in the host's folder.
 pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     let folder = namespaces.folder();
-    // Without this, it would read the configuration of the machine's own engine.
+    // Otherwise it would read the configuration of the machine's own engine.
     let configuration = serde_json::json!({"default-address-pools": [{"base": networks, "size": 24}]});
     std::fs::write(folder.join("daemon.json"), configuration.to_string()).unwrap();
     let log = std::fs::File::create(folder.join("engine.log")).unwrap();
@@ -35,7 +34,7 @@ pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     ChildGuard::spawn(&mut command).expect("dockerd can be started")
 }
 
-/// The control group of its containers, which distinguishes them from those of other engines.
+/// It distinguishes its containers from those of other engines.
 fn cgroup(folder: &Path) -> String {
     format!(
         "/kubeleet-test-{}",
@@ -43,7 +42,6 @@ fn cgroup(folder: &Path) -> String {
     )
 }
 
-/// Waits until it answers, and loads the test image into it.
 pub(super) async fn wait_until_up(host: &str, engine: &ChildGuard, folder: &Path) {
     eventually_within(LIMIT * 3, "the engine answers", || async {
         let log = || std::fs::read_to_string(folder.join("engine.log")).unwrap_or_default();
@@ -55,11 +53,10 @@ pub(super) async fn wait_until_up(host: &str, engine: &ChildGuard, folder: &Path
     import_recipe(&docker, recipe(), IMAGE).await.unwrap();
 }
 
-/// Removes the control groups of its containers.
 pub(super) fn remove_cgroups(folder: &Path) {
     let name = cgroup(folder);
     for controller in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        // It fails where there is none or it is not empty yet. What is left is an empty directory that costs
+        // It fails where there is none or it is not empty yet. The leftover is an empty directory that costs
         // nothing.
         let _left = std::fs::remove_dir(controller.path().join(name.trim_start_matches('/')));
     }

@@ -9,7 +9,7 @@ use testkit::ChildGuard;
 use super::engine;
 use super::namespaces::{Namespaces, shell};
 
-/// A host without an engine and without anything of kubeleet.
+/// A host without an engine and without kubeleet.
 pub struct Neighbour {
     namespaces: Namespaces,
     address: String,
@@ -23,7 +23,7 @@ impl Neighbour {
         Self { namespaces, address }
     }
 
-    /// Its address on the switch.
+    /// Returns its address on the switch.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -37,7 +37,7 @@ impl Neighbour {
     }
 }
 
-/// Connects the namespaces, at this address, to a port of the switch that has their name.
+/// The switch's port has the namespaces' name.
 fn plug_in(namespaces: &Namespaces, address: &str, switch: Pid) {
     let (own, far) = (namespaces.init().as_raw_nonzero(), switch.as_raw_nonzero());
     let port = &namespaces.name;
@@ -75,37 +75,37 @@ impl Host {
         engine::wait_until_up(&self.docker_host(), &self.engine, self.namespaces.folder()).await;
     }
 
-    /// Its name: `h1` …
+    /// Returns its name: `h1` …
     pub fn name(&self) -> &str {
         &self.namespaces.name
     }
 
-    /// Its address on the switch.
+    /// Returns its address on the switch.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The range that has all networks of its containers, as `172.21.0.0/16`.
+    /// Returns the range of its container networks, as `172.21.0.0/16`.
     pub fn networks(&self) -> &str {
         &self.networks
     }
 
-    /// `DOCKER_HOST` of its engine, valid on the whole machine.
+    /// Returns `DOCKER_HOST` of its engine, valid on the whole machine.
     pub fn docker_host(&self) -> String {
         format!("unix://{}/docker.sock", self.namespaces.folder().display())
     }
 
-    /// Its folder, the same inside and outside.
+    /// Returns its folder, the same inside and outside.
     pub fn folder(&self) -> &Path {
         self.namespaces.folder()
     }
 
-    /// The command line prefix that runs a command there.
+    /// Returns the command line prefix that runs a command there.
     pub fn entry(&self) -> Vec<String> {
         self.namespaces.entry()
     }
 
-    /// A command that runs there.
+    /// Returns a command that runs there.
     pub fn command(&self, program: &str) -> Command {
         self.namespaces.command(program)
     }
@@ -118,7 +118,7 @@ impl Host {
         self.namespaces.run(line)
     }
 
-    /// Unplugs it from the switch: packets are lost without any error, and connections stay open.
+    /// Unplugs it: packets are lost without error, and connections stay open.
     pub fn cut(&self) {
         set_switch_port(self.switch, self.name(), "nomaster");
     }

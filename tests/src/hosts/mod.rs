@@ -1,10 +1,8 @@
-//! Several hosts on one machine: each has its own network, process ids and mounts, and in them its own Docker
-//! engine and the processes started there. They are connected by a switch; a host that is cut off is
-//! unplugged from it.
+//! Several hosts on one machine, each with its own network, process ids, mounts, Docker engine and processes.
+//! A switch connects them; a host is cut off by unplugging it.
 //!
-//! A host is the first process of its own pid namespace. When it ends, everything in it ends, including
-//! containers and interfaces, however the test ends. `/sys` stays that of the machine, because the engines
-//! need its control groups.
+//! A host is the first process of its own pid namespace. With it everything in it ends, including containers
+//! and interfaces. `/sys` stays the machine's, because the engines need its control groups.
 
 mod cluster;
 mod engine;
@@ -19,7 +17,7 @@ pub use self::cluster::HostCluster;
 pub use self::host::{Host, Neighbour};
 use self::namespaces::{Namespaces, shell};
 
-/// Hosts on a switch, and the machine they run on as one more member that is never cut off.
+/// Hosts on a switch; the machine is one more member that is never cut off.
 pub struct TestHosts {
     hosts: Vec<Host>,
     net: String,
@@ -30,12 +28,11 @@ pub struct TestHosts {
 /// The last part of a neighbour's address.
 const NEIGHBOUR: u8 = 200;
 
-/// The programs that make a host.
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
 
 impl TestHosts {
-    /// Starts `count` hosts with their engines, which have the test image. None where this is not possible;
-    /// the test is reported as skipped then.
+    /// Starts `count` hosts with engines and the test image. Returns none if this is not possible, and the
+    /// test counts as skipped.
     ///
     /// # Panics
     /// If it is not possible and `REQUIRE` lists `netns`, or if it fails half-way.
@@ -61,28 +58,27 @@ impl TestHosts {
         Some(Self { hosts, net, machine, switch })
     }
 
-    /// Starts one more host on the switch, which has nothing of kubeleet. There can be one.
+    /// Starts one more host on the switch, without kubeleet. There can be one.
     pub async fn neighbour(&self) -> Neighbour {
         Neighbour::start(NEIGHBOUR, &self.net, self.switch.init()).await
     }
 
-    /// The host with this index, from 0.
+    /// Returns the host with this index, from 0.
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
     }
 
-    /// The address of the machine on the switch.
+    /// Returns the address of the machine on the switch.
     pub fn machine(&self) -> &str {
         &self.machine
     }
 
-    /// All hosts.
+    /// Returns all hosts.
     pub fn all(&self) -> &[Host] {
         &self.hosts
     }
 }
 
-/// Connects the machine to the switch, until the switch is gone.
 fn uplink(switch: &Namespaces, address: &str) {
     let name = format!("kt{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
     let init = switch.init().as_raw_nonzero();

@@ -11,11 +11,10 @@ use testkit::eventually::eventually_within;
 
 use crate::LIMIT;
 
-/// The first process of a host. It reaps the processes that lose their parent.
+/// Reaps the processes that lose their parent.
 const INIT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && touch \"$0/up\" && while :; do sleep 1000 & wait; done";
 
-/// Namespaces for network, processes and mounts, with the first process in them. Dropped, all processes in
-/// them are killed.
+/// Dropping it kills all processes in them.
 pub(super) struct Namespaces {
     pub(super) name: String,
     init: Pid,
@@ -63,7 +62,6 @@ impl Namespaces {
         self.folder.path()
     }
 
-    /// The command line prefix that runs a command there.
     pub(super) fn entry(&self) -> Vec<String> {
         let target = self.init.as_raw_nonzero().to_string();
         ["nsenter", "--target", &target, "--net", "--pid", "--mount"].map(str::to_owned).to_vec()
@@ -92,7 +90,6 @@ impl Namespaces {
     }
 }
 
-/// Runs a line of shell on the machine itself.
 pub(super) fn shell(line: &str) {
     let output = Command::new("sh").args(["-c", line]).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,10 +1,9 @@
-//! The store's scripts with something taken out: the tests of the invariants must notice.
+//! The store's scripts with a safeguard removed, which the tests of the invariants must notice.
 
 use store::{PRELUDE, Prelude, SCRIPTS, Script};
 
 use crate::Redis;
 
-/// The name of the prelude as the file of an [`Ablation`].
 const PRELUDE_NAME: &str = "_prelude";
 
 /// One change to the text of a script, or of the prelude of all scripts (`_prelude`).
@@ -19,8 +18,7 @@ pub struct Ablation {
 }
 
 impl Ablation {
-    /// Loads the changed scripts into Redis. Returns, for each, the hashes of the original and of the changed
-    /// one.
+    /// Loads the changed scripts into Redis. Returns the hashes of original and changed scripts.
     pub async fn load(self, redis: &Redis) -> Vec<(String, String)> {
         let mut hashes = Vec::new();
         for (original, source) in self.changed() {
@@ -30,7 +28,7 @@ impl Ablation {
         hashes
     }
 
-    /// Returns the scripts that it changes: the hash of the original, and the changed source.
+    /// Returns the original's hash and the changed source of each changed script.
     ///
     /// # Panics
     /// If the file does not contain `from`: the script was changed, and this ablation must follow.
@@ -40,12 +38,10 @@ impl Ablation {
         changed.map(|(_, original, changed)| (hash(&original), changed)).collect()
     }
 
-    /// Whether it may change the source of this script.
     fn concerns(&self, script: &str) -> bool {
         self.file == PRELUDE_NAME || self.file == script
     }
 
-    /// Returns the text of this file with the change.
     fn apply(&self, file: &str, text: &str) -> String {
         if file != self.file {
             return text.to_owned();
@@ -55,7 +51,7 @@ impl Ablation {
     }
 }
 
-/// Returns every script with its source as the store has it, and its source with this ablation.
+/// Returns every script, its source, and its source with this ablation.
 ///
 /// # Panics
 /// If the ablation fits no script any more.

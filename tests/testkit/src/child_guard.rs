@@ -1,8 +1,8 @@
 //! Child processes that end with their test, however the test ends.
 //!
-//! A panic unwinds and drops the [`ChildGuard`], which kills the child. But a test binary can also be killed
-//! (by a runner's timeout, by Ctrl-C), and then nothing is dropped. Therefore a small shell reads from a pipe
-//! to the test, and kills the child's process group when the pipe closes ([`Watchdog`]).
+//! A panic drops the [`ChildGuard`], which kills the child. But a killed test binary (a runner's timeout,
+//! Ctrl-C) drops nothing. So a small shell reads from a pipe to the test, and kills the child's process group
+//! when the pipe closes ([`Watchdog`]).
 
 use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-/// A small shell that runs a script when this process is gone. Dropped, it does not run it.
+/// A small shell that runs a script when this process is gone, unless this is dropped.
 #[derive(Debug)]
 pub struct Watchdog(Child);
 
@@ -27,7 +27,7 @@ impl Watchdog {
         Ok(Self(command.spawn()?))
     }
 
-    /// Has the script run now, as if this process were gone.
+    /// Runs the script now, as if this process were gone.
     pub fn trigger(&mut self) {
         drop(self.0.stdin.take());
     }
@@ -40,7 +40,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// A child in a process group of its own. Dropped, its whole group is killed.
+/// A child in a process group of its own. Dropping it kills the whole group.
 #[derive(Debug)]
 pub struct ChildGuard {
     child: Child,
@@ -59,7 +59,7 @@ impl ChildGuard {
         Ok(Self { child, watchdog: Some(watchdog), is_reaped: false })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -70,12 +70,12 @@ impl ChildGuard {
         let _gone = kill_process(self.pid(), signal);
     }
 
-    /// Sends a signal to the child and to the processes it has started, as far as they stayed in its group.
+    /// Sends a signal to the child and to its child processes in its group.
     pub fn signal_group(&self, signal: Signal) {
         let _gone = kill_process_group(self.pid(), signal);
     }
 
-    /// How it ended, if it has. It stays a zombie: its process id and that of its group are not used again.
+    /// Returns its exit status, if it has ended. It stays a zombie, so its ids are not reused.
     pub fn ended(&self) -> Option<ExitStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(self.pid()), options).unwrap()?;
@@ -83,7 +83,7 @@ impl ChildGuard {
         code.map(ExitStatus::from_raw)
     }
 
-    /// SIGKILL to the whole group, also when its leader has ended already. Returns when the child is gone.
+    /// Sends SIGKILL to the whole group, even without leader. Returns when the child is gone.
     pub fn kill(&mut self) {
         if !self.is_reaped {
             self.signal_group(Signal::KILL);
@@ -92,8 +92,7 @@ impl ChildGuard {
         }
     }
 
-    /// SIGTERM to the child. Returns how it ended; none if it was still there after `limit` and had to be
-    /// killed.
+    /// Sends SIGTERM to the child, and kills it after `limit`: then returns none.
     pub fn terminate(&mut self, limit: Duration) -> Option<ExitStatus> {
         self.signal(Signal::TERM);
         let deadline = Instant::now() + limit;

@@ -1,4 +1,4 @@
-//! Waiting for a condition with a deadline, instead of sleeping for a guessed time.
+//! Waits for a condition with a deadline, instead of sleeping for a guessed time.
 
 use std::fmt::Display;
 use std::panic::resume_unwind;
@@ -10,14 +10,12 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a probe of [`eventually`] may return: `bool`, `Option`, or `Result` whose error describes the current
-/// state.
+/// Result of an [`eventually`] probe: `bool`, `Option`, or `Result` with the current state as its error.
 pub trait Probed {
-    /// What [`eventually`] returns once the condition holds.
+    /// Value of a condition that holds.
     type Value;
 
-    /// The value, or the current state as text.
-    ///
+    /// Returns the value, or the current state as text.
     /// # Errors
     /// The condition does not hold yet.
     fn into_result(self) -> Result<Self::Value, String>;
@@ -97,7 +95,7 @@ fn check_deadline(start: Instant, timeout: Duration, what: &str, state: &str) {
     assert!(start.elapsed() <= timeout, "{what}: not within {timeout:?}; last state:\n{state}");
 }
 
-/// `Ok` if `holds`, else the current state as text: for probes of [`eventually`].
+/// Returns `Ok` if `holds`, else the current state as text.
 ///
 /// # Errors
 /// The condition does not hold yet.
@@ -105,8 +103,8 @@ pub fn check(holds: bool, state: impl FnOnce() -> String) -> Result<(), String> 
     if holds { Ok(()) } else { Err(state()) }
 }
 
-/// Runs a future to its end on another thread and blocks until then. Unlike tokio's `block_on` it may be
-/// called inside a runtime, for the synchronous helpers of async tests.
+/// Blocks until a future has run on another thread. Unlike tokio's `block_on` it works inside a runtime, for
+/// synchronous helpers of async tests.
 pub fn block_on<T: Send>(future: impl Future<Output = T> + Send) -> T {
     let run = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// An API whose responses a function computes from the whole request. Each request has its own connection.
+/// An API whose responses a function computes from the request. Each request has its own connection.
 pub struct FakeApi {
     /// `http://127.0.0.1:<port>`.
     pub address: String,

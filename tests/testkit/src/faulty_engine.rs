@@ -1,5 +1,5 @@
-//! A proxy between a worker and its container engine that makes the engine sick: single requests hang, fail,
-//! are answered late, or with an unknown word.
+//! A proxy between a worker and its container engine that injects faults: single requests hang, fail, are
+//! answered late, or with an unknown word.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,16 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 
-/// How long a request may be until its body, and an answer that is changed.
+/// Limit of a request before its body, and of a changed answer.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// Returns the socket of the engine of this machine, which `DOCKER_HOST` names unless it is Docker's own.
+/// Returns the socket of this machine's engine: `DOCKER_HOST`, or else Docker's own.
 pub fn engine_socket() -> PathBuf {
     let host = std::env::var("DOCKER_HOST").unwrap_or_default();
     PathBuf::from(host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock"))
 }
 
-/// What happens to a request.
+/// The fault of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineFault {
     /// It is never answered.
@@ -27,13 +27,13 @@ pub enum EngineFault {
     Fail,
     /// It reaches the engine this much later.
     Delay(Duration),
-    /// Its answer has another word of the same length in place of this one.
+    /// Its answer has another word of the same length in place of the first.
     Replace(&'static str, &'static str),
 }
 
 type EngineFaults = Arc<Mutex<Vec<(String, EngineFault)>>>;
 
-/// A unix socket that forwards to an engine's. Dropped, it closes its connections.
+/// A unix socket that forwards to an engine's. Closes its connections when dropped.
 pub struct FaultyEngine {
     path: PathBuf,
     faults: EngineFaults,
@@ -62,17 +62,17 @@ impl FaultyEngine {
         Self { path, faults, task: task.abort_handle(), _directory: directory }
     }
 
-    /// Its address, as in `DOCKER_HOST`.
+    /// Returns its address, as in `DOCKER_HOST`.
     pub fn host(&self) -> String {
         format!("unix://{}", self.path.display())
     }
 
-    /// From now on requests whose first line contains `part` have this fault; the latest that fits counts.
+    /// Sets the fault of requests whose first line contains `part`; the latest match counts.
     pub fn set(&self, part: &str, fault: EngineFault) {
         self.lock().insert(0, (part.to_owned(), fault));
     }
 
-    /// The engine is well again. Requests that hang go on hanging.
+    /// Ends all faults. Hanging requests continue to hang.
     pub fn heal(&self) {
         self.lock().clear();
     }

@@ -1,5 +1,4 @@
-//! Objects as tests need them. What a test is about, it sets itself: `Service { replicas: 3,
-//! ..fixtures::service() }`.
+//! Default objects for tests. A test sets its own fields: `Service { replicas: 3, ..fixtures::service() }`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,7 +17,7 @@ use store::{Claimant, SilenceProof};
 /// The image of every fixture.
 pub const IMAGE: &str = "nginx";
 
-/// A configuration of these settings and no others, on a machine that is called `host`.
+/// Returns a configuration of only these settings, on the machine `host`.
 pub fn config(settings: &[(&str, &str)]) -> Config {
     let flags = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let sources = Sources {
@@ -31,7 +30,7 @@ pub fn config(settings: &[(&str, &str)]) -> Config {
     sources.config(Serves::Nothing).unwrap()
 }
 
-/// The service `web` of one replica, in its first generation.
+/// Returns the service `web` of one replica, in its first generation.
 pub fn service() -> Service {
     Service {
         name: ServiceName::new("web").unwrap(),
@@ -59,14 +58,13 @@ pub fn service() -> Service {
     }
 }
 
-/// A service with this desired state, otherwise as [`service`].
+/// Returns a service with this desired state, otherwise as [`service`].
 pub fn service_of(desired: DesiredService) -> Service {
     let Service { spec_id, created_at, .. } = service();
     Service::created(desired, spec_id, created_at)
 }
 
-/// A pod of the first generation of a service, with a random id; on node `n1` in the phases in which a pod
-/// has a node.
+/// Returns a pod of a service's first generation, with a random id, on `n1` in phases with a node.
 pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
     let has_node = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
     PodRecord {
@@ -99,7 +97,7 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
     }
 }
 
-/// What a worker without labels reports when it registers.
+/// Returns the registration data of a worker without labels.
 pub fn node_info(capacity: Resources) -> NodeInfo {
     NodeInfo {
         labels: BTreeMap::new(),
@@ -113,7 +111,7 @@ pub fn node_info(capacity: Resources) -> NodeInfo {
     }
 }
 
-/// A node that is alive and has no pods.
+/// Returns a live node without pods.
 pub fn node(name: &str, capacity: Resources) -> Node {
     Node {
         name: NodeName::new(name).unwrap(),
@@ -137,13 +135,13 @@ pub fn node(name: &str, capacity: Resources) -> Node {
     }
 }
 
-/// The worker that registers nodes in tests: always of the same machine.
+/// Returns the worker that registers nodes in tests: always of the same machine.
 pub fn claimant() -> Claimant<'static> {
     static HOLDER: LazyLock<HolderId> = LazyLock::new(HolderId::random);
     Claimant { holder: &HOLDER, takes_over_after: Duration::from_secs(19), timing: Timing::default() }
 }
 
-/// A caller of `declare_dead` that has been able to write since long ago: every silence counts.
+/// Returns the proof of a scheduler that could write for long: every silence counts.
 pub fn long_proof() -> SilenceProof {
     let day = Duration::from_secs(86_400);
     SilenceProof { until: u64::MAX >> 11, writable: day, calm: day }

@@ -1,7 +1,7 @@
-//! What the tests of all crates share: a private Redis, Sentinels, children that die with their test, waiting
-//! with a deadline, fixtures, and ablations of scripts.
+//! Shared code for the tests of all crates: a private Redis, Sentinels, children that die with their test,
+//! waiting with a deadline, fixtures, and ablations of scripts.
 //!
-//! Functions panic when something goes wrong, because they run in tests.
+//! Functions panic on errors, because they run in tests.
 //!
 //! Tests: scripts
 

@@ -7,14 +7,13 @@ use std::ops::Range;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// How many ports are used in turn, if the range allows it.
+/// If the range allows it.
 const RANGE_LENGTH: u16 = 12_000;
 /// Below are the ports of well-known services.
 const MIN_PORT: u16 = 10_000;
 
-/// A free port on loopback that stays free until its server listens, also while the server is restarted: it
-/// is below the range from which the kernel takes ports for connections, and other tests on this machine get
-/// other ports for a while.
+/// Returns a loopback port that stays free until its server listens, and over restarts. It is below the
+/// kernel's range for connections, and other tests get other ports for a while.
 ///
 /// # Panics
 /// If none is free.
@@ -38,7 +37,7 @@ fn is_free(port: &u16) -> bool {
     TcpListener::bind(("127.0.0.1", *port)).is_ok()
 }
 
-/// Below the range from which the kernel takes the ports of connections, and of listeners on port 0.
+/// Below the kernel's range for connections and for listeners on port 0.
 fn never_ephemeral() -> Range<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end: u16 = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);

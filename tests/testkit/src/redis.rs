@@ -15,14 +15,14 @@ use crate::child_guard::ChildGuard;
 use crate::eventually::{block_on, eventually};
 use crate::ports::free_port;
 
-/// How long a server may take to answer after it was started. Those of the simulator run in the background
-/// and get no processor for minutes while other steps of CI are busy.
+/// The simulator's servers run in the background and get no processor for minutes while other steps of CI are
+/// busy.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
-/// Limit of connecting and of each response, unless a caller chooses another one.
+/// Unless a caller chooses another limit.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// A replica gets its first copy at once, instead of after five seconds in which others could join.
 const SYNC_AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
-/// The configuration and the log of a server that was made [`Redis::with_conf`], in its folder.
+/// In the folder of a server made [`Redis::with_conf`].
 const CONF: &str = "conf";
 const LOG: &str = "log";
 
@@ -35,7 +35,7 @@ pub enum RedisProgram {
     Sentinel,
 }
 
-/// A server process. Dropped, it is killed, and its folder removed if it is a temporary one.
+/// A server process. Dropping it kills it and removes a temporary folder.
 pub struct Redis {
     process: Mutex<Option<ChildGuard>>,
     port: u16,
@@ -45,7 +45,6 @@ pub struct Redis {
     _temporary_folder: Option<TempDir>,
 }
 
-/// How the process is started.
 #[derive(Debug, Clone)]
 enum Launch {
     /// `redis-server` with these arguments, and those for port and folder.
@@ -55,7 +54,7 @@ enum Launch {
 }
 
 impl Redis {
-    /// Starts one that stores nothing on disk, and waits until it answers.
+    /// Starts a server that stores nothing on disk, and waits until it answers.
     ///
     /// # Panics
     /// If `redis-server` is not installed, or does not come up.
@@ -63,7 +62,7 @@ impl Redis {
         Self::start_with(&["--save", "", "--appendonly", "no"]).await
     }
 
-    /// Starts one with these arguments, besides those for port and folder, and waits until it answers.
+    /// Starts a server with further arguments, and waits until it answers.
     ///
     /// # Panics
     /// If `redis-server` is not installed, or does not come up.
@@ -95,10 +94,10 @@ impl Redis {
         block_on(Self::start())
     }
 
-    /// A server that is not started yet: [`Redis::launch`] starts `program` with the configuration file that
-    /// the caller has written to [`Redis::conf_path`], and appends its log to `log` beside it.
+    /// Returns a server for [`Redis::launch`], which starts `program` with the caller's file at
+    /// [`Redis::conf_path`], and appends its log to `log` beside it.
     ///
-    /// `login` is what this harness logs in as: `user:password@`, or nothing.
+    /// `login` is the harness's login: `user:password@`, or nothing.
     pub fn with_conf(program: RedisProgram, folder: &Path, login: &str) -> Self {
         fs::create_dir_all(folder).unwrap();
         Self {
@@ -111,7 +110,7 @@ impl Redis {
         }
     }
 
-    /// Starts the process, which must not run, and does not wait until it answers.
+    /// Starts the process without waiting for an answer.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -140,37 +139,37 @@ impl Redis {
         *self.process.lock().unwrap() = Some(child);
     }
 
-    /// `redis://127.0.0.1:<port>`, with the login if there is one.
+    /// Returns `redis://127.0.0.1:<port>`, with the login if there is one.
     pub fn url(&self) -> String {
         format!("redis://{}127.0.0.1:{}", self.login, self.port)
     }
 
-    /// The port on loopback.
+    /// Returns the port on loopback.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Where it runs.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The configuration file of a server made [`Redis::with_conf`].
+    /// Returns the configuration file of a server made [`Redis::with_conf`].
     pub fn conf_path(&self) -> PathBuf {
         self.folder.join(CONF)
     }
 
-    /// The process id; none if it was killed or never started.
+    /// Returns the process id; none if it was killed or never started.
     pub fn process_id(&self) -> Option<u32> {
         self.process.lock().unwrap().as_ref().map(ChildGuard::id)
     }
 
-    /// Whether the process is there, frozen or not.
+    /// Returns true if the process exists, frozen or not.
     pub fn is_running(&self) -> bool {
         self.process.lock().unwrap().as_ref().is_some_and(|process| process.ended().is_none())
     }
 
-    /// A store on this server.
+    /// Returns a store on this server.
     #[cfg(feature = "types")]
     pub fn store(&self) -> store::Store {
         store(&self.url())
@@ -200,7 +199,7 @@ impl Redis {
         block_on(self.cli(words))
     }
 
-    /// A new connection, with generous limits.
+    /// Opens a connection with generous limits.
     ///
     /// # Errors
     /// Redis is not reached, or refuses the login.
@@ -213,7 +212,7 @@ impl Redis {
         self.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]).await
     }
 
-    /// Ends the replication: this is a master from now on.
+    /// Makes this a master.
     pub async fn promote(&self) {
         self.cli(&["REPLICAOF", "NO", "ONE"]).await
     }
@@ -230,12 +229,12 @@ impl Redis {
         .await;
     }
 
-    /// SIGSTOP: connections stay open, nothing answers.
+    /// Sends SIGSTOP: connections stay open, nothing answers.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -246,12 +245,12 @@ impl Redis {
         }
     }
 
-    /// SIGKILL. What it held in memory is lost.
+    /// Sends SIGKILL. Its memory is lost.
     pub fn kill(&self) {
         drop(self.process.lock().unwrap().take());
     }
 
-    /// Kills it and starts it again on the same port and in the same folder; waits until it answers.
+    /// Kills it and restarts it on the same port and folder; waits until it answers.
     ///
     /// # Panics
     /// If it does not come up.
@@ -261,7 +260,7 @@ impl Redis {
         assert!(self.comes_up().await, "redis-server does not come up again on port {}", self.port);
     }
 
-    /// Waits until the server answers. Returns false if it ended by itself.
+    /// Returns false if it ended by itself.
     async fn comes_up(&self) -> bool {
         let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
@@ -283,7 +282,7 @@ impl Redis {
     }
 }
 
-/// A connection to a server; `limit` is that of connecting and of each response.
+/// Connects to a server; `limit` is that of connecting and of each response.
 ///
 /// # Errors
 /// Redis is not reached, or refuses the login.
@@ -309,7 +308,7 @@ pub async fn query<T: FromRedisValue>(
     command.query_async(&mut connect(url, limit).await?).await
 }
 
-/// A store behind a URL.
+/// Returns a store behind a URL.
 #[cfg(feature = "types")]
 pub fn store(url: &str) -> store::Store {
     use store::{LinkOptions, Store};

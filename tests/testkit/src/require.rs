@@ -1,12 +1,12 @@
-//! What a test does that lacks its engine: it says so and passes, unless the environment variable `REQUIRE`
-//! lists the engine (`REQUIRE=docker,redis,netns,pebble,names,promtool,compose`): then it fails.
+//! Tests without their engine report it and pass, unless the environment variable `REQUIRE` lists the engine:
+//! then they fail.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Says on standard error that this test is skipped for lack of `engine` (`docker`, `redis`, `netns`,
-/// `pebble`, `names`, `promtool`, `compose`).
+/// Reports a test that is skipped for lack of `engine` (`docker`, `redis`, `netns`, `pebble`, `names`,
+/// `promtool`, `compose`).
 ///
 /// # Panics
 /// If the environment variable `REQUIRE` lists the engine.
@@ -14,11 +14,11 @@ pub fn skipped(engine: &str, why: &str) {
     let line = format!("SKIPPED (no {engine}): {}: {why}\n", test_name());
     let required = std::env::var("REQUIRE").unwrap_or_default();
     assert!(!required.split([',', ' ']).any(|word| word == engine), "REQUIRE={required}, but {line}");
-    // Not eprintln!: the test runner swallows that of tests that pass.
+    // Not eprintln!: the test runner hides the output of tests that pass.
     let _unseen = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Whether `redis-server` is installed. If not, the test is reported as [`skipped`].
+/// Returns true if `redis-server` is installed. If not, the test is reported as [`skipped`].
 ///
 /// # Panics
 /// If there is none and the environment variable `REQUIRE` lists `redis`.
@@ -32,14 +32,14 @@ pub fn has_redis() -> bool {
     is_installed
 }
 
-/// The name of the running test. nextest runs a test on the main thread and names it in the environment.
+/// nextest runs a test on the main thread and names it in the environment.
 fn test_name() -> String {
     let thread = std::thread::current();
     let name = thread.name().filter(|name| *name != "main").map(str::to_owned);
     name.or_else(|| std::env::var("NEXTEST_TEST_NAME").ok()).unwrap_or_else(|| "a test".to_owned())
 }
 
-/// Returns from the test, which counts as skipped, where there is no `redis-server`.
+/// Returns from the test as skipped if there is no `redis-server`.
 #[macro_export]
 macro_rules! need_redis {
     ($($name:literal)?) => {

@@ -9,11 +9,9 @@ use tempfile::TempDir;
 use crate::eventually::{check, eventually};
 use crate::redis::{Redis, RedisProgram, query};
 
-/// The name under which the Sentinels watch the master.
+/// The master's name for the Sentinels.
 pub const MASTER_NAME: &str = "mymaster";
-/// Limit of one query to a Sentinel.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
-/// How many Sentinels must agree, of three.
 const QUORUM: usize = 2;
 
 /// A master, its replicas, and three Sentinels.
@@ -34,7 +32,7 @@ pub struct SentinelProcesses {
 }
 
 impl SentinelTrio {
-    /// Starts all; returns once every replica is in sync and every Sentinel knows all the others.
+    /// Starts all; returns once all replicas are in sync and all Sentinels know each other.
     ///
     /// `arguments` are those of the Redis servers; `down_after` is the silence after which each Sentinel
     /// considers a server down.
@@ -56,7 +54,7 @@ impl SentinelTrio {
         Self { master, replicas: started, sentinels }
     }
 
-    /// `redis+sentinel://…/mymaster`.
+    /// Returns `redis+sentinel://…/mymaster`.
     pub fn url(&self) -> String {
         self.sentinels.url()
     }
@@ -84,20 +82,20 @@ impl SentinelProcesses {
         Self { processes, _folder: folder }
     }
 
-    /// `redis+sentinel://…/mymaster`.
+    /// Returns `redis+sentinel://…/mymaster`.
     pub fn url(&self) -> String {
         let peers: Vec<String> =
             self.processes.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
         format!("redis+sentinel://{}/{MASTER_NAME}", peers.join(","))
     }
 
-    /// The port of the master that at least two Sentinels name.
+    /// Returns the port of the master that at least two Sentinels name.
     pub async fn agreed_master(&self) -> Option<u16> {
         agreed_master(&self.processes).await
     }
 }
 
-/// The port of the master that at least two of these Sentinels name.
+/// Returns the port of the master that at least two of these Sentinels name.
 pub async fn agreed_master(sentinels: impl IntoIterator<Item = &Redis>) -> Option<u16> {
     let mut named: Vec<u16> = Vec::new();
     for sentinel in sentinels {
@@ -108,12 +106,12 @@ pub async fn agreed_master(sentinels: impl IntoIterator<Item = &Redis>) -> Optio
     named.iter().copied().find(|port| named.iter().filter(|other| *other == port).count() >= QUORUM)
 }
 
-/// Checks that every one of three Sentinels, by their URLs, knows the others and this number of replicas.
-/// They ask the master every 10 s only. A failover before that finds no replica to promote, or leaves one
-/// behind that never hears of the new master.
+/// Checks that each of three Sentinels, by their URLs, knows the others and this number of replicas. They ask
+/// the master every 10 s only: an earlier failover finds no replica to promote, or leaves one behind that
+/// never hears of the new master.
 ///
 /// # Errors
-/// With what is missing: for probes of [`eventually`].
+/// The missing parts: for probes of [`eventually`].
 pub async fn check_complete(
     sentinels: impl IntoIterator<Item = String>,
     replicas: usize,

@@ -1,5 +1,5 @@
-//! Tells why a pod was stopped: its events, what was logged about it and its node, and how long nodes were
-//! silent. A starved test process fences pods and loses nodes as a slow machine does.
+//! Explains why a pod was stopped: its events, its log lines, and the silences of nodes. A starved test
+//! process fences pods and loses nodes as a slow machine does.
 
 use std::time::Duration;
 
@@ -7,11 +7,9 @@ use kubeleet_tests::in_process::InProcessCluster;
 use kubeleet_tests::kept_log;
 use model::ids::PodId;
 
-/// The last lines of each kind that are told.
 const MAX_LINES: usize = 25;
 
-/// Returns what is known about the first container that a text names, as `Running` is printed; empty if it
-/// names none.
+/// Explains the first container that a text names, as `Running` prints it.
 pub(crate) async fn explain_named_in(cluster: &InProcessCluster, text: &str) -> String {
     let field = |name: &str| text.split(&format!("{name}: \"")).nth(1)?.split('"').next();
     let Some((pod, node)) = field("pod").zip(field("node")) else { return String::new() };
@@ -23,7 +21,6 @@ pub(crate) async fn explain_named_in(cluster: &InProcessCluster, text: &str) -> 
     format!("  in cs:{node}: {is_listed}\n{}", explain(cluster, &pod, &format!("{node}/")).await)
 }
 
-/// Returns what is known about a pod whose container has this handle, `<node>/<container>`.
 pub(crate) async fn explain(cluster: &InProcessCluster, pod: &PodId, handle: &str) -> String {
     let node = handle.split('/').next().unwrap_or_default();
     let record: Vec<String> =
@@ -42,7 +39,7 @@ pub(crate) async fn explain(cluster: &InProcessCluster, pod: &PodId, handle: &st
     told.collect::<Vec<_>>().join("\n")
 }
 
-/// The nodes that paused longest between two heartbeats, since the pauses were last forgotten.
+/// Returns the longest pauses between heartbeats since they were last forgotten.
 fn silences(cluster: &InProcessCluster) -> String {
     let mut pauses: Vec<(Duration, String)> =
         cluster.engine.longest_pauses().into_iter().map(|(node, pause)| (pause, node.to_string())).collect();
@@ -51,7 +48,6 @@ fn silences(cluster: &InProcessCluster) -> String {
     format!("longest pauses between heartbeats: {}", longest.collect::<Vec<_>>().join(", "))
 }
 
-/// The entries of the event stream that contain this word.
 async fn events_about(cluster: &InProcessCluster, word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for stream in ["broken:events", "events"] {

@@ -17,12 +17,11 @@ use crate::rounds::{Named, Walk};
 use crate::writes::{Protected, Writer};
 
 const NODES: u32 = 10;
-/// The nodes and services with smaller numbers are what writes may name.
+/// Writes may name nodes and services with smaller numbers.
 const FIRST_PROTECTED_NODE: usize = 3;
 const DEFAULT_WRITES: usize = 5_000;
-/// The fewest writes between two looks at the cluster; of a million, one in fifty.
+/// Between two checks; of a million, one in fifty.
 const EPOCH: usize = 2_500;
-/// Writes that are made from one reading of the keys.
 const BATCH: usize = 100;
 
 fn number(variable: &str, default: usize) -> usize {
@@ -37,8 +36,7 @@ fn services() -> Vec<Value> {
     all
 }
 
-/// The pods, specifications and nodes that no write may name. Pods of protected services that happen to run
-/// on a node that may be named are not among them.
+/// Pods of protected services on an unprotected node are not protected.
 fn protected(keyspace: &Keyspace) -> Protected {
     let mut ids: BTreeSet<String> = ["safe", "strict"].map(str::to_owned).into();
     let nodes: BTreeSet<String> =
@@ -61,7 +59,6 @@ fn protected(keyspace: &Keyspace) -> Protected {
     Protected(ids)
 }
 
-/// The protected pods on protected nodes: none of them may be touched.
 fn untouchable(keyspace: &Keyspace, protected: &Protected) -> BTreeSet<String> {
     let pods = keyspace.below("pod:").map(|(id, _)| id.to_owned());
     pods.filter(|id| {

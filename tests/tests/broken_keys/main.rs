@@ -1,4 +1,5 @@
-//! A broken key is one object's problem: every key with every wrong value, and random writes to random keys.
+//! A broken key harms only its own object: every key with every wrong value, and random writes to random
+//! keys.
 
 #![allow(
     clippy::unwrap_used,

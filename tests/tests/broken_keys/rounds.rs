@@ -1,4 +1,4 @@
-//! One round: keys are broken, everything else goes on, and afterwards the cluster is whole again.
+//! One round: keys are broken, everything else continues, and afterwards the cluster is whole again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,24 +18,19 @@ use crate::wrong_values::{Command, WrongValue};
 const HEALING: Duration = Duration::from_secs(40);
 const SOON: Duration = Duration::from_secs(20);
 
-/// The image of services that fit on no node.
 pub(crate) const TOO_LARGE: &str = "too-large";
 
-/// What the writes of a round name: only these may be harmed.
+/// Only these objects may be harmed.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    /// Their containers may be stopped and started.
     pub(crate) pods: BTreeSet<PodId>,
-    /// They may be silent.
     pub(crate) nodes: BTreeSet<NodeName>,
-    /// Services whose record is gone, so that they have to be created again.
+    /// Services without a record: they have to be created again.
     pub(crate) services: BTreeSet<String>,
 }
 
-/// The cluster of a walk, and the services that it has to run.
 pub(crate) struct Walk {
     pub(crate) cluster: InProcessCluster,
-    /// What was posted.
     pub(crate) services: Vec<Value>,
     rounds: usize,
     failures: Vec<String>,
@@ -46,7 +41,6 @@ impl Walk {
         Self { cluster, services, rounds: 0, failures: Vec::new() }
     }
 
-    /// Panics if a round has found something.
     pub(crate) fn finish(self) {
         assert!(self.failures.is_empty(), "{} failures:\n{}", self.failures.len(), self.failures.join("\n"));
     }
@@ -56,7 +50,7 @@ impl Walk {
         self.failures.push(format!("{round}: {what}"));
     }
 
-    /// Breaks keys at the same time, checks that nothing that they do not name is harmed, and repairs them.
+    /// Breaks keys, checks that no other object is harmed, and repairs them.
     pub(crate) async fn round(&mut self, title: &str, broken: &[WrongValue], named: &Named) {
         let begin = std::time::Instant::now();
         let acts_before = self.cluster.engine.len();
@@ -98,7 +92,7 @@ impl Walk {
         );
     }
 
-    /// Everything else goes on, and after a repair the cluster is whole.
+    /// Checks that the rest continues, and that a repair makes the cluster whole.
     pub(crate) async fn look(&mut self, title: &str, named: &Named) {
         let begin = std::time::Instant::now();
         self.cluster.request_full_pass().await;
@@ -114,12 +108,10 @@ impl Walk {
         println!("{title}: whole again in {:.1?}", begin.elapsed());
     }
 
-    /// Panics if something was found so far.
     pub(crate) fn stop_if_failed(&self, title: &str) {
         assert!(self.failures.is_empty(), "{title}:\n{}", self.failures.join("\n"));
     }
 
-    /// Sends commands that Redis may refuse.
     pub(crate) async fn write_leniently(&self, commands: &[Command]) {
         let mut pipe = ::redis::pipe();
         for words in commands {
@@ -148,7 +140,7 @@ impl Walk {
         let _replies: ::redis::Value = pipe.query_async(&mut connection).await.unwrap();
     }
 
-    /// A service starts, runs and ends; lists are answered; nodes that no write names send heartbeats.
+    /// Checks that a service runs and ends, lists are answered, and unnamed nodes send heartbeats.
     async fn goes_on(&mut self, named: &Named) -> Result<(), String> {
         self.rounds += 1;
         let http = &self.cluster.http;
@@ -184,7 +176,6 @@ impl Walk {
         self.cluster.heartbeats_go_on(&bystanders).await
     }
 
-    /// The keys that are still broken and that neither `/status` nor `/cluster/check` names.
     async fn not_named(&self, broken: &[WrongValue]) -> Vec<String> {
         let (_, found) = self.cluster.http.send(Method::GET, "/cluster/check", None).await;
         let found: BTreeSet<&str> =
@@ -198,7 +189,6 @@ impl Walk {
         missing
     }
 
-    /// Returns whether the store cannot read the object behind a key.
     async fn is_unreadable(&self, key: &str) -> bool {
         let store = &self.cluster.store;
         match key.split_once(':') {
@@ -213,14 +203,13 @@ impl Walk {
         }
     }
 
-    /// `check --repair` gives a clean bill, and every service runs all its pods again.
+    /// Checks that a repair leaves no finding, and every service runs again.
     async fn repaired(&mut self, named: &Named) -> Result<(), String> {
         let http = &self.cluster.http;
         wait(HEALING, || async {
             self.cluster.request_full_pass().await;
             let (status, _) = http.send(Method::POST, "/cluster/repair", None).await;
             check(status.is_success(), || format!("repair: {status}"))?;
-            // What was lost for good a person creates again.
             for service in self.services.iter().filter(|s| named.services.contains(name_of(s))) {
                 let path = format!("/service/{}?allow_partial=true", name_of(service));
                 let (status, body) = http.send(Method::PUT, &path, Some(service)).await;
@@ -254,14 +243,13 @@ impl Walk {
         .await
     }
 
-    /// Waits until nothing is under way any more.
     async fn settled(&self) -> Result<(), String> {
         wait(HEALING, || async { settled(&self.cluster, &self.services).await }).await
     }
 }
 
-/// Fails while something is still under way: a queue that is not empty, a pod that is to be replaced, a
-/// container whose pod has another record. It would end in the next round, as if that had caused it.
+/// Fails while something is under way, such as a replacement or another record. The next round would be
+/// blamed for its end.
 async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
     let keyspace = cluster.redis_keyspace().await;
     let is_queue =
@@ -271,8 +259,8 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     let mut unrest: Vec<String> = full.map(|key| format!("{key} is not empty")).collect();
     let fitting = services.iter().filter(|service| service["image"] != TOO_LARGE).map(name_of);
     unrest.extend(services_unrest(&keyspace, fitting));
-    // Where most records were lost the worker leaves the containers alone: until a person decides, or until
-    // there are more others.
+    // If most records are lost, the worker leaves the containers alone until a person decides, or until there
+    // are more others.
     let is_holding = |node: &&NodeName| !keyspace.field("held", node.as_str()).is_empty();
     let nodes = cluster.nodes.iter().filter(|node| !is_holding(node));
     let nodes: Vec<NodeName> = nodes.cloned().collect();
@@ -281,8 +269,7 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     check(unrest.is_empty(), || unrest.join("; "))
 }
 
-/// The pods whose containers run, and that have no record: an earlier round has taken it, and they may go at
-/// any time.
+/// An earlier round has removed the records, so these pods may go at any time.
 async fn without_record(cluster: &InProcessCluster) -> BTreeSet<String> {
     let keyspace = cluster.redis_keyspace().await;
     let running = cluster.engine.containers(&cluster.nodes).await.into_iter().map(|running| running.pod);
@@ -298,7 +285,7 @@ pub(crate) fn name_of(service: &Value) -> &str {
     service["name"].as_str().unwrap_or_default()
 }
 
-/// As `eventually_within`, but returns the last state instead of failing the test.
+/// Like `eventually_within`, but returns the last state instead of failing the test.
 async fn wait<F: Future<Output = Result<(), String>>>(
     limit: Duration,
     mut probe: impl FnMut() -> F,

@@ -14,14 +14,13 @@ use crate::rounds::{Named, TOO_LARGE, Walk, name_of};
 use crate::wrong_values::{WrongValue, type_of, wrong_values};
 
 const NODES: u32 = 24;
-/// Nodes whose keys are broken at the same time; the others carry on.
 const BROKEN_NODES: usize = 16;
-/// Services of one pod each, of which each has one wrong value.
+/// With one pod and one wrong value each.
 const SERVICES: usize = 60;
-/// The pods of one service, of which each has one wrong value in its record.
+/// With one wrong value in each record.
 const PODS: usize = 200;
 
-/// Whether every wrong value is tried, and not only a part of them: minutes.
+/// True takes minutes; false tries a part of the values.
 fn is_complete() -> bool {
     std::env::var_os("KUBELEET_WALK_ALL").is_some()
 }
@@ -36,7 +35,6 @@ fn services() -> Vec<Value> {
     all
 }
 
-/// A cluster with services of several shapes, pushed pods, a dead letter, a cordoned node.
 async fn cluster() -> Walk {
     let cluster = InProcessCluster::start(NODES).await;
     let services = services();
@@ -60,7 +58,7 @@ async fn cluster() -> Walk {
     Walk::new(cluster, services)
 }
 
-/// The kinds of keys in the reference: whole keys, and beginnings of keys that end in a colon.
+/// Returns the kinds of keys in the reference: whole keys, and prefixes that end in a colon.
 fn documented_kinds() -> BTreeSet<String> {
     let page = include_str!("../../../docs/reference/redis.md");
     let section = page.split("## What bounds each key").nth(1).unwrap().split("\n## ").next().unwrap();
@@ -69,7 +67,6 @@ fn documented_kinds() -> BTreeSet<String> {
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
 }
 
-/// The type that a key, or a kind of key, has.
 fn kind_type(key: &str) -> &'static str {
     let kind = match key {
         "uq:at" | "uq:why" | "addresses:free" => key,
@@ -101,7 +98,6 @@ fn fields(keyspace: &Keyspace, key: &str) -> Vec<String> {
     }
 }
 
-/// All pods on a node, by its container set and queues.
 fn pods_on(keyspace: &Keyspace, node: &str) -> BTreeSet<PodId> {
     let pods = keyspace.below("pod:").filter(|(id, _)| keyspace.field(&format!("pod:{id}"), "node") == node);
     pods.filter_map(|(id, _)| PodId::new(id).ok()).collect()
@@ -112,8 +108,8 @@ fn pods_of(keyspace: &Keyspace, service: &str) -> BTreeSet<PodId> {
     slots.into_iter().filter_map(|id| PodId::new(String::from_utf8_lossy(id)).ok()).collect()
 }
 
-/// Puts the wrong values of the objects of one kind on as many objects as there are, one on each. In a short
-/// walk there is one batch, whose values are as far from each other as they can be.
+/// Spreads one kind's wrong values over its objects, one on each. A short walk has one batch, as varied as
+/// possible.
 fn spread(objects: &[String], values: impl Fn(&str) -> Vec<WrongValue>) -> Vec<Vec<WrongValue>> {
     let count = objects.iter().map(|key| values(key).len()).max().unwrap_or_default();
     let mut batches: Vec<Vec<WrongValue>> = Vec::new();
@@ -126,7 +122,7 @@ fn spread(objects: &[String], values: impl Fn(&str) -> Vec<WrongValue>) -> Vec<V
         if object == 0 {
             batches.push(Vec::new());
         }
-        // Objects of one kind may have other fields: the last value then stands for those that are missing.
+        // Objects of one kind may have different fields: the last value then stands for missing ones.
         let mut all = values(&objects[object]);
         let value = all.swap_remove(index.min(all.len() - 1));
         batches.last_mut().unwrap().push(value);
@@ -181,7 +177,7 @@ async fn walk_nodes(walk: &mut Walk, kind: &str) {
     }
 }
 
-/// Keys of the whole cluster: no pod may be harmed, whatever they hold.
+/// No pod may be harmed, whatever these keys hold.
 async fn walk_single(walk: &mut Walk, keys: &[String]) {
     let before = walk.cluster.redis_keyspace().await;
     let values: Vec<Vec<WrongValue>> = keys

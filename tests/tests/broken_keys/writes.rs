@@ -1,4 +1,4 @@
-//! Random writes: commands that a mistaken program or person may run, and what each of them names. Pure.
+//! Random writes: commands that a mistaken program or person may run, and the objects that they name. Pure.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,12 @@ use rand::seq::IndexedRandom;
 
 use crate::wrong_values::{Command, type_of};
 
-/// The ids of objects that no write may name: pods, services, specifications and nodes.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Protected(pub(crate) BTreeSet<String>);
 
 impl Protected {
-    /// Returns whether a command names one of them. A command names an object if one of its words is or
-    /// contains its id. So the keys of the object, its payload and its entry in a list name it; a key that
-    /// holds entries of many objects, deleted as a whole, names none.
+    /// True if a word of the command is or contains an id. So the object's keys, its payload and its entry in
+    /// a list name it. The deletion of a key with entries of many objects names none.
     pub(crate) fn is_named_by(&self, command: &Command) -> bool {
         command.iter().any(|word| self.is_named_in(word))
     }
@@ -30,11 +28,9 @@ impl Protected {
     }
 }
 
-/// Numbers at the edges.
 const NUMBERS: [&str; 10] =
     ["-1", "0", "1", "9223372036854775807", "9223372036854775808", "1e300", "NaN", "inf", "", "1.5"];
 
-/// Makes random commands from what is in Redis.
 pub(crate) struct Writer {
     pub(crate) random: StdRng,
     protected: Protected,
@@ -45,7 +41,6 @@ impl Writer {
         Self { random, protected }
     }
 
-    /// Returns a command that names nothing that is protected.
     pub(crate) fn next(&mut self, keyspace: &Keyspace, keys: &[String]) -> Command {
         loop {
             let words = self.any(keyspace, keys);
@@ -100,7 +95,6 @@ impl Writer {
         }
     }
 
-    /// A key that does not exist, of any type.
     fn invented(&mut self, name: &[u8], value: Vec<u8>) -> Command {
         let one = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect::<Command>();
         match self.random.random_range(0..5) {
@@ -133,7 +127,6 @@ impl Writer {
         NUMBERS.choose(&mut self.random).unwrap().as_bytes().to_vec()
     }
 
-    /// A mutated copy of a value that is somewhere, or a number.
     fn value(&mut self, keyspace: &Keyspace, keys: &[String]) -> Vec<u8> {
         if self.random.random_ratio(1, 4) {
             return self.number();
@@ -164,7 +157,6 @@ impl Writer {
         }
     }
 
-    /// An element of a list, set or sorted set, or a field of a hash.
     fn element(&mut self, entry: Option<&KeyEntry>) -> Vec<u8> {
         let elements: Vec<Vec<u8>> = match entry {
             Some(KeyEntry::List(elements)) => elements.clone(),

@@ -2,21 +2,16 @@
 
 use kubeleet_tests::keyspace::KeyEntry;
 
-/// A command of Redis.
 pub(crate) type Command = Vec<Vec<u8>>;
 
-/// Something that another program or a mistyped command did to one key.
+/// The effect of another program or a mistyped command on one key.
 #[derive(Debug, Clone)]
 pub(crate) struct WrongValue {
-    /// The key.
     pub(crate) key: String,
-    /// What was done, in a few words.
     pub(crate) what: String,
-    /// The commands that do it.
     pub(crate) commands: Vec<Command>,
 }
 
-/// The values that a number, or any other field, must not have.
 const WRONG_FIELDS: [&[u8]; 6] = [b"\xff\x00nonsense", b"-1", b"9223372036854775808", b"1e300", b"NaN", b""];
 const MEBIBYTE: usize = 1 << 20;
 
@@ -24,7 +19,6 @@ fn command(words: &[&[u8]]) -> Command {
     words.iter().map(|word| word.to_vec()).collect()
 }
 
-/// The types of Redis, and a command that makes a key of each.
 fn of_type(kind: &str, key: &[u8]) -> Command {
     match kind {
         "string" => command(&[b"SET", key, b"written by another program"]),
@@ -36,7 +30,6 @@ fn of_type(kind: &str, key: &[u8]) -> Command {
     }
 }
 
-/// The type of a key, as `TYPE` names it.
 pub(crate) fn type_of(entry: &KeyEntry) -> &'static str {
     match entry {
         KeyEntry::Text(_) => "string",
@@ -48,8 +41,8 @@ pub(crate) fn type_of(entry: &KeyEntry) -> &'static str {
     }
 }
 
-/// Returns all wrong values of a key of this type: the wrong types first, then no value at all, then values
-/// of the right type that no version of kubeleet writes. `fields` are those of a hash.
+/// Returns the wrong types first, then no value, then invalid values of the right type. `fields` are those of
+/// a hash.
 pub(crate) fn wrong_values(key: &str, kind: &str, fields: &[String]) -> Vec<WrongValue> {
     let name = key.as_bytes();
     let wrong = |what: String, commands: Vec<Command>| WrongValue { key: key.to_owned(), what, commands };

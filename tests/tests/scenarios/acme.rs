@@ -1,4 +1,4 @@
-//! `tls: auto`: certificates that are ordered from Pebble by one of several proxies.
+//! `tls: auto`: one of several proxies orders certificates from Pebble.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,11 +14,10 @@ use testkit::ports::free_port;
 
 use crate::sleeper;
 
-/// Long enough for an order, and for a lease that has to run out first.
+/// Long enough for an order after the expiry of a lease.
 const LONG: Duration = Duration::from_secs(90);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// Proxies on addresses of their own, which listen on the same ports, and the authority.
 struct Site {
     cluster: Cluster,
     api: DaemonProcess,
@@ -69,15 +68,14 @@ impl Site {
         Self { cluster, api, pebble, root, tls_port, proxies }
     }
 
-    /// Creates a service without pods whose rule has a certificate ordered for a host.
+    /// The service has no pods; its rule orders a certificate.
     async fn serve(&self, name: &str, host: &str) {
         let mut service = sleeper(name, 0, "keep");
         service["ingress"] = json!([{"host": host, "port": 80, "tls": "auto"}]);
         self.api.http().post("/service", &service).await;
     }
 
-    /// Asks a proxy for a host by HTTPS. Returns whether its certificate is trusted, and all that was
-    /// written.
+    /// Returns true for a trusted certificate, and all output.
     fn https(&self, proxy: usize, host: &str) -> (bool, String) {
         let port = self.tls_port;
         let resolve = format!("{host}:{port}:{}", address(proxy));
@@ -85,7 +83,6 @@ impl Site {
         self.curl(&["--cacert", self.root.to_str().unwrap(), "--resolve", &resolve, &url])
     }
 
-    /// Asks a proxy for a host by HTTP.
     fn http(&self, proxy: usize, host: &str, path: &str) -> String {
         let url = format!("http://{}:{}{path}", address(proxy), self.pebble.http_port);
         self.curl(&["-i", "-H", &format!("Host: {host}"), &url]).1
@@ -97,7 +94,6 @@ impl Site {
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Waits until a proxy serves a host by HTTPS, which has no pods.
     async fn is_served(&self, proxy: usize, host: &str) {
         eventually_within(LONG, "HTTPS is served", || async {
             let (is_trusted, text) = self.https(proxy, host);
@@ -108,7 +104,6 @@ impl Site {
         .await;
     }
 
-    /// Returns the number of the proxy that orders, once there is one.
     async fn orderer(&self) -> usize {
         let holder = async || self.cluster.redis.cli::<Option<String>>(&["GET", "lease:acme"]).await;
         eventually_within(LONG, "a proxy orders", || async {
@@ -118,7 +113,6 @@ impl Site {
         holder().await.and_then(|id| id.strip_prefix("proxy")?[..1].parse().ok()).expect("an id")
     }
 
-    /// What the API says of the certificate of a host.
     async fn certificate(&self, host: &str) -> Value {
         let routes = self.api.http().get("/route").await;
         let routes = routes["items"].as_array().unwrap().iter();
@@ -137,9 +131,7 @@ async fn one_of_three_proxies_orders_another_one_answers_and_a_failing_domain_di
         return;
     }
     let _lock = beside_others().await;
-    // Half of all requests have to be sent again.
     let site = Site::start(3, YEAR, &[("PEBBLE_WFE_NONCEREJECT", "50")]).await;
-    // This name has no address.
     site.serve("lost", "lost.example").await;
     let orderer = site.orderer().await;
     let other = (orderer + 1) % 3;
@@ -153,7 +145,7 @@ async fn one_of_three_proxies_orders_another_one_answers_and_a_failing_domain_di
     assert!(error.contains("the authority refuses it") && error.contains("lost.example"), "{failed}");
     assert!(failed["next_order_at"].is_string() && failed["expires_at"].is_null(), "{failed}");
 
-    // Only a proxy that does not order is reached by the authority.
+    // The authority reaches only a proxy that does not order.
     site.pebble.set_address("web.example", address(other));
     site.serve("web", "web.example").await;
     for proxy in 0..3 {
@@ -163,7 +155,7 @@ async fn one_of_three_proxies_orders_another_one_answers_and_a_failing_domain_di
     assert!(site.certificate("web.example").await["expires_at"].is_string());
     let redirected = site.http(orderer, "web.example", "/a?b=c").to_lowercase();
     assert!(redirected.contains("http/1.1 308") && redirected.contains("location: https://web.example"));
-    // The host that failed says why, and where nothing is expected a request takes its ordinary way.
+    // The failed host says why. A request without an expected challenge takes its ordinary way.
     eventually_within(LONG, "all proxies know why", || async {
         let text = site.http(other, "lost.example", "/.well-known/acme-challenge/unknown");
         check(text.contains("503") && text.contains("It is tried again in"), || text)
@@ -211,7 +203,7 @@ async fn an_order_whose_proxy_dies_is_made_by_another_one() {
     }
     let _lock = beside_others().await;
     let mut site = Site::start(2, YEAR, &[]).await;
-    // Takes the authority's connection and never answers: the order stays where it is.
+    // Accepts the authority's connection and never answers: the order does not progress.
     let silent = Ipv4Addr::new(127, 0, 0, 29);
     let listener = tokio::net::TcpListener::bind((silent, site.pebble.http_port)).await.unwrap();
     site.pebble.set_address("web.example", silent);

@@ -1,4 +1,4 @@
-//! Scenarios through the HTTP API. API processes share nothing but Redis and serve the same.
+//! Scenarios through the HTTP API. API processes share only Redis and serve the same.
 
 use std::time::Duration;
 
@@ -182,8 +182,8 @@ async fn a_scheduler_is_healthy_while_it_renews_its_lease() {
     reports(1, "last reported").await;
 }
 
-/// The whole state is lost: Redis comes back empty. Nothing that runs is stopped, and once the operator has
-/// given the cluster its id back, it works.
+/// The whole state is lost: Redis comes back empty. Nothing that runs is stopped, and the cluster works again
+/// once the operator has restored its id.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_redis_lost_everything_pods_run_on_and_with_its_id_the_cluster_works_again() {
     let _lock = beside_others().await;

@@ -1,8 +1,7 @@
-//! Invariant 1 under fault injection: for a minute every process is killed again and again while a client
-//! posts, scales and deletes services and records the acknowledged writes. In the end exactly these services
-//! run.
+//! Invariant 1 under fault injection: for a minute every process is killed repeatedly while a client writes
+//! services and records the acknowledged writes. In the end exactly these services run.
 //!
-//! `KUBELEET_CHAOS=<seconds>` makes it longer or shorter.
+//! `KUBELEET_CHAOS=<seconds>` sets the duration.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,7 +24,6 @@ fn length() -> Duration {
     Duration::from_secs(seconds.unwrap_or(60))
 }
 
-/// The last write of a service, as far as the client knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastWrite {
     /// It was acknowledged: this number of replicas, or a deletion.
@@ -34,8 +32,6 @@ enum LastWrite {
     Unknown,
 }
 
-/// A service that runs as a container and as a process, wherever it is placed. Two cores start hundreds of
-/// processes in a second, and only a few containers.
 fn service(number: usize, replicas: u64) -> Value {
     let command = ["/bin/sleep", "86400"];
     json!({
@@ -43,7 +39,6 @@ fn service(number: usize, replicas: u64) -> Value {
     })
 }
 
-/// Makes one random write. Returns what is known after it.
 async fn write(http: &Http, rng: &mut StdRng, number: usize, last: Option<LastWrite>) -> LastWrite {
     let replicas = rng.random_range(0..=2);
     let (path, name) = (format!("/service/s{number}"), service(number, replicas));
@@ -59,7 +54,7 @@ async fn write(http: &Http, rng: &mut StdRng, number: usize, last: Option<LastWr
     };
     match sent {
         (Ok(answer), wanted) if answer.status().is_success() => LastWrite::Acknowledged(wanted),
-        // It is being deleted, or was never there: what was known before still holds.
+        // It is being deleted, or never existed: the state known before still holds.
         (Ok(answer), _) if matches!(answer.status().as_u16(), 404 | 409) => {
             last.unwrap_or(LastWrite::Unknown)
         }
@@ -67,8 +62,7 @@ async fn write(http: &Http, rng: &mut StdRng, number: usize, last: Option<LastWr
     }
 }
 
-/// Kills and restarts one daemon after the other. Sometimes it freezes one for longer than it takes to
-/// declare a node dead.
+/// Sometimes freezes a daemon for longer than it takes to declare a node dead.
 async fn inject_faults(mut daemons: Vec<DaemonProcess>, until: Instant) -> (Vec<DaemonProcess>, usize) {
     let mut rng = StdRng::seed_from_u64(7);
     let mut kills = 0;
@@ -159,7 +153,6 @@ async fn after_a_minute_of_kills_exactly_the_acknowledged_services_run() {
     drop(daemons);
 }
 
-/// Repeats the writes whose response was lost, until every write is known.
 async fn settle(http: &Http, writes: &mut BTreeMap<usize, LastWrite>) {
     for (number, last) in writes.iter_mut() {
         if *last != LastWrite::Unknown {

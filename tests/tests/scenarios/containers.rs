@@ -1,4 +1,4 @@
-//! Scenarios on a real container engine: what users see with `docker ps`.
+//! Scenarios on a real container engine, observed as with `docker ps`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ async fn the_containers_of_pods_that_have_ended_go_with_their_service() {
         check(left.is_empty(), || format!("{left:?}"))
     })
     .await;
-    // Without the hint a worker looks every 30 s.
+    // Without the hint a worker checks every 30 s.
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
 }
 
@@ -133,7 +133,7 @@ async fn the_documented_lpush_line_starts_one_container_despite_repetition_and_k
     assert_eq!(running, [line], "the very JSON that was pushed");
 }
 
-/// Killed at any moment while it starts a pod, the worker makes one container of it and not two.
+/// Killed at any moment of a pod's start, the worker creates one container and not two.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_killed_during_a_start_finds_its_container_again() {
     let _lock = beside_others().await;

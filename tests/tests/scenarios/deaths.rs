@@ -1,4 +1,4 @@
-//! Scenarios of nodes that die, and of nodes that only seem to.
+//! Scenarios of nodes that die or seem to.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// The number of pods that run on this node according to Redis.
 async fn pods_on(cluster: &Cluster, short: &str) -> usize {
     cluster.redis.cli(&["SCARD", &format!("cs:{}", cluster.node(short))]).await
 }
@@ -41,7 +40,7 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
     // The last heartbeat was at most 5 s before the kill. Then come 20 s of silence, and 2 s to move the
     // pods.
     assert!((Duration::from_secs(14)..Duration::from_secs(23)).contains(&took), "{took:?}");
-    // The pods that the dead worker left running are stopped when it comes back, and no others.
+    // When the worker comes back, it stops the leftover pods of its dead session and no others.
     assert_eq!(cluster.processes.running().len(), 9, "pods outlive a killed worker");
     killed_worker.start_again();
     cluster
@@ -50,8 +49,8 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
     assert_eq!(pods_on(&cluster, "w2").await, 6, "nothing moves back");
 }
 
-/// A single Redis that was restarted with its data is found where it was: a node that died meanwhile is dead
-/// for the usual silence, and the status says what still pauses.
+/// A single Redis that restarts with its data is at its former place: a node that died meanwhile is dead
+/// after the usual silence, and the status names the remaining pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_the_usual_silence() {
     let _lock = beside_others().await;
@@ -87,7 +86,7 @@ async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_th
     assert_eq!(http.get("/status").await["pause"], json!(null));
 }
 
-/// A worker that comes back under another name says what it finds of the former one: nothing else does.
+/// Only a worker that comes back under another name reports the containers of its former name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renamed_node_tells_of_the_containers_with_its_former_name() {
     let _lock = beside_others().await;
@@ -106,7 +105,7 @@ async fn a_renamed_node_tells_of_the_containers_with_its_former_name() {
         let events: Vec<(String, Vec<String>)> = cluster.redis.cli(&["XRANGE", "events", "-", "+"]).await;
         let told = events.iter().find(|(_, fields)| fields.iter().any(|field| field == "FormerName"));
         let Some((_, fields)) = told else { return Err(format!("{events:?}")) };
-        // Those that must not run twice were stopped.
+        // Pods that must not run twice were stopped.
         let expected = format!("2 containers of the node name {} run on", cluster.node("former"));
         check(fields.last().is_some_and(|message| message.starts_with(&expected)), || format!("{fields:?}"))
     })
@@ -229,7 +228,6 @@ async fn keep_pods_run_on_while_redis_is_unavailable() {
     assert!(kept >= 2, "of {before:?} only {kept} are the same in {after:?}");
 }
 
-/// A worker that is shut down leaves its pods running and finds them again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_worker_finds_its_pods_and_restarts_none() {
     let _lock = beside_others().await;

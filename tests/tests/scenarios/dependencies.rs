@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
-/// Three containers are started one after the other, on an engine that other tests use.
+/// Three containers start one after the other, on a shared engine.
 const SOON: Duration = Duration::from_secs(60);
 
 /// Is healthy two seconds after each start.
@@ -25,7 +25,7 @@ async fn pod(http: &Http, service: &str) -> Value {
     http.pods(&format!("service={service}")).await.into_iter().next().unwrap_or_default()
 }
 
-/// Waits until a pod is ready; returns its id, and when its last container was started and when it was ready.
+/// Returns the pod's id, its container's last start and the time it was ready.
 async fn ready(cluster: &Cluster, docker: &Docker, http: &Http, service: &str) -> (String, i64, i64) {
     let uuid = eventually_within(SOON, &format!("{service} is ready"), || async {
         let pod = pod(http, service).await;
@@ -60,7 +60,7 @@ async fn services_are_started_in_their_order_also_after_everything_was_down() {
     let mut worker = cluster.worker_with("w1", "docker", &[("KUBELEET_RESTART_BACKOFF", "500ms")]);
     let http = api.http();
     http.nodes_ready(1).await;
-    // In the wrong order: what they need comes later.
+    // In the wrong order: dependencies come later.
     let web = json!({"name": "web", "image": IMAGE, "stop_grace_period": 0,
         "depends_on": {"migrate": "service_completed_successfully", "db": "service_healthy"}});
     http.post("/service", &web).await;
@@ -92,7 +92,7 @@ async fn services_are_started_in_their_order_also_after_everything_was_down() {
     let (_, web_again, _) = ready(&cluster, &docker, &http, "web").await;
     assert!(db_again > db_ready && web_again >= db_again, "{db_ready} {db_again} {web_started} {web_again}");
 
-    // What fails later ends no pod that runs, and a pod that waits can be deleted.
+    // A later failure ends no running pod, and a waiting pod can be deleted.
     http.send(Method::DELETE, "/service/db", None).await;
     http.post("/service", &json!({"name": "late", "image": IMAGE, "depends_on": ["db"]})).await;
     until_waits(&http, "late", "waits for service db").await;

@@ -1,5 +1,5 @@
-//! How soon the end of a container or process is recorded, and how soon it is started again. `KUBELEET_ENDS`
-//! sets how many ends are measured.
+//! Delays between the end of a container or process, its record and its restart. `KUBELEET_ENDS` sets the
+//! number of ends.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use testkit::eventually::eventually_within;
 
 use crate::SOON;
 
-/// The wait before the first restart of these tests: what is measured comes on top.
+/// The measured delay is added to it.
 const BACKOFF: Duration = Duration::from_millis(100);
 
-/// When the program of a pod was started and ended, in milliseconds of the Unix epoch.
+/// In milliseconds of the Unix epoch.
 #[derive(Debug)]
 struct Runs {
     starts: Vec<i64>,
@@ -27,10 +27,8 @@ fn quantile(sorted: &[i64], percent: usize) -> i64 {
     sorted[(sorted.len() * percent).div_ceil(100) - 1]
 }
 
-/// Delays in milliseconds.
 #[derive(Default)]
 struct Delays {
-    /// From an end to its record.
     record: Vec<i64>,
     /// From an end to the next start, without the backoff.
     restart: Vec<i64>,
@@ -47,7 +45,7 @@ impl Delays {
         self.restart.push(second - first_end - BACKOFF.as_millis() as i64);
     }
 
-    /// Prints the figures. Alone on a machine they are a tenth of the limit; other tests share it.
+    /// Alone on a machine the figures are a tenth of the limit; other tests share it.
     #[allow(clippy::print_stderr, reason = "figures")]
     fn report(mut self, of: &str) {
         let restart = format!("from the end of {of} to its next start, beyond the backoff");
@@ -62,19 +60,17 @@ impl Delays {
     }
 }
 
-/// How many ends are measured.
 fn ends_measured() -> usize {
     std::env::var("KUBELEET_ENDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
-/// How many seconds both runs of a job take. Some end before their start is recorded, and some within the
-/// time that a worker leaves between two looks at all containers.
+/// In seconds. Some runs end before their start is recorded, and some between two listings of all containers.
 fn run_time(number: usize) -> String {
     format!("0.{}", number % 10)
 }
 
-/// Runs jobs that fail once and then succeed, one after the other. `command` returns the command of the pod
-/// of a job, `runs` what is known of a pod that has ended.
+/// Runs jobs that fail once and then succeed. `command` returns a pod's command, `runs` the known runs of an
+/// ended pod.
 async fn measure(
     cluster: &Cluster,
     runtime: &str,
@@ -127,7 +123,7 @@ async fn the_end_of_a_process_is_recorded_and_it_is_restarted_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = |number: usize| folder.path().join(number.to_string());
     let command = |number: usize| {
-        // The program itself writes when it begins and ends.
+        // The program itself writes its start and end.
         let file = file(number).display().to_string();
         let script = format!(
             "date +'start %s%3N' >>{file}; [ -e {file}.again ]; code=$((3 * $?)); : >{file}.again; \

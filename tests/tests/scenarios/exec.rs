@@ -1,4 +1,4 @@
-//! Commands in pods, connections to them and copies of files, as a person at a terminal has them.
+//! Commands in pods, port-forwards and copies of files, as a person at a terminal uses them.
 
 use std::fs;
 use std::io::Write;
@@ -17,14 +17,13 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{SOON, sleeper};
 
-/// A user command at this API.
 fn kubeleet(http: &Http, args: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(args).env_clear().env("KUBELEET_API", format!("http://{}", http.address()));
     command
 }
 
-/// Runs a command with an input. Returns its exit code and its output.
+/// Returns the exit code and the output.
 async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     let mut command = kubeleet(http, args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -41,13 +40,11 @@ async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>,
     (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Returns how many processes of this machine have this command line.
 fn processes(words: &[u8]) -> usize {
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter(|process| fs::read(process.path().join("cmdline")).is_ok_and(|line| line == words)).count()
 }
 
-/// A node with one pod of an image with a shell.
 struct Shell {
     _cluster_lock: Box<dyn std::any::Any>,
     cluster: Cluster,
@@ -96,14 +93,13 @@ async fn commands_end_with_their_exit_codes_and_outputs() {
     assert_eq!((code, output.as_slice(), errors.as_str()), (Some(3), b"out\n".as_slice(), "err\n"));
     let (code, output, errors) = shell.run(&["exec", "web-0", "--", "/bin/sh", "-c", "exit 0"], b"").await;
     assert_eq!((code, output.is_empty(), errors.is_empty()), (Some(0), true, true), "{errors}");
-    // Whether it is 126 or 127 depends on the engine's version; the words are its own.
+    // 126 or 127 depends on the engine's version; the words are its own.
     let (code, output, errors) = shell.run(&["exec", "web-0", "--", "no-such-program"], b"").await;
     let words = format!("{}{errors}", String::from_utf8_lossy(&output));
     assert!(
         matches!(code, Some(126 | 127)) && words.contains("executable file not found"),
         "{code:?} {words}"
     );
-    // Without -i the input is empty.
     let (code, output, _) = shell.run(&["exec", "web-0", "--", "cat"], b"not sent").await;
     assert_eq!((code, output.len()), (Some(0), 0));
     let (code, _, errors) = shell.run(&["exec", "web-0", "-c", "other", "--", "true"], b"").await;
@@ -150,15 +146,14 @@ async fn a_terminal_is_resized_interrupted_and_restored() {
     .await;
     terminal.press("stty size\r");
     terminal.shows("45 123").await;
-    // Ctrl-C ends the command in the foreground, and neither the shell nor the client.
-    // No other test has a process of these words: hosts of other tests sleep as well.
+    // Ctrl-C ends the command in the foreground, and neither the shell nor the client. No other test has a
+    // process of these words: hosts of other tests sleep as well.
     terminal.press("sleep 1357\r");
     eventually_within(SOON, "the command runs", || async { processes(b"sleep\x001357\x00") == 1 }).await;
     terminal.press("\x03");
     terminal.shows("# ").await;
     terminal.press("echo code $?\r");
     terminal.shows("code 130").await;
-    // How long a key takes to come back.
     let mut echoes = Vec::new();
     for key in "abcdefghijklmnopqrst".chars() {
         terminal.press(&key.to_string());
@@ -190,7 +185,7 @@ async fn a_client_that_is_killed_takes_its_command_with_it() {
         check(events.contains("ExecEnded"), || events.clone())
     })
     .await;
-    // Ctrl-C without a terminal is sent to the command, and the client ends with its exit code.
+    // Without a terminal, Ctrl-C is sent to the command, and the client ends with its exit code.
     let mut command =
         kubeleet(&shell.api.http(), &["exec", "web-0", "--", "sh", "-c", "echo begun; sleep 4321"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -250,7 +245,6 @@ async fn files_and_directories_are_copied_there_and_back() {
     assert_eq!(code, Some(0), "{errors}");
     let same = Command::new("diff").args(["-r", source_text, copy.to_str().unwrap()]).status().unwrap();
     assert!(same.success());
-    // A single file, under its own name and under another one.
     let file = source.join("file with a space");
     let (code, _, errors) = shell.run(&["cp", file.to_str().unwrap(), "web-0:/bin/"], b"").await;
     assert_eq!(code, Some(0), "{errors}");
@@ -299,7 +293,7 @@ async fn run_connects_with_the_main_process_of_a_new_pod() {
         "{errors}"
     );
     assert!(errors.contains("err\n"), "{errors}");
-    // One that has ended before its client comes.
+    // A command that has ended before its client attaches.
     let (code, output, errors) =
         shell.run(&["run", "-i", "--name", "two", image, "sh", "-c", "ls /bin/sh"], b"").await;
     assert_eq!((code, output.as_slice()), (Some(0), b"/bin/sh\n".as_slice()), "{errors}");
@@ -337,7 +331,6 @@ async fn attach_reaches_the_terminal_of_a_container_again_and_again() {
     assert!(code == Some(1) && errors.contains("set `stdin_open`"), "{code:?} {errors}");
 }
 
-/// Answers each connection with what it sends.
 async fn echo_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -352,7 +345,6 @@ async fn echo_server() -> u16 {
     port
 }
 
-/// Starts a port-forward. Returns it and its local address.
 fn port_forward(http: &Http, pod: &str, port: u16) -> (std::process::Child, String) {
     let ports = format!("0:{port}");
     let mut command = kubeleet(http, &["port-forward", pod, &ports]);
@@ -391,7 +383,6 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     println!("20 MB there and back in {:?}", begun.elapsed());
     drop(sending.await.unwrap());
     assert!(received == data, "{} bytes of {}, or others", received.len(), data.len());
-    // Connections beside each other.
     let connections = (0..10_u8).map(|n| {
         let address = address.clone();
         async move {
@@ -409,7 +400,6 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     let (_, events, _) = run(&http, &["events"], b"").await;
     let events = String::from_utf8_lossy(&events).into_owned();
     assert_eq!(events.matches("PortForwardStarted").count(), 1, "{events}");
-    // Nothing listens there.
     let (mut refused, address) = port_forward(&http, "web-0", 1);
     let mut stream = TcpStream::connect(&address).await.unwrap();
     assert_eq!(stream.read(&mut [0; 10]).await.unwrap_or(0), 0);
@@ -441,7 +431,7 @@ async fn an_operator_turns_it_off_and_an_old_worker_does_not_answer() {
     http.runs(SOON, "web", 1).await;
     let (code, _, errors) = run(&http, &["exec", "web-0", "--", "true"], b"").await;
     assert!(code == Some(1) && errors.contains("KUBELEET_EXEC"), "{code:?} {errors}");
-    // A worker that is frozen answers as little as one of a version without exec.
+    // A frozen worker is as silent as one of a version without exec.
     worker.freeze();
     let (code, _, errors) = run(&http, &["exec", "web-0", "--", "true"], b"").await;
     assert!(code == Some(1) && errors.contains("does not answer"), "{code:?} {errors}");

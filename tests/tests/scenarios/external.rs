@@ -1,5 +1,5 @@
-//! A worker that is another program serves in the cluster. Like kubeleet's first version, it knows four
-//! fields, and the keys `hb:`, `pq:`, `rq:` and `cs:`.
+//! An external worker serves in the cluster. Like kubeleet's first version, it knows four fields, and the
+//! keys `hb:`, `pq:`, `rq:` and `cs:`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// The whole external worker.
 struct ExternalWorker {
     started: Arc<Mutex<Vec<String>>>,
     loops: [tokio::task::JoinHandle<()>; 2],

@@ -1,4 +1,4 @@
-//! Disks that are filling up: what goes, in which order, and when a node takes no new pods.
+//! Full disks: the order of the cleanup, and the level at which a node takes no new pods.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,6 @@ impl SmallDisk {
         mount.is_ok_and(|status| status.success()).then_some(Self(path))
     }
 
-    /// Fills it up to this percentage, or empties it as far as it was filled.
     fn fill(&self, percent: u64) {
         let filler = self.0.join("filler");
         drop(std::fs::remove_file(&filler));
@@ -121,7 +120,7 @@ async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     let Some(docker) = Docker::find(&cluster.prefix).await else { return };
     let unique = uuid::Uuid::new_v4().simple().to_string();
     let registry = Registry::start(Asks::Basic).await;
-    // No one can pull again what was built here.
+    // Locally built images cannot be pulled again.
     let image = |name: &str| match name {
         "built" => format!("kubeleet-gc-{name}:{unique}"),
         _ => registry.image(name),
@@ -138,7 +137,7 @@ async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     http.send(reqwest::Method::PUT, "/service/web", Some(&service(image("current")))).await;
     let (folder, node) = (cluster.folder().join("gc"), cluster.node("w1"));
     std::fs::create_dir_all(&folder).unwrap();
-    // As a worker left it that used them long ago.
+    // As left by a worker that used them long ago.
     let used = json!({image("old"): 1000, image("former"): 1000, image("current"): 1000,
         image("built"): 1000});
     std::fs::write(folder.join(format!("{node}.images")), used.to_string()).unwrap();

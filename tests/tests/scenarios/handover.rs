@@ -1,5 +1,5 @@
-//! A service is updated again and again while requests go through the gates of its pods: none fails, although
-//! the pods die at once at SIGTERM and answer only after a while. Two ablations, which must fail.
+//! Repeated updates of a service while requests go through the gates of its pods. No request fails, although
+//! the pods die at once at SIGTERM and answer only after a while. Two ablations must fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -29,17 +29,14 @@ use crate::SOON;
 const FIRST_PORT: &str = "KUBELEET_TEST_FIRST_PORT";
 const REPLICAS: u16 = 3;
 const CLIENTS: usize = 8;
-/// How long a pod works on a request.
 const WORK: Duration = Duration::from_millis(20);
-/// How long a request waits for a pod that lets it in.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// A part of the hand-over that is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ablation {
     /// The worker is told at once that nothing is in flight: SIGTERM without waiting.
     NoWait,
-    /// The gate counts and lets in everything: a gate that does not look.
+    /// The gate counts requests and lets all of them in.
     NoLook,
 }
 
@@ -67,7 +64,7 @@ fn program_of_a_pod() {
     }
 }
 
-/// What clients know of the pods: a little late, as everything that is read from Redis.
+/// The clients' view of the pods: a little late, like all reads from Redis.
 #[derive(Default)]
 struct Endpoints(Mutex<Vec<(PodId, AssignmentId, u16)>>);
 
@@ -86,7 +83,6 @@ impl Endpoints {
     }
 }
 
-/// Clients that send one request after the other, and how it went.
 struct Clients {
     gates: Arc<Gates>,
     endpoints: Endpoints,
@@ -107,7 +103,7 @@ impl Clients {
         }
     }
 
-    /// Sends one request to the first pod that lets it in. Once a pod has seen it, it is not sent again.
+    /// Uses the first pod that lets it in. Once a pod has seen it, the request is not repeated.
     async fn request(&self, number: usize) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -128,7 +124,7 @@ impl Clients {
         for (pod, assignment, replica) in known {
             let Ok(pass) = self.gates.enter(&pod, &assignment) else { continue };
             let address = SocketAddr::new(pass.address(), self.first_port + replica);
-            // A connection that is refused is a refusal like any other: the pod has seen nothing.
+            // A refused connection is a refusal like any other: the pod has seen nothing.
             if let Ok(stream) = TcpStream::connect(address).await {
                 return Some((pass, stream));
             }
@@ -153,7 +149,7 @@ async fn exchange(pass: &Pass, mut stream: TcpStream) -> Result<(), String> {
     }
 }
 
-/// Stands between the workers and the proxy, and leaves out a part of what they tell each other.
+/// Leaves out a part of the messages between workers and proxy.
 async fn ablate(listener: UnixListener, proxy: PathBuf, ablation: Ablation) {
     while let Ok((stream, _)) = listener.accept().await {
         let proxy = UnixStream::connect(&proxy).await.unwrap();
@@ -183,14 +179,13 @@ async fn relay(worker: UnixStream, proxy: UnixStream, ablation: Ablation) {
     }
 }
 
-/// What a proxy answers that has nothing in flight to this pod.
+/// The answer of a proxy without requests in flight to this pod.
 fn at_once(pod: &PodId, assignment: &AssignmentId) -> [FromProxy; 2] {
     let (pod, assignment) = (pod.clone(), assignment.clone());
     let closed = FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight: 0 };
     [closed, FromProxy::Drained { pod, assignment, after_ms: 0, cut: 0 }]
 }
 
-/// How many requests were answered, and how many failed.
 #[derive(Debug, Clone, Copy)]
 struct Outcome {
     answered: u64,
@@ -214,7 +209,6 @@ async fn update(http: &Http, updates: u64) {
     }
 }
 
-/// Updates a service while clients send it requests without a pause.
 #[allow(clippy::print_stderr, reason = "figures")]
 async fn requests_during(updates: u64, ablation: Option<Ablation>) -> Outcome {
     let cluster = Cluster::new(ClusterTiming::Short).await;
@@ -291,7 +285,6 @@ pub(crate) fn service(first_port: u16) -> Value {
     })
 }
 
-/// Returns the first of as many free ports in a row as there are replicas.
 pub(crate) fn free_ports() -> u16 {
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let all_free = |first: &u16| (*first..*first + REPLICAS).all(|port| is_free(&port));

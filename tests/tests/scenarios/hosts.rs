@@ -13,15 +13,13 @@ use rustix::process::Pid;
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
-/// Nothing moves without a Redis master. After a failover, deaths are only declared once all had time to find
-/// the new one.
+/// Nothing moves without a Redis master, and deaths are declared only once all had time to find the new one.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn tries() -> usize {
     std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-/// The running containers of all hosts, each with the index of its host.
 async fn running_everywhere(cluster: &HostCluster) -> Vec<(usize, Running, Pid)> {
     let mut found = Vec::new();
     for index in 0..cluster.hosts.all().len() {
@@ -30,14 +28,13 @@ async fn running_everywhere(cluster: &HostCluster) -> Vec<(usize, Running, Pid)>
     found
 }
 
-/// The pods of a service and their nodes, according to the API.
 async fn placements(http: &Http, service: &str) -> BTreeMap<String, String> {
     let pods = http.pods(&format!("service={service}")).await;
     let text = |pod: &serde_json::Value, field: &str| pod[field].as_str().unwrap_or_default().to_owned();
     pods.iter().map(|pod| (text(pod, "uuid"), text(pod, "node"))).collect()
 }
 
-/// Waits until every pod of both services runs exactly once, where the API says, and nothing else runs.
+/// Every pod of both services runs exactly once, where the API says, and nothing else runs.
 async fn comes_to_rest(cluster: &HostCluster, http: &Http) {
     eventually_within(MOVE_TIMEOUT, "all pods run once, on their nodes", || async {
         let mut wanted = placements(http, "db").await;
@@ -51,7 +48,7 @@ async fn comes_to_rest(cluster: &HostCluster, http: &Http) {
     .await;
 }
 
-/// Cuts off the host with the most `db` pods, and joins it again. Returns the smallest gap in milliseconds.
+/// Cuts off the host with the most `db` pods. Returns the smallest gap in milliseconds.
 async fn cut_and_join(cluster: &HostCluster) -> i64 {
     let before = running_everywhere(cluster).await;
     let db = placements(&cluster.http(0), "db").await;

@@ -1,4 +1,4 @@
-//! HTTPS at the ingress, with the commands of `docs/how-to/ingress.md` as they stand there.
+//! HTTPS at the ingress, with the exact commands of `docs/how-to/ingress.md`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,6 @@ use crate::{SOON, sleeper};
 
 const PAGE: &str = include_str!("../../../docs/how-to/ingress.md");
 
-/// Returns the command of the page that begins so, with the lines that it goes on in.
 fn command(start: &str) -> String {
     let mut lines = PAGE.lines().filter_map(|line| line.strip_prefix("    "));
     let mut command = lines.find(|line| line.starts_with(start)).unwrap().to_owned();
@@ -23,7 +22,6 @@ fn command(start: &str) -> String {
     command
 }
 
-/// Runs a command of a shell. Returns whether it succeeded, and all that it wrote.
 fn shell(folder: &Path, command: &str) -> (bool, String) {
     let output = Command::new("sh").current_dir(folder).args(["-c", command]).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -67,7 +65,7 @@ async fn a_service_that_wants_https_is_reached_by_it_with_the_commands_of_the_pa
     let by_https = command("curl").replace("8443", &https_port.to_string());
     eventually_within(SOON, "HTTPS is served", || async {
         let (is_served, text) = shell(folder, &by_https);
-        // The service has no pods, which is said by way of HTTPS.
+        // The service has no pods; the answer says so by HTTPS.
         check(is_served && text.contains("Service web has no ready pod"), || text)
     })
     .await;

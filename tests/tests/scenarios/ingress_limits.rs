@@ -1,4 +1,4 @@
-//! What the ingress of a real proxy refuses, and what its log says of it.
+//! Refusals of a real proxy's ingress, and their log lines.
 
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use tokio::time::timeout;
 
 use crate::SOON;
 
-/// Returns whether the other end has closed a connection on which nothing was sent, after a moment.
 async fn is_closed(connection: &mut TcpStream) -> bool {
     timeout(Duration::from_millis(300), connection.read(&mut [0])).await.is_ok()
 }
@@ -25,7 +24,7 @@ async fn an_address_has_as_many_connections_as_its_setting_says_and_the_log_name
     let settings = [("KUBELEET_INGRESS_LISTEN", listen.as_str()), ("KUBELEET_CLIENT_CONNECTIONS", "2")];
     let proxy = cluster.proxy(&cluster.folder().join("host"), &settings);
 
-    // Anew each time: the proxy may still count those of the try before.
+    // New connections each time: the proxy may still count those of the last try.
     eventually_within(SOON, "the third connection is refused, and no other", || async {
         let mut closed = Vec::new();
         let mut held = Vec::new();

@@ -9,7 +9,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// A malformed payload, of one of eight kinds.
 fn malformed(number: usize) -> Vec<u8> {
     match number % 8 {
         0 => format!("not JSON {number}").into_bytes(),
@@ -42,7 +41,6 @@ async fn a_thousand_bad_payloads_do_not_block_a_hundred_good_ones() {
     let mut sent = Vec::new();
     for number in 0..1000 {
         let bad = malformed(number);
-        // Half to the worker, half to the scheduler.
         let key = if number % 2 == 0 { queue.as_str() } else { "sq" };
         let () = cluster.redis.cli(&[b"LPUSH", key.as_bytes(), &bad]).await;
         sent.push(bad);
@@ -118,7 +116,7 @@ async fn a_queue_key_of_the_wrong_type_is_moved_out_of_the_way_and_work_goes_on(
         let () = cluster.redis.cli(&["DEL", &key]).await;
         let () = cluster.redis.cli(&["SET", &key, "another program's"]).await;
         http.post("/service", &service(name)).await;
-        // Two comparisons of all keys: one moves the key away, one finds what waited in it.
+        // Two comparisons of all keys: one moves the key away, the other finds its waiting payloads.
         http.runs(2 * SOON, name, 2).await;
         let kept: String = cluster.redis.cli(&["GET", &format!("broken:{key}")]).await;
         assert_eq!(kept, "another program's", "kubeleet deletes nothing");

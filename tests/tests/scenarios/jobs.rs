@@ -1,4 +1,4 @@
-//! Jobs: each index completes once, what fails is tried again or says why, whichever scheduler dies.
+//! Jobs: each index completes once, and failures are retried or explained, whichever scheduler dies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +12,10 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// A container that writes its index as a line of a file, at its start.
 fn writes_index(file: &Path, then: &str) -> Value {
     json!(["/bin/sh", "-c", format!("echo $KUBELEET_JOB_INDEX >> {}; {then}", file.display())])
 }
 
-/// Returns how often each index is in the file.
 fn starts(file: &Path) -> BTreeMap<String, usize> {
     let mut starts = BTreeMap::new();
     for line in std::fs::read_to_string(file).unwrap_or_default().lines() {
@@ -90,7 +88,6 @@ async fn a_job_that_fails_too_often_fails_and_says_why() {
     http.nodes_ready(1).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("starts");
-    // Index 0 goes on for ever, index 1 fails.
     let then = "[ $KUBELEET_JOB_INDEX = 0 ] && exec sleep 86400; echo no database; exit 3";
     let job = json!({
         "kind": "job", "name": "sums", "image": "none", "command": writes_index(&file, then), "stop_grace_period": 0,
@@ -104,7 +101,7 @@ async fn a_job_that_fails_too_often_fails_and_says_why() {
     assert!(why.contains("backoff_limit is 2") && why.contains("\"no database\""), "{why}");
     until(&http, "sums", "its pods are stopped", |service| service["job_status"]["active"] == 0).await;
     assert_eq!(starts(&file).get("0"), Some(&1));
-    // What a job runs does not change; how it runs may.
+    // The program of a job cannot change; its policy may.
     let changed =
         json!({"kind": "job", "name": "sums", "image": "none", "command": ["true"], "job": job["job"]});
     let (status, problem) = http.send(reqwest::Method::PUT, "/service/sums", Some(&changed)).await;
@@ -139,8 +136,8 @@ async fn a_job_ends_at_its_deadline_and_is_forgotten_after_its_ttl() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Each second a job, while the scheduler that creates them is killed again and again: `KUBELEET_TICKS` says
-/// how many.
+/// Creates a job each second, while the scheduler that creates them is killed repeatedly. `KUBELEET_TICKS`
+/// sets the number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let _lock = beside_others().await;
@@ -168,8 +165,7 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
         if jobs as usize >= ticks {
             break;
         }
-        // Whenever some more ticks were taken, the one that may have taken them dies, at any moment of a
-        // tick.
+        // After every few taken ticks, the scheduler that may have taken them dies, at any moment of a tick.
         if jobs as usize / 3 > kills {
             schedulers[kills % 2].kill();
             tokio::time::sleep(Duration::from_millis(137 * (kills as u64 % 7))).await;
@@ -229,8 +225,7 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// `KUBELEET_CRONS` says how many crons have their times at the same moments, and `KUBELEET_CRON_TICKS` how
-/// many times.
+/// `KUBELEET_CRONS` sets the number of crons with the same times, `KUBELEET_CRON_TICKS` the number of times.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "its figures")]
 async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
@@ -250,7 +245,6 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
     let names: Vec<String> = (0..crons).map(|cron| format!("pulse{cron}")).collect();
     let mut cron = json!({
         "kind": "cron", "name": "", "image": "none",
-        // The name of the pod's folder has the name of its job.
         "command": ["/bin/sh", "-c", format!("echo $PWD >> {}", file.display())],
         "cron": {"schedule": "*/2 * * * * *", "history": {"successful": 1000, "failed": 1000}},
     });
@@ -333,7 +327,7 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
     );
 }
 
-/// `KUBELEET_JOBS` says how many jobs; each has ten completions.
+/// `KUBELEET_JOBS` sets the number of jobs; each has ten completions.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "its figures")]
 async fn many_jobs_have_each_result_once_whatever_is_killed() {
@@ -348,7 +342,6 @@ async fn many_jobs_have_each_result_once_whatever_is_killed() {
     http.nodes_ready(3).await;
     let started = Instant::now();
     let mut job = json!({
-        // Three of sixteen containers fail.
         "kind": "job", "name": "", "image": "done-or-not", "stop_grace_period": 0,
         "job": {"completions": COMPLETIONS, "parallelism": 5, "backoff": "100ms", "backoff_limit": 1000},
     });

@@ -14,7 +14,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// Runs a command of the unit. Returns its exit code, and what it wrote.
+/// Returns its exit code and its output.
 async fn run(what: &str, node: &str, marker: &Path, http: &Http) -> (Option<i32>, String) {
     let mut command = tokio::process::Command::new(binary());
     let api = format!("http://{}", http.address());
@@ -45,7 +45,6 @@ async fn a_machine_that_shuts_down_hands_its_pods_over_and_gets_new_ones_when_it
     http.post("/service", &sleeper("web", 4, "keep")).await;
     http.runs(SOON, "web", 4).await;
 
-    // Alone, it keeps them.
     let (code, said) = run("leave", &w1, &marker, &http).await;
     assert!(code == Some(0) && said.contains("no other node takes pods"), "{code:?}: {said}");
     assert_eq!((pods_on(&http, &w1).await, marker.exists()), (4, false));
@@ -59,16 +58,16 @@ async fn a_machine_that_shuts_down_hands_its_pods_over_and_gets_new_ones_when_it
     let (code, said) = run("return", &w1, &marker, &http).await;
     assert_eq!((code, is_cordoned(&http, &w1).await, marker.exists()), (Some(0), false, false), "{said}");
 
-    // What an operator has cordoned stays so over a restart of the machine.
+    // A node that an operator cordoned stays so over a restart of the machine.
     http.send(Method::POST, &format!("/node/{w2}/cordon"), None).await;
     let (code, said) = run("leave", &w2, &marker, &http).await;
     assert_eq!((code, pods_on(&http, &w2).await, marker.exists()), (Some(0), 0, false), "{said}");
     run("return", &w2, &marker, &http).await;
     assert!(is_cordoned(&http, &w2).await);
 
-    // A service that fits nowhere else holds up no other one.
+    // A service that fits nowhere else delays no other one.
     http.send(Method::POST, &format!("/node/{w2}/uncordon"), None).await;
-    // Each node has one of its pods, for they have a port of the host.
+    // One pod per node, because they use a host port.
     let mut bound = sleeper("bound", 2, "keep");
     bound["ports"] = json!([format!("{}:80", free_port())]);
     http.post("/service", &bound).await;

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use crate::SOON;
 
-/// A service whose pods write a line ten times a second, which begins with their own time.
+/// The pods write a line with their own time ten times a second.
 fn talker(replicas: u64) -> Value {
     let script = "n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done";
     json!({
@@ -23,7 +23,6 @@ fn talker(replicas: u64) -> Value {
     })
 }
 
-/// Reads a followed log in the background into lines.
 fn follow(http: &Http, path: &str) -> (Arc<Mutex<Vec<Value>>>, tokio::task::JoinHandle<()>) {
     let lines: Arc<Mutex<Vec<Value>>> = Arc::default();
     let (http, path, sink) = (http.clone(), path.to_owned(), lines.clone());
@@ -98,7 +97,7 @@ async fn the_logs_of_twenty_pods_are_merged_while_they_are_replaced_and_kept_aft
     let one = before.iter().next().unwrap();
     let shown = command(&http, &["logs", "--previous", "--timestamps", one]).await.unwrap();
     assert!(shown.contains("line 1\n"), "{shown}");
-    // How many lines it wrote depends on how soon it was replaced.
+    // The number of its lines depends on the time of its replacement.
     for followed in lines.iter().filter(|line| line["uuid"] == *one.as_str()) {
         let line = format!("{}\n", followed["text"].as_str().unwrap());
         assert!(shown.contains(&line), "{line:?} was followed, and is not kept: {shown}");
@@ -165,7 +164,7 @@ fn assert_no_line_is_twice(lines: &[Value]) {
     }
 }
 
-/// A short form of what `docs/internals/performance.md` reports.
+/// A short form of the measurement in `docs/internals/performance.md`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
     let _lock = beside_others().await;
@@ -210,7 +209,7 @@ async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
     assert!(read > 100 * 1024, "{read} bytes");
 }
 
-/// A crash loop is looked at in its first minute, when no container was removed yet.
+/// A crash loop is checked in its first minute, before any container is removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_runs_before_the_present_one_are_in_the_previous_logs() {
     let _lock = beside_others().await;

@@ -43,10 +43,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How long a change may take that has no limit of its own.
+/// Time limit of a change without a limit of its own.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A service of pods that sleep for a day, and end at once when they are stopped.
+/// The pods sleep for a day, and end at once when they are stopped.
 fn sleeper(name: &str, replicas: u64, on_disconnect: &str) -> Value {
     json!({
         "name": name, "image": "none", "command": ["/bin/sleep", "86400"], "replicas": replicas,

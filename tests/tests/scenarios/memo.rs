@@ -1,5 +1,5 @@
-//! `examples/memo`: an application of several containers with shared and local volumes, from its file until
-//! nothing of it is left.
+//! `examples/memo`: an application of several containers with shared and local volumes, from its file to its
+//! removal.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,13 +10,12 @@ use kubeleet_tests::{Cluster, ClusterTiming, Http, command};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
-/// Up to ten containers with sandboxes and checks, on an engine that other tests use.
+/// Up to ten containers with sandboxes and checks, on a shared engine.
 const SOON: Duration = Duration::from_secs(120);
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/memo/memo.yaml");
 
-/// Waits until the service has this number of pods, all of them ready, and that many local volumes of each
-/// container.
+/// With as many local volumes of each container.
 async fn until_ready(http: &Http, docker: &Docker, count: usize) {
     eventually_within(SOON, &format!("{count} instances are ready"), || async {
         let (pods, volumes) = (http.pods("service=memo").await, docker.volumes().await);
@@ -24,7 +23,6 @@ async fn until_ready(http: &Http, docker: &Docker, count: usize) {
             |pod: &&Value| pod["phase"] == "running" && pod["reason"].as_str().is_none_or(str::is_empty);
         let ready = pods.iter().filter(is_ready).count();
         let running = docker.running().await.len();
-        // Two containers and the sandbox of each pod.
         let is_it = (pods.len(), ready, running, volumes.len()) == (count, count, 3 * count, 2 * count);
         check(is_it, || format!("{ready} ready, {running} containers, volumes {volumes:?}, {pods:?}"))
     })

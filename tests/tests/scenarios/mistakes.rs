@@ -1,6 +1,6 @@
-//! What operators and neighbours do to a cluster that runs: a full Redis, words in redis-cli, other clusters
-//! on the same engine, and clients that hold connections and read logs for ever. Each runs for some seconds
-//! here; `MISTAKES_SECONDS=600` is the long form.
+//! Mistakes of operators and neighbours on a running cluster: a full Redis, slips in redis-cli, other
+//! clusters on the same engine, and clients that hold connections and read logs for ever.
+//! `MISTAKES_SECONDS=600` is the long form.
 
 mod clients;
 mod in_redis;
@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{SOON, sleeper};
 
-/// How long the state under test lasts.
 fn seconds(short: u64) -> Duration {
     let long = std::env::var("MISTAKES_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(long.unwrap_or(short))
@@ -30,7 +29,6 @@ fn report(line: &str) {
     eprintln!("{line}");
 }
 
-/// Writes filler until Redis refuses what adds, be it ever so small.
 async fn fill(cluster: &Cluster) {
     for size in [64 * 1024, 1024, 1] {
         let filler = "x".repeat(size);
@@ -43,7 +41,6 @@ async fn fill(cluster: &Cluster) {
     }
 }
 
-/// What became of the services that a client posts fifty times a second.
 #[derive(Default)]
 struct Posted {
     stored: u64,
@@ -51,7 +48,6 @@ struct Posted {
     others: Vec<String>,
 }
 
-/// Posts services until it is told to stop, and deletes those that were stored.
 async fn post_without_pause(http: Http, stop: CancellationToken) -> Posted {
     let (mut posted, mut number) = (Posted::default(), 0);
     let mut interval = tokio::time::interval(Duration::from_millis(20));
@@ -100,7 +96,7 @@ async fn at_maxmemory_nothing_stops_and_what_frees_goes_on() {
     let mut deleted = 0;
     while Instant::now() < end || rounds < 3 {
         fill(&cluster).await;
-        // What frees goes on meanwhile, and may make room for a moment.
+        // Deletions continue meanwhile, and may free memory for a moment.
         eventually_within(SOON, "what adds is refused", || async {
             let more = sleeper(&format!("more-{}", uuid::Uuid::new_v4()), 1, "keep");
             let (status, body) = http.send(Method::POST, "/service", Some(&more)).await;

@@ -1,4 +1,4 @@
-//! Two workers with one node name, on two machines: the newcomer is refused, and the first one goes on.
+//! Two workers with one node name, on two machines: the newcomer is refused, and the first one continues.
 //! `NAME_TRIES=20` is the long form.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// A machine that has a directory of its own, and the same node name as the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Machine {
     A,
@@ -40,11 +39,9 @@ impl Machine {
     }
 }
 
-/// What one try measured.
 struct Try {
-    /// From the newcomer's start until it ended.
     refused_after: Duration,
-    /// From the SIGKILL of the first worker and its supervisor until the next one had registered.
+    /// From the SIGKILL of worker and supervisor to the next registration.
     back_after: Duration,
 }
 
@@ -52,8 +49,7 @@ async fn incarnation(cluster: &Cluster) -> String {
     cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w")), "incarnation"]).await
 }
 
-/// Starts a newcomer beside the first worker and checks that it is refused; then kills the first worker,
-/// starts it again at once, and checks that it is not.
+/// A newcomer beside the first worker is refused; the first one's own restart is not.
 async fn try_once(
     cluster: &Cluster,
     http: &Http,
@@ -109,7 +105,6 @@ async fn the_newcomer_of_two_workers_with_one_name_is_refused() {
         for _ in 0..tries {
             measured.push(try_once(&cluster, &http, &mut first, on, newcomer).await);
         }
-        // Once the first one has ended, the other machine gets the name.
         let before = incarnation(&cluster).await;
         assert!(first.terminate().is_some_and(|status| status.success()));
         let begin = Instant::now();

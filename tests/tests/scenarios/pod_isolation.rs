@@ -1,12 +1,12 @@
-//! What pods do not reach, whatever rules an engine has put before those of kubeleet.
+//! Network isolation of pods, whatever rules an engine has put before those of kubeleet.
 
 use std::process::Command;
 
 use testkit::require;
 
-/// Two pods on a bridge and a server of metadata, on a host that accepts all that pods send, as Podman's
-/// rules do. Prints what is reached before the rules of kubeleet are set, with them, and after they were
-/// removed: `1` is a refused connection, for nothing listens, and `124` is no answer.
+/// Two pods on a bridge and a metadata server, on a host that accepts all packets of pods, as Podman's rules
+/// do. Prints results before, with and after the rules of kubeleet: `1` is a refused connection, because
+/// nothing listens, `124` no answer.
 const SCRIPT: &str = r#"
     set -e
     mount -t tmpfs tmpfs /run

@@ -1,4 +1,4 @@
-//! Scenarios of a Redis that has lost the cluster: what the workers have saved is written again, and no
+//! Scenarios of a Redis that has lost the cluster: the workers' saved state is written again, and no
 //! container is restarted.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// The pods that run: id, service, replica, node and restarts, as the API lists them.
+/// Id, service, replica, node and restarts, as the API lists them.
 async fn pods(http: &Http) -> BTreeSet<String> {
     let all = http.pods("limit=100").await;
     let text = |pod: &Value| {
@@ -32,7 +32,6 @@ struct Running {
     workers: [DaemonProcess; 2],
 }
 
-/// Two workers with room for all pods.
 async fn start() -> Running {
     let cluster = Cluster::new(ClusterTiming::Medium).await;
     let (api, scheduler) = (cluster.api().await, cluster.scheduler());
@@ -50,7 +49,7 @@ async fn run(http: &Http, name: &str, replicas: u64) {
     http.runs(SOON, name, replicas).await;
 }
 
-/// Waits until the files of both workers have this number of pods together, and the services.
+/// The files of both workers have this number of pods together, and the services.
 async fn until_saved(cluster: &Cluster, count: usize) {
     eventually_within(SOON, "all pods are saved", || async {
         let file = |short| cluster.folder().join("data").join(format!("{}.pods", cluster.node(short)));
@@ -112,12 +111,11 @@ async fn after_flushall_twenty_pods_are_recovered_with_their_ids_and_without_a_r
     assert_eq!(leaders(cluster), processes, "no process was restarted");
     let again = recover(&http, false).await;
     assert_eq!((recovered(&again), again["present_pods"].as_u64()), (0, Some(20)), "{again}");
-    // It is a cluster like any other.
     http.post("/service/web/scale", &json!({"replicas": 3})).await;
     http.runs(SOON, "web", 3).await;
 }
 
-/// Only the other worker still knows that the node exists, and no process what it has.
+/// Only the other worker still knows that the node exists, and no process knows its pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_waits_for_the_node_that_is_down_when_the_cluster_is_recovered() {
     let _lock = beside_others().await;
@@ -148,7 +146,7 @@ async fn a_volume_waits_for_the_node_that_is_down_when_the_cluster_is_recovered(
     })
     .await;
     running.workers[0] = cluster.worker("w1", "process");
-    // The `process` runtime has no volumes: that the pod is refused shows that it was placed.
+    // The `process` runtime has no volumes: the pod's refusal shows that it was placed.
     eventually_within(SOON, "it waits no longer", || async {
         let pods = http.pods("service=db").await;
         check(pods.iter().any(|pod| pod["phase"] == "failed"), || format!("{pods:?}"))
@@ -183,7 +181,7 @@ async fn the_pods_are_recovered_in_another_database_too() {
     assert_eq!((pods(&http).await, leaders(&cluster)), (before, processes));
 }
 
-/// When a worker last said in this database that it holds, in milliseconds.
+/// Milliseconds of the worker's last report in this database that it holds.
 async fn held_at(database: &redis::aio::MultiplexedConnection, node: &str) -> u64 {
     let mut read = redis::cmd("HGET");
     let entry: String = read.arg("held").arg(node).query_async(&mut database.clone()).await.unwrap();
@@ -241,8 +239,8 @@ async fn in_the_state_of_yesterday_the_pods_of_today_are_recovered() {
     run(&http, "db", 8).await;
     until_saved(&running.cluster, 20).await;
     let (before, processes) = (pods(&http).await, leaders(&running.cluster));
-    // Pods that were started a moment ago may have lost their records in a failover, and are not held: a
-    // worker that has just been restarted does not know when they were started.
+    // Young pods may have lost their records in a failover, and are not held: a worker that has just
+    // restarted does not know their start.
     running.workers.iter_mut().for_each(DaemonProcess::kill);
     yesterday.restore(&running.cluster.redis).await;
     running.workers.iter_mut().for_each(DaemonProcess::start_again);

@@ -14,7 +14,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// What every password of this test begins with.
 const SECRET: &str = "Hunter-In-The-Clear";
 
 fn config_of(registry: &Registry, user: &str, password: &str) -> String {
@@ -22,7 +21,6 @@ fn config_of(registry: &Registry, user: &str, password: &str) -> String {
     json!({"auths": {registry.host(): {"auth": auth}}}).to_string()
 }
 
-/// Waits until the pods of a service say why they wait.
 async fn until_says(http: &Http, service: &str, expected: &[&str]) {
     eventually_within(SOON, &format!("{service} says {expected:?}"), || async {
         let pods = http.pods(&format!("service={service}")).await;
@@ -40,7 +38,6 @@ async fn log_in(http: &Http, registry: &Registry, user: &str, password: &str) {
     assert_eq!((status.as_u16(), &answer["user"]), (200, &json!(user)), "{answer}");
 }
 
-/// Asserts that no password is anywhere.
 async fn has_no_password(cluster: &Cluster, api: &DaemonProcess, worker: &DaemonProcess) {
     let logins: Vec<String> = {
         let keys: Vec<String> = cluster.redis.cli(&["KEYS", "registry:*"]).await;
@@ -77,11 +74,9 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
     let http = api.http();
     http.nodes_ready(1).await;
 
-    // The node's own are refused, and then those of the cluster.
     registry.allow_only(Some(("ann", &format!("{SECRET}-0"))));
     log_in(&http, &registry, "ann", &format!("{SECRET}-0")).await;
     registry.allow_only(Some(("ann", &format!("{SECRET}-1"))));
-    // A wrong one is said at once, and does not take the place of another.
     let wrong = json!({"user": "ann", "password": format!("{SECRET}-9")});
     let path = format!("/registry/{}", registry.host());
     let (status, refused) = http.send(Method::PUT, &path, Some(&wrong)).await;
@@ -101,13 +96,12 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
     log_in(&http, &registry, "ann", &format!("{SECRET}-1")).await;
     http.runs(SOON, "web", 1).await;
 
-    // A password that was changed is used from the next pull on.
     registry.allow_only(Some(("ann", &format!("{SECRET}-2"))));
     log_in(&http, &registry, "ann", &format!("{SECRET}-2")).await;
     http.post("/service", &json!({"name": "api", "image": registry.image("2")})).await;
     http.runs(SOON, "api", 1).await;
 
-    // So is a file that was changed, without those of the cluster.
+    // So is a changed file, without the cluster's logins.
     let path = format!("/registry/{}", registry.host());
     let (status, _) = http.send(Method::DELETE, &path, None).await;
     assert_eq!(status.as_u16(), 409, "services pull from it");
@@ -147,7 +141,6 @@ async fn a_registry_that_asks_for_a_token_gets_the_login_and_an_open_one_needs_n
     remove_images(&docker, &registry).await;
 }
 
-/// The digests that the pods of a service have, each once.
 async fn digests(http: &Http, service: &str) -> Vec<String> {
     let pods = http.pods(&format!("service={service}")).await;
     let running = pods.iter().filter(|pod| pod["phase"] == "running");
@@ -197,7 +190,7 @@ async fn a_generation_has_one_image_when_its_tag_moves_a_restart_another_and_an_
     assert_eq!((status.as_u16(), &undone["generation"]), (200, &json!(3)), "{undone}");
     until_all_have(&http, 2, &first).await;
 
-    // The registry does not have what the first pod had, and this node has an image of that name.
+    // The registry lacks the first pod's image, and this node has an image of that name.
     let service: Vec<String> = cluster.redis.cli(&["HMGET", "service:web", "spec"]).await;
     let gone = format!("sha256:{}", "0".repeat(64));
     let pinned = format!("{} {gone} {gone}\n", registry.image("1"));
@@ -211,7 +204,7 @@ async fn a_generation_has_one_image_when_its_tag_moves_a_restart_another_and_an_
     let events = http.try_send(Method::GET, "/event?follow=false", None).await.unwrap().text().await.unwrap();
     assert!(events.contains("ImageDiffers"), "{events}");
 
-    // Without an image of that name it waits, and says what it waits for.
+    // Without an image of that name it waits, and says why.
     docker.remove_image(&registry.image("1")).await;
     http.post("/service/web/scale", &json!({"replicas": 4})).await;
     until_says(&http, "web", &["the pods of this generation have ", &gone, "kubeleet restart"]).await;

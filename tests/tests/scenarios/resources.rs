@@ -1,4 +1,4 @@
-//! Scenarios of resources: nothing is overcommitted, however many want them at once (invariant 9).
+//! Scenarios of resources: no node is overcommitted under concurrent requests (invariant 9).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,6 @@ use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
 const SERVICES: usize = 500;
-/// The number of pods that each node has room for.
 const PODS_PER_NODE: usize = 60;
 /// Each node runs out of something else first. All of them have one pod for each of the host ports.
 const NODES: [(&str, &str, &str); 6] = [

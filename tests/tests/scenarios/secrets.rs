@@ -1,4 +1,4 @@
-//! Secrets on a real engine: where they are, and where they are not.
+//! Secrets on a real engine: their only places.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// What must be found nowhere; its base64 must not either, wherever it begins.
+/// Must be found nowhere, nor its base64 at any offset.
 const FIRST: &str = "Hunter-In-The-Clear-0001";
 const SECOND: &str = "Gatherers-In-The-Clear-0002";
 
@@ -20,10 +20,9 @@ fn is_in(haystack: &[u8], needle: &str) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle.as_bytes())
 }
 
-/// Asserts that a place has no part of a secret.
 #[track_caller]
 fn has_none(place: &str, text: &[u8]) {
-    // The second is what base64 of both has in common.
+    // The second is the common part of both base64 texts.
     for needle in ["In-The-Clear", "LUluLVRoZS1DbGVhci"] {
         assert!(!is_in(text, needle), "{place} has a secret in clear: {}", String::from_utf8_lossy(text));
     }
@@ -35,7 +34,6 @@ fn write_key(cluster: &Cluster) -> PathBuf {
     path
 }
 
-/// Every key and value of Redis as text, and what it would save to disk.
 async fn dump(cluster: &Cluster) -> Vec<u8> {
     let script = "local out = {} for _, key in ipairs(redis.call('KEYS', '*')) do \
         local kind = redis.call('TYPE', key).ok local value = '' \
@@ -49,7 +47,6 @@ async fn dump(cluster: &Cluster) -> Vec<u8> {
     cluster.redis.cli(&["EVAL", script, "0"]).await
 }
 
-/// The directories of a node's containers.
 fn directories(node: &str) -> Vec<PathBuf> {
     let below = |path: &Path| -> Vec<PathBuf> {
         std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
@@ -138,7 +135,7 @@ async fn a_secret_is_in_the_file_of_its_container_and_nowhere_else() {
     assert_eq!((pending, &http.get("/service/web").await["generation"]), (0, &json!(2)));
     search_everywhere(&cluster, &docker, &[&api, &scheduler, &worker], &api).await;
 
-    // What a worker that is killed leaves behind is removed by the next one.
+    // The leftovers of a killed worker are removed by the next one.
     worker.kill();
     for left in docker.containers().await {
         docker.remove(&left.id).await;
@@ -216,7 +213,7 @@ async fn a_config_with_a_signal_is_replaced_in_the_container_that_runs() {
     until_says(&worker, "has listen 80").await;
     http.send(Method::PUT, "/config/app.conf", Some(&config(81))).await;
     until_says(&worker, "has listen 81").await;
-    // A worker that was away makes up for what it missed.
+    // A worker that was away catches up.
     worker.kill();
     http.send(Method::PUT, "/config/app.conf", Some(&config(82))).await;
     worker.start_again();

@@ -19,27 +19,23 @@ use testkit::require;
 use crate::SOON;
 use crate::handover::{free_ports, service};
 
-/// The port of the server in the containers.
 const PORT: u16 = 8000;
-/// A container of a machine whose disk is busy takes longer to listen than the 10 s that requests wait
-/// without it.
+/// On a busy disk, a container takes longer to listen than the default wait of 10 s.
 const POD_WAIT: &str = "60s";
-/// Restarts of the only pod while requests come.
 const RESTARTS: u64 = 3;
 
 fn free_address() -> String {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-/// One host with containers, another one with plain processes, and a proxy each.
+/// A host with containers, another one with plain processes, and a proxy each.
 struct Hosts {
     http: Http,
-    /// The container from which everything is tried, in the app `shop`.
     tool: String,
     here: DaemonProcess,
     _daemons: Vec<DaemonProcess>,
     cluster: Cluster,
-    /// Dropped last: workers that live would start their containers again, and make their network.
+    /// Dropped last: live workers would start their containers again, and make their network.
     docker: Docker,
 }
 
@@ -101,7 +97,6 @@ impl Hosts {
         self.http.runs(SOON, service["name"].as_str().unwrap(), replicas).await;
     }
 
-    /// New pods are placed on this host only.
     async fn only_on(&self, host: &str) {
         for other in ["here", "there"] {
             let action = if other == host { "uncordon" } else { "cordon" };
@@ -118,12 +113,10 @@ impl Hosts {
         containers.into_iter().find(|one| one.running && is_of_service(&one.labels)).unwrap().name
     }
 
-    /// Runs a line of bash in the container from which everything is tried.
     async fn run(&self, line: &str) -> String {
         self.docker.exec(&self.tool, &["/bin/bash", "-c", line]).await
     }
 
-    /// Asks the server behind a name in which container it is.
     async fn greeting(&self, name: &str) -> String {
         let request = format!(
             "exec 3<>/dev/tcp/{name}/{PORT} && printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && timeout 90 cat <&3"
@@ -139,7 +132,6 @@ impl Hosts {
         .await;
     }
 
-    /// Runs `net check`. Returns whether it found nothing in the way, and what it printed.
     async fn net_check(&self, target: &str) -> (bool, String) {
         let mut command = tokio::process::Command::new(binary());
         command.args(["net", "check", target]);
@@ -186,28 +178,26 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
         greetings.insert(hosts.greeting("web").await);
         assert!(Instant::now() < until, "only one of two pods is reached: {greetings:?}");
     }
-    // The same from the host, by the command that says what is in the way.
+    // The same from the host, by the command that names obstacles.
     let (is_well, said) = hosts.net_check(&format!("web:{PORT}")).await;
     assert!(is_well && said.contains("a pod answered"), "{said}");
     let (is_well, said) = hosts.net_check("nothing").await;
     assert!(!is_well && said.contains("FAIL  nothing: no address"), "{said}");
     only_those_that_are_allowed(&hosts).await;
-    // A slot has its own, and is always the same pod.
     let slots = [hosts.greeting("0.web").await, hosts.greeting("1.web.kubeleet").await];
     assert_eq!(BTreeSet::from(slots), greetings);
     assert_eq!(hosts.greeting("0.web").await, hosts.greeting("0.web").await);
-    // Within an app its short names come first, and elsewhere they are no names.
+    // Within an app its short names come first; elsewhere they do not resolve.
     hosts.answers("db").await;
     assert_eq!(hosts.address("db").await, hosts.address("shop-db").await);
     aliases_lead_to_their_service(&hosts).await;
-    // A pod of another host, on its own port.
     let echo = format!("exec 3<>/dev/tcp/far/{first_port} && echo hi >&3 && timeout 20 head -n 1 <&3");
     eventually_within(SOON, "the pod of the other host answers", || async {
         let said = hosts.run(&echo).await;
         check(said == "hi\n", || format!("{said:?}"))
     })
     .await;
-    // No name, no address; and what listens on the host is not reached, nor the pod by its own address.
+    // No name, no address. Neither the host's listeners nor the pod's own address are reached.
     assert_eq!(hosts.address("nothing").await, None);
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let host_port = listener.local_addr().unwrap().port();
@@ -223,7 +213,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     let said = hosts.run(&format!("timeout 2 bash -c '</dev/tcp/{pod}/{PORT}' 2>&1 && echo reached")).await;
     assert!(!said.contains("reached"), "{pod}: {said}");
 
-    // The only pod of a service is replaced, and no request by name fails.
     let asking = async {
         let mut answered = 0;
         loop {
@@ -238,7 +227,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
         () = restarts(&hosts.http) => {}
     }
 
-    // Without Redis what is known is served.
     hosts.cluster.redis.freeze();
     for name in ["web", "db", "0.web"] {
         let greeting = hosts.greeting(name).await;
@@ -248,7 +236,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     assert!(!hosts.here.log().contains("panicked"));
 }
 
-/// Changes the services that may reach `web`, whose pods stay.
 async fn only_those_that_are_allowed(hosts: &Hosts) {
     let pods = hosts.http.pods("service=web").await;
     for (allowed, is_let_in) in [(json!(["other"]), false), (json!(["shop-tool"]), true), (json!([]), false)]

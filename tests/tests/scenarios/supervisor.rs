@@ -17,7 +17,7 @@ use testkit::require;
 
 use crate::SOON;
 
-/// A cluster with one node of process pods: two pods that must stop without a lease, and two that may run on.
+/// Two pods must stop without a lease, and two may run on.
 struct SupervisedNode {
     cluster: Cluster,
     http: Http,
@@ -44,7 +44,6 @@ impl SupervisedNode {
         Self { cluster, http, worker, _others: [api, scheduler] }
     }
 
-    /// The process ids of the pods of one of the two services, sorted.
     async fn processes(&self, service: &str) -> Vec<i64> {
         let pods = self.http.pods(&format!("service={service}")).await;
         let leaders: BTreeMap<String, i64> = self.cluster.processes.leaders().into_iter().collect();
@@ -124,8 +123,8 @@ async fn a_supervisor_whose_worker_cannot_be_started_stops_the_stop_pods_and_no_
     node.cluster.comes_to_rest(SOON, &["w1"], pods).await;
 }
 
-/// As documented in docs/concepts/failure-detection.md: the worker goes on and fences itself, until the next
-/// supervisor takes over.
+/// As documented in docs/concepts/failure-detection.md: the worker continues and fences itself, until the
+/// next supervisor takes over.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes_over() {
     let _lock = beside_others().await;
@@ -137,17 +136,14 @@ async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes
         check(node.worker.log().contains("supervisor of this worker is gone"), || node.worker.log())
     })
     .await;
-    // Longer than it takes to declare a node dead.
     tokio::time::sleep(ClusterTiming::Short.dead_after() + Duration::from_secs(1)).await;
     assert_eq!(node.incarnation().await, before, "it was not declared dead and did not register again");
 
-    // A second worker with the same folder and the same name.
     let next = node.cluster.worker("w1", "process");
     node.wait_until_registered_again(&before).await;
     pod_life::wait_until_gone(unsupervised, SOON).await;
     assert_eq!((node.processes("stop").await, node.processes("keep").await), pods, "the same processes");
 
-    // While it runs, a third one is refused.
     let third = node.cluster.worker("w1", "process");
     eventually_within(SOON, "a second supervisor is refused", || async {
         check(third.ended_with() == Some(4), || third.log())
@@ -234,7 +230,6 @@ async fn fence_only_goes_on_after_it_could_not_start_a_thread() {
     fence.kill();
 }
 
-/// The address space of a process, in bytes.
 fn memory(pid: Pid) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"));
@@ -325,7 +320,6 @@ async fn a_supervisor_that_is_process_1_reaps_the_processes_that_pods_leave_behi
     assert_eq!(outside.ended(), None, "{}", outside.log());
 }
 
-/// The children of a process, including zombies.
 fn children(pid: Pid) -> Vec<i32> {
     let pid = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -362,12 +356,11 @@ async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     ended.join().unwrap();
 }
 
-/// The number of tries of each fault: two in CI, twenty for `make gaps`.
+/// Two in CI, twenty for `make gaps`.
 fn tries() -> usize {
     std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
 }
 
-/// The results of many tries, in milliseconds, by runtime.
 #[derive(Default)]
 struct Figures(BTreeMap<&'static str, Vec<i64>>);
 
@@ -378,7 +371,6 @@ impl Figures {
         }
     }
 
-    /// A table row for each runtime.
     fn rows(&self, title: &str) -> String {
         let line = |(runtime, figures): (&&str, &Vec<i64>)| {
             let mut figures = figures.clone();
@@ -394,7 +386,7 @@ impl Figures {
     }
 }
 
-/// Prints a table. Not with println!: the test runner hides the output of tests that pass.
+/// Not with println!: the test runner hides the output of tests that pass.
 fn show(what: &str, lines: &str) {
     let head = format!("{what}, ms\n| | pods | tries | least | median | most |\n|---|---|---|---|---|---|\n");
     std::io::stderr().write_all(format!("{head}{lines}").as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! A new proxy process takes the place of the one that runs, with the signal that `systemctl reload` sends.
+//! A new proxy process replaces the running one, with the signal that `systemctl reload` sends.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -14,10 +14,9 @@ use tokio::net::TcpStream;
 use crate::SOON;
 use crate::tunnel::{TwoHosts, comes_back, restart};
 
-/// How often each proxy is followed by another.
 const TIMES: u64 = 4;
 
-/// Stands in for systemd: hears which process serves.
+/// Stands in for systemd: receives the id of the process that serves.
 struct Notified(UnixDatagram);
 
 impl Notified {
@@ -27,7 +26,6 @@ impl Notified {
         Self(socket)
     }
 
-    /// Returns the process that serves from now on.
     fn main_process(&self) -> Pid {
         let mut message = [0; 256];
         let length = self.0.recv(&mut message).expect("a process tells that it serves");
@@ -38,7 +36,7 @@ impl Notified {
     }
 }
 
-/// Ends the last process of a chain, which no test has started.
+/// No test has started this process.
 struct Last(Pid);
 
 impl Drop for Last {
@@ -60,7 +58,7 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
     let hosts = TwoHosts::start([&paths[0], &paths[1]]).await;
     let mut main = notified.each_ref().map(|socket| Last(socket.main_process()));
     assert!(is_first(&hosts.proxies[0], main[0].0) && is_first(&hosts.proxies[1], main[1].0));
-    // Lasts through it all: the pod answers when its line is complete.
+    // Lasts until the end: the pod answers when its line is complete.
     let mut long = TcpStream::connect(("127.0.0.1", hosts.port)).await.unwrap();
     long.write_all(b"lo").await.unwrap();
 
@@ -85,7 +83,7 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
     }
     let (answered, failed) = sending.stop().await;
     assert!(failed == 0 && answered > 10, "{answered} answered, {failed} failed");
-    // Without connections the processes before have ended, in order.
+    // Without connections the former processes have ended, in order.
     eventually_within(SOON, "the first processes have ended", || async {
         let codes = hosts.proxies.each_ref().map(DaemonProcess::ended_with);
         check(codes == [Some(0); 2], || format!("{codes:?}"))

@@ -1,5 +1,5 @@
-//! Three hosts with an engine each: their pods reach services and slots of all of them by name, and nothing
-//! else reaches a pod or is reached by one.
+//! Three hosts with an engine each: their pods reach services and slots of all of them by name. Nothing else
+//! reaches a pod, and pods reach nothing else.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -28,15 +28,13 @@ use crate::SOON;
 const PORT: u16 = 8000;
 /// The port of each host's loopback on which the engine publishes the pod of `web`.
 const PUBLISHED: u16 = 8001;
-/// Others at which a host listens: names, connections by name, HTTP, proxies of other hosts.
+/// The host's further ports: names, connections by name, HTTP, proxies of other hosts.
 const PORTS_OF_THE_PROXY: [u16; 4] = [7053, 7054, 8080, 7079];
-/// Where proxies listen for those of other hosts.
 const PORT_OF_TUNNELS: u16 = 7079;
 /// Redis and the API, on the first host.
 const PORTS_OF_THE_CLUSTER: [u16; 2] = [6379, 7070];
-/// Where the resolver of a pod is.
 const RESOLVER: &str = "198.18.0.1";
-/// Where clouds have their credentials.
+/// The credentials server of clouds.
 const METADATA: &str = "169.254.169.254";
 /// A name that only the upstream resolver knows, and its address there.
 const ELSEWHERE: (&str, [u8; 4]) = ("elsewhere.example", [192, 0, 2, 7]);
@@ -48,9 +46,8 @@ const PROGRAMS: [&str; 3] = ["musl-gcc", "dig", "curl"];
 /// Redis, API and scheduler on the first host; a worker and a proxy on each.
 struct Fixture {
     http: Http,
-    /// The container on the first host from which everything is tried, with glibc, and the id of its process.
+    /// On the first host, with the id of its process.
     glibc: (String, Pid),
-    /// The same with musl.
     musl: String,
     _upstream: JoinSet<()>,
     _servers: Vec<ChildGuard>,
@@ -62,7 +59,6 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Starts all of it, with the services; `None` where it is not possible.
     async fn start() -> Option<Self> {
         if let Some(missing) = PROGRAMS.into_iter().find(|program| path_of(program).is_none()) {
             require::skipped("names", &format!("{missing} is not installed: scripts/install names"));
@@ -80,7 +76,6 @@ impl Fixture {
         let (mut proxies, mut workers) = (Vec::new(), Vec::new());
         let (mut servers, mut engines) = (Vec::new(), Vec::new());
         for host in hosts.all() {
-            // The first host has none, as in a network without a way out.
             if host.name() != first.name() {
                 host.exec(&format!("ip route add default via {}", hosts.machine()));
             }
@@ -121,8 +116,7 @@ impl Fixture {
         Some(fixture)
     }
 
-    /// `web` on all hosts, `shop-db` on the second one, `far` on the third one, and the clients on the first
-    /// one.
+    /// `web` on all hosts, `shop-db` on the second, `far` on the third, the clients on the first.
     async fn create_services(&mut self) {
         let greeter = |name: &str| json!({"name": name, "image": "kubeleet-test/greeter:1", "pull_policy": "never", "stop_grace_period": 1});
         // One pod of a host has the port.
@@ -163,7 +157,6 @@ impl Fixture {
         self.musl = musl.name.clone();
     }
 
-    /// New pods are placed on this host only.
     async fn only_on(&self, host: &str) {
         for other in self.hosts.all().iter().map(Host::name) {
             let action = if other == host { "uncordon" } else { "cordon" };
@@ -171,13 +164,11 @@ impl Fixture {
         }
     }
 
-    /// Runs a line of bash in the container with glibc.
     async fn run(&self, line: &str) -> String {
         self.engines[0].exec(&self.glibc.0, &["/bin/bash", "-c", line]).await
     }
 
-    /// What the server behind a name says to each client: curl and a plain one with glibc, a plain one with
-    /// musl.
+    /// To curl and a plain client with glibc, and a plain one with musl.
     async fn greetings(&self, name: &str) -> [String; 3] {
         let raw = format!("exec 3<>/dev/tcp/{name}/{PORT} && echo hello >&3 && timeout 20 cat <&3");
         let curl = format!("curl --silent --show-error --max-time 20 http://{name}:{PORT}/ 2>&1");
@@ -187,7 +178,6 @@ impl Fixture {
         [said.0, said.1, said.2].map(|said| said.lines().last().unwrap_or_default().to_owned())
     }
 
-    /// Waits until all clients are answered at a name. Returns the containers that answered.
     async fn answers(&self, name: &str) -> BTreeSet<String> {
         eventually_within(SOON, &format!("{name} answers all clients"), || async {
             let said = self.greetings(name).await;
@@ -197,14 +187,13 @@ impl Fixture {
         .await
     }
 
-    /// The addresses of the pods on the host with this name.
     async fn pods_on(&self, host: &str) -> Vec<String> {
         let pods = self.http.pods("").await;
         let of_host = pods.iter().filter(|pod| pod["node"] == host);
         of_host.map(|pod| pod["address"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Asks several questions in the network of the client's container, in one go.
+    /// Asks in the network of the client's container, in one go.
     fn dig(&self, options: &str, questions: &[&str]) -> Vec<Answer> {
         let target = self.glibc.1.as_raw_nonzero().to_string();
         let mut command = Command::new("nsenter");
@@ -219,14 +208,12 @@ impl Fixture {
     }
 }
 
-/// An answer as `dig` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Answer {
     status: String,
-    /// Type and content of each record.
     records: BTreeSet<String>,
     has_edns: bool,
-    /// Whether there is a record that says how long "no" may be kept.
+    /// True if a record says how long "no" may be kept.
     has_authority: bool,
 }
 
@@ -246,12 +233,10 @@ impl Answer {
         }
     }
 
-    /// What a question about a name that exists is answered.
     fn of<const COUNT: usize>(records: [String; COUNT]) -> (String, BTreeSet<String>) {
         ("NOERROR".to_owned(), records.into())
     }
 
-    /// Returns the only address in it.
     fn address(&self) -> &str {
         let address = self.records.first().and_then(|record| record.strip_prefix("A "));
         address.filter(|_| self.records.len() == 1).unwrap_or_else(|| panic!("{self:?}"))
@@ -337,8 +322,8 @@ fn every_kind_of_question_is_answered(fixture: &Fixture) {
             assert_eq!(answer.has_authority, answer.records.is_empty(), "{way} {question}");
         }
     }
-    // What the engine puts before our resolver in a container. It passes no name of one label on: programs
-    // append the search domain.
+    // The engine's resolver before ours. It passes no name of one label on: programs append the search
+    // domain.
     for way in ["@127.0.0.11 +notcp", "@127.0.0.11 +tcp"] {
         let of_two_labels = expected.iter().filter(|(question, _)| *question != "web A");
         let (questions, expected): (Vec<_>, Vec<_>) = of_two_labels.cloned().unzip();
@@ -350,7 +335,7 @@ fn every_kind_of_question_is_answered(fixture: &Fixture) {
 
 async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
     let [first, second, third] = [0, 1, 2].map(|index| fixture.hosts.host(index));
-    // Every host has a route to the pods of the others, and one to where clouds have their credentials.
+    // Every host has a route to the pods of the others, and one to the clouds' credentials server.
     for (host, other) in [(first, second), (first, third), (second, first), (third, first)] {
         let (to, via) = (other.networks(), other.address());
         host.exec(&format!("ip route add {to} via {via}"));
@@ -392,7 +377,7 @@ async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
     }
 }
 
-/// A pod of the second host reaches what the first one has for all, and not what is the cluster's.
+/// A pod of the second host reaches the first host's public ports, but not the cluster's.
 async fn redis_and_the_api_of_another_host_are_closed(fixture: &Fixture) {
     let first = fixture.hosts.host(0).address().to_owned();
     let (_, leader) = fixture.engines[1].with_leaders().await.remove(0);
@@ -423,8 +408,8 @@ async fn a_neighbour_reaches_no_pod(fixture: &Fixture) {
     closed.extend([7053, 7054].map(|port| format!("{gateway}/{port}")));
     closed.extend([7053, 7054, 8080, PUBLISHED].map(|port| format!("{}/{port}", first.address())));
     closed.extend([format!("{service}/{PORT}"), format!("{RESOLVER}/53")]);
-    // What listens on all addresses of the host is not closed by kubeleet: Redis has a password, and the API
-    // a token.
+    // kubeleet does not close listeners on all addresses of the host: Redis has a password, and the API a
+    // token.
     let open: Vec<_> = [PORT, 6379, 7070].iter().map(|port| format!("{}/{port}", first.address())).collect();
     let before = refused_by(first, "KUBELEET-TO-PODS");
     let found = eventually_within(SOON, "the host's open ports are reached", || async {
@@ -449,7 +434,6 @@ async fn a_neighbour_reaches_no_pod(fixture: &Fixture) {
     let said = exec(&format!("{} wait", servers.map(ask).concat())).stdout;
     let said = String::from_utf8(said).unwrap();
     assert!(!said.is_empty() && said.lines().all(|line| line.starts_with(";;")), "{said}");
-    // What they do not reach is there, for the host itself.
     for address in ["127.0.0.1:8080", &format!("127.0.0.1:{PUBLISHED}"), &format!("web.kubeleet:{PORT}")] {
         let resolve = format!("--resolve web.kubeleet:{PORT}:{service}");
         first.exec(&format!("curl --silent --max-time 20 {resolve} http://{address}/"));
@@ -486,7 +470,7 @@ async fn without_redis_a_name_that_was_never_asked_for_fails(fixture: &Fixture) 
     .await;
 }
 
-/// The ablation: of what was refused, one of each kind is reached when the rules are gone.
+/// The ablation: without the rules, one refused target of each kind is reached.
 async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
     let pods = fixture.http.pods("service=web").await;
     let pod_on = |node| {
@@ -521,19 +505,16 @@ async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
     .await;
 }
 
-/// Returns a line of bash that connects to all of these (`address/port`), and prints those that are reached
-/// within 2 s.
+/// The line prints the targets (`address/port`) that are reached within 2 s.
 fn knock(targets: &[String]) -> String {
     let each = r#"(timeout 2 bash -c "</dev/tcp/$target" 2>/dev/null && echo "$target")"#;
     format!("for target in {}; do {each} & done; wait", targets.join(" "))
 }
 
-/// Returns what [`knock`] has printed.
 fn reached(output: &Output) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// Returns how many packets the rules of a chain have refused.
 fn refused_by(host: &Host, chain: &str) -> u64 {
     let output = host.exec(&format!("iptables -t filter -nvxL {chain}")).stdout;
     let rules = String::from_utf8(output).unwrap();
@@ -542,7 +523,7 @@ fn refused_by(host: &Host, chain: &str) -> u64 {
     refusing.map(|rule| rule[0].parse::<u64>().unwrap()).sum()
 }
 
-/// Does what the log of the proxy says of a host without a default route.
+/// Follows the proxy's log advice for a host without a default route.
 async fn is_told_of_the_route_that_it_lacks(host: &Host, proxy: &DaemonProcess) {
     let advice = "`ip route add 198.18.0.0/15 dev lo`";
     eventually_within(SOON, "the proxy says which route it lacks", || async {
@@ -561,7 +542,7 @@ fn start_redis(host: &Host) -> ChildGuard {
     ChildGuard::spawn(command.stdout(log).stderr(Stdio::null())).expect("redis-server can be started")
 }
 
-/// The images of the clients: the first has the programs of this machine, the second one program with musl.
+/// The first image has this machine's programs, the second one program with musl.
 async fn make_client_images(engine: &Docker, folder: &Path) {
     let curl = path_of("curl").unwrap();
     engine.make_resolving_image("kubeleet-test/shop-glibc:1", &[(&curl, "/bin/curl")]).await;
@@ -578,14 +559,12 @@ fn path_of(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// The proxy of a host passes other names on to the resolver at this address.
 fn resolves_with(host: &Host, address: &str) {
     let file = host.folder().join("resolv.conf");
     fs::write(&file, format!("nameserver {address}\n")).unwrap();
     host.exec(&format!("mount --bind {} /etc/resolv.conf", file.display()));
 }
 
-/// Starts a resolver that has one address for every name.
 async fn start_upstream(address: &str) -> JoinSet<()> {
     let datagrams = UdpSocket::bind((address, 53)).await.unwrap();
     let connections = TcpListener::bind((address, 53)).await.unwrap();

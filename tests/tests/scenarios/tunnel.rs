@@ -17,14 +17,13 @@ use tokio_util::sync::CancellationToken;
 use crate::SOON;
 use crate::handover::{free_ports, service};
 
-/// Restarts of the pod while requests come.
 const RESTARTS: u64 = 5;
 
 fn free_address() -> String {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-/// Sends a line through a port of the ingress, and returns whether it came back.
+/// Sends a line through a port of the ingress. Returns true if it came back.
 pub(crate) async fn comes_back(port: u16) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     stream.write_all(b"hello\n").await?;
@@ -43,20 +42,18 @@ pub(crate) async fn restart(http: &Http, number: u64) {
     .await;
 }
 
-/// Two hosts with a proxy each. The only pod of `web` is on the one, and the ingress on the other.
+/// Two hosts with a proxy each: one has the only pod of `web`, the other the ingress.
 pub(crate) struct TwoHosts {
     pub(crate) cluster: Cluster,
     pub(crate) api: DaemonProcess,
-    /// That of the ingress, and that of the pod.
+    /// The ingress's and the pod's.
     pub(crate) proxies: [DaemonProcess; 2],
-    /// Where the ingress takes connections to the pod.
     pub(crate) port: u16,
     _others: [DaemonProcess; 3],
 }
 
 impl TwoHosts {
-    /// Starts them, and waits until the pod answers. Each proxy tells the socket in `notified` that it
-    /// serves.
+    /// Each proxy reports to the socket in `notified` that it serves.
     pub(crate) async fn start(notified: [&Path; 2]) -> Self {
         let cluster = Cluster::new(ClusterTiming::Short).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
@@ -96,7 +93,6 @@ impl TwoHosts {
         Self { cluster, api, proxies, port, _others: others }
     }
 
-    /// Sends lines without pause until it is told to stop.
     pub(crate) fn send_without_pause(&self) -> Sending {
         let (stop, port) = (CancellationToken::new(), self.port);
         let stopped = stop.clone();
@@ -115,14 +111,13 @@ impl TwoHosts {
     }
 }
 
-/// Lines that are being sent.
 pub(crate) struct Sending {
     stop: CancellationToken,
     task: JoinHandle<(u64, u64)>,
 }
 
 impl Sending {
-    /// Returns how many came back, and how many did not.
+    /// Returns the numbers of returned and of lost lines.
     pub(crate) async fn stop(self) -> (u64, u64) {
         self.stop.cancel();
         self.task.await.unwrap()

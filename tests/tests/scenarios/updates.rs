@@ -1,5 +1,5 @@
-//! Updates that judge themselves: broken ones are rolled back while schedulers are killed, and never more
-//! pods are out of service than the policy allows. `KUBELEET_UPDATES` sets how many rounds.
+//! Updates that judge themselves: broken ones are rolled back while schedulers are killed, and no more pods
+//! are out of service than the policy allows. `KUBELEET_UPDATES` sets the number of rounds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ async fn pods(http: &Http) -> BTreeSet<String> {
     pods.iter().filter(|pod| pod["phase"] == "running").map(|pod| pod["uuid"].to_string()).collect()
 }
 
-/// Waits until the service is as wanted, and looks all the while that no more than one pod is out of service.
+/// Checks meanwhile that at most one pod is out of service.
 async fn until(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + SOON;
     loop {
@@ -57,7 +57,7 @@ async fn until(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> 
     }
 }
 
-/// Waits until the rollout of a generation is over: from here on a rollback goes back to it.
+/// From here on a rollback returns to this generation.
 async fn has_settled(http: &Http, generation: u64) {
     let settled = format!("generation {generation}: all pods are ready");
     eventually_within(SOON, "it has settled", || async {
@@ -112,7 +112,7 @@ async fn broken_updates_are_rolled_back_whichever_scheduler_dies() {
     }
 }
 
-/// Waits until the service is as wanted, and looks all the while that its only replica is in service.
+/// Checks meanwhile that the only replica is in service.
 async fn until_in_service(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + SOON;
     loop {
@@ -126,7 +126,7 @@ async fn until_in_service(http: &Http, what: &str, is_reached: impl Fn(&Value) -
     }
 }
 
-/// A typo is no outage: what runs stays until its successor is good, or until its node could start it.
+/// A typo is no outage: the running pod stays until its successor is good, or until its node could start it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_pod_stays_until_its_successor_is_good_and_an_undo_goes_back_to_it() {
     let _lock = beside_others().await;
@@ -158,7 +158,7 @@ async fn the_only_pod_stays_until_its_successor_is_good_and_an_undo_goes_back_to
     assert_eq!(history["items"][1]["outcome"], "failed", "{history}");
 }
 
-/// What was good before is not tried again: a rollback and an undo do not wait.
+/// A generation that was good before is not judged again: a rollback and an undo do not wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_canary_holds_up_what_is_new_and_neither_a_rollback_nor_an_undo() {
     let _lock = beside_others().await;

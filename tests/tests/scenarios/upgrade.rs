@@ -1,8 +1,8 @@
-//! Promise 14: this version and the one before run side by side. Every daemon is replaced while a client
-//! posts and deletes services; nothing is lost, and no pod is restarted.
+//! Promise 14: every daemon of the version before is replaced while a client posts and deletes services;
+//! nothing is lost, and no pod is restarted.
 //!
 //! `make upgrade` builds the version before, whose commit is in `tests/version-before`, and names its binary
-//! in `KUBELEET_BINARY_BEFORE`. Without that there is nothing to mix, and the test says so.
+//! in `KUBELEET_BINARY_BEFORE`. Otherwise the test reports that it has nothing to mix.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use crate::sleeper;
 
 /// POSTs and DELETEs together are about twice as many.
 const POSTS_PER_SECOND: u32 = 50;
-/// The number of services that the client keeps; it deletes the oldest of more.
+/// The client deletes the oldest of more.
 const SERVICES: usize = 100;
-/// How long each mixture of versions runs, in seconds, unless `UPGRADE_MIXED` says otherwise.
+/// Seconds of each mixture of versions, unless `UPGRADE_MIXED` says otherwise.
 const MIXED: u64 = 3;
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the client was told. A service whose reply was lost is in neither: it may exist or not.
+/// Replies to the client. A service whose reply was lost is in neither: it may exist or not.
 #[derive(Default)]
 struct Acknowledged {
     present: BTreeSet<String>,
@@ -34,7 +34,6 @@ struct Acknowledged {
     posted: usize,
 }
 
-/// Posts services and deletes the oldest until told to end.
 async fn post_and_delete(https: Vec<Http>, end: Arc<AtomicBool>) -> Acknowledged {
     let mut told = Acknowledged::default();
     let mut living = VecDeque::new();
@@ -68,10 +67,8 @@ fn is_success(answer: reqwest::Result<reqwest::Response>) -> bool {
     answer.is_ok_and(|answer| answer.status().is_success())
 }
 
-/// All processes that each pod has had.
 type Processes = BTreeMap<String, BTreeSet<i64>>;
 
-/// Looks which processes the pods have until told to end.
 async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<AtomicBool>) {
     while !end.load(Ordering::Relaxed) {
         for (pod, process) in cluster.processes.leaders() {
@@ -81,7 +78,7 @@ async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<Atom
     }
 }
 
-/// Replaces one daemon after the other, as a package upgrade does: SIGTERM, then the other binary.
+/// As a package upgrade does: SIGTERM, then the other binary.
 async fn replace(daemons: &mut [Option<DaemonProcess>], order: &[usize], program: &Path, http: &Http) {
     let mixed = std::env::var("UPGRADE_MIXED").map_or(MIXED, |seconds| seconds.parse().expect("seconds"));
     for index in order {

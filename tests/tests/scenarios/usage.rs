@@ -1,4 +1,4 @@
-//! What pods use, as users see it.
+//! Usage of pods, as users see it.
 
 use kubeleet_tests::cluster::command;
 use kubeleet_tests::docker::{Docker, IMAGE};
@@ -9,7 +9,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Returns thousandths of a core and bytes of memory of a pod; zero for what is not known yet.
+/// Thousandths of a core and bytes of memory; zero if unknown.
 fn used(stats: &Value, name: &str) -> (u64, u64) {
     let pods = stats["pods"].as_array().map_or(&[][..], Vec::as_slice);
     let usage = pods.iter().find(|pod| pod["name"] == name).map(|pod| &pod["usage"]);
@@ -54,7 +54,6 @@ async fn a_busy_pod_is_told_from_an_idle_one(runtime: &str) {
     assert_eq!(status.as_u16(), 404);
     let top = command(&http, &["top"]).await.unwrap();
     assert!(top.starts_with("POD") && top.contains("busy-0"), "{top}");
-    // What no client asks at is not measured: the reports expire.
     eventually_within(SOON, "reports expire", || async {
         let keys: Vec<String> = cluster.redis.cli(&["KEYS", "usage*"]).await;
         check(keys.is_empty(), || format!("{keys:?}"))

@@ -1,4 +1,4 @@
-//! Volumes on a real container engine: what stays, what goes, and where.
+//! Volumes on a real container engine: which stay, which go, and where.
 
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
@@ -10,11 +10,11 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Says in both volumes whether it was there before, and what it finds.
+/// Reports for both volumes if they were there before, and their content.
 const COMMAND: &str = "for d in /data /cache; do if [ -e $d/mark ]; then echo found $d; else echo new $d; fi; \
     echo x > $d/mark; done; trap 'exit 0' TERM; sleep 86400 & wait $!";
 
-/// Waits until the only pod of the service is another one than `former` and runs. Returns its uuid and node.
+/// Waits for another pod than `former`. Returns its uuid and node.
 async fn until_runs(http: &Http, former: Option<&str>) -> (String, String) {
     eventually_within(SOON * 2, "another pod runs", || async {
         let pods = http.pods("service=db").await;
@@ -29,7 +29,7 @@ async fn until_runs(http: &Http, former: Option<&str>) -> (String, String) {
     .await
 }
 
-/// Creates a service with both kinds of volumes. Returns its pod and the pod's node.
+/// With both kinds of volumes. Returns the pod and its node.
 async fn first_pod(http: &Http) -> (String, String) {
     let service = json!({"name": "db", "image": IMAGE, "command": ["/bin/sh", "-c", COMMAND],
         "volumes": ["data:/data", "/cache"]});
@@ -73,7 +73,7 @@ async fn a_persistent_volume_outlives_its_pod_on_its_node_and_a_local_one_goes_w
     let (status, body) = http.send(Method::DELETE, "/volume/db_data_0", None).await;
     assert_eq!((status.as_u16(), &body["type"]), (409, &json!("/problems/volume-in-use")), "{body}");
 
-    // Its worker dies while it removes everything; the next one goes on.
+    // Its worker dies while it removes everything; the next one continues.
     http.send(Method::DELETE, "/service/db?volumes=true", None).await;
     let short = if node == cluster.node("w1") { 0 } else { 1 };
     workers[short].kill();
@@ -89,7 +89,7 @@ async fn a_persistent_volume_outlives_its_pod_on_its_node_and_a_local_one_goes_w
 async fn a_pod_waits_for_the_node_that_has_its_data() {
     let _lock = beside_others().await;
     let cluster = Cluster::new(ClusterTiming::Short).await;
-    // Dropped after the workers, which would create again what it removes.
+    // Dropped after the workers, which would create its volumes again.
     let Some(_docker) = Docker::find(&cluster.prefix).await else { return };
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let mut workers = ["w1", "w2"].map(|short| cluster.small_worker(short, "docker", 6));
@@ -114,7 +114,7 @@ async fn a_pod_waits_for_the_node_that_has_its_data() {
     until_says(&http, &first, &["found /data", "new /cache"]).await;
 }
 
-/// A link in the allowed folder leads out of it: only looking where it leads shows that.
+/// A link in the allowed folder leads out of it; only its target shows that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads_no_further() {
     let _lock = beside_others().await;
@@ -134,7 +134,7 @@ async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads
     let service = |name: &str, path: &str| json!({"name": name, "image": IMAGE, "command": ["/bin/sh", "-c", command], "volumes": [format!("{path}:/out")]});
     http.post("/service", &service("db", prefix)).await;
     http.post("/service", &service("link", &format!("{prefix}/link"))).await;
-    // The node has registered what it allows.
+    // The node has registered its allowed folders.
     let (_, refused) = http.send(Method::POST, "/service", Some(&service("etc", "/etc"))).await;
     assert_eq!(refused["type"], "/problems/insufficient-permission", "{refused}");
     http.post("/service?allow_partial=true", &service("etc", "/etc")).await;

@@ -1,5 +1,4 @@
-//! The store's scripts with something taken out: the checks of the invariants must notice, each by a sign of
-//! its own.
+//! The store's scripts with a safeguard removed: the checks of the invariants must notice each.
 
 use kubeleet_tests::{Ablation, Fixture};
 

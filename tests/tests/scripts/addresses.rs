@@ -41,7 +41,6 @@ async fn forget(fixture: &Fixture, service: &str) {
     free(fixture).await;
 }
 
-/// Frees what is gone, as the schedulers do. Returns how many addresses.
 async fn free(fixture: &Fixture) -> usize {
     let (mut sum, mut cursor) = (0, Some(0));
     while let Some(page) = cursor {
@@ -83,7 +82,7 @@ async fn an_address_is_not_listed_and_not_told_before_it_is_confirmed() {
     let fixture = Fixture::new().await;
     fixture.service("web", 1).await;
     let number = address(&fixture, "web").await;
-    // As it is after a process died that waited for the replicas.
+    // As after the death of a process that waited for the replicas.
     let text = number.number().to_string();
     let _: u64 = fixture.redis.cli(&["HSET", "addresses", "web", &format!("{text} new")]).await;
     assert_eq!(fixture.store.addresses().await.unwrap(), []);
@@ -139,7 +138,7 @@ async fn the_addresses_of_slots_that_are_gone_with_a_scale_down_are_freed_and_no
         kept.push((name(text), address(&fixture, text).await));
     }
     let gone = address(&fixture, "2.web").await;
-    // A number that a name does not have, as after a value was written by hand.
+    // A number that a name does not have, as after a manual write.
     let _: u64 = fixture.redis.cli(&["HSET", "addresses", "#777", "web"]).await;
     assert_eq!(free(&fixture).await, 0);
     assert_eq!(fixture.keyspace().await.field("addresses", "#777"), "");
@@ -151,7 +150,7 @@ async fn the_addresses_of_slots_that_are_gone_with_a_scale_down_are_freed_and_no
     assert_eq!(listed, kept);
     let since: f64 = fixture.redis.cli(&["ZSCORE", "addresses:free", &gone.number().to_string()]).await;
     assert!(since > 0.0, "no other name gets it within an hour");
-    // The record of one service that another program overwrote keeps its own addresses and no others.
+    // An overwritten record of one service keeps its own addresses and no others.
     let () = fixture.redis.cli(&["SET", "service:api", "another program's"]).await;
     fixture.store.scale_service(&service.name, 0).await.unwrap();
     assert_eq!(free(&fixture).await, 1);
@@ -171,7 +170,6 @@ async fn a_service_has_a_share_of_the_addresses_and_the_completions_of_a_job_hav
     assert_eq!(ask(&fixture, "0.sums").await, GivenAddress::Missing);
 }
 
-/// Other names have all addresses but this many, which are the last ones.
 async fn fill_but(fixture: &Fixture, left: u32) {
     let script = "for n = ARGV[1], ARGV[2] do redis.call('HSET', 'addresses', '#' .. n, 'x', 'y' .. n, n) end return 1";
     let last = PoolAddress::FIRST + PoolAddress::COUNT - 1 - left;
@@ -209,8 +207,8 @@ async fn no_address_has_two_names_whatever_is_written_by_hand() {
     assert_eq!(values_written_by_hand(&Fixture::new().await).await, Vec::<String>::new());
 }
 
-/// Operations in a random order, with values written by hand among them. Returns what is wrong: an address
-/// that is told or listed for two names, or told and not listed.
+/// Random operations with manual writes. Returns addresses that are told or listed for two names, or told and
+/// not listed.
 pub(crate) async fn values_written_by_hand(fixture: &Fixture) -> Vec<String> {
     for seed in 0..4 {
         let mut random = StdRng::seed_from_u64(seed);
@@ -254,7 +252,7 @@ async fn ask_for_some(fixture: &Fixture, random: &mut StdRng) -> Vec<String> {
     wrong
 }
 
-/// Writes one wrong value: a number of another name, nonsense, or a name at a number that it does not have.
+/// A number of another name, nonsense, or a name at a number that it does not have.
 async fn spoil(fixture: &Fixture, random: &mut StdRng) {
     let [one, other] = [0; 2].map(|_| *NAMES.choose(random).unwrap());
     let number: Option<String> = fixture.redis.cli(&["HGET", "addresses", other]).await;

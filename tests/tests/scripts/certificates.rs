@@ -1,4 +1,4 @@
-//! Certificates that proxies order: what two of them, a failover, and other programs can do to each other's
+//! Certificates that proxies order: mutual effects of two proxies, a failover, and other programs on the
 //! orders.
 
 use std::time::Duration;
@@ -19,7 +19,6 @@ async fn status(fixture: &Fixture) -> model::network::certificate::CertificateSt
     statuses.remove(0).unwrap()
 }
 
-/// Begins an order as a holder of the lease.
 async fn begin(fixture: &Fixture, attempt: &str) -> Option<u32> {
     assert!(fixture.store.lease("acme", &"w1", DEAD_AFTER).await.unwrap());
     fixture.store.begin_certificate(HOST, "acme", "w1", attempt).await.unwrap()

@@ -1,4 +1,4 @@
-//! Session channels on a real Redis: what both sides send arrives once and in order, and nothing is left
+//! Session channels on a real Redis: data of both sides arrives once and in order, and nothing is left
 //! behind.
 
 use std::time::Duration;
@@ -17,7 +17,6 @@ fn request(placed: &Placed, id: &str) -> ChannelRequest {
     ChannelRequest { id: id.to_owned(), pod: placed.record.id.clone(), container: None, purpose }
 }
 
-/// Returns both sides of a channel.
 async fn open(fixture: &Fixture, placed: &Placed, id: &str) -> (Channel, Channel) {
     let request = request(placed, id);
     let outcome = fixture.store.request_channel(&node("w1"), &request, "begun", false).await.unwrap();
@@ -83,10 +82,8 @@ async fn a_reader_that_stops_reading_makes_its_writer_wait_and_redis_grows_no_fu
     assert!(tokio::time::timeout(Duration::from_secs(1), sending).await.is_err(), "nothing was read");
     let used: usize = fixture.redis.cli(&["MEMORY", "USAGE", "xo:c1", "SAMPLES", "0"]).await;
     assert!(used < 2 * WINDOW as usize, "{used} bytes are in Redis");
-    // The other direction is not held up.
     client.writer.send(Frame::EndOfInput).await.unwrap();
     assert_eq!(worker.reader.next().await.unwrap().0, Frame::EndOfInput);
-    // Once it reads, the writer goes on.
     let mut read = 0;
     while read < WINDOW {
         let (frame, _receipt) = client.reader.next().await.unwrap();
@@ -124,7 +121,7 @@ async fn a_request_whose_client_has_left_is_not_served() {
     fixture.store.request_channel(&node("w1"), &request, "begun", false).await.unwrap();
     fixture.store.close_channel("c1", &placed.record.id, false, "no answer").await.unwrap();
     assert!(fixture.store.accept_channel("c1").await.unwrap().is_none());
-    // A pod that has moved is not asked for where it was.
+    // A moved pod is not asked for on its former node.
     let () = fixture.redis.cli(&["HSET", &format!("pod:{}", placed.record.id), "node", "w2"]).await;
     let outcome = fixture.store.request_channel(&node("w1"), &request, "begun", false).await.unwrap();
     assert_eq!(outcome, ChannelOutcome::PodGone);

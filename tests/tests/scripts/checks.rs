@@ -1,4 +1,4 @@
-//! Checks that return what is wrong instead of panicking, so that the ablations can show that they notice.
+//! Checks that return violations instead of panicking, so that the ablations can show that they notice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,7 @@ use store::{
 };
 use testkit::fixtures;
 
-/// Invariant 9: two schedulers, each with a snapshot of an empty node, assign all their pods in small
-/// batches.
+/// Invariant 9. Each scheduler has a snapshot of an empty node and assigns in small batches.
 pub(crate) async fn two_schedulers_fill_a_node(fixture: &Fixture) -> Vec<String> {
     let room = Resources { cpu_millis: 1000, memory_bytes: 64 << 30, pids: 1000, disk_bytes: 0, pods: 1000 };
     fixture.node_with("w1", room).await;
@@ -45,7 +44,7 @@ pub(crate) async fn two_schedulers_fill_a_node(fixture: &Fixture) -> Vec<String>
     wrong
 }
 
-/// Invariant 2: a caller searches for a payload that a scheduler has in flight which is not in its list.
+/// Invariant 2.
 pub(crate) async fn an_unlisted_scheduler_has_the_payload(fixture: &Fixture) -> Vec<String> {
     let Placed { record, .. } = fixture.pod_in(Phase::Pending, "web", "w1").await;
     assert_eq!(fixture.store.take(&SchedulerId::random(), 1).await.unwrap().len(), 1);
@@ -72,7 +71,7 @@ async fn fill(store: &Store, me: &SchedulerId, payloads: &[Payload]) -> usize {
     assigned
 }
 
-/// A node has died under a master whose clock was an hour ahead of this one's.
+/// The former master's clock was an hour ahead.
 pub(crate) async fn a_dead_node_has_a_heartbeat_in_the_future(fixture: &Fixture) -> Vec<String> {
     fixture.node("w1").await;
     let ahead = fixture.store.redis_now().await.unwrap() + 3_600_000;
@@ -87,7 +86,6 @@ pub(crate) async fn a_dead_node_has_a_heartbeat_in_the_future(fixture: &Fixture)
     if beat < ahead { Vec::new() } else { vec![format!("the heartbeat stays at {beat}")] }
 }
 
-/// Redis is full, and a worker sends its heartbeat.
 pub(crate) async fn a_worker_beats_at_maxmemory(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     // The run of Redis is not noted yet, so the first write of the heartbeat is one that grows.
@@ -96,7 +94,7 @@ pub(crate) async fn a_worker_beats_at_maxmemory(fixture: &Fixture) -> Vec<String
     session.heartbeat(None, None, 0, &[]).await.err().map(|error| error.to_string()).into_iter().collect()
 }
 
-/// Invariant 3: a worker that was declared dead runs every operation of a worker, and nothing may change.
+/// Invariant 3. Runs every operation of a worker; nothing may change.
 pub(crate) async fn a_dead_worker_writes(fixture: &Fixture) -> Vec<String> {
     let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
     session.pop_more(1).await.unwrap();
@@ -128,7 +126,7 @@ pub(crate) async fn a_dead_worker_writes(fixture: &Fixture) -> Vec<String> {
     wrong
 }
 
-/// Invariant 2: acknowledged pods are in cs and in no other queue.
+/// Invariant 2: acknowledged pods are only in cs.
 pub(crate) async fn pods_start(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     fixture.service("web", 3).await;
@@ -137,8 +135,7 @@ pub(crate) async fn pods_start(fixture: &Fixture) -> Vec<String> {
     fixture.violations().await
 }
 
-/// Invariant 1: however many callers create the pods of a service, each slot has one pod, and each pod has a
-/// slot.
+/// Invariant 1: each slot has one pod, and each pod has a slot.
 pub(crate) async fn many_create_the_same_pods(fixture: &Fixture) -> Vec<String> {
     let service = fixture.service("web", 20).await;
     let all: Arc<Vec<u32>> = Arc::new((0..20).collect());
@@ -157,8 +154,7 @@ pub(crate) async fn many_create_the_same_pods(fixture: &Fixture) -> Vec<String> 
     wrong
 }
 
-/// Invariant 4: however many schedulers drain a dead node at the same time, each payload is queued once. That
-/// includes payloads that were pushed to the node and have no record yet.
+/// Invariant 4: each payload is queued once, including pushed ones without a record.
 pub(crate) async fn many_drain_one_node(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     fixture.service("web", 150).await;
@@ -195,7 +191,7 @@ pub(crate) async fn many_drain_one_node(fixture: &Fixture) -> Vec<String> {
     wrong
 }
 
-/// Invariant 3: a worker acknowledges a pod as an assignment that it no longer has.
+/// Invariant 3.
 pub(crate) async fn an_old_assignment_is_acknowledged(fixture: &Fixture) -> Vec<String> {
     let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
     fixture.kill_node("w1").await;
@@ -215,7 +211,7 @@ pub(crate) async fn an_old_assignment_is_acknowledged(fixture: &Fixture) -> Vec<
     wrong
 }
 
-/// Invariant 7: junk that is pushed twice becomes two dead letters: nothing is thrown away.
+/// Invariant 7: two dead letters.
 pub(crate) async fn equal_junk_is_kept_twice(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     let junk = b"no pod";
@@ -229,7 +225,7 @@ pub(crate) async fn equal_junk_is_kept_twice(fixture: &Fixture) -> Vec<String> {
     if kept == 2 { Vec::new() } else { vec![format!("two were sent, and {kept} kept")] }
 }
 
-/// Invariant 7: junk that was pushed twice to a node that dies is queued twice.
+/// Invariant 7.
 pub(crate) async fn equal_junk_of_a_dead_node_is_queued_twice(fixture: &Fixture) -> Vec<String> {
     fixture.node("w1").await;
     for _ in 0..2 {
@@ -241,7 +237,7 @@ pub(crate) async fn equal_junk_of_a_dead_node_is_queued_twice(fixture: &Fixture)
     if queued == 2 { Vec::new() } else { vec![format!("two were sent, and {queued} queued")] }
 }
 
-/// Invariant 9: a claim of a pushed pod without a record reserves what it requests.
+/// Invariant 9.
 pub(crate) async fn a_pushed_pod_reserves_resources(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &pushed("test", "mine").raw]).await;

@@ -1,4 +1,4 @@
-//! Times in the future count as now: the clock of a former master, or a hand, stops nothing.
+//! Times in the future count as now: the clock of a former master, or a manual write, stops nothing.
 
 use std::time::Duration;
 
@@ -102,13 +102,12 @@ async fn what_a_scheduler_of_the_future_had_in_flight_returns_and_a_living_one_k
     assert_eq!(reclaim(a_moment).await, None);
     testkit::eventually("it is silent", || async { reclaim(a_moment).await == Some(1) }).await;
 
-    // The clock has jumped ahead with a new master: everybody seems silent.
     let () = fixture.redis.cli(&["ZADD", "schedulers", "1000", dead.as_str()]).await;
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     assert_eq!(reclaim(DEAD_AFTER).await, None);
 }
 
-/// Redis stores when a lease ends, so on a master whose clock is behind it ends much later.
+/// Redis stores the end of a lease, so it ends much later on a master whose clock is behind.
 #[tokio::test]
 async fn a_lease_that_lasts_longer_than_anybody_asked_for_is_free() {
     let fixture = Fixture::new().await;

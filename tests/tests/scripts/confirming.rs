@@ -12,13 +12,11 @@ use store::{Durability, GivenAddress, PutMode, PutOutcome, Store, WriteReceipt, 
 const SOON: Duration = Duration::from_secs(20);
 const UNCONFIRMED: Durability = Durability::Unconfirmed { confirmed: 0, known: 1 };
 
-/// A master and a replica that follows it.
 struct Pair {
     master: Redis,
     replica: Redis,
     store: Store,
     web: ServiceName,
-    /// The number of confirmations before the replica followed.
     confirmations_before: usize,
 }
 
@@ -45,7 +43,6 @@ impl Pair {
         self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap()
     }
 
-    /// Makes a write that the replica does not confirm in time.
     async fn put_unconfirmed(&self, image: &str) -> WriteReceipt {
         self.replica.freeze();
         let (_, written) = self.put(image, 1).await;

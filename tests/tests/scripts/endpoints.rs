@@ -1,5 +1,4 @@
-//! The endpoints of a service that is followed: they are what the records say, whichever script changes
-//! these.
+//! The endpoints of a followed service match the records, whichever script changes these.
 
 use std::time::Duration;
 
@@ -29,7 +28,6 @@ async fn follow(fixture: &Fixture) -> (EndpointVersion, Vec<Endpoint>) {
     (version, endpoints)
 }
 
-/// Returns the next change; what was missed before it is none.
 async fn next(messages: &mut Subscription) -> EndpointChange {
     let wait = async {
         loop {
@@ -41,7 +39,6 @@ async fn next(messages: &mut Subscription) -> EndpointChange {
     tokio::time::timeout(Duration::from_secs(10), wait).await.expect("a change is published")
 }
 
-/// Subscribes, and waits until the subscription has taken effect.
 async fn subscribe(fixture: &Fixture) -> Subscription {
     let messages = fixture.store.subscribe(&channel::endpoints(&web()));
     eventually("the subscription takes effect", || async {
@@ -57,8 +54,7 @@ fn lines(keyspace: &Keyspace) -> Vec<(String, String)> {
     fields.into_iter().filter(|(field, _)| !["v", "m", "s"].contains(&field.as_str())).collect()
 }
 
-/// Runs every script on a service that is followed. Returns those that changed its endpoints, and what is
-/// wrong.
+/// Returns the scripts that changed a followed service's endpoints, and the violations.
 async fn every_script(fixture: impl AsyncFn() -> Fixture) -> (Vec<&'static str>, Vec<String>) {
     let (mut moving, mut wrong) = (Vec::new(), Vec::new());
     for case in cases() {
@@ -147,7 +143,7 @@ async fn a_pod_is_ready_while_nothing_is_reported_about_it() {
     }
 }
 
-/// While the set is made in pieces it has no version, and whatever moves meanwhile is in it.
+/// While the set is made in pieces it has no version, and it contains all changes made meanwhile.
 #[tokio::test]
 async fn a_pod_that_starts_while_the_set_is_made_is_in_it() {
     let fixture = Fixture::new().await;
@@ -162,7 +158,6 @@ async fn a_pod_that_starts_while_the_set_is_made_is_in_it() {
     assert!(later.version > version.version, "{later:?} after {version:?}");
 }
 
-/// Adds this many pods that run to the service, beside the one that it may have as replica 0.
 async fn add_pods(fixture: &Fixture, count: usize) {
     let script = "for i = 1, ARGV[1] do redis.call('HSET', 'slots:web', i, 'p' .. i) \
                   redis.call('HSET', 'pod:p' .. i, 'service', 'web', 'phase', 'running', 'node', 'w1', 'assignment', 'a', \
@@ -219,7 +214,7 @@ async fn one_makes_the_set_and_another_waits_until_it_is_made_or_the_first_one_i
     assert_eq!(keyspace.field("ep:web", "v"), version.version.to_string());
 }
 
-/// What was read in pages while pods moved, and then the changes, is what Redis has.
+/// Pages read while pods moved, and then the changes, result in the content of Redis.
 #[tokio::test]
 async fn changes_while_pages_are_read_are_applied_to_what_was_read() {
     let fixture = Fixture::new().await;
@@ -255,15 +250,15 @@ async fn a_set_that_a_new_master_makes_anew_while_it_is_read_is_read_again() {
     assert_eq!(reading.step().await.unwrap(), ReadingStep::Again);
 }
 
-/// A failover may have lost changes that followers know, so what was counted before means nothing.
+/// A failover may have lost changes that followers know, so earlier versions are void.
 #[tokio::test]
 async fn a_new_master_makes_the_set_again_under_a_version_that_was_never_used() {
     let fixture = Fixture::new().await;
     fixture.pod_in(Phase::Running, "web", "w1").await;
     let (before, endpoints) = follow(&fixture).await;
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
-    // A version begins as the time in milliseconds, and no master takes over in the one in which the last was
-    // made.
+    // A version begins as the time in milliseconds, and no master takes over in the millisecond of the last
+    // one.
     while fixture.store.redis_now().await.unwrap() <= before.version {}
     let read = read_endpoints(&fixture.store, &web(), Some(&before)).await.unwrap();
     let (version, again) = read.expect("another master has others");
@@ -303,7 +298,7 @@ async fn a_set_that_no_proxy_asks_for_expires() {
     assert!((3500..=3600).contains(&lasts), "{lasts} s");
 }
 
-/// A copy by hand of the endpoints or the slots of another service leads nowhere: its pods serve that one.
+/// Manually copied endpoints or slots of another service lead nowhere: the pods serve that service.
 #[tokio::test]
 async fn the_endpoints_of_a_service_are_never_pods_of_another_one() {
     let fixture = Fixture::new().await;
@@ -319,7 +314,7 @@ async fn the_endpoints_of_a_service_are_never_pods_of_another_one() {
     let _: u64 = fixture.redis.cli(&["DEL", "ep:web"]).await;
     let _: u64 = fixture.redis.cli(&["HSET", "slots:web", "1", other.id.as_str()]).await;
     assert_eq!(pods(follow(&fixture).await.1), [own.id]);
-    // What changes in that pod is an endpoint of its own service alone.
+    // Changes of that pod affect its own service's endpoints alone.
     fixture.stop(&other).await;
     assert_eq!(lines(&fixture.keyspace().await).len(), 1);
 }

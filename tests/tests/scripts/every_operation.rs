@@ -1,5 +1,5 @@
-//! What holds for every script: wrong types are refused before any write, a repetition changes nothing, and a
-//! worker that lost its right to write changes nothing (invariant 3).
+//! Properties of every script: it refuses wrong types before any write, a repetition changes nothing, and a
+//! worker without the right to write changes nothing (invariant 3).
 
 use kubeleet_tests::keyspace::KeyEntry;
 use kubeleet_tests::{Checkpoint, Fixture, Keyspace};
@@ -36,13 +36,13 @@ async fn a_key_of_a_wrong_type_is_refused_before_any_write() {
             };
             changed.retain(|line| !is_noted(line));
             // The operation repeats external_ack for each pod alone, so that the others are recorded.
-            // Following begins a set, reads the slots, and makes it: a set without a version is none yet.
+            // Following begins a set, reads the slots, and makes it: without a version it is no set yet.
             if !changed.is_empty() && !["external_ack", "follow", "follow_pods"].contains(&script) {
                 failures.push(format!("{script}, {key} of another type: refused, and yet {changed:?}"));
             }
         }
-        // A repair is for keys of any type, a lease or a follower moves another value out of its way, and
-        // what a scheduler records each second replaces it.
+        // A repair is for keys of any type, a lease or a follower moves another value out of its way, and a
+        // scheduler's record of each second replaces it.
         if refused == 0 && !["repair", "lease", "follow", "scheduler_beat"].contains(&script) {
             failures.push(format!("{script}: it checks the type of no key"));
         }
@@ -50,7 +50,6 @@ async fn a_key_of_a_wrong_type_is_refused_before_any_write() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The keys that exist before or after, and those that every script may use.
 fn keys(before: &Keyspace, after: &Keyspace) -> std::collections::BTreeSet<String> {
     let shared = [
         "events",
@@ -79,7 +78,7 @@ async fn spoil(fixture: &Fixture, key: &str, entry: Option<&KeyEntry>) {
     let () = fixture.redis.cli(&words).await;
 }
 
-/// What a repetition may change, if anything: signs of life, and the attempts that claims count.
+/// Signs of life, and the attempts that claims count.
 fn may_change(script: &str) -> &'static [&'static str] {
     match script {
         "take" => &["schedulers:"],

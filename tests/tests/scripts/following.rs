@@ -1,4 +1,4 @@
-//! The proxy's follower: what it knows is what Redis has, and it outlives Redis and the process.
+//! The proxy's follower: it knows the content of Redis, and outlives Redis and the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn follow_with(store: Store, file: Option<PathBuf>) -> (Snapshots, DropGuard) {
     (snapshots, shutdown.drop_guard())
 }
 
-/// The endpoints of the service as words: `0 ready`.
+/// Returns the endpoints of the service as words: `0 ready`.
 fn states(snapshots: &Snapshots) -> Vec<String> {
     let snapshot = snapshots.borrow();
     let endpoints =
@@ -71,7 +71,7 @@ async fn a_follower_knows_what_redis_has_and_serves_it_without_redis() {
     fixture.stop(&record).await;
     eventually_states(&snapshots, &["0 leaving", "1 ready"]).await;
 
-    // A message that was missed: the next one does not follow what is known.
+    // A missed message: the next one does not follow the known version.
     let _: u64 = fixture.redis.cli(&["HINCRBY", "ep:web", "v", "1"]).await;
     fixture.finish_stopped(&session, &record).await;
     eventually_states(&snapshots, &["1 ready"]).await;
@@ -101,7 +101,7 @@ async fn the_versions_of_many_services_are_read_together_and_kept_and_only_good_
     assert_eq!(versions().await, [Some(version), None, None, None]);
     let kept: u64 = fixture.redis.cli(&["TTL", "ep:web"]).await;
     assert!(kept > 3500, "{kept}");
-    // Another master may have lost what was published.
+    // Another master may have lost published changes.
     let _: u64 = fixture.redis.cli(&["HSET", "meta", "changed_at", "1700000000000"]).await;
     assert_eq!(versions().await, [None, None, None, None]);
 }
@@ -174,7 +174,7 @@ async fn a_redis_that_has_lost_everything_takes_no_route_away() {
     assert!(snapshots.borrow().routes.http("any.example", "/").is_some());
 }
 
-/// Returns a number that Redis has counted of a command, also if scripts called it.
+/// Returns one of Redis' counters of a command, including calls by scripts.
 async fn counted(fixture: &Fixture, command: &str, what: &str) -> f64 {
     let stats: String = fixture.redis.cli(&["INFO", "commandstats"]).await;
     let head = format!("cmdstat_{command}:");

@@ -1,4 +1,4 @@
-//! `events` and `meta`, which every script uses, written by another program: nothing stops.
+//! Foreign values in `events` and `meta`, which every script uses, stop nothing.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ async fn events_of_another_type_are_set_aside_and_the_next_events_are_kept() {
     }
 }
 
-/// What `meta` knew is lost with it. A pause must not end early because of that.
+/// The content of `meta` is lost with it. A pause must not end early because of that.
 #[tokio::test]
 async fn meta_of_another_type_counts_as_a_change_of_the_master() {
     let fixture = Fixture::new().await;
@@ -70,7 +70,7 @@ async fn meta_of_another_type_counts_as_a_change_of_the_master() {
     let items = [fixture.claim_item(&payload).await];
     let claimed = session.claim(&items, ATTEMPTS, Duration::from_secs(60)).await.unwrap().unwrap();
     assert!(matches!(claimed, ClaimReply::Paused(_)), "{claimed:?}");
-    // Also for those who ask later.
+    // Also for later callers.
     let claimed = session.claim(&items, ATTEMPTS, Duration::from_secs(60)).await.unwrap().unwrap();
     assert!(matches!(claimed, ClaimReply::Paused(_)), "{claimed:?}");
     assert_eq!(fixture.store.foreign_keys().await.unwrap(), [ForeignKey::SetAside("meta")]);

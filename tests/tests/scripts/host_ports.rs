@@ -1,4 +1,4 @@
-//! Host ports: one pod of a node has each, whichever schedulers place, and it is free again when the pod
+//! Host ports: each belongs to one pod of a node, whichever schedulers place, and is free again when the pod
 //! leaves.
 
 use kubeleet_tests::Fixture;
@@ -24,7 +24,7 @@ async fn wrong(fixture: &Fixture) -> Vec<String> {
     wrong
 }
 
-/// Invariant 9: two schedulers with a snapshot of an empty node assign pods with the same port to it.
+/// Invariant 9. Both have a snapshot of an empty node.
 pub(crate) async fn two_schedulers_want_one_host_port(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     service_with_port(fixture, "web", 8, "8080:80").await;
@@ -57,7 +57,6 @@ pub(crate) async fn two_schedulers_want_one_host_port(fixture: &Fixture) -> Vec<
     wrong
 }
 
-/// A node with pods that have ports dies and is drained.
 pub(crate) async fn many_drain_one_node_with_host_ports(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     service_with_port(fixture, "web", 1, "8080:80").await;

@@ -39,7 +39,6 @@ fn named(name: &str) -> ServiceName {
     name.parse().unwrap()
 }
 
-/// Ends a pod, as its worker reports it.
 async fn finish(session: &Session, pod: &PodRecord, exit_code: i64) -> WriteOutcome {
     let run = EndedRun {
         id: format!("run-{}", pod.id),
@@ -78,7 +77,7 @@ async fn running(fixture: &Fixture, session: &Session) -> Vec<PodRecord> {
     fixture.pods(&named("sums")).await
 }
 
-/// What is complete according to a backup is not run again, and what Redis knows besides stays.
+/// Indices that are complete in a backup are not run again, and Redis' further data stay.
 #[tokio::test]
 async fn a_job_that_is_restored_keeps_the_indices_that_are_complete() {
     let fixture = Fixture::new().await;
@@ -170,7 +169,6 @@ async fn of_two_schedulers_that_saw_the_same_one_creates_pods_and_none_of_an_ind
         async |job: &Service, indices: &[u32]| fixture.store.create_job_pods(job, indices).await.unwrap();
     assert_eq!(create(&seen, &[1]).await, CreateOutcome::Created(1));
     assert_eq!(changing_nothing(&fixture, create(&seen, &[2])).await, CreateOutcome::Changed);
-    // Its slot was freed by hand.
     let _: u64 = fixture.redis.cli(&["HDEL", "slots:sums", "0"]).await;
     let now = read(&fixture, "sums").await;
     assert_eq!(create(&now, &[0, 5]).await, CreateOutcome::Created(0), "done, and not one of the job");

@@ -1,5 +1,5 @@
-//! The scripts do what the table of `model::pod::lifecycle` says: a pod in every phase meets every event,
-//! through the store's operations.
+//! The scripts follow the table of `model::pod::lifecycle`: a pod in every phase meets every event, through
+//! the store's operations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ async fn every_event_changes_every_phase_as_the_table_says() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// A pod that ends by itself while it is being stopped counts as stopped, however it ended.
+/// A pod that ends by itself while it is being stopped counts as stopped.
 fn effective_event(from: Phase, event: PodEvent) -> PodEvent {
     match (from, event) {
         (Phase::Stopping, PodEvent::Succeeded | PodEvent::Failed) => PodEvent::Stopped,
@@ -41,7 +41,7 @@ fn effective_event(from: Phase, event: PodEvent) -> PodEvent {
     }
 }
 
-/// Only a pod whose payload is a dead letter can be requeued; another failed pod has failed by itself.
+/// Only a pod whose payload is a dead letter can be requeued.
 async fn in_phase(fixture: &Fixture, phase: Phase, event: PodEvent) -> Placed {
     if (phase, event) != (Phase::Failed, PodEvent::Requeue) {
         return fixture.pod_in(phase, "web", NODE).await;
@@ -54,8 +54,7 @@ async fn in_phase(fixture: &Fixture, phase: Phase, event: PodEvent) -> Placed {
     placed
 }
 
-/// Does what the owner of the event does. If the pod is not in a phase for it, a copy of its payload is put
-/// where the owner would find it, as after a race.
+/// Acts as the event's owner, with a copy of the payload if the phase does not fit, as after a race.
 async fn apply_event(fixture: &Fixture, placed: &Placed, event: PodEvent) {
     let Placed { session, record, payload } = placed;
     let held = record.assignment.clone().unwrap_or_else(AssignmentId::random);

@@ -39,7 +39,6 @@ mod wrong_keys;
 
 use kubeleet_tests::Fixture;
 
-/// Runs an operation and checks that it changed nothing in Redis.
 async fn changing_nothing<T>(fixture: &Fixture, operation: impl Future<Output = T>) -> T {
     let before = fixture.keyspace().await;
     let result = operation.await;

@@ -1,5 +1,5 @@
-//! A Redis that uses all of its `maxmemory`: what keeps alive or frees goes on, and what adds is refused
-//! whole.
+//! A Redis that uses all of its `maxmemory`: operations that keep alive or free continue, and additions are
+//! refused whole.
 
 use kubeleet_tests::{Checkpoint, Fixture};
 use model::pod::lifecycle::Phase;
@@ -10,13 +10,13 @@ use testkit::fixtures;
 use crate::changing_nothing;
 use crate::operations::{NODE, cases, prepare};
 
-/// From now on Redis is full; `0` is no limit.
+/// Fills Redis; `0` is no limit.
 async fn set_maxmemory(fixture: &Fixture, bytes: &str) {
     let () = fixture.redis.cli(&["CONFIG", "SET", "maxmemory", bytes]).await;
 }
 
-/// Every script, on a pod in every phase. Without a limit each call does something in some phase; at
-/// maxmemory it does the same, or nothing at all.
+/// Every script, on a pod in every phase. At maxmemory each call has the same effect as without a limit, or
+/// none.
 #[tokio::test]
 async fn at_maxmemory_a_script_goes_on_or_is_refused_whole_as_the_table_of_scripts_declares() {
     let mut failures = Vec::new();
@@ -75,7 +75,6 @@ async fn at_maxmemory_a_service_can_be_scaled_down_and_deleted_but_not_grow() {
     assert!(store.delete_service(&service.name).await.unwrap().0);
 }
 
-/// What happens to a node that dies while Redis is full.
 #[tokio::test]
 async fn at_maxmemory_the_pods_of_a_dead_node_move_and_a_deleted_service_goes() {
     let fixture = Fixture::new().await;

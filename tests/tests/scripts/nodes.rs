@@ -76,7 +76,7 @@ async fn declarations_of_death_are_spaced_and_pause_after_a_change_of_master() {
     assert!(left <= pause && left > pause / 2, "{left:?}");
 }
 
-/// Registers `w1` with these times, in seconds, and returns its record once it has been silent for `silence`.
+/// Registers `w1` with these times in seconds; returns its record after the silence.
 async fn silent_with_times(fixture: &Fixture, (fence, dead): (u64, u64), silence: Duration) -> Node {
     let timing = Timing {
         fence_after: Duration::from_secs(fence),
@@ -90,7 +90,7 @@ async fn silent_with_times(fixture: &Fixture, (fence, dead): (u64, u64), silence
     fixture.store.node(&node("w1")).await.unwrap().unwrap()
 }
 
-/// Invariant 18. Returns what is wrong.
+/// Invariant 18. Returns violations.
 pub(crate) async fn a_scheduler_has_shorter_times_than_a_node(fixture: &Fixture) -> Vec<String> {
     let mut wrong = Vec::new();
     for (silence, expected) in [(60, DeclareOutcome::Alive), (91, DeclareOutcome::Declared)] {
@@ -133,7 +133,7 @@ async fn times_that_a_hand_or_an_earlier_session_left_do_not_keep_a_dead_node_al
     }
 }
 
-/// Invariant 16. Returns what is wrong.
+/// Invariant 16. Returns violations.
 pub(crate) async fn schedulers_that_prove_too_little_declare(fixture: &Fixture) -> Vec<String> {
     let mut wrong = Vec::new();
     fixture.node("w1").await;
@@ -277,7 +277,6 @@ async fn a_cordon_is_idempotent_and_survives_a_restart_of_the_worker() {
     assert!(!fixture.store.node(&node("w1")).await.unwrap().unwrap().cordoned);
 }
 
-/// The reply to a heartbeat of a worker of which another value was seen before.
 async fn beat(fixture: &Fixture, name: &NodeName, value: &str) -> ExternalBeat {
     let () = fixture.redis.cli(&["SET", &format!("hb:{name}"), value]).await;
     fixture.store.external_beat(name, 10, b"before").await.unwrap()
@@ -464,7 +463,7 @@ async fn what_a_node_uses_is_corrected_only_if_nothing_was_reserved_or_released_
     let seen = read().await;
     assert_eq!(seen.used[0], 6);
 
-    // One was assigned and one was released meanwhile: the sum is the same, and yet nothing is known.
+    // One was assigned and one released meanwhile: the sum is the same, and yet the answer is unknown.
     fixture.service("other", 1).await;
     fixture.assign_all(&session).await;
     let () = fixture.redis.cli(&["HSET", "node:w1", "used_pods", "6"]).await;
@@ -520,7 +519,7 @@ async fn proxies_show_that_they_live_and_which_key_for_secrets_they_have() {
     assert_eq!(signs, [(true, Some("k1")), (true, None), (false, None)]);
 }
 
-/// Faults written into a cluster that works: each is found, and after the repair nothing is.
+/// Faults written into a working cluster: each is found, and nothing is left after the repair.
 #[tokio::test]
 async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
     let fixture = Fixture::new().await;
@@ -562,13 +561,13 @@ async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
         assert!(!fixture.store.repair(finding).await.unwrap(), "repeated: {finding:?}");
     }
     assert_eq!(fixture.record(&placed.record.id).await, placed.record, "what is right stays as it is");
-    // A service whose record is there, and that no list has.
+    // A service with a record and in no list.
     let _: u64 = fixture.redis.cli(&["SREM", "services", "web"]).await;
     let unlisted = fixture.store.check().await.unwrap();
     assert!(matches!(&unlisted[..], [one] if one.problem.starts_with("does not list web")), "{unlisted:?}");
     assert!(fixture.store.repair(&unlisted[0]).await.unwrap());
     assert_eq!(fixture.store.check().await.unwrap(), []);
-    // One of which nothing is left but its slots and pods.
+    // A service that has only slots and pods left.
     let _: u64 = fixture.redis.cli(&["SREM", "services", "web"]).await;
     let _: u64 = fixture.redis.cli(&["DEL", "service:web"]).await;
     let vanished = fixture.store.check().await.unwrap();
@@ -615,7 +614,7 @@ async fn a_void_slot_is_freed_and_its_pod_is_left_alone() {
     for (field, slot, pod) in [
         ("1", Slot::first(1), &web),
         ("0+", Slot::second(0), &web),
-        // The pod has the first place; and another replica of its own service.
+        // The pod has the first slot, and another replica of its own service.
         ("0+", Slot::second(0), &db),
         ("2", Slot::first(2), &db),
     ] {

@@ -19,7 +19,7 @@ async fn used(fixture: &Fixture) -> (String, String) {
     (keyspace.field("node:w1", "used_memory"), keyspace.field("node:w1", "used_pods"))
 }
 
-/// A worker of a version that does not limit what a pushed pod asks for.
+/// A worker of a version that does not limit a pushed pod's request.
 #[tokio::test]
 async fn a_claim_of_any_amount_is_released_again_and_harms_no_later_one() {
     for amount in HUGE {
@@ -84,7 +84,6 @@ async fn used_amounts_that_are_no_numbers_stop_neither_an_assignment_nor_the_end
     }
 }
 
-/// Whatever is in a record, its pod can end.
 #[tokio::test]
 async fn a_record_with_huge_amounts_is_released() {
     for wrong in ["99999999999999999999", "1e300", "-5", "inf", "nan", "garbage"] {

@@ -32,15 +32,12 @@ use store::{
 };
 use testkit::fixtures;
 
-/// An operation that can be called any number of times.
 pub(crate) struct Operation {
-    /// Calls it. Returns its result as text.
     pub(crate) call: Box<dyn Fn() -> BoxFuture<'static, Result<String, StoreError>>>,
-    /// The pod that it is about, if it is about one.
     pub(crate) pod: Option<PodId>,
 }
 
-/// The scripts that carry the incarnation of a worker and must change nothing when it is fenced.
+/// Returns the scripts that carry a worker's incarnation and must change nothing when it is fenced.
 pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
     [
         "heartbeat",
@@ -62,24 +59,19 @@ pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
     .into_iter()
 }
 
-/// The node of all operations.
 pub(crate) const NODE: &str = "w1";
 
-/// The name of an external worker.
 const EXTERNAL_NODE: &str = "external";
 
-/// A state from which a script is run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
-    /// What is special about it; the name of the script if nothing is.
+    /// Its special condition; the script's name if there is none.
     pub(crate) name: &'static str,
-    /// The script.
     pub(crate) script: &'static str,
     /// The phase of the pod for which the operation has all its work to do.
     phase: Phase,
 }
 
-/// Cases in which a script writes other keys than in its usual case.
 const OTHER_CASES: [Case; 14] = [
     Case { name: "assign a pod with a volume", script: "assign", phase: Phase::Pending },
     Case { name: "assign a pushed pod", script: "assign", phase: Phase::Pending },
@@ -97,7 +89,6 @@ const OTHER_CASES: [Case; 14] = [
     Case { name: "volumes_report a removal", script: "volumes_report", phase: Phase::Running },
 ];
 
-/// Returns the cases of all scripts.
 pub(crate) fn cases() -> impl Iterator<Item = Case> {
     let usual = SCRIPTS.iter().map(|script| usual_case(script.name()));
     usual.chain(OTHER_CASES)
@@ -117,13 +108,12 @@ fn usual_case(script: &'static str) -> Case {
     Case { name: script, script, phase }
 }
 
-/// Brings the cluster into the state in which the operation of this script has all its work to do.
+/// Prepares the cluster so that the operation has all its work to do.
 pub(crate) async fn ready(fixture: &Fixture, case: Case) -> Operation {
     let placed = fixture.pod_in(case.phase, "web", NODE).await;
     prepare(fixture, case, &placed).await
 }
 
-/// As [`ready`] for the usual case of a script.
 pub(crate) async fn ready_script(fixture: &Fixture, script: &'static str) -> Operation {
     ready(fixture, usual_case(script)).await
 }
@@ -140,8 +130,8 @@ macro_rules! operation {
     };
 }
 
-/// Puts a pod that is in any phase where the operation of this case looks for it. If its phase allows no such
-/// place, a copy of its payload is put there, as after a race.
+/// Puts a pod in the place where the operation looks; if its phase forbids that, a copy of its payload, as
+/// after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "volume_bind" | "volume_copy_remove" | "volume_remove" | "volumes_claim" | "volumes_report"
@@ -283,7 +273,7 @@ async fn certificates(fixture: &Fixture, case: Case) -> Operation {
     operation!(None, [store, certificate] store.put_certificate(&certificate))
 }
 
-/// A certificate until this second, with a text and a key that are none.
+/// Its text and key are invalid.
 pub(crate) fn certificate(host: &str, not_after: u64) -> StoredCertificate {
     let key = SecretKey::parse(&"0f".repeat(32)).unwrap();
     let chain = format!("chain until {not_after}");
@@ -422,7 +412,6 @@ async fn recovery(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     }
 }
 
-/// A pod on the node of all operations, as a worker has saved it.
 fn lost(payload: Payload, phase: Phase) -> PodRecovery {
     let placement = Some((node(NODE), AssignmentId::new("saved").unwrap()));
     PodRecovery {
@@ -440,7 +429,6 @@ fn lost(payload: Payload, phase: Phase) -> PodRecovery {
     }
 }
 
-/// The volume of the pod that all operations are about.
 fn claim() -> VolumeClaim {
     let service = ServiceName::new("web").unwrap();
     let name = VolumeName::of_replica(&service, "data", 0).unwrap();
@@ -779,7 +767,7 @@ async fn push(fixture: &Fixture, key: &str, payload: &Payload) {
     let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), &payload.raw]).await;
 }
 
-/// Moves the payload of a pending pod to the in-flight list of the scheduler; puts a copy there for another.
+/// Moves a pending pod's payload to the scheduler's in-flight list; for another pod, puts a copy there.
 async fn take_in_flight(fixture: &Fixture, placed: &Placed) {
     if placed.record.phase == Phase::Pending {
         let taken = fixture.store.take(&fixture.scheduler, 1).await.unwrap();

@@ -53,7 +53,6 @@ async fn a_script_changes_phases_only_as_the_table_of_scripts_declares() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What is declared for a script and makes this change.
 fn declarations(script: &Script, from: Option<Phase>, to: Option<Phase>) -> Vec<String> {
     let does = |event: &&PodEvent| from.is_some_and(|from| transition(from, **event).ok() == to);
     match (from, to) {
@@ -63,7 +62,6 @@ fn declarations(script: &Script, from: Option<Phase>, to: Option<Phase>) -> Vec<
     }
 }
 
-/// The phase of every pod with a record.
 async fn phases(fixture: &Fixture) -> BTreeMap<String, Phase> {
     let keyspace = fixture.keyspace().await;
     let ids: Vec<String> = keyspace.below("pod:").map(|(id, _)| id.to_owned()).collect();

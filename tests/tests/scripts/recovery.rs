@@ -1,4 +1,4 @@
-//! What was saved is written again: everything into an emptied Redis, and what is missing into another one.
+//! Saved state is written again: everything into an emptied Redis, and missing parts into another one.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,6 @@ use testkit::fixtures;
 /// Requests as much as each pod of the services.
 const PUSHED: &str = r#"{"name":"test","uuid":"mine","image":"i","replica":3,"cpus":"0.1","memory":"64MiB"}"#;
 
-/// Returns what the workers would have saved of all pods on nodes.
 async fn save(fixture: &Fixture) -> SavedState {
     let store = &fixture.store;
     let mut saved = SavedState::default();
@@ -63,7 +62,7 @@ async fn carry_out(store: &Store, plan: &RecoveryPlan) {
     store.recover_pods(None, &plan.pushed).await.unwrap();
 }
 
-/// The keys that are the same after a recovery, without the fields that are times or belong to one write.
+/// Without fields that are times or belong to one write.
 async fn lasting(fixture: &Fixture) -> BTreeMap<String, KeyEntry> {
     let volatile = ["since", "created_at", "revised_by", "write", "reason", "message"];
     let keyspace = fixture.keyspace().await;
@@ -89,7 +88,7 @@ fn differences(before: &BTreeMap<String, KeyEntry>, after: &BTreeMap<String, Key
     differ.map(|key| format!("{key}: {:?} -> {:?}", before.get(key), after.get(key))).collect()
 }
 
-/// Two nodes with 20 pods of two services, one of them in two generations, and a pushed pod.
+/// 20 pods of two services, one of them in two generations, and a pushed pod.
 async fn two_nodes(fixture: &Fixture) {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     fixture.service("web", 12).await;
@@ -118,7 +117,7 @@ async fn an_emptied_redis_gets_back_the_services_pods_and_ids_that_the_workers_s
     assert_eq!(differences(&before, &lasting(&fixture).await), Vec::<String>::new());
     assert_eq!(fixture.keyspace().await.field("node:w1", "used_memory"), usage);
     assert!(missing(&fixture.store, &saved).await.is_empty());
-    // The workers register beside what was recovered, and nothing is wrong.
+    // The workers register beside the recovered data, and nothing is wrong.
     fixture.node("w1").await;
     fixture.node("w2").await;
     assert_eq!(fixture.violations().await, Vec::<String>::new());
@@ -254,7 +253,7 @@ async fn a_service_that_was_deleted_comes_back_only_if_it_is_wanted() {
     let known = fixture.store.known_state(&saved).await.unwrap();
     let planned = plan(&known, &saved);
     assert!(planned.is_empty() && planned.problems[0].contains("service web was deleted at"), "{planned:?}");
-    // One that was lost, and not deleted, is recovered: a deleted key is no deletion of the service.
+    // A lost service that was not deleted is recovered: a deleted key does not delete the service.
     let wanted = plan(&KnownState { with_deleted: true, ..known }, &saved);
     carry_out(&fixture.store, &wanted).await;
     let _: u64 = fixture.redis.cli(&["DEL", "service:web"]).await;

@@ -11,7 +11,7 @@ use store::{CreateOutcome, PodRef, ReplacedPod, RestoreOutcome, StatusReport};
 
 use crate::changing_nothing;
 
-/// A service with one pod that runs on `w1`, and a second pod for its replica that waits for a node.
+/// One pod runs on `w1`; a second one for its replica waits for a node.
 async fn with_successor(fixture: &Fixture) -> (Placed, PodRecord) {
     let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
     let service = read(fixture).await;
@@ -98,7 +98,7 @@ async fn of_two_schedulers_with_the_same_plan_one_takes_the_step() {
         CreateOutcome::Created(0),
         "it has two"
     );
-    // Whatever was written there, the next step can be taken.
+    // The next step can be taken, whatever was written there.
     for step in ["", "-1", "1.5", "nan", "1e300", "9007199254740993", "text"] {
         let _: u64 = fixture.redis.cli(&["HSET", "service:web", "step", step]).await;
         let service = read(&fixture).await;
@@ -128,7 +128,7 @@ async fn a_second_pod_that_ends_leaves_the_first_one_alone() {
     assert_eq!(slots(&fixture).await, [(Slot::first(0), placed.record.id)]);
 }
 
-/// A version that knows no second slots frees the first one alone, and a hand may do so.
+/// A version without second slots frees only the first one, and a person may do so.
 #[tokio::test]
 async fn an_empty_first_slot_is_taken_by_the_second_pod() {
     let fixture = Fixture::new().await;

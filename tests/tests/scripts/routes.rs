@@ -131,7 +131,7 @@ async fn routes_that_lack_what_the_record_says_are_written_again() {
     let read = async || fixture.store.service(&name).await.unwrap().unwrap();
     assert!(!read().await.lacks_routes);
     let before = routes(&fixture).await;
-    // As an API of a version before stores it that knows the ingress alone.
+    // As stored by the API of an earlier version that knows only the ingress.
     let _: u64 = fixture.redis.cli(&["HSET", "service:shop-db", "routes", "tcp:1 shop-db 1"]).await;
     let _: u64 = fixture.redis.cli(&["HDEL", "routes", "from:shop-db", "alias:shop/db.internal"]).await;
     let lacking = read().await;
@@ -140,14 +140,13 @@ async fn routes_that_lack_what_the_record_says_are_written_again() {
     assert_eq!(routes(&fixture).await, before);
     assert!(!read().await.lacks_routes);
     assert!(!fixture.store.restore_routes(&lacking).await.unwrap(), "it has changed since it was read");
-    // What a later version has written beside them stays.
+    // Data of a later version beside them stay.
     let stored: String = fixture.redis.cli(&["HGET", "service:shop-db", "routes"]).await;
     let _: u64 =
         fixture.redis.cli(&["HSET", "service:shop-db", "routes", &format!("{stored}\nnew:x shop-db")]).await;
     assert!(!read().await.lacks_routes);
 }
 
-/// Sorted.
 fn stored_form(names: &Value) -> Value {
     let mut names = names.clone();
     if let Some(names) = names.as_array_mut() {
@@ -184,7 +183,7 @@ async fn a_route_is_free_when_its_service_is_forgotten() {
     forget(&fixture, "web").await;
     assert_eq!(routes(&fixture).await, []);
     assert!(matches!(put(&fixture, "other", rules.clone()).await, PutOutcome::Created(_)));
-    // As a scheduler of the version before leaves it: it forgets services without their routes.
+    // As left by the scheduler of an earlier version: it forgets services without their routes.
     let () = fixture.redis.cli(&["HSET", "routes", "b.example/", "gone 80"]).await;
     put(&fixture, "other", json!([{"host": "b.example", "port": 81}])).await;
     assert_eq!(routes(&fixture).await, pairs(&[("b.example/", "other 81")]));

@@ -8,7 +8,7 @@ use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use store::{Assignment, CreateOutcome, DrainOutcome};
 
-/// The longest time that a script may take, in microseconds.
+/// Time limit of a script, in microseconds.
 const MAX_MICROS: &str = "50000";
 
 async fn slow(fixture: &Fixture) -> Vec<(String, u64)> {
@@ -41,7 +41,7 @@ async fn a_hundred_thousand_replicas_block_redis_only_briefly() {
     panic!("(command, microseconds): {slow:?}");
 }
 
-/// Creates, assigns and drains the pods. Returns the commands that took too long.
+/// Returns the commands that took too long.
 async fn a_hundred_thousand() -> Vec<(String, u64)> {
     let fixture = Fixture::new().await;
     let name = ServiceName::new("web").unwrap();

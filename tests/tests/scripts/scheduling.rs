@@ -1,4 +1,4 @@
-//! The operations of a scheduler: take, assign, park, unpark, and what it leaves in flight. Invariants 2, 3
+//! The operations of a scheduler: take, assign, park, unpark, and its leftovers in flight. Invariants 2, 3
 //! and 9.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,6 @@ use crate::{changing_nothing, checks};
 const CAPACITY: Resources =
     Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 1000, disk_bytes: 0, pods: 1000 };
 
-/// Fills the in-flight list up to `count` pods.
 async fn take(fixture: &Fixture, count: usize) -> Vec<Payload> {
     let taken = fixture.store.take(&fixture.scheduler, count).await.unwrap();
     taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect()
@@ -90,7 +89,7 @@ async fn a_scheduler_that_has_ended_counts_as_silent_and_what_it_still_gets_is_r
     assert_eq!((retire().await, minutes_silent().await), (1, vec![0]), "it may have had more");
     assert_eq!((retire().await, minutes_silent().await), (0, vec![59]));
     assert_eq!((retire().await, minutes_silent().await), (0, vec![59]), "repeated after a lost reply");
-    // A pop that was still on its way.
+    // A late pop.
     let () = fixture.redis.cli(&["LMOVE", "sq", &format!("fq:{me}"), "RIGHT", "LEFT"]).await;
     assert_eq!(store.reclaim_in_flight(me, DEAD_AFTER, 10).await.unwrap(), Some(1));
     assert_eq!(minutes_silent().await, [59], "and it may not have been the last one");

@@ -1,4 +1,4 @@
-//! What is wanted: storing, scaling and deleting services, making and stopping their pods.
+//! The desired state: storing, scaling and deleting services, making and stopping their pods.
 
 use std::sync::LazyLock;
 
@@ -53,7 +53,7 @@ async fn a_service_is_created_replaced_scaled_or_unchanged() {
     assert_eq!(fixture.store.service_names().await.unwrap(), std::slice::from_ref(&*WEB));
 }
 
-/// What is asked for does not depend on the app: no pod is replaced.
+/// The app is no part of the pods' specification: no pod is replaced.
 #[tokio::test]
 async fn a_service_joins_and_leaves_an_app_without_a_new_generation() {
     let fixture = Fixture::new().await;
@@ -239,7 +239,7 @@ async fn a_stop_with_an_outdated_node_is_refused() {
     assert_eq!(changing_nothing(&fixture, stop).await.unwrap(), [StopOutcome::Moved, StopOutcome::Gone]);
 }
 
-/// A pod is to be stopped because it does not serve, and has become ready since it was read.
+/// It does not serve when it is read, and is ready by now.
 #[tokio::test]
 async fn a_pod_that_is_ready_by_now_is_spared_where_only_others_are_to_be_stopped() {
     let fixture = Fixture::new().await;
@@ -275,7 +275,7 @@ async fn the_same_specification_in_other_words_replaces_no_pods() {
     let () = fixture.redis.cli(&["HSET", "service:web", "spec_text", words]).await;
     let unchanged = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
     assert_eq!(unchanged, PutOutcome::Unchanged { generation: 1 });
-    // A version that knows no fingerprints leaves that of the specification that it replaces.
+    // A version without fingerprints leaves the fingerprint of the replaced specification.
     let () = fixture.redis.cli(&["HSET", "service:web", "spec", "other", "generation", "2"]).await;
     let replaced = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
     assert_eq!(replaced, PutOutcome::Replaced { generation: 3 });
@@ -300,7 +300,8 @@ async fn a_specification_that_is_stored_again_has_its_id_again_and_keeps_its_pod
     assert_eq!((again.generation, &again.spec_id), (3, &first.spec_id));
     assert_eq!(fixture.store.former_specs().await.unwrap().ids, [second.spec_id]);
 
-    // A pass that has read the former ones before does not let it expire, even if it is a former one again.
+    // An earlier pass that has read the former generations does not let it expire, even if it is a former one
+    // again.
     put(&fixture, desired("redis", 3), PutMode::Upsert, None).await;
     assert_eq!(fixture.store.expire_specs(&former, &former.ids).await.unwrap(), 0);
     assert_eq!(fixture.redis.cli::<i64>(&["TTL", &format!("spec:{}", first.spec_id)]).await, -1);
@@ -345,8 +346,8 @@ async fn a_restart_is_a_new_generation_of_the_same_specification() {
     assert_eq!(changing_nothing(&fixture, restart(None)).await.unwrap().0, RestartOutcome::Deleting);
 }
 
-/// The same POST again, with the same specification: its pods are not created beside those that exist, nor in
-/// the place of slots that are missing, because reconcile looks on the nodes first.
+/// The same POST again: its pods are not created beside existing ones, nor in missing slots, because
+/// reconcile looks on the nodes first.
 #[tokio::test]
 async fn a_refused_create_of_the_same_service_creates_no_pods() {
     let fixture = Fixture::new().await;
@@ -357,8 +358,7 @@ async fn a_refused_create_of_the_same_service_creates_no_pods() {
     assert_eq!((outcome, made), (PutOutcome::Exists, 0));
 }
 
-/// Starts a pod of the service whose images are these on this node. Returns what is pinned for all pods of
-/// its specification.
+/// Starts a pod with these images. Returns the pinned images of its specification.
 async fn note_images(fixture: &Fixture, name: &str, images: &[ImageContent]) -> Vec<ImageContent> {
     let session = fixture.node(name).await;
     let service = fixture.store.service(&WEB).await.unwrap().unwrap();
@@ -408,7 +408,7 @@ async fn the_first_pod_of_a_generation_pins_its_images_and_an_undo_goes_back_to_
     let failed = GenerationOutcome::Failed("web-0: exit code 1".to_owned());
     assert_eq!(former.iter().map(|one| (one.generation, &one.outcome)).collect::<Vec<_>>(), [(2, &failed)]);
 
-    // A description by a user has what the names mean now, once no pod of that specification is left.
+    // A user's description takes the current meaning of the names, once no pod of that specification is left.
     put(&fixture, desired("b", 1), PutMode::Replace, None).await;
     let ids = fixture.store.former_specs().await.unwrap();
     fixture.store.expire_specs(&ids, &ids.ids).await.unwrap();
@@ -425,7 +425,7 @@ async fn the_first_pod_of_a_generation_pins_its_images_and_an_undo_goes_back_to_
     assert_eq!((kept("images:"), kept("former_spec:")), (11, 10), "those of the history and the current one");
 }
 
-/// A pod that has moved on is none whose images count.
+/// The images of a pod that has moved on do not count.
 #[tokio::test]
 async fn only_the_pod_that_a_worker_is_to_start_has_its_images() {
     let fixture = Fixture::new().await;
@@ -498,7 +498,7 @@ async fn a_history_that_was_written_by_hand_stops_no_change() {
     assert_eq!(fields, 2, "what is none of kubeleet's goes");
 }
 
-/// A version without fingerprints leaves that of the specification before.
+/// A version without fingerprints leaves the former specification's.
 #[tokio::test]
 async fn a_specification_that_an_older_version_stored_is_remembered_by_its_text() {
     let fixture = Fixture::new().await;
@@ -561,7 +561,6 @@ async fn a_rollback_is_a_generation_that_says_what_it_takes_back() {
     assert_eq!(read().await.rollout.rolled_back, None);
 }
 
-/// Returns what had become of each former generation.
 async fn outcomes(fixture: &Fixture) -> Vec<(u64, GenerationOutcome)> {
     let former = fixture.store.former_generations(&WEB).await.unwrap();
     former.into_iter().map(|one| (one.generation, one.outcome)).collect()
@@ -593,7 +592,7 @@ async fn a_former_generation_says_whether_it_was_good() {
     change("f").await;
     assert_eq!(outcomes(&fixture).await[0], (6, Good), "it had that specification when it was good");
     mark(RolloutMark::Settled).await;
-    // The last good one is another by now, and what was good stays so.
+    // The last good generation has changed, and earlier good ones stay good.
     change("a").await;
     change("g").await;
     assert_eq!(outcomes(&fixture).await[0], (8, Good));

@@ -83,7 +83,6 @@ async fn a_worker_cannot_register_while_its_pods_are_being_moved() {
     assert_eq!(old, Err(Fenced::Replaced));
 }
 
-/// Registers `w1` from another machine than the fixture's.
 async fn register_elsewhere(fixture: &Fixture) -> Registration {
     let facts = facts(REQUEST);
     let holder = HolderId::random();
@@ -114,7 +113,6 @@ async fn a_second_worker_cannot_register_while_the_heartbeats_of_the_first_arriv
     assert_eq!(first.heartbeat(None, None, 0, &[]).await.unwrap(), Err(Fenced::Replaced));
 }
 
-/// Invariant 18.
 #[tokio::test]
 async fn a_name_is_not_lost_before_the_own_time_of_the_worker_that_has_it() {
     let fixture = Fixture::new().await;
@@ -148,7 +146,7 @@ async fn a_restarted_worker_and_one_after_an_earlier_version_register_at_once() 
 }
 
 /// Neither the clock of a new master nor a heartbeat from the future takes the name from a worker, or keeps
-/// it for one that has died.
+/// it for a dead one.
 #[tokio::test]
 async fn a_name_is_kept_and_lost_whatever_the_clocks_of_masters_say() {
     let fixture = Fixture::new().await;
@@ -216,7 +214,7 @@ async fn a_pushed_pod_is_desired_from_its_claim_on() {
     assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
-/// The first copy makes the record; the second must see it although both are asked about in one step.
+/// The first copy makes the record; the second must see it although one step asks for both.
 #[tokio::test]
 async fn two_copies_in_one_claim_are_one_pod() {
     let fixture = Fixture::new().await;
@@ -254,7 +252,7 @@ async fn a_claim_answers_according_to_the_phase() {
         let Placed { session, payload, .. } = fixture.pod_in(phase, "web", "w1").await;
         push(&fixture, "rq:w1", &payload).await;
         if phase == Phase::Stopping {
-            // As it is when it was stopped before it was acknowledged: in rq and not in cs.
+            // As after a stop before the acknowledgement: in rq and not in cs.
             let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
         }
         let claims = fixture.claim(&session, std::slice::from_ref(&payload)).await;
@@ -340,7 +338,7 @@ async fn published_ports_are_those_of_the_current_container() {
     assert!(ports(&fixture.record(&record.id).await).is_empty(), "another assignment has none yet");
 }
 
-/// Writes the fence of a node as if it had registered with it, in milliseconds.
+/// In milliseconds, as if the node had registered with it.
 async fn set_fence(fixture: &Fixture, node: &str, fence: u64) {
     let key = format!("node:{node}");
     let incarnation: String = fixture.redis.cli(&["HGET", &key, "incarnation"]).await;
@@ -384,7 +382,7 @@ async fn after_a_change_of_master_claims_pause() {
     let _: u64 = fixture.redis.cli(&["HDEL", "meta", "longest_fence"]).await;
     session.pop_more(1).await.unwrap();
     session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
-    // As a replica finds it that took over: written by the former master.
+    // As a promoted replica finds it: written by the former master.
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     let items = [fixture.claim_item(&payload).await];
     let pause = Duration::from_millis(400);
@@ -458,7 +456,7 @@ async fn a_pod_ends_once_and_an_unrequested_stop_is_refused() {
         let finish =
             |report| session.finish(placed.reference(), &payload.raw, record.service.as_ref(), report);
         assert_eq!(changing_nothing(&fixture, finish(&unrequested)).await.unwrap(), Ok(WriteOutcome::Wanted));
-        // Written by hand it would be told with each heartbeat, and stop each successor.
+        // A manual entry would be told with each heartbeat, and stop each successor.
         let () = fixture.redis.cli(&["SADD", "stop:w1", record.id.as_str()]).await;
         assert_eq!(finish(&unrequested).await.unwrap(), Ok(WriteOutcome::Wanted));
         assert_eq!(fixture.redis.cli::<u64>(&["EXISTS", "stop:w1"]).await, 0);
@@ -537,7 +535,7 @@ async fn a_stopped_pod_is_removed_from_both_queues_it_is_in() {
     let fixture = Fixture::new().await;
     let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
     let held = record.assignment.clone().unwrap();
-    // The worker took it and started it, and a failover lost that it was taken.
+    // The worker took it and started it, and a failover lost the take.
     assert_eq!(fixture.ack(&session, &payload, &held).await, Ack::Running);
     fixture.stop(&fixture.record(&record.id).await).await;
     session.pop_more(1).await.unwrap();
@@ -641,8 +639,8 @@ async fn a_heartbeat_tells_pods_without_a_record_from_pods_that_have_moved() {
     );
 }
 
-/// Its reply must be read whatever is among the stop requests: without it the worker stops its `stop` pods,
-/// while Redis goes on to count the node as alive.
+/// The reply must be readable with any bytes among the stop requests. Without it the worker stops its `stop`
+/// pods, while Redis continues to count the node as alive.
 #[tokio::test]
 async fn a_stop_request_that_names_no_pod_fails_no_heartbeat() {
     let fixture = Fixture::new().await;

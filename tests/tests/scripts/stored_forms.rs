@@ -1,4 +1,4 @@
-//! Promise 14: what earlier versions have stored is read, and means the same.
+//! Promise 14: data stored by earlier versions is read, and means the same.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,6 @@ use model::pod::lifecycle::Phase;
 use model::spec::{DesiredService, ServiceInput};
 use store::{PutMode, PutOutcome};
 
-/// The files of `scripts/stored-form`, one for each version.
 fn fixtures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/stored");
     let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
@@ -26,7 +25,6 @@ async fn load(file: &Path) -> Fixture {
     fixture
 }
 
-/// The services that `scripts/stored-form` posts, as they are in the end.
 fn desired() -> [DesiredService; 3] {
     [
         serde_json::json!({"name": "web", "image": "nginx", "replicas": 2, "command": ["sh", "-c", "sleep 9"],

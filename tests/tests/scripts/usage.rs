@@ -1,4 +1,4 @@
-//! Usage: nodes measure while a client asks, and one report serves all who look.
+//! Usage: nodes measure while a client asks, and one report serves all clients.
 
 use kubeleet_tests::Fixture;
 use model::ids::NodeName;
@@ -32,7 +32,7 @@ async fn a_look_wakes_workers_once_and_expires() {
     let mut messages = Vec::new();
     while messages.len() < 2 {
         let message = wakeups.next().await;
-        // A connection that was just made says once more that something may have been missed.
+        // A new connection reports once more that something may have been missed.
         messages.extend((!message.is_empty()).then_some(message));
     }
     assert_eq!(messages, ["w1", "*"]);

@@ -1,4 +1,4 @@
-//! Secrets, configs and logins for registries: versions, limits, and what of them is in Redis.
+//! Secrets, configs and logins for registries: versions, limits, and their data in Redis.
 
 use kubeleet_tests::Fixture;
 use kubeleet_tests::keyspace::KeyEntry;

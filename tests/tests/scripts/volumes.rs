@@ -1,4 +1,4 @@
-//! Persistent volumes: each has its data on one node, whichever schedulers place, and nothing of it goes
+//! Persistent volumes: each has its data on one node, whichever schedulers place, and no data is removed
 //! unasked.
 
 use kubeleet_tests::Fixture;
@@ -144,7 +144,6 @@ async fn no_pod_gets_a_volume_whose_data_is_being_removed() {
     assert_eq!(fixture.assign_all(&w1).await, [AssignOutcome::Refused]);
 }
 
-/// Redis has lost the records: the nodes that have the data say so.
 #[tokio::test]
 async fn a_node_restores_the_record_of_a_volume_that_it_has_and_leaves_that_of_another_alone() {
     let fixture = Fixture::new().await;
@@ -184,7 +183,6 @@ async fn a_volume_of_a_node_that_was_removed_is_forgotten_when_it_is_removed() {
     assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
 }
 
-/// The machines that have not said which volumes they have.
 async fn unreported(fixture: &Fixture) -> Vec<String> {
     let nodes = fixture.store.unreported_nodes().await.unwrap().into_iter();
     nodes.map(|node| format!("{}{}", if node.is_former { "former " } else { "" }, node.name)).collect()
@@ -195,8 +193,7 @@ fn registered(registration: Registration) -> Session {
     session
 }
 
-/// The machine of `w1`, which has the data of a pod, is gone, and another one has its name. Returns what is
-/// wrong.
+/// `w1`'s machine with the data is gone, and another one has its name. Returns violations.
 pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &[]).await;
@@ -206,7 +203,7 @@ pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<Strin
     let present = [volume(fixture, 0).await.claim];
     report_volumes(&former, &present).await;
 
-    // What ran on the former machine is moved before the other one begins.
+    // The former machine's pods are moved before the other one begins.
     fixture.silence("w1").await;
     if !matches!(fixture.machine("w1", "B").await, Registration::Draining) {
         return vec!["the pods of the former machine are the other one's".to_owned()];
@@ -248,8 +245,7 @@ async fn another_machine_with_the_name_of_a_node_does_not_have_its_data() {
     assert_eq!(another_machine_has_the_name(&Fixture::new().await).await, [""; 0]);
 }
 
-/// A failover has lost that a machine ever registered, and which volumes it has. Another one has its name by
-/// now. Returns what is wrong.
+/// A failover has lost a machine's registration, and another one has its name. Returns violations.
 pub(crate) async fn a_machine_that_has_data_is_refused(fixture: &Fixture) -> Vec<String> {
     let other = registered(fixture.machine("w1", "B").await);
     report_volumes(&other, &[]).await;
@@ -276,8 +272,7 @@ async fn a_machine_that_cannot_have_its_name_is_waited_for() {
     assert_eq!(a_machine_that_has_data_is_refused(&Fixture::new().await).await, [""; 0]);
 }
 
-/// A payload was removed by hand, so it was not moved when another machine took the name. Returns what is
-/// wrong.
+/// A manually removed payload was not moved when another machine took the name. Returns violations.
 pub(crate) async fn a_payload_is_missing_when_a_name_changes(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &[]).await;
@@ -334,7 +329,7 @@ async fn an_operator_gives_up_the_data_of_a_machine_whose_name_is_in_use() {
     assert_eq!(fixture.store.remove_node(&node("w1"), false).await.unwrap(), RemoveNodeOutcome::Alive);
     assert_eq!(fixture.assign_all(&other).await, [AssignOutcome::Assigned]);
     assert_eq!(volume(&fixture, 0).await.engine_id.as_deref(), Some("B"));
-    // The other machine has it after all, such as on a disk that was moved: what a node reports is so.
+    // The other machine has it after all, such as on a moved disk: a node's report is true.
     fixture.kill_node("w1").await;
     fixture.drain("w1").await;
     let moved = registered(fixture.machine("w1", "C").await);
@@ -342,8 +337,8 @@ async fn an_operator_gives_up_the_data_of_a_machine_whose_name_is_in_use() {
     assert_eq!(volume(&fixture, 0).await.engine_id.as_deref(), Some("C"));
 }
 
-/// Only a machine that told this run of Redis that it has no volumes is not waited for when its name is
-/// taken.
+/// If the name of a machine is taken, it is waited for unless it told this run of Redis that it has no
+/// volumes.
 #[tokio::test]
 async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_told_so() {
     for (run, expected) in [("", &["w1"][..]), ("the run before", &["former w1", "w1"])] {
@@ -361,8 +356,7 @@ async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_to
     }
 }
 
-/// Redis has lost everything it knew of volumes. `w2` serves already; `w1`, which has the data, is still to
-/// come. Returns what is wrong.
+/// Redis has lost its volumes. `w2` serves already; `w1` with the data has yet to come. Returns violations.
 pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
     let w1 = fixture.node("w1").await;
     service(fixture, 1).await;
@@ -414,7 +408,7 @@ async fn an_operator_gives_up_the_data_of_a_node_that_does_not_come_back() {
     assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Assigned]);
 }
 
-/// Another Redis answers, which may have lost what the former one knew: a promoted replica, or an older file.
+/// Another Redis answers, which may have lost data of the former one: a promoted replica, or an older file.
 #[tokio::test]
 async fn another_run_of_redis_waits_for_all_nodes_to_report_again() {
     let fixture = Fixture::new().await;
@@ -425,7 +419,7 @@ async fn another_run_of_redis_waits_for_all_nodes_to_report_again() {
     assert_eq!(unreported(&fixture).await, ["w1"]);
 }
 
-/// A failover may have lost that a node, which has the data, was ever there.
+/// A failover may have lost the registration of a node that has the data.
 #[tokio::test]
 async fn after_a_change_of_the_master_no_volume_is_bound_before_lost_nodes_had_time_to_register_again() {
     let fixture = Fixture::new().await;
@@ -487,7 +481,7 @@ fn shared(name: &str) -> VolumeName {
     VolumeName::new(name).unwrap()
 }
 
-/// Reports a shared directory with this id; returns that of the cluster.
+/// Reports a shared directory; returns the cluster's id.
 async fn share(session: &Session, id: &str, known: Option<&str>) -> Option<String> {
     let found = match id {
         "" => SharedDirectoryReport::WithoutId,
@@ -581,7 +575,7 @@ async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory
     share(&w2, "one", None).await;
     assert_eq!(changing_nothing(&fixture, remove(&of_shop)).await, RemoveVolumeOutcome::Used);
 
-    // Of the app, one service is left that has it.
+    // One service with it is left in the app.
     for name in ["web", "shop-a"] {
         let name = ServiceName::new(name).unwrap();
         fixture.store.scale_service(&name, 0).await.unwrap();
@@ -612,7 +606,7 @@ async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory
     w1.report_gone_volumes(std::slice::from_ref(&claim), &[]).await.unwrap().unwrap();
     assert_eq!(fixture.store.volume(&of_web).await.unwrap(), None);
 
-    // Redis has lost the record: a node that finds the volume says so.
+    // Redis has lost the record: a node that finds the volume reports it.
     let of_shop = fixture.store.volume(&of_shop).await.unwrap().unwrap();
     assert!(fixture.store.may_be_mounted(&of_shop.claim).await.unwrap());
     let () = fixture.redis.cli(&["DEL", "volume:shop_up_app", "volumes"]).await;
@@ -649,12 +643,11 @@ async fn a_volume_that_holds_more_than_its_space_is_noted_once_until_it_does_not
     changing_nothing(&fixture, w1.report_volume_sizes(&missing, &[])).await.unwrap().unwrap();
 }
 
-/// The volume of the only replica, as an engine has it.
 fn copy_of(claim: &VolumeClaim, epoch: impl Into<Option<u64>>, is_mounted: bool) -> Vec<EngineCopy> {
     vec![EngineCopy { claim: claim.clone(), epoch: epoch.into(), is_mounted }]
 }
 
-/// Redis has lost all that it knew of volumes, and waits for these nodes.
+/// Makes Redis forget its volumes and wait for these nodes.
 async fn lose_records(fixture: &Fixture, nodes: &[&str]) {
     let () = fixture
         .redis
@@ -665,7 +658,7 @@ async fn lose_records(fixture: &Fixture, nodes: &[&str]) {
     }
 }
 
-/// An old copy is on `w1`, whose report comes first, and the data of today on `w2`. Returns what is wrong.
+/// `w1` with an old copy reports first; `w2` has the current data. Returns violations.
 pub(crate) async fn an_old_copy_reports_first(fixture: &Fixture) -> Vec<String> {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     service(fixture, 1).await;
@@ -696,7 +689,7 @@ async fn an_old_copy_of_a_volume_never_wins_over_a_younger_one() {
     assert_eq!(an_old_copy_reports_first(&Fixture::new().await).await, [""; 0]);
 }
 
-/// What each of two nodes has, what a backup says, and which node has the volume; none is a conflict.
+/// The copies of two nodes, a backup, and the node that has the volume; none is a conflict.
 #[tokio::test]
 async fn of_several_copies_only_one_that_is_the_volume_without_doubt_is_bound() {
     type Copy = Option<(Option<u64>, bool)>;
@@ -813,7 +806,7 @@ async fn an_operator_chooses_between_copies_and_the_others_stay_and_are_listed()
     }
     assert_eq!(volume(&fixture, 0).await.node, Some(node("w1")));
 
-    // The other copy is removed when that is asked for, and not before.
+    // The other copy is removed only on request.
     let removal = fixture.store.remove_volume_copy(&claim, &node("w2")).await.unwrap();
     assert_eq!(removal, RemoveVolumeOutcome::Removing);
     assert_eq!(bind("w2").await, BindVolumeOutcome::Removing);
@@ -845,7 +838,7 @@ async fn a_record_that_is_older_than_a_copy_gives_way_or_is_in_conflict() {
     }
 }
 
-/// The engine does not have the data of a volume any more. Returns what is wrong.
+/// Returns violations.
 pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
     let w1 = fixture.node("w1").await;
     service(fixture, 1).await;
@@ -886,7 +879,7 @@ pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
     assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), [lost]);
     assert_eq!(report_copies(&w1, &[]).await.missing, []);
 
-    // An operator says that it begins anew.
+    // An operator starts the volume anew.
     assert_eq!(fixture.store.remove_volume(&name(0)).await.unwrap(), RemoveVolumeOutcome::Removed);
     assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), []);
     let VolumeVerdict::Create(anew) = claim(None).await else { return vec!["it stays lost".to_owned()] };
@@ -902,7 +895,7 @@ async fn a_volume_that_its_engine_does_not_have_any_more_is_lost_until_an_operat
     assert_eq!(a_volume_is_lost(&Fixture::new().await).await, [""; 0]);
 }
 
-/// The data of a machine that was lost is given up, and the machine comes back. Returns what is wrong.
+/// Returns violations.
 pub(crate) async fn data_that_was_given_up_comes_back(fixture: &Fixture) -> Vec<String> {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     service(fixture, 1).await;
@@ -940,7 +933,7 @@ pub(crate) async fn data_that_was_given_up_comes_back(fixture: &Fixture) -> Vec<
     report_copies(&w1, &old).await;
     assert_eq!(volume(fixture, 0).await.node, Some(node("w2")));
 
-    // It is bound when that is asked for.
+    // It is bound only on request.
     let bind = async || fixture.store.bind_volume(&first.claim, &node("w1")).await.unwrap();
     assert_eq!(bind().await, BindVolumeOutcome::Used, "a pod has the other one");
     let () = fixture.redis.cli(&["DEL", "slots:db"]).await;

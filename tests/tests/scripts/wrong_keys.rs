@@ -1,4 +1,4 @@
-//! Keys that another program or a mistake has overwritten: what one of them holds harms no other object.
+//! Foreign values in keys: an overwritten key harms no other object.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ async fn keys_of_the_cluster_of_another_type_are_moved_out_of_the_way() {
         overwrite(&fixture, key).await;
         assert!(fixture.store.foreign_keys().await.unwrap().contains(&ForeignKey::InPlace(key)), "{key}");
         assert_eq!(fixture.store.set_aside_cluster_keys().await.unwrap(), [key]);
-        // Only the records of services that have no pods name these.
+        // Only the records of services without pods name these.
         let begun_anew = if key == "services" { "set" } else { "none" };
         assert_eq!(type_of(&fixture, key).await, begun_anew);
         assert!(fixture.store.foreign_keys().await.unwrap().contains(&ForeignKey::SetAside(key)), "{key}");
@@ -141,7 +141,7 @@ async fn a_service_without_pods_is_listed_by_the_next_one_that_looks() {
         assert_eq!(fixture.store.set_aside_cluster_keys().await.unwrap(), Vec::<String>::new());
         assert_eq!(fixture.store.service_names().await.unwrap(), names);
     }
-    // Once is enough: nothing is read again for as long as what was moved is kept.
+    // Once is enough: nothing is read again while the moved value is kept.
     let () = fixture.redis.cli(&["DEL", "services"]).await;
     fixture.store.set_aside_cluster_keys().await.unwrap();
     assert_eq!(fixture.store.service_names().await.unwrap(), []);
@@ -169,7 +169,7 @@ async fn a_pod_of_an_absurd_size_leaves_its_node_readable() {
     assert!(fixture.store.node(&node("w1")).await.is_ok());
 }
 
-/// Numbers that are none are removed and the pod goes on; a record that cannot be read is moved away.
+/// Invalid numbers are removed and the pod continues; an unreadable record is moved away.
 #[tokio::test]
 async fn a_check_repairs_records_that_no_daemon_can_read() {
     let fixture = Fixture::new().await;

@@ -1,6 +1,5 @@
-//! What must hold of gates: no pod gets its SIGTERM before its gate has let go of the last request, and none
-//! is let in after that. Checked whenever an engine is asked to stop a container, and whenever a request is
-//! let in.
+//! Checks of gates when an engine is asked to stop a container, and when a request is let in: a pod gets its
+//! SIGTERM after its last request, and no request is let in after that.
 
 use engine::Container;
 use model::ids::{AssignmentId, PodId};
@@ -10,17 +9,16 @@ use crate::machine::bus::{EngineRequest, HostCall};
 use crate::machine::host::{SimulatedHost, must_not_run_twice};
 use crate::world::state::World;
 
-/// No worker waits longer for a proxy that stood still, in milliseconds: the ten seconds that requests to
-/// leftovers of an earlier session have, which are longer than `DRAIN`, and what it takes to connect.
+/// Longest wait for a stalled proxy, in milliseconds: ten seconds for requests to leftovers (longer than
+/// `DRAIN`), and the time to connect.
 const LONGEST_WAIT: u64 = 10_000 + 2_000;
-/// How long a starting worker lets containers end whose pods must not run twice, in milliseconds.
+/// In milliseconds, of a starting worker, for containers whose pods must not run twice.
 const LEFTOVER_GRACE: u64 = 1_000;
-/// When a pod is stopped at once, its gate is closed meanwhile: within this time, in milliseconds.
+/// The gate of a pod that is stopped at once closes within this many milliseconds.
 const CLOSED_BESIDE: u64 = 1_000;
 
 impl World {
-    /// No request is let in after its pod has got its SIGTERM, also by a proxy that has died since and runs
-    /// again.
+    /// Checks that no request is let in after its pod got its SIGTERM, even by a restarted proxy.
     pub(crate) fn check_let_in(&mut self, host: usize, pod: &PodId, assignment: &AssignmentId) {
         let ending = self.proxies.ending.0.get(&(host, assignment.clone()));
         if ending.is_some_and(|ending| ending.is_closed && self.clock.now > ending.since) {
@@ -29,7 +27,7 @@ impl World {
         }
     }
 
-    /// Checks a call that ends a container: what was let in to its pod has ended.
+    /// Checks that a pod's requests have ended before its container does.
     pub(crate) fn check_gate(&mut self, host: usize, request: &EngineRequest) {
         if !self.proxies.are_there() {
             return;
@@ -58,7 +56,6 @@ impl World {
         }
     }
 
-    /// Forgets that pods were being stopped whose containers have ended, or could not be stopped.
     pub(crate) fn note_end(&mut self, host: usize, handle: &str) {
         if !self.proxies.are_there() {
             return;
@@ -72,8 +69,8 @@ impl World {
     }
 }
 
-/// Whether it is stopped at once, because its pod must not run twice and may run elsewhere: by the fence, or
-/// by that of a starting worker, which leaves little time.
+/// Returns true for a stop by the fence, or by a starting worker's, which leaves little time: the pod may run
+/// elsewhere and must not run twice.
 fn is_stopped_at_once(container: &Container, call: &HostCall, host: &SimulatedHost) -> bool {
     let is_brief = matches!(call, HostCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
     must_not_run_twice(container) && (is_brief || !host.has_lease())

@@ -1,4 +1,4 @@
-//! The invariants of the design, as checks of what is stored in Redis and of which containers run.
+//! The invariants of the design, checked against Redis and the running containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,6 @@ use crate::workload::expected_state::ExpectedState;
 use crate::workload::images::{CHECK_RETRIES, has_check, has_several_containers, has_volume, starts_first};
 use crate::world::state::World;
 
-/// Returns the invariants that are violated at this instant.
 pub(crate) fn violations(world: &mut World) -> Vec<String> {
     let observed = &world.observed;
     let locations = payload_locations(observed, &mut world.pod_ids);
@@ -36,7 +35,7 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     found
 }
 
-/// Notes whether all nodes are silent for longer than schedulers can overlook. A single node is no mass loss.
+/// Notes when all nodes are silent for longer than schedulers can overlook; one node is no mass loss.
 pub(crate) fn note_mass_loss(world: &mut World) {
     let is_alive = |worker: &usize| {
         let name = ProcessId::Worker(*worker).to_string();
@@ -49,7 +48,7 @@ pub(crate) fn note_mass_loss(world: &mut World) {
     }
 }
 
-/// Invariant 16: returns what is wrong with a death that this process has just declared.
+/// Invariant 16: returns the fault in a death that this process has just declared.
 pub(crate) fn unproven_death(world: &World, declared_by: ProcessId) -> Option<String> {
     let (now, dead) = (world.clock.now, world.timing.dead);
     let ProcessId::Scheduler(index) = declared_by else { return None };
@@ -63,8 +62,8 @@ pub(crate) fn unproven_death(world: &World, declared_by: ProcessId) -> Option<St
     (world.checks.mass_loss_at + dead > now).then(|| wrong("a mass loss", world.checks.mass_loss_at))
 }
 
-/// No pod is ready before its check has passed once, and none is called unhealthy because of fewer failures
-/// in a row than its check says.
+/// No pod is ready before its first passed check, or unhealthy before its check has failed often enough in a
+/// row.
 fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<String> {
     let mut found = Vec::new();
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.phase == "running" && has_check(&pod.image))
@@ -89,7 +88,7 @@ fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<Strin
     found
 }
 
-/// A replica runs where its data is: once a pod of it ran with its volume, no later one runs on another host.
+/// Finds replicas away from their data: once a pod ran with its volume, no later one runs on another host.
 fn runs_without_data(
     observed: &SimulatedState,
     hosts: &[SimulatedHost],
@@ -122,7 +121,6 @@ fn runs_without_data(
     found
 }
 
-/// Returns the keys that hold a payload of each pod, by pod.
 fn payload_locations<'a>(
     observed: &'a SimulatedState,
     pod_ids: &mut PodIdCache,
@@ -149,7 +147,7 @@ fn is_allowed(pod: &SimulatedPod, key: &str) -> bool {
     }
 }
 
-/// Invariant 2. Copies that were pushed by hand, or that a failover made, may remain until they are dropped.
+/// Invariant 2. Copies from manual pushes or failovers may remain until they are dropped.
 fn misplaced_payloads(
     observed: &SimulatedState,
     expected: &ExpectedState,
@@ -181,7 +179,7 @@ fn misplaced_payloads(
     found
 }
 
-/// Invariant 9, first half: the resources reserved on a node are those that its pods request.
+/// Invariant 9, first half: a node's reserved resources are the sum of its pods' requests.
 fn wrong_accounts(observed: &SimulatedState) -> Vec<String> {
     let mut found = Vec::new();
     for (name, node) in &observed.nodes {
@@ -197,7 +195,7 @@ fn wrong_accounts(observed: &SimulatedState) -> Vec<String> {
     found
 }
 
-/// Invariant 9, second half, for the nodes that a scheduler has just assigned pods to.
+/// Invariant 9, second half, for the nodes to which a scheduler has just assigned pods.
 pub(crate) fn overcommitted(
     before: &BTreeMap<String, ObservedNode>,
     nodes: &BTreeMap<String, ObservedNode>,
@@ -211,8 +209,8 @@ pub(crate) fn overcommitted(
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
 }
 
-/// Every replica slot is held by a pod of just that replica, and every pod has a slot or was pushed by hand;
-/// but for what a user has copied.
+/// Every slot belongs to a pod of that replica; every pod has a slot or was pushed by hand. Copies by users
+/// are excepted.
 fn wrong_slots(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     let mut found = Vec::new();
     let mut holders = BTreeSet::new();
@@ -236,7 +234,7 @@ fn wrong_slots(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     found
 }
 
-/// No service has more pods at the same time than its update policy allows: one beyond its replicas.
+/// No service has more pods at a time than its update policy allows: one beyond its replicas.
 fn above_surge(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     let starts_first = |name: &str| observed.services.get(name).is_some_and(|one| starts_first(&one.image));
     let services = observed.slots.iter().filter(|(name, _)| starts_first(name));
@@ -250,8 +248,7 @@ fn above_surge(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
         .collect()
 }
 
-/// Where pods start before those that they replace are stopped, a pod that is ready is only replaced while
-/// another one of its replica is ready.
+/// With `start-first`, a ready pod is only replaced while another pod of its replica is ready.
 pub(crate) fn below_promised(
     before: &BTreeMap<String, SimulatedPod>,
     observed: &SimulatedState,
@@ -274,7 +271,7 @@ pub(crate) fn below_promised(
     found
 }
 
-/// The endpoints of a followed service are what the records of its pods say, also after a rollback.
+/// The endpoints of a followed service match its pod records, also after a rollback.
 fn wrong_endpoints(observed: &SimulatedState) -> Vec<String> {
     let mut found = Vec::new();
     for (service, lines) in &observed.endpoints {
@@ -317,7 +314,6 @@ fn unaccounted_junk(observed: &SimulatedState, expected: &ExpectedState) -> Vec<
 pub(crate) fn double_runs(world: &World) -> Vec<String> {
     let is_concerned = |(index, host): &(usize, &SimulatedHost)| {
         let slot = world.cluster.slot(ProcessId::of_host(*index));
-        // Nothing runs on a suspended host.
         !slot.is_suspended(world.clock.now) && host.has_lease()
     };
     let hosts: Vec<_> = world.cluster.hosts.iter().enumerate().filter(is_concerned).collect();
@@ -348,13 +344,12 @@ pub(crate) fn not_converged(world: &World) -> Vec<String> {
     found
 }
 
-/// The names of a pod's containers: one without a name is the only one, or the sandbox of the others.
+/// The unnamed container is the only one, or the sandbox of the others.
 fn container_names(pod: &SimulatedPod) -> &'static [&'static str] {
     if has_several_containers(&pod.image) { &["", "main", "side"] } else { &[""] }
 }
 
-/// Every pod is running, with exactly its containers on its node and its payload in the container set of its
-/// node.
+/// Every pod runs with exactly its containers on its node, and its payload is in the node's container set.
 fn wrong_containers(world: &World) -> Vec<String> {
     let observed = &world.observed;
     let mut found = Vec::new();

@@ -1,6 +1,5 @@
-//! A cron and its jobs: each index counts once, in the step in which its pod ends, and each tick of the cron
-//! is taken once together with its job, whatever schedulers do, over failovers that lose writes, and with
-//! clocks that are set.
+//! Checks of a cron and its jobs, over failovers and clock changes. Each index counts once, in the step in
+//! which its pod ends. Each tick of the cron is taken once, together with its job.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +9,14 @@ use crate::checks::observed_state::{ObservedService, SimulatedState};
 
 pub(crate) const CRON: &str = "tick";
 pub(crate) const SCHEDULE: &str = "*/2 * * * * *";
-/// What is known of the jobs of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownJobs {
-    /// Each job that ever was, and the write that created it. What a failover loses is unknown again.
+    /// Every job so far with the write that created it, except those that a failover lost.
     pub(crate) created: BTreeMap<String, String>,
-    /// The same when the replica fell behind.
+    /// `created` when the replica fell behind.
     pub(crate) in_replica: Option<BTreeMap<String, String>>,
-    /// Whether as many ranges of ticks were kept as can be. From then on the first one may have gaps, also
-    /// when others have grown together since.
+    /// True once there are as many tick ranges as possible. Then the first one may have gaps, even after
+    /// others merge.
     pub(crate) were_ranges_joined: bool,
 }
 
@@ -26,7 +24,6 @@ pub(crate) fn jobs(observed: &SimulatedState) -> impl Iterator<Item = (&String, 
     observed.services.iter().filter(|(_, service)| service.kind == "job")
 }
 
-/// Returns what is wrong at this instant.
 pub(crate) fn violations(observed: &SimulatedState, known: &mut KnownJobs) -> Vec<String> {
     let mut found = Vec::new();
     for (name, job) in jobs(observed) {
@@ -36,7 +33,7 @@ pub(crate) fn violations(observed: &SimulatedState, known: &mut KnownJobs) -> Ve
             write.clone_from(&job.created_by);
         }
         let done = observed.done.get(name).map_or(0, BTreeMap::len);
-        // One that is being deleted has no replicas any more.
+        // A job that is being deleted has no replicas any more.
         if job.is_active && job.has_ended && !job.has_failed && done != job.replicas as usize {
             found.push(format!("job {name} is complete with {done} of {} indices", job.replicas));
         }
@@ -54,7 +51,6 @@ pub(crate) fn violations(observed: &SimulatedState, known: &mut KnownJobs) -> Ve
     found
 }
 
-/// Each job of the cron has its tick among those that were taken.
 fn untaken(observed: &SimulatedState) -> Vec<String> {
     let Some(cron) = observed.services.get(CRON) else { return Vec::new() };
     let ranges = ranges(&cron.ticks);

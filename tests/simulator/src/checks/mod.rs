@@ -1,4 +1,4 @@
-//! What must hold, and what is known of a run to check it.
+//! The checks, and the state of a run that they need.
 
 pub(crate) mod check_state;
 pub(crate) mod ending_pods;

@@ -1,13 +1,13 @@
-//! The part of the data in Redis that invariants refer to. It is kept up to date key by key: after a command,
-//! only the keys that it may have changed are read again.
+//! The part of Redis' data that invariants refer to, updated key by key: after a command, only the keys that
+//! it may have changed are read again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use model::pod::payload::Payload;
 
-/// Returns a row `{key, content}` for each key in KEYS that is observed, or for all if there are none. The
-/// content of a missing key is nil, that of a pod's tombstone is `stopped`.
+/// Returns `{key, content}` for each observed key in KEYS, or for all. A missing key's content is nil, a
+/// tombstone's `stopped`.
 pub(crate) const READ_SCRIPT: &str = r"
 local out = {}
 -- Whether a key is missing is asked only if it looks empty.
@@ -48,13 +48,12 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
 end
 return out";
 
-/// The record of a pod that is not a tombstone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SimulatedPod {
     pub(crate) phase: String,
     pub(crate) node: String,
     pub(crate) assignment: String,
-    /// In the order of `Resource::ALL`, and the pod itself.
+    /// As `Resource::ALL`, and the pod itself.
     pub(crate) request: [i64; 5],
     pub(crate) service: String,
     pub(crate) replica: u32,
@@ -65,18 +64,15 @@ pub(crate) struct SimulatedPod {
 }
 
 impl SimulatedPod {
-    /// Whether resources of its node are reserved for it.
     pub(crate) fn has_reservation(&self) -> bool {
         matches!(self.phase.as_str(), "assigned" | "running" | "stopping")
     }
 
-    /// Whether its payload must exist.
     pub(crate) fn is_active(&self) -> bool {
         self.phase == "pending" || self.has_reservation()
     }
 }
 
-/// The record of a node. Resources are those of `Resource::ALL`, and the number of pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObservedNode {
     pub(crate) state: String,
@@ -85,7 +81,6 @@ pub(crate) struct ObservedNode {
     pub(crate) used: [i64; 5],
 }
 
-/// The record of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ObservedService {
     pub(crate) is_active: bool,
@@ -96,38 +91,30 @@ pub(crate) struct ObservedService {
     pub(crate) kind: String,
     pub(crate) has_ended: bool,
     pub(crate) has_failed: bool,
-    /// When it was created, as Redis has it: two of one name differ.
+    /// Two services of one name differ in it.
     pub(crate) created_by: String,
-    /// The ticks of a cron that were taken.
     pub(crate) ticks: String,
 }
 
-/// See the module.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SimulatedState {
-    /// The content of every existing key, as it was read.
     rows: BTreeMap<String, Value>,
     pub(crate) pods: BTreeMap<String, SimulatedPod>,
-    /// The pods with a tombstone.
     pub(crate) stopped: BTreeSet<String>,
-    /// The content of queues, in-flight lists, container sets, `uq` and `dq`, by key.
+    /// Queues, in-flight lists, container sets, `uq` and `dq`, by key.
     pub(crate) payloads: BTreeMap<String, Vec<Vec<u8>>>,
-    /// By node: the pods that it is told to stop.
     pub(crate) stops: BTreeMap<String, Vec<String>>,
-    /// The pods that were pushed by hand.
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) nodes: BTreeMap<String, ObservedNode>,
     pub(crate) services: BTreeMap<String, ObservedService>,
     /// By service: the pod in each slot, `3` or `3+`.
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
-    /// By job: the indices that are complete.
     pub(crate) done: BTreeMap<String, BTreeMap<String, String>>,
-    /// By service that is followed: its endpoints, with the fields `v`, `m`, `s` and `making`.
+    /// With the fields `v`, `m`, `s` and `making`, by followed service.
     pub(crate) endpoints: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl SimulatedState {
-    /// Applies the rows that were read of some keys. Returns true if anything has changed.
     pub(crate) fn apply(&mut self, rows: Value) -> bool {
         let mut changed = false;
         for (key, content) in from_redis_value::<Vec<(String, Value)>>(rows).unwrap() {
@@ -170,8 +157,7 @@ impl SimulatedState {
         }
     }
 
-    /// Returns the keys whose content differs. Different rows alone are no difference: Redis' hashes have no
-    /// order.
+    /// Returns the keys whose content differs. Rows may differ in order: Redis' hashes have none.
     pub(crate) fn differing_keys(&self, other: &Self) -> Vec<String> {
         let without_rows = |state: &Self| Self { rows: BTreeMap::new(), ..state.clone() };
         if without_rows(self) == without_rows(other) {
@@ -181,13 +167,11 @@ impl SimulatedState {
         keys.into_iter().filter(|key| self.rows.get(*key) != other.rows.get(*key)).cloned().collect()
     }
 
-    /// The payloads in a queue or set.
     pub(crate) fn payloads_in(&self, key: &str) -> &[Vec<u8>] {
         self.payloads.get(key).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Sets the value of the key, or removes the key if there is no value.
 fn set<T>(into: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
     match value {
         Some(value) => drop(into.insert(key.to_owned(), value)),
@@ -247,17 +231,14 @@ fn number(text: &str) -> i64 {
     text.parse().unwrap_or(0)
 }
 
-/// Returns the first characters of a UUID: enough to tell pods apart.
 pub(crate) fn short(uuid: &str) -> &str {
     uuid.get(..8).unwrap_or(uuid)
 }
 
-/// Remembers the pod of each payload by the payload's bytes, which never change.
 #[derive(Default)]
 pub(crate) struct PodIdCache(HashMap<Vec<u8>, Option<String>>);
 
 impl PodIdCache {
-    /// Returns the pod's UUID, or none if the payload is invalid.
     pub(crate) fn pod_of(&mut self, raw: &[u8]) -> Option<&str> {
         if !self.0.contains_key(raw) {
             let payload = Payload::parse(raw.to_vec().into()).ok();
@@ -267,7 +248,6 @@ impl PodIdCache {
     }
 }
 
-/// Counts each invalid payload in queues and dead letters.
 pub(crate) fn count_junk(observed: &SimulatedState) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for (key, payloads) in &observed.payloads {

@@ -1,4 +1,4 @@
-//! What the simulator knows about scripts: which process may write what, and how calls are shown in a trace.
+//! The simulator's knowledge about scripts: write permissions of processes, and calls as traces show them.
 
 use ::redis::Value;
 use store::{NamedArguments, Script};
@@ -9,7 +9,7 @@ use crate::machine::process_id::ProcessId;
 use crate::world::state::World;
 
 impl World {
-    /// Notes before a script runs what it must not change. Invariant 3.
+    /// Notes the keys that a script must not change. Invariant 3.
     pub(crate) fn before(&mut self, who: ProcessId, script: &Script, argv: &[Vec<u8>]) {
         let arguments = script.arguments(argv);
         let Some(incarnation) = arguments.head.get("incarnation") else { return };
@@ -36,8 +36,8 @@ impl World {
         }
     }
 
-    /// Returns the violation if a worker that registers with this incarnation gets the name of one that is
-    /// alive: whose last heartbeat was processed less than a fence period ago.
+    /// Returns the violation if a worker registers with the name of a live one (last heartbeat within a fence
+    /// period).
     fn replacement(&self, who: ProcessId, incarnation: &str) -> Option<String> {
         let node = self.observed.nodes.get(&who.name()).filter(|node| node.state == "alive")?;
         let holder_of = |incarnation: &str| incarnation.split_once('.').map(|(holder, _)| holder.to_owned());
@@ -47,7 +47,6 @@ impl World {
             .then(|| format!("{who} takes the name of a worker {silence} ms after its heartbeat"))
     }
 
-    /// Checks and counts after a script ran.
     pub(crate) fn after(&mut self, who: ProcessId, script: &Script, reply: &Value) {
         let name = script.name();
         if let Value::ServerError(error) = reply {
@@ -72,14 +71,12 @@ impl World {
         self.stats.requeued += u64::from(verdict == "QUEUED");
     }
 
-    /// Returns the arguments of a script for a trace.
     pub(crate) fn arguments(arguments: &[Vec<u8>]) -> String {
         let shown: Vec<String> = arguments.iter().take(10).map(|argument| Self::word(argument)).collect();
         let more = if arguments.len() > 10 { " …" } else { "" };
         format!("{}{more}", shown.join(" "))
     }
 
-    /// Returns a reply for a trace.
     pub(crate) fn in_short(reply: &Value) -> String {
         match reply {
             Value::Array(parts) => {
@@ -93,21 +90,19 @@ impl World {
         }
     }
 
-    /// Production code is not used to read a payload: each of its hash maps changes the order in those that
-    /// come later, and a run must be the same whether it is traced or not.
+    /// Shortens an argument. Production code would change the order of later hash maps, so traced and
+    /// untraced runs would differ.
     fn word(word: &[u8]) -> String {
         let text = String::from_utf8_lossy(word);
         let uuid = text.split_once("\"uuid\":\"").and_then(|(_, rest)| rest.split_once('"'));
         if let Some((uuid, _)) = uuid.filter(|_| text.starts_with('{')) {
             return format!("<{}>", short(uuid));
         }
-        // A uuid is cut to its first part, other text to a few words.
         let length = if text.len() == 36 { 8 } else { 24 };
         text.chars().take(length).collect()
     }
 }
 
-/// The pod that a group of arguments is about, and the assignment that the caller knows.
 fn assignment_in(group: &NamedArguments<'_>) -> Option<(String, String)> {
     let text = |name| Some(String::from_utf8_lossy(group.get(name)?).into_owned());
     Some((text("uuid")?, text("assignment")?))

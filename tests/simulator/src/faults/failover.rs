@@ -1,5 +1,4 @@
-//! Failovers: a replica that has fallen behind becomes the master, and the writes that it did not get are
-//! lost.
+//! Failovers: a replica that has fallen behind becomes the master, and later writes are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,21 +15,19 @@ use crate::machine::process_id::ProcessId;
 use crate::machine::scripts::KEY;
 use crate::world::state::World;
 
-/// The script that an API calls when a write is as durable as it can become.
+/// The API's call when a write is as durable as it can become.
 const CONFIRMING_SCRIPT: &str = "writes_confirmed";
 
-/// The clock of a new master is wrong by at most an hour.
+/// An hour, in milliseconds.
 const LARGEST_CLOCK_OFFSET: u64 = 3_600_000;
 
 impl World {
-    /// Lets the replica fall behind: it gets no writes from now on.
     pub(crate) fn stop_replication(&mut self) {
         self.faults.replica = Some(self.take_snapshot());
         self.note_jobs_of_replica();
         self.log("redis", "the replica gets no writes from now on");
     }
 
-    /// Copies the data, with what clients know now.
     pub(crate) fn take_snapshot(&mut self) -> ReplicaSnapshot {
         let keys: Vec<Vec<u8>> = convert(self.redis.execute(&["KEYS", "*"]));
         let is_replicated = |key: &Vec<u8>| key != b"events" && !key.starts_with(KEY.as_bytes());
@@ -49,7 +46,6 @@ impl World {
         }
     }
 
-    /// Whether a failover now would lose that some pod runs under its current assignment.
     pub(crate) fn would_failover_lose_a_start(&self) -> bool {
         let Some(replica) = &self.faults.replica else { return false };
         let known = &replica.observed.pods;
@@ -57,7 +53,6 @@ impl World {
         running.any(|(uuid, pod)| known.get(uuid).is_none_or(|old| old.assignment != pod.assignment))
     }
 
-    /// Kills the master. The replica takes over with what it has and with a clock of its own.
     pub(crate) fn fail_over(&mut self) {
         let Some(replica) = self.faults.replica.take() else { return };
         let cluster: Option<Vec<u8>> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
@@ -67,21 +62,21 @@ impl World {
         }
         self.redis.execute(&["HSET", "meta", "run_id", "0123abc"]);
         if let Some(cluster) = cluster {
-            // The id is written once in the life of a cluster: no failover is assumed to lose it.
+            // The id is written once in the life of a cluster; no failover is assumed to lose it.
             self.redis.execute(&[&b"HSETNX"[..], b"meta", b"cluster", &cluster]);
         }
         self.clock.redis_offset = self.draw_clock_offset();
         self.cluster.last_heartbeats = replica.last_heartbeats;
         self.faults.failed_over_at = Some(self.clock.now);
-        // The pause after a change of the master covers what was before, and heartbeats may count as now.
+        // The pause after a change of the master covers earlier losses, and heartbeats may count as now.
         self.checks.mass_loss_at = 0;
         self.stats.failovers += 1;
         self.log("redis", "FAILOVER: the replica takes over");
         let is_confirming = self.is_api_confirming_a_write();
         self.break_all_connections();
         if is_confirming || self.cluster.slot(ProcessId::Api).is_paused(self.clock.now) {
-            // The API has counted the confirmations of the old master's replicas, or may have received them
-            // without having looked at them. An acknowledgement that it sends now would promise what is lost.
+            // The API has counted confirmations of the old master's replicas, or has received them unread. An
+            // acknowledgement now would promise a lost write.
             self.kill(ProcessId::Api, self.clock.now);
         }
         self.refresh();
@@ -94,10 +89,10 @@ impl World {
         }
     }
 
-    /// Empties Redis, or connects all to another database, for a while. No API runs meanwhile.
+    /// Empties Redis, or connects all to another database, for a while without API.
     pub(crate) fn empty_redis(&mut self) {
         match self.faults.backup.take() {
-            // Half of the time what is restored is an older state.
+            // Half of the restored states are older.
             Some(backup) if self.random.per_mille(500) => {
                 self.faults.replica = Some(backup);
                 self.stats.older_states += 1;
@@ -116,11 +111,11 @@ impl World {
         self.clients.lock().expected.forget_junk();
     }
 
-    /// Restores the data that Redis had when it was emptied, or an older state of them.
+    /// Restores Redis' former data, or an older state.
     pub(crate) fn restore_redis(&mut self) {
         if self.faults.emptied_until.take().is_some() {
             if let Some(replica) = &self.faults.replica {
-                // What was told since may be lost together with all data.
+                // Later addresses may be lost with the data.
                 self.proxies.told.forget_since(replica.taken_at);
             }
             self.fail_over();
@@ -128,8 +123,8 @@ impl World {
         }
     }
 
-    /// Does what an operator does: removes the containers that workers hold because most of what runs on
-    /// their nodes has no record.
+    /// As an operator: removes containers that workers hold because most of their node's containers have no
+    /// record.
     pub(crate) fn remove_held_containers(&mut self) {
         for host in &self.cluster.hosts {
             let unrecorded = self.unrecorded_containers(host);
@@ -140,8 +135,8 @@ impl World {
         }
     }
 
-    /// Does what an operator does later: removes the containers that workers still say they hold. A worker
-    /// goes on to hold the last few when the records of the others are back.
+    /// As an operator, later: removes containers that are still held. A worker keeps the last few when the
+    /// other records are back.
     pub(crate) fn remove_containers_that_stay_held(&mut self) {
         let held: BTreeMap<String, String> = convert(self.redis.execute(&["HGETALL", "held"]));
         let is_held =
@@ -152,9 +147,9 @@ impl World {
         }
     }
 
-    /// Does what an operator does later: removes the containers of a worker that belongs to another cluster.
-    /// An emptied Redis was one until its data came back, because a worker that knew none had registered, and
-    /// this one has started pods for it.
+    /// As an operator, later: removes the containers of a worker of another cluster. The emptied Redis was
+    /// another cluster until its data came back: a worker without one had registered, and this worker has
+    /// started pods for it.
     pub(crate) fn remove_containers_of_another_cluster(&mut self) {
         let cluster: Option<String> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
         let is_another = |host: &SimulatedHost| {
@@ -165,8 +160,8 @@ impl World {
         }
     }
 
-    /// Does what an operator does: gives up the volumes of machines that never come back. Such a machine may
-    /// be known only when the one that has its name now registers.
+    /// As an operator: gives up volumes of machines that never return. Some are known only when a successor
+    /// of the same name registers.
     pub(crate) fn give_up_lost_volumes(&mut self) {
         let engines: Vec<String> = self.cluster.hosts.iter().map(SimulatedHost::engine_id).collect();
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
@@ -192,8 +187,6 @@ impl World {
         }
     }
 
-    /// Does what an operator does: gives up the data of a volume that is on a machine which does not come
-    /// back.
     pub(crate) fn give_up_volume(&mut self, name: &VolumeName, machine: ProcessId) {
         let key = format!("volume:{name}");
         let epoch: Option<String> = convert(self.redis.execute(&["HGET", &key, "epoch"]));
@@ -206,7 +199,7 @@ impl World {
         self.log("", format_args!("the data of volume {name} on {machine} is given up"));
     }
 
-    /// Loses all that Redis knows of volumes, as `cluster recover` finds it: it waits for all nodes.
+    /// Loses Redis' knowledge of volumes: `cluster recover` then waits for all nodes.
     pub(crate) fn forget_volumes(&mut self) {
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
         let records = names.iter().map(|name| format!("volume:{name}"));
@@ -221,8 +214,8 @@ impl World {
         self.log("redis", "has LOST what it knew of volumes");
     }
 
-    /// Does what an operator does when a pod waits for a full node, because its data is there: deletes a pod
-    /// of that node which was pushed by hand.
+    /// As an operator: deletes a manually pushed pod from a full node that another pod needs, because its
+    /// data is there.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&SimulatedPod| {
             pod.phase == "pending"
@@ -240,16 +233,15 @@ impl World {
         }
     }
 
-    /// The containers of pods without a record, also those that have ended: one of several may have.
+    /// Includes ended containers: one of several may have ended.
     fn unrecorded_containers(&self, host: &SimulatedHost) -> Vec<Container> {
         let mut containers = host.containers();
         containers.retain(|container| !self.observed.pods.contains_key(container.pod.as_str()));
         containers
     }
 
-    /// The pods and assignments whose containers are not to be stopped by any decision: those that run where
-    /// Redis has assigned them, and no stop of them has begun. Pods that must not run twice are stopped
-    /// without a lease.
+    /// Returns the containers that no decision may stop: they run where Redis has assigned them, without a
+    /// begun stop. Pods that must not run twice are stopped without a lease.
     fn wanted_containers(&self) -> BTreeSet<(String, String)> {
         let running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
         let is_keep = |uuid: &str| {
@@ -282,8 +274,8 @@ impl World {
         }
     }
 
-    /// Notes a violation if the call stops a container although only Redis' emptiness can have led to it. A
-    /// call that was made before was decided before: a container may take its whole grace period to end.
+    /// Notes a stop that only Redis' emptiness explains. Earlier calls may still be running: a container may
+    /// take its whole grace period.
     fn check_stop(&mut self, container: &Container, identity: &(String, String), request: &EngineRequest) {
         if request.sent_at < self.faults.emptied_at {
             return;
@@ -299,22 +291,21 @@ impl World {
         }
     }
 
-    /// How far the clock of a new master is ahead: mostly by little, sometimes by up to an hour, or behind.
+    /// Mostly small, sometimes up to an hour, either way.
     fn draw_clock_offset(&mut self) -> i64 {
         let largest = if self.random.per_mille(500) { 4_000 } else { LARGEST_CLOCK_OFFSET };
         let offset = self.random.between(0, largest) as i64;
         if self.random.per_mille(500) { offset } else { -offset }
     }
 
-    /// Whether the API knows that a write is as durable as it can become and has not answered its client yet:
-    /// it is removing its note of the write.
+    /// Returns true if the API is removing its note of a durable write and has not answered its client.
     fn is_api_confirming_a_write(&self) -> bool {
         let is_confirming = |command: &RedisCommand| {
             let script = command.get(1).and_then(|hash| self.scripts.get(hash));
             script.is_some_and(|(script, _)| script.name() == CONFIRMING_SCRIPT)
         };
         let bus = self.bus.lock();
-        // Also if its call is never answered: it waits for a while and answers its client nevertheless.
+        // Also if its call is never answered: it waits for a while and answers its client anyway.
         let mut requests = bus.redis_requests.iter().chain(&self.network.unanswered);
         requests
             .any(|request| request.process == ProcessId::Api && request.commands.iter().any(is_confirming))

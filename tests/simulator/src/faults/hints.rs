@@ -1,5 +1,4 @@
-//! Hints: the messages that scripts publish. The simulator's scripts put them aside, and it delivers them
-//! itself: late, twice or never.
+//! Hints: the messages that scripts publish. The simulator collects and delivers them: late, twice or never.
 
 use ::redis::Value;
 use bytes::Bytes;
@@ -8,11 +7,11 @@ use crate::machine::network::PendingHint;
 use crate::machine::redis_values::byte_strings;
 use crate::world::state::World;
 
-/// How late a hint usually is, at most, in milliseconds.
+/// In milliseconds.
 const USUAL_DELAY: u64 = 20;
 
 impl World {
-    /// Schedules the messages that a script published; `published` alternates between channel and message.
+    /// `published` alternates between channel and message.
     pub(crate) fn schedule_hints(&mut self, published: Value) {
         for pair in byte_strings(published).chunks_exact(2) {
             let channel = String::from_utf8_lossy(&pair[0]).into_owned();
@@ -34,7 +33,7 @@ impl World {
         }
     }
 
-    /// Delivers the hints that are due to all subscribers that are not partitioned.
+    /// Delivers the due hints to all subscribers that are not partitioned.
     pub(crate) fn deliver_hints(&mut self) {
         let now = self.clock.now;
         let due: Vec<PendingHint> =

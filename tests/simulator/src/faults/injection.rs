@@ -1,4 +1,4 @@
-//! The fault injector: which faults occur, where and when.
+//! The fault injector: chooses faults, processes and times.
 
 use engine::ContainerState;
 
@@ -8,7 +8,6 @@ use crate::machine::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use crate::world::state::World;
 
 impl World {
-    /// Injects the faults that occur within the last `elapsed` milliseconds.
     pub(crate) fn inject_faults(&mut self, elapsed: u64) {
         let rate = self.faults.rate;
         if rate == 0 {
@@ -45,8 +44,7 @@ impl World {
         if self.occurs(elapsed, 8 * rate) {
             self.remove_payload();
         }
-        // More often where it matters: a worker is held up while it runs a pod that is assigned elsewhere by
-        // now.
+        // More often where it matters: a worker is held up while its pod is assigned elsewhere.
         if self.occurs(elapsed, 500) {
             let stale = self.hosts_with_stale_pods();
             if let Some(host) = self.random.pick(&stale).copied() {
@@ -55,19 +53,18 @@ impl World {
         }
     }
 
-    /// Whether a fault occurs that is to occur `rate` times in a thousand seconds, however long a step is.
+    /// Returns true with a chance of `rate` per thousand seconds, whatever a step's length.
     fn occurs(&mut self, elapsed: u64, rate: u64) -> bool {
         self.random.next() % 1_000_000 < elapsed * rate
     }
 
-    /// Whether every worker that may run remembers its cluster.
     fn do_all_know_cluster(&self) -> bool {
         let is_there = |host: &usize| !self.cluster.slot(ProcessId::of_host(*host)).is_removed;
         (0..HOSTS).filter(is_there).all(|host| self.cluster.hosts[host].knows_cluster())
     }
 
-    /// Starts a second worker with the name of the first one, or takes its machine away again. A new one
-    /// knows no cluster, so it comes to a Redis that does.
+    /// Starts a second worker with the first one's name, or removes its machine. It needs a Redis that knows
+    /// a cluster.
     fn progress_second_worker(&mut self, elapsed: u64) {
         match self.faults.second_worker_until {
             Some(until) if self.clock.now >= until => self.remove_second_worker(),
@@ -85,7 +82,6 @@ impl World {
         }
     }
 
-    /// Takes away the machine of the second worker, with all that runs there.
     pub(crate) fn remove_second_worker(&mut self) {
         let worker = ProcessId::SecondWorker;
         if self.faults.second_worker_until.take().is_some() {
@@ -97,8 +93,7 @@ impl World {
         }
     }
 
-    /// Starts a worker with the number of another database, which is empty or another cluster's, and some
-    /// time later with the right one.
+    /// Starts a worker with another database, empty or another cluster's, and later with the right one.
     fn progress_other_database(&mut self, elapsed: u64) {
         if !self.faults.has_other_databases {
             return;
@@ -113,7 +108,7 @@ impl World {
         let host = random.below(WORKERS);
         let longest = if random.per_mille(500) { self.timing.fence } else { 3 * self.timing.dead };
         let (until, is_of_others) = (now + random.between(1, longest), random.per_mille(500));
-        // One that knows no cluster yet belongs to the one that it meets.
+        // A worker without a cluster joins the one that it meets.
         if !self.cluster.hosts[host].knows_cluster() {
             return;
         }
@@ -125,9 +120,9 @@ impl World {
         self.cluster.slot_mut(worker).elsewhere = Some((now, until));
     }
 
-    /// Copies the slots of one service over those of another one, as a slip in redis-cli does. The other one
-    /// has no slot that the first one lacks: the API would create a pod there at once. Nor has it a pod whose
-    /// payload was removed: no key would name that pod any more.
+    /// Copies one service's slots over another's, as a slip in redis-cli does. The other has no further slot
+    /// (the API would create a pod there at once) and no pod with a removed payload (no key would name it any
+    /// more).
     fn copy_slots_by_hand(&mut self, elapsed: u64) {
         let rate = 6 * self.faults.rate;
         if !self.faults.copies_slots || self.faults.slots_random.next() % 1_000_000 >= elapsed * rate {
@@ -156,7 +151,6 @@ impl World {
         self.observe();
     }
 
-    /// Lets Redis refuse the writes of all processes, or of some of them, for a while.
     fn progress_write_outage(&mut self, elapsed: u64) {
         let (now, rate) = (self.clock.now, 6 * self.faults.rate);
         if !self.faults.has_write_outages || now < self.faults.write_outage.until {
@@ -182,7 +176,6 @@ impl World {
         self.faults.write_outage = outage;
     }
 
-    /// Starts the workers again whose time in another database is over by `now`.
     pub(crate) fn correct_databases(&mut self, now: u64) {
         for host in 0..WORKERS {
             let worker = ProcessId::Worker(host);
@@ -194,8 +187,7 @@ impl World {
         }
     }
 
-    /// Lets a replica fall behind, and some time later makes it the master; more often when it loses
-    /// something.
+    /// Lets a replica fall behind, and later makes it the master; more often if that loses something.
     fn progress_failover(&mut self, elapsed: u64) {
         let pause = 2 * self.timing.failover_pause;
         if self.faults.failed_over_at.is_some_and(|at| self.clock.now < at + pause) {
@@ -210,7 +202,7 @@ impl World {
             let loses_start = self.would_failover_lose_a_start();
             if self.occurs(elapsed, if loses_start { 600 } else { 80 }) {
                 self.fail_over();
-                // What broke the master may have hit another machine as well.
+                // The fault of the master may have hit another machine as well.
                 if self.random.per_mille(500) {
                     let worker = ProcessId::Worker(self.random.below(WORKERS));
                     self.inject_into(worker);
@@ -219,7 +211,7 @@ impl World {
         }
     }
 
-    /// Pauses a worker, or partitions it from Redis, for about as long as a lease lasts.
+    /// Pauses a worker, or partitions it, for about the length of a lease.
     fn hold_up(&mut self, host: usize) {
         let until = self.clock.now + self.random.between(self.timing.fence / 8, 2 * self.timing.fence);
         if self.random.per_mille(600) {
@@ -229,7 +221,6 @@ impl World {
         }
     }
 
-    /// Injects one fault into a process or its host.
     fn inject_into(&mut self, process: ProcessId) {
         let timing = self.timing;
         // Either so short that it hardly matters, or so long that the node is declared dead.
@@ -248,7 +239,7 @@ impl World {
         }
     }
 
-    /// Removes a payload by hand. Reconcile must notice that it is in no queue.
+    /// Reconcile must notice that the payload is in no queue.
     fn remove_payload(&mut self) {
         let mut candidates = Vec::new();
         for (key, payloads) in &self.observed.payloads {
@@ -294,7 +285,7 @@ impl World {
         self.cluster.slot_mut(process).paused_until = until;
     }
 
-    /// Partitions a process from Redis: either nothing passes, or only its requests do.
+    /// Either nothing passes, or only the process' requests do.
     pub(crate) fn partition(&mut self, process: ProcessId, until: u64) {
         self.stats.partitions += 1;
         let is_one_way = self.random.per_mille(250);
@@ -322,8 +313,7 @@ impl World {
         self.cluster.booted_at[host] = self.clock.now - self.random.between(0, 1_000_000);
     }
 
-    /// Suspends a host: its processes and their monotonic clock stand still, the clock that counts suspend
-    /// does not.
+    /// The host's processes and monotonic clock stop; the clock that counts suspend does not.
     fn suspend(&mut self, host: usize, until: u64) {
         self.stats.suspensions += 1;
         let worker = ProcessId::Worker(host);
@@ -343,7 +333,6 @@ impl World {
         self.faults.engine_hangs_until[host] = until;
     }
 
-    /// Asks a process to shut down, and starts it again later.
     fn shut_down(&mut self, process: ProcessId, until: u64) {
         let slot = self.cluster.slot_mut(process);
         if let Some(running) = &slot.process {

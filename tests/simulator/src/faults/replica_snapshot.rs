@@ -1,9 +1,9 @@
-//! What a replica has that has fallen behind.
+//! The data of a replica that has fallen behind.
 
 use crate::checks::observed_state::SimulatedState;
 use crate::machine::process_id::WORKERS;
 
-/// What a replica has, and what clients knew when it fell behind.
+/// Data of a replica and knowledge of clients when it fell behind.
 pub(crate) struct ReplicaSnapshot {
     /// Keys with their DUMP.
     pub(crate) content: Vec<(Vec<u8>, Vec<u8>)>,

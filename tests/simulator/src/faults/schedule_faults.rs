@@ -6,7 +6,6 @@ use crate::faults::replica_snapshot::ReplicaSnapshot;
 use crate::machine::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use crate::machine::random::Random;
 
-/// Whose writes Redis refuses, and until when.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RefusedWrites {
     pub(crate) until: u64,
@@ -15,7 +14,6 @@ pub(crate) struct RefusedWrites {
 }
 
 impl RefusedWrites {
-    /// Redis refuses the writes of these processes.
     pub(crate) fn of(processes: impl IntoIterator<Item = ProcessId>, until: u64) -> Self {
         let mut outage = Self { until, ..Self::default() };
         processes.into_iter().for_each(|process| outage.refused[process.index()] = true);
@@ -27,66 +25,52 @@ impl RefusedWrites {
     }
 }
 
-/// Slots of one service that a user has copied over those of another one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CopiedSlots {
     /// Service, slot and pod of the copies.
     pub(crate) void: BTreeSet<(String, String, String)>,
-    /// The pods whose slots were overwritten.
     pub(crate) unlisted: BTreeSet<String>,
 }
 
 impl CopiedSlots {
-    /// Returns whether this entry is a copy.
     pub(crate) fn is_void(&self, service: &str, slot: &str, uuid: &str) -> bool {
         self.void.contains(&(service.to_owned(), slot.to_owned(), uuid.to_owned()))
     }
 }
 
-/// The faults of a run, as far as they do not concern a single process. Times are simulated milliseconds.
+/// Times are simulated milliseconds.
 pub(crate) struct ScheduleFaults {
-    /// The fault rate: with 0 no faults occur, with 2 twice as many as with 1.
+    /// The fault rate: 0 is none, 2 is twice as many as 1.
     pub(crate) rate: u64,
-    /// Whether there are a replica and Sentinels, and therefore failovers.
     pub(crate) has_failovers: bool,
-    /// Whether all faults are over: from then on the cluster must converge.
+    /// True once the cluster must converge.
     pub(crate) are_over: bool,
-    /// Redis answers no request before this time.
     pub(crate) redis_stalled_until: u64,
-    /// Redis takes no writes of some processes.
     pub(crate) write_outage: RefusedWrites,
-    /// Draws outages of writes; a run without this fault is the same as before there was one.
+    /// Separate, so that runs without write outages stay the same.
     pub(crate) outage_random: Random,
     pub(crate) has_write_outages: bool,
-    /// The worker whose times of failure detection are twice as long as those of the others.
+    /// The worker whose failure detection times are doubled.
     pub(crate) longer_times_of: Option<ProcessId>,
-    /// By host.
     pub(crate) engine_hangs_until: [u64; HOSTS],
-    /// What a replica that has fallen behind will have when it becomes the master.
     pub(crate) replica: Option<ReplicaSnapshot>,
-    /// A copy of the data that was made some time ago, as an operator has who saves them regularly.
+    /// An operator's backup.
     pub(crate) backup: Option<ReplicaSnapshot>,
-    /// When the last failover was.
     pub(crate) failed_over_at: Option<u64>,
-    /// Redis is empty, and gets its data back then.
     pub(crate) emptied_until: Option<u64>,
-    /// When Redis was emptied last.
     pub(crate) emptied_at: u64,
-    /// Draws when a worker is started with the number of another database. It has its own numbers: a run
-    /// without this fault is the same as before there was one.
+    /// Separate, so that runs without this fault stay the same.
     pub(crate) database_random: Random,
     pub(crate) has_other_databases: bool,
-    /// What a user has copied.
     pub(crate) copied_slots: CopiedSlots,
-    /// Draws when slots are copied.
     pub(crate) slots_random: Random,
     pub(crate) copies_slots: bool,
-    /// When the machine of the second worker is taken away; `None` while there is none.
+    /// When the second worker's machine goes; `None` without one.
     pub(crate) second_worker_until: Option<u64>,
-    /// Pod and assignment of the containers that ran, and were to run on, when Redis was emptied.
+    /// Pod and assignment of containers that were to run on when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
-    /// Pod and assignment of which a container was to be removed, and none was created since: the stop of a
-    /// pod is decided once, and removes its containers one after the other, again if the engine hangs.
+    /// Pod and assignment with a begun stop: decided once, it removes containers one after the other, again
+    /// if the engine hangs.
     pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 

@@ -1,5 +1,5 @@
-//! Everything that processes have requested from outside and that was not executed yet: Redis commands and
-//! calls of container engines. Nothing is executed before the simulator picks it.
+//! Requests that are not executed yet: Redis commands and calls of container engines. The simulator picks the
+//! next one.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,23 +12,19 @@ use tokio::sync::oneshot;
 
 use crate::machine::process_id::ProcessId;
 
-/// Commands that were sent together over one connection.
 pub(crate) struct RedisRequest {
     pub(crate) process: ProcessId,
-    /// Its connection: requests of one connection are executed in order.
     pub(crate) connection: u64,
     pub(crate) commands: Vec<RedisCommand>,
     pub(crate) reply: oneshot::Sender<io::Result<Vec<Value>>>,
     pub(crate) sent_at: u64,
-    /// It does not reach Redis before this time.
     pub(crate) delayed_until: u64,
-    /// Whether its sender has mistyped the number of the database.
+    /// True if its sender uses another database by mistake.
     pub(crate) is_elsewhere: bool,
-    /// Whether its sender gave it up or died. It reaches Redis nevertheless, and its reply is dropped.
+    /// Given up by its sender, or its sender died. It still reaches Redis, and its reply is dropped.
     pub(crate) is_abandoned: bool,
 }
 
-/// The reply of an engine.
 #[derive(Debug, Clone)]
 pub(crate) enum EngineReply {
     Done,
@@ -37,17 +33,14 @@ pub(crate) enum EngineReply {
     ExitCode(i64),
 }
 
-/// A call of a host's container engine.
 pub(crate) struct EngineRequest {
     pub(crate) process: ProcessId,
     pub(crate) call: HostCall,
     pub(crate) reply: oneshot::Sender<Result<EngineReply, RuntimeError>>,
     pub(crate) sent_at: u64,
-    /// It does not take effect before this time.
     pub(crate) delayed_until: u64,
 }
 
-/// The calls that an engine knows.
 #[derive(Debug, Clone)]
 pub(crate) enum HostCall {
     Ping,
@@ -59,13 +52,10 @@ pub(crate) enum HostCall {
     Stop(String, u64),
     /// Stops a container and keeps it.
     Halt(String),
-    /// Runs the check of a container.
     Check(String),
 }
 
-/// A subscription to hints.
 pub(crate) struct Subscriber {
-    /// The process instance that subscribed.
     pub(crate) instance: u64,
     pub(crate) handler: MessageHandler,
 }
@@ -77,19 +67,17 @@ pub(crate) struct Bus {
     pub(crate) engine_requests: Vec<EngineRequest>,
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) broken_connections: Vec<u64>,
-    /// How many requests were ever made. While it does not change, no process is requesting anything.
+    /// While it stands still, no process requests anything.
     pub(crate) request_count: u64,
     connection_count: u64,
 }
 
 impl Bus {
-    /// Marks every connection as broken.
     pub(crate) fn break_all_connections(&mut self) {
         self.broken_connections = (0..=self.connection_count).collect();
     }
 }
 
-/// The bus, shared by all processes and the simulator.
 #[derive(Clone, Default)]
 pub(crate) struct SharedBus(Arc<Mutex<Bus>>);
 
@@ -98,7 +86,6 @@ impl SharedBus {
         self.0.lock().unwrap()
     }
 
-    /// Requests a call of the engine on the process' host.
     pub(crate) fn call_engine(
         &self,
         process: ProcessId,
@@ -113,12 +100,10 @@ impl SharedBus {
     }
 }
 
-/// The network as one process instance sees it.
 pub(crate) struct SimulatedNetwork {
     pub(crate) bus: SharedBus,
     pub(crate) process: ProcessId,
     pub(crate) instance: u64,
-    /// Whether the process has mistyped the number of the database.
     pub(crate) is_elsewhere: bool,
 }
 

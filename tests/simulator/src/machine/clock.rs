@@ -1,17 +1,13 @@
 //! Simulated time, in milliseconds.
 
-/// The time at which a run begins.
 const START: u64 = 10_000_000;
-/// Unix time of Redis' clock when the simulated time is zero.
+/// Unix time of Redis' clock at simulated time zero.
 const REDIS_EPOCH: u64 = 1_700_000_000_000;
 
-/// The clock of a run.
 pub(crate) struct SimulatedClock {
-    /// The current time.
     pub(crate) now: u64,
-    /// How far Redis' clock is ahead, or behind if negative: each master has its own.
+    /// Lead over the simulated time, or lag if negative: each master has its own.
     pub(crate) redis_offset: i64,
-    /// Time that has passed since all processes were last polled.
     pub(crate) since_poll: u64,
 }
 
@@ -20,31 +16,27 @@ impl SimulatedClock {
         Self { now: START, redis_offset: 0, since_poll: 0 }
     }
 
-    /// The current time as Redis reports it.
     pub(crate) fn redis_now(&self) -> u64 {
         (REDIS_EPOCH + self.now).saturating_add_signed(self.redis_offset)
     }
 
-    /// The time since the run began, as traces show it.
     pub(crate) fn since_start(&self, time: u64) -> u64 {
         time.saturating_sub(START)
     }
 }
 
-/// The configured durations of the cluster, in milliseconds.
+/// In milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimingMillis {
     pub(crate) heartbeat: u64,
     pub(crate) fence: u64,
     pub(crate) dead: u64,
-    /// How long schedulers declare no node dead after a change of the Redis master.
+    /// Without declared deaths after a change of the master.
     pub(crate) failover_pause: u64,
 }
 
 impl TimingMillis {
-    /// The defaults of the product.
     pub(crate) const DEFAULT: Self =
         Self { heartbeat: 5000, fence: 15_000, dead: 20_000, failover_pause: 30_000 };
-    /// The same proportions, faster.
     pub(crate) const SHORT: Self = Self { heartbeat: 1500, fence: 4500, dead: 6000, failover_pause: 9000 };
 }

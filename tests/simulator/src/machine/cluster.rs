@@ -6,20 +6,17 @@ use crate::machine::process_id::{HOSTS, PROCESSES, ProcessId, WORKERS};
 use crate::machine::process_slot::ProcessSlot;
 use crate::machine::random::Random;
 
-/// See the module. All times are simulated milliseconds.
+/// All times are simulated milliseconds.
 pub(crate) struct SimulatedCluster {
     pub(crate) hosts: Vec<SimulatedHost>,
-    /// By host.
     pub(crate) booted_at: [u64; HOSTS],
-    /// When Redis last processed a heartbeat of each node.
     pub(crate) last_heartbeats: [u64; WORKERS],
     pub(crate) slots: Vec<ProcessSlot>,
-    /// How many process instances were started so far.
     pub(crate) instance_count: u64,
 }
 
 impl SimulatedCluster {
-    /// Returns hosts that have been up for a while and whose processes are not started yet.
+    /// The hosts have been up for a while.
     pub(crate) fn new(bus: &SharedBus, has_slow_disks: bool, now: u64, random: &mut Random) -> Self {
         let host = |index| SimulatedHost::new(ProcessId::of_host(index), bus.clone(), has_slow_disks);
         let slot = |index| match ProcessId::from_index(index) {
@@ -43,12 +40,11 @@ impl SimulatedCluster {
         &mut self.slots[process.index()]
     }
 
-    /// When the lease of a host ends; 0 if it has none.
     pub(crate) fn lease_end(&self, host: usize) -> u64 {
         self.hosts[host].lease_deadline().map_or(0, |deadline| deadline + self.booted_at[host])
     }
 
-    /// Moves the clocks of all hosts to `now`. The monotonic clock of a suspended host stands still.
+    /// The monotonic clock of a suspended host stands still.
     pub(crate) fn advance_clocks(&mut self, now: u64, elapsed: u64) {
         for (host, booted_at) in self.hosts.iter().zip(self.booted_at) {
             host.set_clock(now - booted_at);

@@ -1,11 +1,9 @@
-//! The deterministic runtime: replaces what a program takes from the C library, its monotonic clock and
-//! randomness.
+//! The deterministic runtime: replaces the C library's monotonic clock and randomness.
 //!
 //! On a thread that called [`make_deterministic`], the clock stands still until it is set, and random bytes
-//! follow from a seed. This covers everything that goes through the C library: `Instant`, tokio's timers and
-//! the branch order of its `select!`, the iteration order of a `HashMap`, UUIDs and jitter. So production
-//! code runs unchanged, and runs the same each time. All other threads, and processes that never make a
-//! thread deterministic, get the real values.
+//! follow from a seed. This covers `Instant`, tokio's timers and the branch order of its `select!`, the
+//! iteration order of a `HashMap`, UUIDs and jitter. So production code runs unchanged, and the same each
+//! time. All other threads get the real values.
 
 #![allow(unsafe_code, reason = "these functions replace the C library's and have its signatures")]
 
@@ -18,8 +16,7 @@ thread_local! {
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// From now on, this thread's randomness follows from `seed`, and its monotonic clock is set by
-/// [`set_clock`].
+/// Makes this thread's randomness follow from `seed`. [`set_clock`] sets its monotonic clock.
 pub(crate) fn make_deterministic(seed: u64) {
     SEED.set(Some(seed));
     CLOCK.set(Some(Duration::from_secs(1000)));

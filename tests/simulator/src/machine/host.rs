@@ -1,5 +1,5 @@
-//! The host of a worker: the container engine, the clock that counts suspend, and the lease file. All of it
-//! outlives the worker's process.
+//! The host of a worker: container engine, clock that counts suspend, lease file. It outlives the worker's
+//! process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,19 +26,17 @@ use crate::machine::bus::{EngineReply, HostCall, SharedBus};
 use crate::machine::process_id::ProcessId;
 use crate::workload::images::{is_broken, is_sick};
 
-/// What the check of a container has answered, delivered or not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CheckAnswers {
     pub(crate) has_passed: bool,
     failed_in_a_row: u32,
-    /// The most failures in a row.
     pub(crate) most_failed: u32,
 }
 
-/// How long the engine waits for a check, whatever its own timeout is.
+/// Whatever the check's own timeout is.
 const CHECK_LIMIT: Duration = Duration::from_secs(5);
 
-/// See the module. Clones are the same host.
+/// Clones are the same host.
 #[derive(Clone)]
 pub(crate) struct SimulatedHost {
     process: ProcessId,
@@ -51,28 +49,22 @@ pub(crate) struct SimulatedHost {
 #[derive(Default)]
 struct HostState {
     containers: BTreeMap<String, Container>,
-    /// The worker's lease: until its deadline no other node may run its pods.
+    /// Until its deadline no other node may run its pods.
     lease: Option<LeaseGrant>,
-    /// What is in the lease file.
     lease_file: Option<LeaseGrant>,
-    /// The cluster that the worker remembers.
     cluster: Option<ClusterId>,
-    /// Under which id its worker holds the name of its node; lost in a reboot.
+    /// The name's holder; lost in a reboot.
     holder: Option<HolderId>,
-    /// Whether the lease file lags by one write.
+    /// True if the lease file lags by one write.
     has_slow_disk: bool,
     hint_senders: Vec<mpsc::UnboundedSender<Hint>>,
-    /// The id of its engine.
     engine_id: String,
-    /// The persistent volumes on its disk.
     volumes: BTreeMap<VolumeName, EngineVolume>,
-    /// How many of the next listings are empty whatever runs.
+    /// Next listings that are empty whatever runs.
     empty_listings: u32,
-    /// The containers that end as soon as they are started.
     broken: BTreeSet<String>,
-    /// The containers whose check always fails.
     sick: BTreeSet<String>,
-    /// Until when, on the clock that counts suspend, the check of a container fails.
+    /// On the clock that counts suspend.
     ill_until: BTreeMap<String, u64>,
     checks: BTreeMap<String, CheckAnswers>,
 }
@@ -87,7 +79,6 @@ impl SimulatedHost {
         self.state.lock().unwrap()
     }
 
-    /// Sets the clock that counts suspend.
     pub(crate) fn set_clock(&self, now: u64) {
         self.now.store(now, Ordering::Relaxed);
     }
@@ -96,22 +87,18 @@ impl SimulatedHost {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Whether the worker remembers its cluster.
     pub(crate) fn knows_cluster(&self) -> bool {
         self.state().cluster.is_some()
     }
 
-    /// The cluster that the worker remembers.
     pub(crate) fn cluster(&self) -> Option<ClusterId> {
         self.state().cluster.clone()
     }
 
-    /// Whether the worker's lease is valid.
     pub(crate) fn has_lease(&self) -> bool {
         self.state().lease.as_ref().is_some_and(|lease| self.clock() < lease.deadline.millis)
     }
 
-    /// The deadline of the worker's lease, on the host's clock.
     pub(crate) fn lease_deadline(&self) -> Option<u64> {
         self.state().lease.as_ref().map(|lease| lease.deadline.millis)
     }
@@ -120,19 +107,17 @@ impl SimulatedHost {
         self.state().containers.values().cloned().collect()
     }
 
-    /// The name of its node.
     pub(crate) fn name(&self) -> String {
         self.process.name()
     }
 
-    /// The containers whose process runs.
     pub(crate) fn running(&self) -> Vec<Container> {
         let mut containers = self.containers();
         containers.retain(|container| container.state == ContainerState::Running);
         containers
     }
 
-    /// Reboots: all containers end, and the lease of the previous boot is void.
+    /// All containers end, and the lease of the previous boot is void.
     pub(crate) fn reboot(&self) {
         let mut state = self.state();
         let cluster = state.cluster.take();
@@ -146,7 +131,6 @@ impl SimulatedHost {
         };
     }
 
-    /// Another machine takes its place, which remembers nothing.
     pub(crate) fn replace_machine(&self) {
         self.reboot();
         let mut state = self.state();
@@ -154,12 +138,10 @@ impl SimulatedHost {
         state.engine_id.push('+');
     }
 
-    /// The id of its engine: another machine has another one.
     pub(crate) fn engine_id(&self) -> String {
         self.state().engine_id.clone()
     }
 
-    /// Whether a container of this pod runs here.
     pub(crate) fn runs(&self, pod: &str) -> bool {
         let is_it = |container: &Container| {
             container.pod.as_str() == pod && container.state == ContainerState::Running
@@ -167,13 +149,11 @@ impl SimulatedHost {
         self.state().containers.values().any(is_it)
     }
 
-    /// Lets the check of a container fail for this number of milliseconds.
     pub(crate) fn make_ill(&self, handle: &str, millis: u64) {
         let until = self.clock() + millis;
         self.state().ill_until.insert(handle.to_owned(), until);
     }
 
-    /// What the check of this assignment of a pod has answered; `None` if it has no container here.
     pub(crate) fn check_answers(&self, pod: &str, assignment: &str) -> Option<CheckAnswers> {
         let state = self.state();
         let is_it = |container: &&Container| {
@@ -183,17 +163,14 @@ impl SimulatedHost {
         Some(state.checks.get(&container.handle).copied().unwrap_or_default())
     }
 
-    /// Whether a persistent volume is on its disk.
     pub(crate) fn has_volume(&self, name: &VolumeName) -> bool {
         self.state().volumes.contains_key(name)
     }
 
-    /// Makes the next listing of containers empty.
     pub(crate) fn hide_containers_once(&self) {
         self.state().empty_listings = 1;
     }
 
-    /// Ends a container with an exit code, or removes it if there is no code.
     pub(crate) fn end_container(&self, handle: &str, code: Option<i64>) {
         let mut state = self.state();
         match code {
@@ -284,7 +261,6 @@ impl HostState {
         container
     }
 
-    /// Runs the check of a container.
     fn check(&mut self, handle: &str, now: u64) -> Result<EngineReply, RuntimeError> {
         let runs = |container: &Container| container.state == ContainerState::Running;
         if !self.containers.get(handle).is_some_and(runs) {
@@ -299,7 +275,7 @@ impl HostState {
         Ok(EngineReply::ExitCode(fails.into()))
     }
 
-    /// Creates the persistent volumes of a container that are not there yet, as an engine does.
+    /// Creates a container's missing volumes, as an engine does.
     fn create_volumes(&mut self, request: &ContainerRequest) {
         let identity = &request.identity;
         let Some(service) = &identity.service else { return };
@@ -407,7 +383,7 @@ impl Runtime for SimulatedHost {
         .boxed()
     }
 
-    /// Replies at once: nothing but a report follows from it.
+    /// Replies at once: it only leads to a report.
     fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
         let volumes = self.state().volumes.values().cloned().collect();
         std::future::ready(Ok(volumes)).boxed()
@@ -417,7 +393,7 @@ impl Runtime for SimulatedHost {
         true
     }
 
-    /// All pods are reached at one address: a request is sent to a pod, and not to an address.
+    /// A request is sent to a pod, and not to an address.
     fn uses_host_network(&self) -> bool {
         true
     }
@@ -507,8 +483,7 @@ impl Runtime for SimulatedHost {
     }
 }
 
-/// Returns the pods that must not run twice and do, with each host on which they run. Called after every
-/// step: copies no container.
+/// Returns the pods that run twice and must not. Called after every step: copies no container.
 pub(crate) fn pods_that_run_twice(hosts: &[(usize, &SimulatedHost)]) -> BTreeMap<PodId, Vec<usize>> {
     let states: Vec<_> = hosts.iter().map(|(index, host)| (*index, host.state())).collect();
     let exclusive =
@@ -528,7 +503,6 @@ pub(crate) fn pods_that_run_twice(hosts: &[(usize, &SimulatedHost)]) -> BTreeMap
     twice
 }
 
-/// Whether the pod must never run on two nodes at a time.
 pub(crate) fn must_not_run_twice(container: &Container) -> bool {
     container.on_disconnect == OnDisconnect::Stop
 }

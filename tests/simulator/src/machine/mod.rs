@@ -1,4 +1,4 @@
-//! What the processes run on: hosts with their engines, clocks, the network, and Redis.
+//! The machines of the processes: hosts with their engines, clocks, the network, and Redis.
 
 pub(crate) mod bus;
 pub(crate) mod clock;

@@ -6,19 +6,16 @@ use bytes::Bytes;
 
 use crate::machine::bus::RedisRequest;
 
-/// A published message on its way to the subscribers.
 pub(crate) struct PendingHint {
     pub(crate) deliver_at: u64,
     pub(crate) channel: String,
     pub(crate) message: Bytes,
 }
 
-/// The network between the processes and Redis, beside the requests on the bus.
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) hints: Vec<PendingHint>,
-    /// Requests that will never be answered. They are kept, because dropping one would tell its sender so.
+    /// Kept: dropping one would tell its sender.
     pub(crate) unanswered: Vec<RedisRequest>,
-    /// Connections on which no reply arrives any more.
     pub(crate) silent_connections: HashSet<u64>,
 }

@@ -1,5 +1,4 @@
-//! One run of a process: production code on its own tokio runtime, which makes progress only while it is
-//! polled.
+//! One run of a process: production code on its own tokio runtime, which runs only while it is polled.
 
 use std::time::Duration;
 
@@ -9,27 +8,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::machine::deterministic;
 
-/// A process is idle after this many turns of its tasks in which it requested nothing.
+/// Turns without a request after which a process is idle.
 const IDLE_TURNS: usize = 2;
 
-/// A running process. Dropping it is a crash: none of its tasks runs any further.
+/// A running process. Dropping it is a crash: its tasks stop.
 pub(crate) struct SimulatedProcess {
-    /// Differs between any two starts of any processes.
+    /// Unique among all starts of all processes.
     pub(crate) instance: u64,
-    /// Cancelled to ask for a graceful shutdown.
     pub(crate) shutdown: CancellationToken,
     runtime: Runtime,
     main: JoinHandle<()>,
 }
 
 impl SimulatedProcess {
-    /// Starts a process; `clock` is its monotonic time in milliseconds.
+    /// `clock` is its monotonic time in milliseconds.
     pub(crate) fn start<F>(instance: u64, clock: u64, main: impl FnOnce(CancellationToken) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
         deterministic::set_clock(Duration::from_millis(clock));
-        // There is no I/O, only timers. Those are looked at when all tasks wait.
+        // There is no I/O, only timers, which are checked when all tasks wait.
         let runtime = Builder::new_current_thread().enable_time().event_interval(u32::MAX).build().unwrap();
         let shutdown = CancellationToken::new();
         let entered = runtime.enter();
@@ -38,7 +36,7 @@ impl SimulatedProcess {
         Self { instance, shutdown, runtime, main }
     }
 
-    /// Polls its tasks until all of them wait. `requests` returns the number of requests made so far.
+    /// Polls its tasks until all wait. `requests` returns the requests made so far.
     pub(crate) fn poll(&self, clock: u64, requests: impl Fn() -> u64) {
         deterministic::set_clock(Duration::from_millis(clock));
         self.runtime.block_on(async {

@@ -2,29 +2,24 @@
 
 use std::fmt;
 
-/// The number of workers, each on a host of its own.
 pub(crate) const WORKERS: usize = 3;
-/// The number of schedulers.
 pub(crate) const SCHEDULERS: usize = 2;
-/// The number of hosts: one more for the second worker with a name that another one has.
+/// One more for the second worker with another one's name.
 pub(crate) const HOSTS: usize = WORKERS + 1;
-/// The number of all processes: the API, the schedulers, the workers on all hosts.
 pub(crate) const PROCESSES: usize = 1 + SCHEDULERS + HOSTS;
 
-/// A process, across its restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessId {
     Api,
     Scheduler(usize),
     Worker(usize),
-    /// On a host of its own, with the name of the first worker. It runs only now and then.
+    /// On its own host, with the first worker's name, now and then.
     SecondWorker,
-    /// Of a host. It shares the slot of its worker: what cuts one off from Redis cuts off the other.
+    /// Shares its worker's slot: a partition cuts off both.
     Proxy(usize),
 }
 
 impl ProcessId {
-    /// The index of its slot.
     pub(crate) fn index(self) -> usize {
         match self {
             ProcessId::Api => 0,
@@ -35,7 +30,6 @@ impl ProcessId {
         }
     }
 
-    /// The process of a slot.
     pub(crate) fn from_index(index: usize) -> Self {
         match index {
             0 => ProcessId::Api,
@@ -44,12 +38,10 @@ impl ProcessId {
         }
     }
 
-    /// The worker of a host.
     pub(crate) fn of_host(host: usize) -> Self {
         if host < WORKERS { ProcessId::Worker(host) } else { ProcessId::SecondWorker }
     }
 
-    /// The index of its host, for a worker.
     pub(crate) fn host(self) -> Option<usize> {
         match self {
             ProcessId::Worker(index) => Some(index),
@@ -58,7 +50,6 @@ impl ProcessId {
         }
     }
 
-    /// The index of the worker whose name it has, for a worker.
     pub(crate) fn node(self) -> Option<usize> {
         match self {
             ProcessId::SecondWorker => Some(0),
@@ -66,7 +57,7 @@ impl ProcessId {
         }
     }
 
-    /// The name that it is configured with: of its node, for a worker.
+    /// Its configured name: the node's, for a worker.
     pub(crate) fn name(self) -> String {
         self.node().map_or(self, ProcessId::Worker).to_string()
     }

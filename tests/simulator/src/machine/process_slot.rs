@@ -1,23 +1,20 @@
-//! A process slot: what outlives the restarts of one process. All times are simulated milliseconds.
+//! A process slot: the state of a process across its restarts. All times are simulated milliseconds.
 
 use crate::machine::process::SimulatedProcess;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct ProcessSlot {
-    /// None while it is down.
     pub(crate) process: Option<SimulatedProcess>,
     pub(crate) down_until: u64,
-    /// It is not started, and has no machine either.
+    /// True if it is not started and has no machine.
     pub(crate) is_removed: bool,
     pub(crate) paused_until: u64,
     pub(crate) partitioned_until: u64,
-    /// Whether the partition loses only replies: requests still reach Redis.
+    /// True if the partition loses only replies: requests still reach Redis.
     pub(crate) is_one_way_partition: bool,
     pub(crate) suspended_until: u64,
-    /// Since when and until when it is connected to another database than the cluster's.
     pub(crate) elsewhere: Option<(u64, u64)>,
-    /// How far its monotonic clock lags: it stands still while its host is suspended.
+    /// The clock stands still while the host is suspended.
     pub(crate) clock_lag: u64,
 }
 
@@ -34,7 +31,6 @@ impl ProcessSlot {
         now < self.suspended_until
     }
 
-    /// Ends every fault of the process except its downtime.
     pub(crate) fn end_faults(&mut self) {
         self.partitioned_until = 0;
         self.paused_until = 0;

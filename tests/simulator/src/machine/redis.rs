@@ -6,11 +6,9 @@ use std::path::Path;
 
 use ::redis::{Value, parse_redis_value};
 
-/// See the module.
 pub(crate) struct RedisConnection {
     stream: BufReader<UnixStream>,
     pending: Vec<u8>,
-    /// The line that was read last.
     line: Vec<u8>,
 }
 
@@ -20,7 +18,6 @@ impl RedisConnection {
         Self { stream: BufReader::new(stream), pending: Vec::new(), line: Vec::new() }
     }
 
-    /// Adds a command to the pipeline that [`Self::send`] sends.
     pub(crate) fn add(&mut self, words: &[impl AsRef<[u8]>]) {
         let pending = &mut self.pending;
         write!(pending, "*{}\r\n", words.len()).unwrap();
@@ -41,7 +38,7 @@ impl RedisConnection {
         std::array::from_fn(|_| self.read())
     }
 
-    /// Sends the pipeline, all of whose replies must be read.
+    /// Sends the pipeline. The caller must read all replies.
     pub(crate) fn flush(&mut self) {
         self.stream.get_mut().write_all(&self.pending).unwrap();
         self.pending.clear();
@@ -55,7 +52,6 @@ impl RedisConnection {
         reply
     }
 
-    /// Loads a script and returns its hash.
     pub(crate) fn load_script(&mut self, source: &str) -> String {
         match self.execute(&["SCRIPT", "LOAD", source]) {
             Value::BulkString(hash) => String::from_utf8(hash).unwrap(),
@@ -63,7 +59,6 @@ impl RedisConnection {
         }
     }
 
-    /// Reads the next reply.
     pub(crate) fn read(&mut self) -> Value {
         self.line.clear();
         self.stream.read_until(b'\n', &mut self.line).unwrap();

@@ -2,14 +2,13 @@
 
 use ::redis::Value;
 
-/// The elements of a set in a fixed order: Redis' sets have none, and each run must be the same.
+/// Redis' sets have no order, and each run must be the same.
 pub(crate) fn sorted(set: Value) -> Vec<Value> {
     let mut words = byte_strings(set);
     words.sort_unstable();
     words.into_iter().map(Value::BulkString).collect()
 }
 
-/// The same for a hash.
 pub(crate) fn sorted_pairs(hash: Value) -> Value {
     let mut words = byte_strings(hash).into_iter();
     let mut pairs: Vec<_> = std::iter::from_fn(|| Some([words.next()?, words.next()?])).collect();
@@ -24,7 +23,6 @@ pub(crate) fn elements(value: Value) -> Vec<Value> {
     }
 }
 
-/// The elements of an array of strings; none of anything else.
 pub(crate) fn byte_strings(value: Value) -> Vec<Vec<u8>> {
     let as_bytes = |value| match value {
         Value::BulkString(bytes) => bytes,
@@ -33,12 +31,10 @@ pub(crate) fn byte_strings(value: Value) -> Vec<Vec<u8>> {
     elements(value).into_iter().map(as_bytes).collect()
 }
 
-/// A reply of a scan that is complete with its first page.
 pub(crate) fn single_page(values: Vec<Value>) -> Value {
     Value::Array(vec![Value::BulkString(b"0".to_vec()), Value::Array(values)])
 }
 
-/// Sorts the arrays within an array.
 pub(crate) fn sort_nested(value: &mut Value) {
     let Value::Array(parts) = value else { return };
     for part in parts {

@@ -1,5 +1,5 @@
-//! The store's scripts as the simulator runs them on Redis: with the simulated time, with wake-ups that are
-//! collected for the simulator to deliver, and with an ablation if there is one.
+//! The store's scripts as the simulator runs them: with simulated time, collected wake-ups, and an ablation
+//! if there is one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,9 +12,9 @@ use testkit::ablation::{hash, sources};
 use crate::checks::observed_state::READ_SCRIPT;
 use crate::machine::redis::RedisConnection;
 
-/// The key of the simulator beside the cluster's own: the time, and the ends of leases.
+/// The simulator's own key: the time, and the ends of leases.
 pub(crate) const KEY: &str = "simulator";
-/// Wake-ups that are not delivered yet: channel, message, channel, message …
+/// Undelivered wake-ups: channel, message, channel, message …
 pub(crate) const HINTS: &str = "simulator:hints";
 
 const CLOCK: &str = "local time = redis.call('TIME')
@@ -26,18 +26,16 @@ const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)
 /// run, so it is done once for all runs on a Redis.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadedScripts {
-    /// For each script, in the order of the store's table: the hash that a store asks for, and that of the
-    /// adapted source.
+    /// The store's hash and the adapted source's, in the order of the store's table.
     hashes: Vec<(String, String)>,
-    /// The hash of [`READ_SCRIPT`].
     pub(crate) read: String,
 }
 
 impl LoadedScripts {
-    /// Loads them into the Redis with this Unix socket.
+    /// Loads the scripts into the Redis with this Unix socket.
     pub fn load(redis: &Path, ablation: Option<Ablation>) -> Self {
         let mut redis = RedisConnection::connect(redis);
-        // It costs more than many a command. Where it cannot be set there is none.
+        // It costs more than many a command. Some versions of Redis cannot set it because they have none.
         redis.add(&["CONFIG", "SET", "latency-tracking", "no"]);
         let [_] = redis.send(0);
         let load = |(_, original, ablated): (_, String, String)| {
@@ -48,7 +46,7 @@ impl LoadedScripts {
     }
 }
 
-/// By the hash that a store asks for: the script, and the hash of its adapted source.
+/// Script and hash of its adapted source, by the store's hash.
 pub(crate) struct Scripts(HashMap<String, (&'static Script, String)>);
 
 impl Scripts {
@@ -57,7 +55,6 @@ impl Scripts {
         Self(hashes.zip(SCRIPTS).map(|((asked, run), script)| (asked, (*script, run))).collect())
     }
 
-    /// Returns the script and the hash to run, by the hash that a store asks for.
     pub(crate) fn get(&self, asked: &[u8]) -> Option<&(&'static Script, String)> {
         self.0.get(std::str::from_utf8(asked).ok()?)
     }

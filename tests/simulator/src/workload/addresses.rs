@@ -1,8 +1,7 @@
 //! The addresses of services and slots: proxies ask for them, and tell them to pods once they are confirmed.
 //!
-//! No address has two names: what a pod has learnt leads to that service for as long as the pod may use it,
-//! also after a failover that lost writes. Of the pool only a few numbers are used, so that names get in each
-//! other's way.
+//! No address has two names: it leads to its service for as long as a pod may use it, also after a failover
+//! that lost writes. The pool is small, so that names compete.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,18 +17,16 @@ use crate::machine::process_id::ProcessId;
 use crate::machine::random::Random;
 use crate::workload::images::SERVICES;
 
-/// How many numbers the pool has. The names are fewer: those of three services with four slots each.
+/// There are fewer names: those of three services with four slots each.
 pub(crate) const POOL_SIZE: &str = "20";
 const SLOTS: usize = 4;
-/// For how long a number that was given back is not given again, in milliseconds.
+/// In milliseconds.
 const NOT_REUSED_FOR: u64 = 3_600_000;
-/// The longest pause between two questions of a proxy, in milliseconds.
+/// In milliseconds.
 const MAX_PAUSE: u64 = 4_000;
 
-/// Addresses that a proxy has told pods since the last look.
 pub(crate) type Learnt = Arc<Mutex<Vec<(AddressName, PoolAddress)>>>;
 
-/// The addresses that pods have learnt.
 #[derive(Default)]
 pub(crate) struct ToldAddresses {
     learnt: Learnt,
@@ -39,10 +36,8 @@ pub(crate) struct ToldAddresses {
 struct Known {
     name: AddressName,
     at: u64,
-    /// The earliest that the clock of Redis has shown since, which decides when a number is free again. Each
-    /// master has its own.
+    /// It decides when a number is free again. Each master has its own clock.
     redis_earliest: u64,
-    /// How far it went on from there.
     redis_passed: u64,
 }
 
@@ -51,13 +46,12 @@ impl ToldAddresses {
         self.learnt.clone()
     }
 
-    /// All data of Redis were lost, and an older state came back.
     pub(crate) fn forget_since(&mut self, time: u64) {
         self.learnt.lock().unwrap().clear();
         self.by_address.retain(|_, told| told.at < time);
     }
 
-    /// Takes in what pods have learnt. Returns the addresses that now have two names.
+    /// Takes in learnt addresses. Returns those that now have two names.
     pub(crate) fn progress(&mut self, now: u64, redis_now: u64) -> Vec<String> {
         let mut found = Vec::new();
         for told in self.by_address.values_mut() {
@@ -80,7 +74,6 @@ impl ToldAddresses {
     }
 }
 
-/// Asks for an address again and again, as a proxy does for the pods of its host.
 pub(crate) async fn ask(bus: SharedBus, host: usize, instance: u64, mut random: Random, learnt: Learnt) {
     let network = SimulatedNetwork { bus, process: ProcessId::Proxy(host), instance, is_elsewhere: false };
     let url = "redis://simulated/0".parse().unwrap();

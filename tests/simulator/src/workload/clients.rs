@@ -27,9 +27,8 @@ enum Operation {
     Put(&'static str, ExpectedService),
     Scale(&'static str, u32),
     Delete(&'static str),
-    /// Deletes a pod that was pushed to a queue by hand.
     DeletePushed(PodId),
-    /// Stores a service that is no service of the expected state, as JSON.
+    /// Stores a service (as JSON) that is not in the expected state.
     Document(String),
 }
 
@@ -41,15 +40,12 @@ pub(crate) struct ClientState {
     random: Random,
     pub(crate) now: u64,
     pub(crate) expected: ExpectedState,
-    /// The operation that is not acknowledged yet.
     pending: Option<Operation>,
-    /// By service: its image before the last change of it.
     images_before: BTreeMap<&'static str, String>,
-    /// How long requests to pods of services have to end; `None` if there are none.
+    /// `None` without requests to pods.
     drain: Option<&'static str>,
-    /// The mean pause between two operations, in milliseconds.
+    /// In milliseconds.
     mean_pause: u64,
-    /// Whether no further operation begins.
     pub(crate) are_done: bool,
 }
 
@@ -86,7 +82,6 @@ impl ClientState {
         self.are_done = true;
     }
 
-    /// Deletes a pod that was pushed by hand. Returns false if another operation is under way.
     pub(crate) fn delete_by_hand(&mut self, uuid: &str) -> bool {
         let is_idle = self.is_idle();
         if is_idle {
@@ -95,7 +90,6 @@ impl ClientState {
         is_idle
     }
 
-    /// The service whose operation is not acknowledged yet.
     pub(crate) fn service_in_doubt(&self) -> Option<&'static str> {
         match &self.pending {
             Some(Operation::Put(name, _) | Operation::Scale(name, _) | Operation::Delete(name)) => Some(name),
@@ -107,7 +101,6 @@ impl ClientState {
         self.pending.is_none()
     }
 
-    /// Returns the operation to repeat, or a new one.
     fn next_operation(&mut self) -> Option<Operation> {
         if self.pending.is_none() && !self.are_done {
             self.pending = Some(self.random_operation());
@@ -132,7 +125,6 @@ impl ClientState {
         }
     }
 
-    /// Returns the image that a service has, or had before its last change, or any.
     fn random_image(&mut self, name: &'static str) -> String {
         let image = IMAGES[self.random.below(IMAGES.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
@@ -155,7 +147,6 @@ impl ClientState {
     }
 }
 
-/// The API process: serves the clients until it is killed.
 pub(crate) async fn serve(store: Store, clients: SimulatedClients) {
     loop {
         let operation = clients.lock().next_operation();
@@ -169,7 +160,6 @@ pub(crate) async fn serve(store: Store, clients: SimulatedClients) {
     }
 }
 
-/// Returns true if the operation is acknowledged. A client repeats one that is not.
 async fn execute(
     store: &Store,
     clients: &SimulatedClients,
@@ -207,7 +197,7 @@ async fn execute(
     Ok(true)
 }
 
-/// Whether the write was answered with 202. A failover may lose it, so the client repeats it.
+/// A failover may lose a 202, so the client repeats it.
 fn is_unconfirmed(receipt: &WriteReceipt) -> bool {
     matches!(receipt.durability, Durability::Unconfirmed { .. })
 }
@@ -228,8 +218,8 @@ async fn put(
             {"name": "side", "image": service.image, "depends_on": ["main"]},
         ]);
     } else if has_volume(&service.image) {
-        // A node has the disk for a few of them. Without CPUs: its node may be full of others when all must
-        // run in the end, and it cannot move.
+        // A node has the disk for a few of them. Without CPUs: it cannot move, and its node may be full of
+        // others when all must run in the end.
         input["image"] = service.image.clone().into();
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
@@ -272,8 +262,7 @@ async fn put(
     Ok(true)
 }
 
-/// Creates the service if its client takes it for new. Replaces it if it exists, perhaps because an earlier
-/// create was executed and never answered.
+/// Replaces an existing service: an earlier create may never have been answered.
 async fn create_or_put(
     store: &Store,
     clients: &SimulatedClients,

@@ -1,38 +1,31 @@
-//! What the clients were acknowledged, and so what must exist when the cluster has converged.
+//! The acknowledged writes of clients: the state that must exist when the cluster has converged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::checks::observed_state::{PodIdCache, SimulatedState, count_junk};
 use crate::workload::images::image_in_the_end;
 
-/// A service as it was last acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExpectedService {
     pub(crate) replicas: u32,
     pub(crate) image: String,
 }
 
-/// A pod whose payload was pushed to a queue by hand.
 #[derive(Debug, Clone, Copy)]
 struct PushedPod {
     is_wanted: bool,
-    /// How many copies of the payload there may be.
     copies: usize,
 }
 
-/// See the module.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExpectedState {
-    /// None if it was deleted; with the time of the acknowledgement.
+    /// With the time of its acknowledgement; none if deleted.
     services: BTreeMap<String, (Option<ExpectedService>, u64)>,
-    /// By UUID.
     pushed: BTreeMap<String, PushedPod>,
-    /// Invalid payloads, and how often each was pushed.
     junk: BTreeMap<String, usize>,
-    /// Pods from before a failover: copies of their payloads may remain.
+    /// Copies of their payloads may remain after a failover.
     rolled_back: BTreeSet<String>,
-    /// Pods whose payload was removed by hand. It may be in no queue, and may be requeued while it is in
-    /// transit.
+    /// A manually removed payload may be in no queue, and may be requeued in transit.
     removed: BTreeSet<String>,
 }
 
@@ -41,7 +34,6 @@ impl ExpectedState {
         self.services.insert(name.to_owned(), (service, at));
     }
 
-    /// The service as its client knows it.
     pub(crate) fn service(&self, name: &str) -> Option<&ExpectedService> {
         self.services.get(name)?.0.as_ref()
     }
@@ -57,7 +49,6 @@ impl ExpectedState {
         }
     }
 
-    /// The pushed pods that were not deleted since.
     pub(crate) fn pushed_pods(&self) -> Vec<String> {
         self.pushed.iter().filter(|(_, pod)| pod.is_wanted).map(|(uuid, _)| uuid.clone()).collect()
     }
@@ -70,7 +61,6 @@ impl ExpectedState {
         &self.junk
     }
 
-    /// Redis was emptied, and the invalid payloads with it.
     pub(crate) fn forget_junk(&mut self) {
         self.junk.clear();
     }
@@ -89,9 +79,8 @@ impl ExpectedState {
             || self.pushed.get(uuid).is_some_and(|pod| pod.copies > 1)
     }
 
-    /// Follows a failover that lost all writes since `since`. No promise holds for what was acknowledged
-    /// after that, nor for `in_doubt`, the service with an operation in transit: what Redis has now is
-    /// expected instead.
+    /// Follows a failover that lost all writes since `since`. Later acknowledgements and that of `in_doubt`,
+    /// with an operation in transit, are void: Redis' content is expected.
     pub(crate) fn roll_back(
         &mut self,
         since: u64,
@@ -125,7 +114,6 @@ impl ExpectedState {
         self.rolled_back.extend(known_pods);
     }
 
-    /// Returns how the observed state differs: invariant 1.
     pub(crate) fn differences(&self, observed: &SimulatedState) -> Vec<String> {
         let mut found = Vec::new();
         for (name, (expected, _)) in &self.services {

@@ -1,64 +1,52 @@
 //! The services of clients, and the meaning of their images.
 
-/// The names of the services of clients.
 pub(crate) const SERVICES: [&str; 3] = ["a", "b", "c"];
 
-/// The images of a service that judges its updates. Containers of the broken one end at once.
+/// Containers of the broken image end at once.
 pub(crate) struct Judged {
     pub(crate) good: &'static str,
     pub(crate) other: &'static str,
     pub(crate) broken: &'static str,
 }
-/// Of one whose pods are stopped before their successors start,
 pub(crate) const STOP_FIRST: Judged =
     Judged { good: "stop:good", other: "stop:other", broken: "stop:broken" };
-/// and of one whose pods start before those that they replace are stopped.
 pub(crate) const START_FIRST: Judged =
     Judged { good: "keep:good", other: "keep:other", broken: "keep:broken" };
-/// The same with a health check, which always fails in containers of the broken one.
+/// The health check always fails in containers of the broken one.
 pub(crate) const CHECKED: Judged = Judged { good: "keep:well", other: "keep:fit", broken: "keep:sick" };
-/// How often in a row the check of a container fails that is unhealthy.
 pub(crate) const CHECK_RETRIES: u32 = 3;
 
-/// Returns the image that a service with this one has in the end.
 pub(crate) fn image_in_the_end(image: &str) -> String {
     let taken_back = [STOP_FIRST, START_FIRST, CHECKED].into_iter().find(|images| images.broken == image);
     taken_back.map_or(image, |images| images.good).to_owned()
 }
 
-/// Returns the order in which a service with this image is updated, if it judges its updates.
 pub(crate) fn update_order(image: &str) -> Option<&'static str> {
     let orders = [(STOP_FIRST, "stop-first"), (START_FIRST, "start-first"), (CHECKED, "start-first")];
     let judged = orders.into_iter().find(|(of, _)| [of.good, of.other, of.broken].contains(&image));
     judged.map(|(_, order)| order)
 }
 
-/// Whether pods of a service with this image start before those that they replace are stopped.
 pub(crate) fn starts_first(image: &str) -> bool {
     update_order(image) == Some("start-first")
 }
 
-/// Whether containers with this image end at once.
 pub(crate) fn is_broken(image: &str) -> bool {
     image.ends_with(":broken")
 }
 
-/// Whether the check of containers with this image always fails.
 pub(crate) fn is_sick(image: &str) -> bool {
     image == CHECKED.broken
 }
 
-/// Whether containers with this image have a health check.
 pub(crate) fn has_check(image: &str) -> bool {
     [CHECKED.good, CHECKED.other, CHECKED.broken].contains(&image)
 }
 
-/// Whether the pods of a service with this image have several containers.
 pub(crate) fn has_several_containers(image: &str) -> bool {
     image.ends_with(":2")
 }
 
-/// Whether the pods of a service with this image have a persistent volume each.
 pub(crate) fn has_volume(image: &str) -> bool {
     image.ends_with(":volume")
 }

@@ -1,4 +1,4 @@
-//! Those who use the cluster: clients, requests to pods, and names that pods ask for.
+//! The users of the cluster: clients, requests to pods, and pods that resolve names.
 
 pub(crate) mod addresses;
 pub(crate) mod clients;

@@ -1,6 +1,5 @@
-//! The proxy of each host: production code that takes what workers say about their pods, and the gates that
-//! follow from it. The requests that enter the gates are the simulator's, and so is what disturbs a proxy.
-//! What must hold is in [`crate::checks::gates`].
+//! The proxy of each host: production code that receives the workers' pods and sets their gates. The
+//! simulator sends the requests and injects the faults. [`crate::checks::gates`] has the checks.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -24,24 +23,21 @@ use crate::machine::random::Random;
 use crate::options::Switches;
 use crate::workload::addresses::ToldAddresses;
 
-/// How long requests have to end when a pod is stopped.
 pub(crate) const DRAIN: &str = "2s";
-/// How much a connection holds until its other end reads, in bytes.
+/// Bytes, until its other end reads.
 const BUFFER: usize = 256 * 1024;
 
 /// The proxies of all hosts; none in scenarios without them.
 pub(crate) struct Proxies {
     pub(crate) of_hosts: Vec<SimulatedProxy>,
     pub(crate) random: Random,
-    /// The addresses that pods have learnt.
     pub(crate) told: ToldAddresses,
     pub(crate) ending: EndingPods,
 }
 
-/// The proxy of one host. What outlives its process is here. All times are simulated milliseconds.
+/// Outlives its process. All times are simulated milliseconds.
 #[derive(Default)]
 pub(crate) struct SimulatedProxy {
-    /// None while it is down.
     pub(crate) process: Option<SimulatedProcess>,
     pub(crate) gates: Arc<Gates>,
     socket: Arc<SimulatedSocket>,
@@ -50,24 +46,22 @@ pub(crate) struct SimulatedProxy {
     pub(crate) requests: Vec<SimulatedRequest>,
     pub(crate) down_until: u64,
     pub(crate) paused_until: u64,
-    /// How far its monotonic clock lags: it stands still while its host is suspended.
+    /// The clock stands still while the host is suspended.
     pub(crate) clock_lag: u64,
     pub(crate) is_suspended: bool,
-    /// Since when it has answered without a break.
     pub(crate) answers_since: u64,
 }
 
-/// A request that a gate has let in.
 pub(crate) struct SimulatedRequest {
     pub(crate) pass: Pass,
     pub(crate) ends_at: u64,
 }
 
-/// The socket of a proxy: connections that it has not accepted yet. None is made while no proxy listens.
+/// Unaccepted connections; none while no proxy listens.
 #[derive(Default)]
 struct SimulatedSocket {
     listening: Mutex<Option<mpsc::UnboundedSender<DuplexStream>>>,
-    /// An ablation: who connects is told at once that nothing is in flight.
+    /// An ablation: clients are told at once that nothing is in flight.
     lies: bool,
 }
 
@@ -85,8 +79,7 @@ impl ProxySocket for SimulatedSocket {
     }
 }
 
-/// Returns a connection that answers each request to close a gate at once, and passes all else on to the
-/// proxy.
+/// Answers each request to close a gate at once, and passes all else on.
 fn lying(proxy: DuplexStream) -> DuplexStream {
     let (here, there) = tokio::io::duplex(BUFFER);
     tokio::spawn(async move {
@@ -125,12 +118,10 @@ impl Proxies {
         !self.of_hosts.is_empty()
     }
 
-    /// The socket of a host's proxy, for its worker.
     pub(crate) fn socket(&self, host: usize) -> Option<Arc<dyn ProxySocket>> {
         self.of_hosts.get(host).map(|proxy| proxy.socket.clone() as Arc<dyn ProxySocket>)
     }
 
-    /// The host reboots: its proxy ends, and its runtime directory is empty.
     pub(crate) fn reboot(&mut self, host: usize, until: u64) {
         if let Some(proxy) = self.of_hosts.get_mut(host) {
             proxy.kill(until);
@@ -139,7 +130,6 @@ impl Proxies {
         self.ending.forget(host);
     }
 
-    /// The host is suspended, and its proxy with it.
     pub(crate) fn suspend(&mut self, host: usize, until: u64) {
         if let Some(proxy) = self.of_hosts.get_mut(host) {
             proxy.paused_until = until;
@@ -147,18 +137,15 @@ impl Proxies {
         }
     }
 
-    /// How many requests are in flight to an assignment of a pod.
     pub(crate) fn in_flight(&self, host: usize, assignment: &AssignmentId) -> usize {
         let requests = self.of_hosts[host].requests.iter();
         requests.filter(|request| request.pass.pod().assignment == *assignment).count()
     }
 
-    /// Since when the proxy of a host has answered without a break.
     pub(crate) fn answers_since(&self, host: usize) -> u64 {
         self.of_hosts[host].answers_since
     }
 
-    /// Ends every fault.
     pub(crate) fn end_faults(&mut self) {
         for proxy in &mut self.of_hosts {
             (proxy.down_until, proxy.paused_until) = (0, 0);
@@ -196,7 +183,6 @@ impl SimulatedProxy {
     }
 }
 
-/// A proxy, as far as workers speak to it.
 async fn run(
     host: LocalHost,
     mut connections: mpsc::UnboundedReceiver<DuplexStream>,

@@ -1,5 +1,5 @@
-//! Executes requests on Redis: almost every command as it came, scripts with simulated time, and replies that
-//! Redis leaves unordered in a fixed order.
+//! Executes requests on Redis: almost every command unchanged, scripts with simulated time, and unordered
+//! replies in a fixed order.
 
 use ::redis::{Value, parse_redis_value};
 use store::{RedisCommand, Script};
@@ -12,11 +12,9 @@ use crate::machine::scripts::{HINTS, KEY};
 use crate::workload::addresses::POOL_SIZE;
 use crate::world::state::World;
 
-/// The number of the database that workers are connected to by mistake.
 const OTHER_DATABASE: &str = "1";
 
 impl World {
-    /// Executes the commands of a request; returns their replies.
     pub(crate) fn execute(&mut self, request: &RedisRequest) -> Vec<Value> {
         self.stats.requests += 1;
         if request.is_elsewhere {
@@ -57,7 +55,7 @@ impl World {
         reply
     }
 
-    /// Executes a command as a master without the replicas that it needs: a script that only reads succeeds.
+    /// As a master without its replicas does: a script that only reads succeeds.
     fn refuse_write(&mut self, process: ProcessId, words: &RedisCommand) -> Value {
         if words[0] != b"EVALSHA" {
             return parse_redis_value(b"-NOREPLICAS Not enough good replicas to write.\r\n").unwrap();
@@ -82,7 +80,6 @@ impl World {
         reply
     }
 
-    /// Returns the script that this command calls, and the hash to run.
     fn script_of(&self, words: &RedisCommand) -> (&'static Script, String) {
         let Some(found) = self.scripts.get(&words[1]).cloned() else {
             panic!("a call of an unknown script: {}", String::from_utf8_lossy(&words[1]));
@@ -90,7 +87,6 @@ impl World {
         found
     }
 
-    /// Executes commands that change nothing in one round trip.
     fn execute_reads(&mut self, process: ProcessId, commands: &[RedisCommand], replies: &mut Vec<Value>) {
         for words in commands {
             self.add_as_ordered(words);
@@ -114,15 +110,13 @@ impl World {
         }
     }
 
-    /// Executes a command that changes nothing; its reply has a fixed order.
     fn read(&mut self, words: &RedisCommand) -> Value {
         self.add_as_ordered(words);
         let [reply] = self.redis.send(0);
         self.in_order(words, reply)
     }
 
-    /// Adds a command that changes nothing to the pipeline, or one in its place whose reply can be put in
-    /// order.
+    /// Adds a read-only command, or a replacement whose reply can be ordered.
     fn add_as_ordered(&mut self, words: &RedisCommand) {
         match &words[0][..] {
             b"SRANDMEMBER" | b"SSCAN" => self.redis.add(&[b"SMEMBERS", &words[1][..]]),
@@ -132,7 +126,6 @@ impl World {
         }
     }
 
-    /// Puts the reply to what [`Self::add_as_ordered`] has added in a fixed order.
     fn in_order(&mut self, words: &RedisCommand, reply: Value) -> Value {
         must_be_reply(words, &reply);
         match &words[0][..] {
@@ -151,7 +144,7 @@ impl World {
         }
     }
 
-    /// Empties the database that workers are connected to by mistake. It may be another cluster's.
+    /// It may be another cluster's.
     pub(crate) fn set_up_other_database(&mut self, is_of_others: bool) {
         self.redis.execute(&["SELECT", OTHER_DATABASE]);
         self.redis.execute(&["FLUSHDB"]);
@@ -162,8 +155,6 @@ impl World {
         self.redis.execute(&["SELECT", "0"]);
     }
 
-    /// Executes the commands of a request in the other database. What happens there is no part of the
-    /// cluster.
     fn execute_elsewhere(&mut self, request: &RedisRequest) -> Vec<Value> {
         self.redis.execute(&["SELECT", OTHER_DATABASE]);
         let replies = request.commands.iter().map(|words| {
@@ -198,8 +189,7 @@ impl World {
         reply
     }
 
-    /// What a master answers to those who wait for its replicas: there is one, and it has everything until it
-    /// falls behind.
+    /// The only replica has everything until it falls behind.
     pub(crate) fn replication_reply(&self, command: &[u8]) -> Option<Value> {
         let has_all = self.faults.replica.is_none();
         match command {
@@ -253,7 +243,7 @@ impl World {
     }
 }
 
-/// Whether a command is executed by Redis as it came, or nearly so, and changes nothing.
+/// Returns true if Redis executes it almost as it came, and it changes nothing.
 fn is_read(words: &RedisCommand) -> bool {
     let is_another = matches!(
         &words[0][..],

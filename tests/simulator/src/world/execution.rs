@@ -1,4 +1,4 @@
-//! One simulator step: picks one of the waiting requests, decides what happens to it, and executes it.
+//! One simulator step: picks one of the waiting requests, decides its fate, and executes it.
 
 use std::io::ErrorKind;
 
@@ -9,27 +9,20 @@ use crate::machine::bus::{EngineReply, EngineRequest, HostCall, RedisRequest};
 use crate::machine::process_id::ProcessId;
 use crate::world::state::World;
 
-/// A call of an engine that hangs fails after this many milliseconds.
 const ENGINE_TIMEOUT: u64 = 10_000;
 
-/// A request that can be executed now, by its index on the bus.
 enum StepCandidate {
     Redis(usize),
     Engine(usize),
 }
 
-/// What happens to a request to Redis.
 enum Delivery {
     Executed,
-    /// It does not reach Redis, and its sender gets an error.
     Refused,
-    /// It is executed, and the connection breaks before the reply arrives.
     ReplyLost,
-    /// Its sender gets neither a reply nor an error.
     Unanswered {
         is_executed: bool,
     },
-    /// It stays in transit for this many milliseconds.
     Delayed(u64),
 }
 
@@ -38,7 +31,6 @@ impl World {
         !self.candidates(1).is_empty()
     }
 
-    /// Returns the first candidates, at most `limit`.
     fn candidates(&self, limit: usize) -> Vec<StepCandidate> {
         let (now, faults) = (self.clock.now, &self.faults);
         let bus = self.bus.lock();
@@ -70,7 +62,6 @@ impl World {
         candidates
     }
 
-    /// Whether it is a blocking pop of an empty list whose timeout is not over.
     fn blocks(&self, request: &RedisRequest) -> bool {
         let Some(pop) = blocking_pop(request).filter(|_| !request.is_abandoned) else { return false };
         let source = String::from_utf8_lossy(&pop[1]);
@@ -78,7 +69,7 @@ impl World {
         is_empty && self.clock.now < request.sent_at + block_millis(pop)
     }
 
-    /// Executes one of the candidates, if there are any. Returns the process that requested it.
+    /// Returns the process of the executed request.
     pub(crate) fn execute_next(&mut self) -> Option<ProcessId> {
         self.drop_abandoned_requests();
         let candidates = self.candidates(usize::MAX);
@@ -101,9 +92,8 @@ impl World {
         }
     }
 
-    /// Drops requests whose sender gave them up or died. Some of them stay in transit and reach Redis later.
-    /// Those of the API never do: clients repeat their operations, and an old one must not be executed after
-    /// a newer one.
+    /// Some requests stay in transit and reach Redis later. Those of the API never do: clients repeat their
+    /// operations, and an old one must not follow a newer one.
     fn drop_abandoned_requests(&mut self) {
         let mut bus = self.bus.lock();
         let mut index = 0;
@@ -163,7 +153,6 @@ impl World {
         match self.choose_delivery(&request) {
             Delivery::Executed => {
                 let replies = self.execute(&request);
-                // The sender may be gone.
                 drop(request.reply.send(Ok(replies)));
             }
             Delivery::Refused => {
@@ -200,15 +189,14 @@ impl World {
         self.break_connection(request);
     }
 
-    /// Delays the process' waiting call of a script until `until`. Returns false if there is none.
+    /// Returns false if there is no such call.
     pub(crate) fn delay_script(&mut self, script: &str, process: ProcessId, until: u64) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         self.bus.lock().redis_requests[index].delayed_until = until;
         true
     }
 
-    /// Executes the process' waiting call of a script and loses its reply. Returns false if there is none, or
-    /// if it is not the next request of its connection.
+    /// Returns false without such a call, or if it is not the next of its connection.
     pub(crate) fn lose_reply_of(&mut self, script: &str, process: ProcessId) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         let mut bus = self.bus.lock();
@@ -222,7 +210,6 @@ impl World {
         true
     }
 
-    /// Returns the index of the process' first waiting call of a script.
     fn find_script_call(&self, script: &str, process: ProcessId) -> Option<usize> {
         let is_call = |request: &RedisRequest| {
             let hash = request.commands.first().and_then(|command| command.get(1));
@@ -232,7 +219,7 @@ impl World {
         self.bus.lock().redis_requests.iter().position(is_call)
     }
 
-    /// Breaks the request's connection. All senders that wait for a reply on it get an error.
+    /// All senders that wait on it get an error.
     fn break_connection(&mut self, request: RedisRequest) {
         let mut bus = self.bus.lock();
         let connection = request.connection;
@@ -244,7 +231,6 @@ impl World {
         }
     }
 
-    /// Breaks all connections, as when the server dies.
     pub(crate) fn break_all_connections(&mut self) {
         let mut bus = self.bus.lock();
         for request in std::mem::take(&mut bus.redis_requests) {
@@ -261,7 +247,7 @@ impl World {
         if now > request.sent_at + ENGINE_TIMEOUT && now < self.faults.engine_hangs_until[host] {
             self.log(process, format_args!("{} -> the engine hangs", describe_call(&request.call)));
             if matches!(request.call, HostCall::Stop(..)) {
-                // It was decided, also if nothing comes of it.
+                // The decision counts even if the call has no effect.
                 self.watch_engine(host, &request);
             }
             drop(request.reply.send(Err(RuntimeError::Engine("timed out".to_owned()))));
@@ -271,7 +257,7 @@ impl World {
             && request.delayed_until == request.sent_at
             && grace > 0
         {
-            // It begins now, and the container's process takes a while to end, at most its grace period.
+            // The stop begins now. The container's process takes a while to end, at most its grace period.
             self.watch_engine(host, &request);
             let delay = 1 + self.random.between(0, grace.min(3000));
             request.delayed_until = request.sent_at + delay;
@@ -288,7 +274,6 @@ impl World {
         let error = |message: &str| Err(RuntimeError::Engine(message.to_owned()));
         let reply = match draw {
             0..=3 => error("not reachable"),
-            // A new container is created and not started.
             4..=6 => engine.execute(&request.call, false).and_then(|_| error("interrupted")),
             7..=9 => engine.execute(&request.call, true).and_then(|_| error("reply lost")),
             _ => engine.execute(&request.call, true),

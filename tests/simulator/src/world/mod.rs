@@ -1,4 +1,4 @@
-//! All of a run, and how it goes on.
+//! The world of a run and its steps.
 
 pub(crate) mod commands;
 pub(crate) mod execution;

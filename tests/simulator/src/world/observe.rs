@@ -1,4 +1,4 @@
-//! Reads what the last commands have changed in Redis, and has it checked.
+//! Reads the last changes in Redis, and has them checked.
 
 use ::redis::Value;
 
@@ -7,11 +7,9 @@ use crate::checks::observed_state::SimulatedState;
 use crate::workload::images::SERVICES;
 use crate::world::state::World;
 
-/// After this many partial reads everything is read again.
 const MAX_PARTIAL_READS: u64 = 100;
 
 impl World {
-    /// Applies what was read since the last call, and checks all that must hold at every instant.
     pub(crate) fn observe(&mut self) {
         let double_runs = invariants::double_runs(self);
         self.checks.violations.extend(double_runs);
@@ -50,7 +48,7 @@ impl World {
         self.follow_services();
     }
 
-    /// Follows each service as long as it has no pods: then the set of its endpoints is empty, and complete.
+    /// A service without pods has an empty, complete set of endpoints.
     fn follow_services(&mut self) {
         for service in SERVICES {
             let has_pods = self.observed.pods.values().any(|pod| pod.service == service);
@@ -65,7 +63,6 @@ impl World {
         }
     }
 
-    /// Executes a command that may change only these keys, and reads them afterwards.
     pub(crate) fn change(&mut self, command: &[impl AsRef<[u8]>], keys: &[impl AsRef<[u8]>]) -> Value {
         self.redis.add(command);
         self.add_read(keys);
@@ -75,7 +72,6 @@ impl World {
         reply
     }
 
-    /// Adds a read of these keys to the pipeline.
     pub(crate) fn add_read(&mut self, keys: &[impl AsRef<[u8]>]) {
         let count = keys.len().to_string();
         let words = [b"EVALSHA", self.read_script.as_bytes(), count.as_bytes()];
@@ -83,7 +79,7 @@ impl World {
         self.redis.add(&words);
     }
 
-    /// Reads everything, and reports keys that were changed by a script that does not declare them.
+    /// Reports keys that a script changed without declaring them.
     pub(crate) fn reread_all(&mut self) {
         let differing = self.refresh();
         if !differing.is_empty() {
@@ -92,7 +88,7 @@ impl World {
         }
     }
 
-    /// Reads everything. Returns the keys whose content differs from what was known.
+    /// Returns the keys whose content differs from the observed one.
     pub(crate) fn refresh(&mut self) -> Vec<String> {
         let mut all = SimulatedState::default();
         all.apply(self.redis.execute(&["EVALSHA", &self.read_script, "0"]));

@@ -4,12 +4,10 @@ use crate::checks::invariants;
 use crate::machine::process_id::{PROCESSES, ProcessId};
 use crate::world::state::World;
 
-/// All processes are polled when this many milliseconds have passed since the last time. In between, only the
-/// process is polled that has just received a reply.
+/// In between, only the process that has just received a reply is polled.
 const POLL_INTERVAL: u64 = 5;
 
 impl World {
-    /// Ends all faults and all operations of clients: from now on the cluster must converge.
     pub(crate) fn stop_faults(&mut self) {
         self.restore_redis();
         self.remove_second_worker();
@@ -26,8 +24,8 @@ impl World {
         self.log("", "no more faults");
     }
 
-    /// One step: time passes, faults may occur, at most one request is executed, the processes go on as far
-    /// as they can, and the invariants are checked.
+    /// Lets time pass and faults occur, executes at most one request, polls the processes, and checks the
+    /// invariants.
     ///
     /// # Errors
     /// The violated invariants.
@@ -49,9 +47,7 @@ impl World {
         self.take_violations()
     }
 
-    /// Returns how many milliseconds have passed.
     fn advance_clock(&mut self) -> u64 {
-        // Rarely, the whole machine stalls.
         let elapsed = if self.random.per_mille(1) {
             self.random.between(1000, 5000)
         } else if self.has_candidates() {
@@ -67,7 +63,7 @@ impl World {
         elapsed
     }
 
-    /// Polls all processes or, if hardly any time has passed, only the one that was answered.
+    /// If hardly any time has passed, polls only the answered process.
     fn poll_processes(&mut self, answered: Option<ProcessId>, elapsed: u64) {
         self.clock.since_poll += elapsed;
         let polls_all = self.clock.since_poll >= POLL_INTERVAL;

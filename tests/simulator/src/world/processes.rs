@@ -19,17 +19,14 @@ use crate::workload::clients;
 use crate::workload::proxies::DRAIN;
 use crate::world::state::World;
 
-/// A node's CPUs: too few for all pods of services when one node is missing, so that some pods have to wait.
+/// Too few for all services' pods when one node is missing, so that some wait.
 const NODE_CPUS: &str = "2";
-/// A node's pods: enough for the pushed pods as well, which need no CPU. So all pods fit, wherever they are
-/// pushed.
+/// Enough for the pushed pods too, which need no CPU: all pods fit, wherever they are pushed.
 const NODE_PODS: &str = "8";
 const MAX_PUSHED_PODS: usize = 4;
-/// How often a payload is pushed by hand, in a thousand seconds.
 const PUSH_RATE: u64 = 250;
 
 impl World {
-    /// Starts the processes that are down and whose downtime is over.
     pub(crate) fn restart_processes(&mut self) {
         for index in 0..PROCESSES {
             let slot = &self.cluster.slots[index];
@@ -101,7 +98,6 @@ impl World {
         self.cluster.slot_mut(id).process = Some(process);
     }
 
-    /// Kills a process without any warning.
     pub(crate) fn kill(&mut self, id: ProcessId, until: u64) {
         let slot = self.cluster.slot_mut(id);
         slot.down_until = until;
@@ -111,8 +107,7 @@ impl World {
         }
     }
 
-    /// Sometimes pushes a payload by hand to `sq` or to the queue of a worker: a new pod, a copy of a pod, or
-    /// junk.
+    /// A new pod, a copy of a pod, or junk.
     pub(crate) fn push_by_hand(&mut self, elapsed: u64) {
         let is_due = !self.clients.lock().are_done && self.random.next() % 1_000_000 < elapsed * PUSH_RATE;
         if !is_due {
@@ -152,7 +147,7 @@ impl World {
     }
 }
 
-/// The clock of a scheduler: its machine is never suspended.
+/// A scheduler's machine is never suspended.
 struct MonotonicClock(Instant);
 
 impl Clock for MonotonicClock {
@@ -161,7 +156,6 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// A worker's intervals, in proportion to the other durations.
 fn worker_timings(timing: TimingMillis) -> WorkerTimings {
     let millis = Duration::from_millis;
     WorkerTimings {
@@ -184,7 +178,7 @@ fn config(id: ProcessId, timing: TimingMillis, fence_longer_than_dead: bool) -> 
         ("KUBELEET_MAX_PODS", NODE_PODS),
         ("KUBELEET_RESTART_BACKOFF", "1s"),
     ]);
-    // The one of this machine is not part of the simulation.
+    // This machine's proxy is not part of the simulation.
     config.proxy_socket = None;
     let millis = Duration::from_millis;
     config.timing = Timing {

@@ -1,4 +1,4 @@
-//! Proxies as the world goes on: they start, are disturbed, and let requests in.
+//! The steps of proxies: they start, fail, and let requests in.
 
 use engine::Container;
 use proxy::gate::EnterError;
@@ -9,16 +9,14 @@ use crate::workload::addresses;
 use crate::workload::proxies::SimulatedRequest;
 use crate::world::state::World;
 
-/// A step of this many milliseconds is a stall of the whole machine, in which a worker may have stopped
-/// waiting.
+/// A stall of the whole machine, in which a worker may have stopped waiting.
 const STALL: u64 = 100;
-/// How often a request comes to each host, in a thousand seconds.
+/// Per host and thousand seconds.
 const REQUEST_RATE: u64 = 12_000;
-/// How often a proxy is disturbed, in a thousand seconds.
+/// Per proxy and thousand seconds.
 const DISTURBANCE_RATE: u64 = 30;
 
 impl World {
-    /// Starts the proxies that are down and whose downtime is over, and disturbs those that run.
     pub(crate) fn progress_proxies(&mut self, elapsed: u64) {
         for host in 0..self.proxies.of_hosts.len() {
             let is_there = !self.cluster.slot(ProcessId::of_host(host)).is_removed;
@@ -60,7 +58,7 @@ impl World {
         self.log(ProcessId::Proxy(host), format_args!("PAUSED until {until}"));
     }
 
-    /// Sometimes kills a proxy that has closed a gate, and may not have saved that yet.
+    /// It may not have saved that yet.
     pub(crate) fn kill_after_close(&mut self, host: usize) {
         if !self.faults.are_over && self.proxies.random.per_mille(100) {
             let until = self.clock.now + self.proxies.random.between(1, 100);
@@ -74,7 +72,6 @@ impl World {
         self.log(ProcessId::Proxy(host), format_args!("DIES until {until}"));
     }
 
-    /// Lets the proxies go on, ends requests, and sends new ones.
     pub(crate) fn poll_proxies(&mut self, elapsed: u64) {
         let now = self.clock.now;
         for host in 0..self.proxies.of_hosts.len() {
@@ -94,7 +91,6 @@ impl World {
         self.checks.violations.extend(told_twice);
     }
 
-    /// Sends a request to a pod that has a container on the host.
     fn send_request(&mut self, host: usize) {
         let containers = self.cluster.hosts[host].containers();
         let random = &mut self.proxies.random;

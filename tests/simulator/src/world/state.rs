@@ -20,17 +20,15 @@ use crate::stats::Stats;
 use crate::workload::clients::SimulatedClients;
 use crate::workload::proxies::{DRAIN, Proxies};
 
-/// See the module.
 pub(crate) struct World {
     pub(crate) switches: Switches,
     pub(crate) timing: TimingMillis,
-    /// Longest time that passes with one step while there is something to execute, in milliseconds.
+    /// While there is something to execute, in milliseconds.
     pub(crate) max_step: u64,
     pub(crate) random: Random,
     pub(crate) clock: SimulatedClock,
     pub(crate) redis: RedisConnection,
     pub(crate) scripts: Scripts,
-    /// The hash of the script that reads what is observed.
     pub(crate) read_script: String,
     pub(crate) bus: SharedBus,
     pub(crate) network: Network,
@@ -45,7 +43,7 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
 }
 
-/// The steps of a run as text, if the run is traced.
+/// The steps as text, if the run is traced.
 pub(crate) struct Trace(Option<Vec<String>>);
 
 impl Trace {
@@ -98,34 +96,27 @@ impl World {
         world
     }
 
-    /// Returns the violations found so far as an error.
-    ///
-    /// # Errors
-    /// If there are any.
     pub(crate) fn take_violations(&mut self) -> Result<(), Vec<String>> {
         let violations = std::mem::take(&mut self.checks.violations);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
-    /// Adds a line to the trace.
     pub(crate) fn log(&mut self, process: impl Display, what: impl Display) {
         if let Some(steps) = &mut self.trace.0 {
             steps.push(format!("{:>9} {process:<5} {what}", self.clock.since_start(self.clock.now)));
         }
     }
 
-    /// For how long Redis has not processed a heartbeat of a node.
+    /// Since Redis last processed a heartbeat.
     pub(crate) fn silence(&self, node: usize) -> u64 {
         self.clock.now - self.cluster.last_heartbeats[node]
     }
 
-    /// Whether a node was declared dead, or is about to be.
     pub(crate) fn is_any_node_silent(&self) -> bool {
         (0..WORKERS).any(|host| self.silence(host) + self.timing.heartbeat > self.timing.dead)
     }
 
-    /// Returns the hosts that run a pod which must not run twice and which Redis has assigned elsewhere by
-    /// now.
+    /// Returns hosts with a pod that must not run twice and is assigned elsewhere by now.
     pub(crate) fn hosts_with_stale_pods(&self) -> Vec<usize> {
         let is_stale = |container: &engine::Container| {
             let record = self.observed.pods.get(container.pod.as_str());

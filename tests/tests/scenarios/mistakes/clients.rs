@@ -1,4 +1,4 @@
-//! Clients that hold connections and read logs for ever hold up neither writes nor heartbeats.
+//! Clients that hold connections and read logs for ever delay neither writes nor heartbeats.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -19,12 +19,9 @@ use tokio::task::JoinSet;
 use super::{report, seconds};
 use crate::{SOON, sleeper};
 
-/// The sockets that say nothing, where this process may have as many files.
 const SILENT: usize = 5_000;
-/// What the other clients of this process need.
 const OTHER_FILES: usize = 400;
 
-/// Allows this process as many files as its hard limit does. Returns how many.
 fn raise_file_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     // Without a hard limit the soft one stays: it is none either, or was chosen.
@@ -33,7 +30,7 @@ fn raise_file_limit() -> usize {
     current.map_or(usize::MAX, |files| files as usize)
 }
 
-/// Sockets that say nothing, sockets that say a byte a second, and readers of logs that do not end.
+/// Silent sockets, sockets that send a byte a second, and readers of endless logs.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
     let _lock = beside_others().await;
@@ -84,20 +81,17 @@ async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
     assert!(busy.first < Duration::from_secs(10), "nor may a new connection wait for long: {busy:?}");
 }
 
-/// How the cluster did.
 #[derive(Debug)]
 struct Measured {
     #[allow(dead_code, reason = "it is printed")]
     posts: usize,
-    /// Of the first POST, which waits for its connection behind those that have just come.
+    /// Time of the first POST, which waits for its connection behind the new ones.
     first: Duration,
-    /// Of the other POSTs.
+    /// 99th percentile of the other POSTs.
     p99: Duration,
-    /// The longest time between two heartbeats of a node.
     longest_beat: Duration,
 }
 
-/// Posts ten services a second and looks at the heartbeats.
 async fn measure(http: &Http, cluster: &Cluster, duration: Duration, prefix: &str) -> Measured {
     let nodes = ["w1", "w2"].map(|short| format!("hb:{}", cluster.node(short)));
     let mut beats = BTreeMap::<String, (String, Instant)>::new();
@@ -123,7 +117,6 @@ async fn measure(http: &Http, cluster: &Cluster, duration: Duration, prefix: &st
     Measured { posts: took.len(), first, p99, longest_beat }
 }
 
-/// Sends a request a byte a second, again and again.
 async fn speak_slowly(address: String) {
     loop {
         let Ok(mut stream) = TcpStream::connect(&address).await else { continue };
@@ -136,7 +129,7 @@ async fn speak_slowly(address: String) {
     }
 }
 
-/// Reads a stream and counts its bytes. A refusal is tried again a second later.
+/// Retries a refusal a second later.
 async fn read_for_ever(http: Http, path: String, bytes: Arc<AtomicUsize>) {
     loop {
         if let Ok(mut response) = http.try_send(Method::GET, &path, None).await

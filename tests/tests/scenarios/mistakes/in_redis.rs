@@ -1,5 +1,5 @@
-//! What an operator types in redis-cli, and takes back some seconds later: no pod is lost or doubled that the
-//! mistake did not name, and `status` says what is wrong meanwhile.
+//! Mistakes of an operator in redis-cli, undone some seconds later: no other pod is lost or doubled, and
+//! `status` reports the fault meanwhile.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,17 +11,16 @@ use testkit::eventually::{check, eventually_within};
 use super::report;
 use crate::{SOON, sleeper};
 
-/// How soon `status` says what is wrong: three seconds until the nodes are silent, and five more.
+/// Three seconds until the nodes are silent, and five more.
 const SAID_WITHIN: Duration = Duration::from_secs(8);
 
 struct Mistake {
     typed: &'static [&'static str],
     taken_back: &'static [&'static str],
-    /// A part of what `status` says meanwhile; empty if nothing is wrong.
+    /// Part of the report in `status`; empty if nothing is wrong.
     said: &'static str,
-    /// Whether pods with `on_disconnect: stop` may be stopped: no heartbeat can be stored.
+    /// True if `stop` pods may be stopped: no heartbeat can be stored.
     stops_writes: bool,
-    /// Whether the short form has it, too.
     is_short: bool,
 }
 
@@ -79,7 +78,6 @@ const MISTAKES: &[Mistake] = &[
     },
 ];
 
-/// Returns the pods of services whose name begins so, with the process of each.
 async fn running(cluster: &Cluster, http: &Http, of: &[&str]) -> BTreeSet<(String, i64)> {
     let mut pods = BTreeSet::new();
     for service in of {
@@ -89,7 +87,6 @@ async fn running(cluster: &Cluster, http: &Http, of: &[&str]) -> BTreeSet<(Strin
     cluster.processes.leaders().into_iter().filter(|(pod, _)| pods.contains(pod)).collect()
 }
 
-/// What `/status` answers, be it that it cannot.
 async fn status(http: &Http) -> Result<String, String> {
     let answer = http.try_send(reqwest::Method::GET, "/status", None).await;
     let answer = answer.map_err(|error| error.to_string())?;
@@ -127,7 +124,7 @@ async fn what_is_typed_in_redis_cli_and_taken_back_costs_no_pod() {
         tokio::time::sleep(lasts.saturating_sub(begun.elapsed())).await;
         let () = cluster.redis.cli(mistake.taken_back).await;
         cluster.comes_to_rest(SOON, &["w1", "w2"], || async { cluster.processes.running() }).await;
-        // A death that it has led to comes within this time.
+        // A death that it has caused comes within this time.
         tokio::time::sleep(cluster.timing().dead_after() * 3 / 2).await;
         cluster.comes_to_rest(SOON, &["w1", "w2"], || async { cluster.processes.running() }).await;
         let after = running(&cluster, &http, kept).await;

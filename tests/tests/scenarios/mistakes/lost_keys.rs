@@ -1,5 +1,5 @@
-//! What people do to keys in Redis: slots that are renamed, records that are deleted, keys that expire one
-//! after the other. No container ends that the mistake did not name, and no pod runs twice.
+//! Mistakes with keys in Redis: renamed slots, deleted records, keys that expire one after the other. No
+//! other container ends, and no pod runs twice.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,6 @@ struct Small {
     _others: [DaemonProcess; 3],
 }
 
-/// Two nodes with a service of each kind.
 async fn start() -> (Small, Http) {
     let cluster = Cluster::new(ClusterTiming::Medium).await;
     let (api, scheduler) = (cluster.api().await, cluster.scheduler());
@@ -38,7 +37,6 @@ fn leaders(cluster: &Cluster) -> BTreeSet<(String, i64)> {
     cluster.processes.leaders().into_iter().collect()
 }
 
-/// The pods of a service, with their leaders.
 async fn of_service(small: &Small, http: &Http, service: &str) -> BTreeSet<(String, i64)> {
     let pods = http.pods(&format!("service={service}&limit=100")).await;
     let ids: BTreeSet<&str> = pods.iter().filter_map(|pod| pod["uuid"].as_str()).collect();
@@ -63,7 +61,6 @@ async fn recover(http: &Http) -> Value {
     view
 }
 
-/// Returns what runs if not just one pod runs in each slot.
 async fn is_one_pod_in_each_slot(small: &Small, http: &Http) -> Result<(), String> {
     let all = leaders(&small.cluster);
     let (web, db) = (of_service(small, http, "web").await, of_service(small, http, "db").await);
@@ -71,7 +68,6 @@ async fn is_one_pod_in_each_slot(small: &Small, http: &Http) -> Result<(), Strin
     check(is_right, || format!("{all:?} {web:?} {db:?}"))
 }
 
-/// Waits until each slot has one pod that runs, and no other runs.
 async fn one_pod_in_each_slot(small: &Small, http: &Http) {
     eventually_within(SOON, "one pod runs in each slot", || is_one_pod_in_each_slot(small, http)).await;
 }
@@ -99,22 +95,22 @@ async fn slots_that_are_renamed_stop_no_container() {
     assert!(status.is_success() && repaired["items"] == serde_json::json!([]), "{status}: {repaired}");
 }
 
-/// The pods are some seconds old: what a failover may have lost is younger.
+/// The pods are some seconds old; a failover may lose only younger ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() {
     let _lock = beside_others().await;
     let (small, http) = start().await;
     let before = leaders(&small.cluster);
     let web = of_service(&small, &http, "web").await;
-    // Older than what a failover may lose.
+    // Older than a possible loss of a failover.
     tokio::time::sleep(std::time::Duration::from_secs(11)).await;
     let records = [vec!["DEL".to_owned()], keys(&small.cluster, "pod:*").await].concat();
     let _: u64 = small.cluster.redis.cli(&records).await;
     is_said(&http, "/status", "whose pods have no records").await;
     is_said(&http, "/service/web", "has containers whose records are lost").await;
     is_said(&http, "/cluster/check", "which has no record").await;
-    // Pods with `on_disconnect: stop` may have been moved, as far as is known: they are stopped. No node
-    // holds them then, so others take their places.
+    // Pods with `on_disconnect: stop` may have been moved, so they are stopped. No node holds them then, and
+    // others replace them.
     http.runs(SOON, "db", STOP).await;
     let kept: BTreeSet<_> = leaders(&small.cluster).intersection(&before).cloned().collect();
     assert_eq!(kept, web, "those that must not run twice are stopped, and no others");
@@ -125,7 +121,7 @@ async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() 
     assert_eq!(of_service(&small, &http, "web").await, web);
 }
 
-/// Not all keys end in the same moment: in between some processes know of things that others do not.
+/// Not all keys end in the same moment: in between, processes know different keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_expire_one_after_the_other_are_recovered_and_no_pod_runs_twice() {
     let _lock = beside_others().await;
@@ -137,7 +133,7 @@ async fn keys_that_expire_one_after_the_other_are_recovered_and_no_pod_runs_twic
         let _: u64 = small.cluster.redis.cli(&["PEXPIRE", &key, &after]).await;
     }
     is_said(&http, "/status", "kubeleet cluster recover").await;
-    // As an operator does: again for as long as `status` asks for it, for keys go on to vanish.
+    // As an operator does: repeated for as long as `status` asks for it, because keys continue to vanish.
     eventually_within(SOON, "all is recovered", || async {
         let status = http.get("/status").await.to_string();
         let is_asked = status.contains("kubeleet cluster recover");

@@ -1,5 +1,5 @@
-//! Two clusters and a `kubeleet dev` with the same node names on one engine, each with faults of its own:
-//! nothing but the id of the cluster tells their containers apart.
+//! Two clusters and a `kubeleet dev` with the same node names on one engine, each with faults of its own.
+//! Only the cluster's id distinguishes their containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -21,7 +21,6 @@ use testkit::ports::free_port;
 use super::{gone, report, seconds};
 use crate::SOON;
 
-/// Containers of each of the two that are never to be touched.
 const STILL: u64 = 3;
 /// Two cores start only a few containers a second, and three clusters share them.
 const LONG: Duration = Duration::from_secs(120);
@@ -56,7 +55,7 @@ async fn clusters_on_one_engine_never_touch_each_others_containers() {
     let (begun, end) = (Instant::now(), Instant::now() + seconds(4));
     let mut rounds = 0;
     while Instant::now() < end || rounds < 3 {
-        // Each changes what it runs while the others do the same, and while daemons die.
+        // Each changes its services while the others do the same, and while daemons die.
         let (of_steady, of_noisy, of_dev) = (Http::clone(&steady_http), noisy_http.clone(), dev.http.clone());
         tokio::join!(
             change(&of_steady, rounds, true),
@@ -78,7 +77,7 @@ async fn clusters_on_one_engine_never_touch_each_others_containers() {
     for http in [&steady_http, &dev.http] {
         http.runs(SOON, "still", STILL).await;
     }
-    // That they have the same ids and run would also be so if they had been restarted.
+    // A restart would leave ids and states the same.
     assert_eq!(starts(&docker, &before).await, started_at, "one of them was restarted");
     let clusters: BTreeSet<&String> =
         before.values().map(|found| &found.labels["kubeleet.cluster"]).collect();
@@ -101,7 +100,6 @@ async fn containers(docker: &Docker) -> BTreeMap<String, ListedContainer> {
     docker.containers().await.into_iter().filter(of_still).map(|found| (found.id.clone(), found)).collect()
 }
 
-/// When each of these containers was started.
 async fn starts(docker: &Docker, containers: &BTreeMap<String, ListedContainer>) -> Vec<String> {
     let mut starts = Vec::new();
     for id in containers.keys() {
@@ -110,8 +108,7 @@ async fn starts(docker: &Docker, containers: &BTreeMap<String, ListedContainer>)
     starts
 }
 
-/// Creates, changes, scales, or deletes a service. `is_kept`: its Redis is not emptied, so it goes on from
-/// the round before.
+/// `is_kept`: its Redis is not emptied, so it continues from the round before.
 async fn change(http: &Http, round: usize, is_kept: bool) {
     let path = "/service/moving";
     if is_kept && round % 3 == 2 {
@@ -136,12 +133,11 @@ async fn change(http: &Http, round: usize, is_kept: bool) {
     }
 }
 
-/// One of the things that happen to clusters of testers.
 async fn disturb(round: usize, workers: &mut [DaemonProcess; 2], cluster: &Cluster) {
     match round % 3 {
         0 => workers.iter_mut().for_each(DaemonProcess::start_again),
         1 => {
-            // It knows nothing any more, and is told to forget its containers as well.
+            // It has lost its data, and is told to forget its containers as well.
             let id: String = cluster.redis.cli(&["HGET", "meta", "cluster"]).await;
             let () = cluster.redis.cli(&["FLUSHALL"]).await;
             let () = cluster.redis.cli(&["HSET", "meta", "cluster", &id]).await;
@@ -154,7 +150,7 @@ async fn disturb(round: usize, workers: &mut [DaemonProcess; 2], cluster: &Clust
     }
 }
 
-/// A `kubeleet dev` with given node names. One runs on a machine at a time: it waits for others.
+/// One runs on a machine at a time: it waits for others.
 struct Dev {
     process: ChildGuard,
     http: Http,
@@ -177,7 +173,7 @@ impl Dev {
         dev
     }
 
-    /// SIGKILL to all of it but its Redis, which goes on, and starts it again.
+    /// Its Redis stays.
     async fn start_again(&mut self) {
         self.process.kill();
         self.process = spawn(self.home.path(), &self.listen);
