@@ -1,5 +1,5 @@
 //! Logs on demand: a reader leaves a request in Redis, and this worker copies the container's output to a
-//! stream there for as long as it is read.
+//! stream there until the reader is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::answer::requested_container::container_of;
 use crate::node::garbage;
 use crate::session::context::SessionContext;
 
-/// The largest piece that is written at once, in bytes.
+/// Maximum size of a piece in bytes.
 const MAX_CHUNK: usize = 16 * 1024;
 /// Output waits this long for more of it.
 const GATHER_TIME: Duration = Duration::from_millis(50);
-/// After this long without output Redis is asked whether the stream is still read.
+/// After this long without output, the worker checks in Redis that the reader is there.
 const READER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Takes the waiting requests and answers each in the background.
@@ -59,7 +59,7 @@ fn answer(context: &Arc<SessionContext>, request: LogRequest) {
     });
 }
 
-/// Writes the output, and then why it ended, unless the stream is not read any more.
+/// Writes the output and then the reason of its end, unless the reader is gone.
 async fn write(context: &SessionContext, request: &LogRequest) -> Result<(), StoreError> {
     let permit = context.log_permits.try_acquire();
     let opened = match permit {
@@ -84,8 +84,8 @@ async fn open(
     context.worker.runtime.logs(&container.handle, request.tail, request.follow).await
 }
 
-/// Copies the output to Redis. Returns why it ended (empty if the container ended), or `None` if the stream
-/// is not read any more.
+/// Copies the output to Redis. Returns why it ended (empty if the container ended), or `None` if the reader
+/// is gone.
 async fn copy(
     context: &SessionContext,
     request: &LogRequest,
@@ -127,7 +127,7 @@ async fn copy(
     Ok(is_read.then_some(end))
 }
 
-/// Writes everything gathered. Returns false if the stream is not read any more.
+/// Writes all gathered output. Returns false if the reader is gone.
 async fn flush(answer: &mut LogAnswer<'_>, gathered: &mut BytesMut) -> Result<bool, StoreError> {
     while !gathered.is_empty() {
         let piece = gathered.split_to(gathered.len().min(MAX_CHUNK)).freeze();

@@ -1,4 +1,4 @@
-//! Answers requests of the API to check the login for a registry.
+//! Checks registry logins for the API.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is kept of a run of a container that has ended: it says why, when the container is gone.
+//! Records of ended container runs, which explain the end after the container is gone.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use futures_util::StreamExt;
 use model::ids::{AssignmentId, ContainerName};
 use model::pod::EndedRun;
 
-/// The last lines of a run that are kept, within [`EndedRun::MAX_OUTPUT`].
+/// Number of last lines kept of a run, within [`EndedRun::MAX_OUTPUT`].
 const LINES: usize = 10;
-/// How long the end of a container waits for its last lines.
+/// Time that the end of a container waits for its last lines.
 const READ_TIME: Duration = Duration::from_secs(2);
 
-/// Identifies a run: the assignment, the container, and how often it was restarted before.
+/// Returns the id of a run, made of the assignment, the container, and its number of earlier restarts.
 pub(crate) fn id(assignment: &AssignmentId, container: Option<&ContainerName>, restarts: u32) -> String {
     let assignment: String =
         assignment.as_str().chars().filter(char::is_ascii_alphanumeric).take(12).collect();
@@ -20,7 +20,7 @@ pub(crate) fn id(assignment: &AssignmentId, container: Option<&ContainerName>, r
     format!("{assignment}.{container}.{restarts}")
 }
 
-/// Returns the last lines that a container wrote; what the engine does not tell in time is missing.
+/// Returns a container's last lines, as far as the engine returns them in time.
 pub(crate) async fn last_output(runtime: &dyn Runtime, handle: &str) -> String {
     let mut output = Vec::new();
     let read = async {

@@ -1,4 +1,4 @@
-//! Carries the news that the cluster has fenced this session from the heartbeat to the session.
+//! Signals from the heartbeat to the session that the cluster fenced it.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,5 @@
-//! Commands that a person runs beside the process of a pod. They have no terminal: that would need a process
-//! of ours between fork and exec.
+//! Interactive commands beside a pod's process. They have no terminal: that would need a process of ours
+//! between fork and exec.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -20,9 +20,9 @@ use super::pods::ProcessPods;
 use super::spawn;
 use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 
-/// The time between asking a command to end and killing it.
+/// Time between asking a command to end and killing it.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// How long output is awaited after the end: a process that the command has left behind may hold it open.
+/// Time to wait for output after the end: a process left behind by the command may hold it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// See [`crate::Runtime::start_command`].
@@ -36,7 +36,7 @@ pub(super) async fn start(
         return Err(RuntimeError::Refused(why.to_owned()));
     }
     let (node, request) = (folder.node().to_owned(), request.clone());
-    // Under the lock the pod neither ends nor starts again.
+    // Under the lock the pod neither ends nor restarts.
     let spawned = pods.with_lock(&node, move |_| spawn_piped(&folder, &request)).await?;
     match spawned {
         Ok(child) => running(child),
@@ -44,7 +44,7 @@ pub(super) async fn start(
     }
 }
 
-/// Returns the running command, or why it cannot be started.
+/// Returns the running command, or the reason that it could not start.
 fn spawn_piped(folder: &Folder, request: &CommandRequest) -> Result<Result<Child, String>, RuntimeError> {
     let (mut command, record) = prepare(folder, &request.command)?;
     let stdin = if request.stdin { Stdio::piped() } else { Stdio::null() };
@@ -82,7 +82,7 @@ fn running(mut child: Child) -> Result<RunningCommand, RuntimeError> {
     let control = ProcessCommand { group, end };
     let mut is_over = control.end.clone();
     let over = async move {
-        // It cannot fail before: the sender is dropped after the end.
+        // It cannot fail earlier: the sender is dropped after the end.
         drop(is_over.wait_for(Option::is_some).await);
         tokio::time::sleep(DRAIN_TIMEOUT).await;
     };
@@ -91,7 +91,7 @@ fn running(mut child: Child) -> Result<RunningCommand, RuntimeError> {
     Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
 }
 
-/// A command that could not be started, as shells tell it.
+/// Returns a command that could not start, with the exit code of shells.
 fn not_started(why: String) -> RunningCommand {
     let (_, end) = watch::channel(Some(NOT_STARTED));
     let why = CommandOutput::Error(format!("{why}\n").into());
@@ -104,14 +104,14 @@ fn not_started(why: String) -> RunningCommand {
     }
 }
 
-/// A command: its process group, and how it has ended.
+/// A command's process group and exit code.
 struct ProcessCommand {
     group: Option<Pid>,
     end: watch::Receiver<Option<i64>>,
 }
 
 impl ProcessCommand {
-    /// The id is the command's own until its end has been collected.
+    /// The id stays reserved until the exit status is collected.
     fn signal_group(&self, signal: Signal) -> Result<(), RuntimeError> {
         let Some(group) = self.group.filter(|_| self.end.borrow().is_none()) else { return Ok(()) };
         match kill_process_group(group, signal) {

@@ -23,7 +23,7 @@ impl Default for SimNode {
 }
 
 impl SimNode {
-    /// Runs a container, or returns the one that was created for the same identity before.
+    /// Runs a container, or returns the existing one of the same identity.
     pub(super) fn run(&mut self, request: &ContainerRequest) -> Container {
         let identity = &request.identity;
         let name = identity.container_name();
@@ -50,7 +50,7 @@ impl SimNode {
         container
     }
 
-    /// Creates the volumes of a container that are not there yet. Returns the names of all.
+    /// Creates a container's missing volumes. Returns the names of all.
     fn create_volumes(&mut self, request: &ContainerRequest) -> Vec<String> {
         let mut names = Vec::new();
         for volume in requested(request) {
@@ -63,7 +63,7 @@ impl SimNode {
         names
     }
 
-    /// Removes a volume, unless a container has it. Returns whether it is gone.
+    /// Removes a volume, unless a container uses it. Returns true if it is gone.
     pub(super) fn remove_volume(&mut self, name: &str) -> bool {
         let is_used =
             self.containers.values().any(|simulated| simulated.volumes.iter().any(|own| own == name));
@@ -96,13 +96,12 @@ fn exit_code(request: &ContainerRequest) -> Option<i64> {
 #[derive(Clone)]
 pub(super) struct SimContainer {
     pub(super) container: Container,
-    /// Names of its volumes.
     volumes: Vec<String>,
-    /// It exits right after each start, with this code.
+    /// Exit code of a container that exits right after each start.
     ends_with: Option<i64>,
-    /// How commands in it end; `None` if they do not.
+    /// Exit code of commands in it; `None` if they do not end.
     pub(super) exec_exit_code: Option<i64>,
-    /// How many commands were run in it.
+    /// Number of commands run in it.
     pub(super) execs: u32,
     pub(super) signals: Vec<StopSignal>,
     pub(super) starts: u32,

@@ -1,4 +1,4 @@
-//! What a container writes from now on.
+//! Attaches a client to the future output of a container.
 
 use engine::{Container, ContainerState};
 use futures_util::StreamExt;

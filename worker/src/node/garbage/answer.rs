@@ -1,4 +1,4 @@
-//! Tells users what could go from this node, and removes it when they say so.
+//! Lists the garbage of this node for users, and removes it on request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One container of a managed pod: what this worker counts about it, and how it is doing.
+//! One container of a managed pod: its counters and its state.
 
 use daemon::clock::BootInstant;
 use model::pod::ContainerProgress;
@@ -7,45 +7,44 @@ use model::pod::health::Health;
 use super::checks::ContainerChecks;
 use super::reasons::{PAUSED, RESTARTED, UNHEALTHY, is_shown_by_checks};
 
-/// How much of an engine's handle people write.
+/// Length of the engine's short handles.
 const SHORT_HANDLE: usize = 12;
 
-/// What this worker knows of one container of a pod. What it is to be is in the pod's specification.
+/// The state of one container of a pod. Its specification is the pod's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ManagedContainer {
-    /// The engine's handle, as far as it is known.
+    /// The engine's handle, as far as known.
     pub(crate) handle: Option<String>,
-    /// Whether it was started and has ended, as the engine told last.
+    /// The progress that the engine reported last.
     pub(crate) progress: ContainerProgress,
-    /// It is paused, by another client of the engine.
+    /// True if another client of the engine paused it.
     pub(crate) is_paused: bool,
-    /// Its checks, and what they have shown.
+    /// Its checks and their results.
     pub(crate) checks: ContainerChecks,
-    /// It was stopped because it was unhealthy, and has not been started again since.
+    /// True if it was stopped as unhealthy, and has not restarted since.
     pub(crate) was_unhealthy: bool,
-    /// How often it was started again, over the pod's whole life.
+    /// Number of restarts over the pod's whole life.
     pub(crate) restarts: u32,
-    /// Exits in a row without a healthy run between them.
+    /// Consecutive exits without a healthy run in between.
     pub(crate) crash_streak: u32,
-    /// Since when it runs, as far as is known.
+    /// Start of its run, as far as known.
     pub(crate) running_since: Option<BootInstant>,
-    /// When it is to be started again after an exit.
+    /// Time of its restart after an exit.
     pub(crate) restart_at: Option<BootInstant>,
     /// One word in CamelCase; empty if it is well.
     pub(crate) reason: &'static str,
     /// The same in a sentence.
     pub(crate) message: String,
-    /// The exit code of its last run.
     pub(crate) exit_code: Option<i64>,
 }
 
 impl ManagedContainer {
-    /// Whether it was started again after an exit and has not counted as well since then.
+    /// Returns true if it restarted after an exit and does not count as well yet.
     pub(crate) fn is_recovering(&self) -> bool {
         self.reason == RESTARTED
     }
 
-    /// It was started now.
+    /// Records its start.
     pub(crate) fn set_started(&mut self, now: BootInstant) {
         self.running_since = Some(now);
         self.restart_at = None;
@@ -53,7 +52,7 @@ impl ManagedContainer {
         self.checks.reset();
     }
 
-    /// Returns why it is not as it should be: a reason and a sentence.
+    /// Returns a reason and a sentence if it is not well.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         match self.reason {
             "" if self.is_paused && self.progress == ContainerProgress::Running => {
@@ -68,7 +67,7 @@ impl ManagedContainer {
         }
     }
 
-    /// Returns what there is to say although it is as it should be; empty if nothing.
+    /// Returns a remark about a container that is well, or an empty text.
     pub(crate) fn remark(&self) -> String {
         match self.progress {
             ContainerProgress::Running => self.checks.inconclusive().unwrap_or_default(),
@@ -76,7 +75,7 @@ impl ManagedContainer {
         }
     }
 
-    /// Takes over what an earlier session counted: restarts, and the exit code of the last run.
+    /// Takes over the counts of an earlier session: restarts, and the exit code of the last run.
     pub(crate) fn recover(
         &mut self,
         now: BootInstant,
@@ -87,7 +86,7 @@ impl ManagedContainer {
         let is_unwell = !reason.is_empty();
         self.restarts = restarts;
         if self.checks.exist() {
-            // The checks begin anew, from what was reported.
+            // The checks start anew from the reported state.
             self.running_since = Some(now);
         }
         if !is_unwell {
@@ -95,20 +94,18 @@ impl ManagedContainer {
         } else if is_shown_by_checks(reason) {
             self.was_unhealthy = reason == UNHEALTHY;
         } else {
-            // It was not well when this worker's predecessor ended: it has to run for a while to be well
-            // again.
+            // It was not well when the previous worker ended, so it must run for a while to be well again.
             self.running_since = Some(now);
             self.exit_code = exit_code;
             self.set_reason(RESTARTED, message.to_owned());
         }
     }
 
-    /// Returns whether nothing is to end it for its health any more, as was to be or as was reported.
+    /// Returns true if it recovered after it was, or was reported, about to be stopped for its health.
     pub(super) fn has_recovered(&self) -> bool {
         self.was_unhealthy && self.checks.health() == Some(Health::Healthy)
     }
 
-    /// Changes how it is doing.
     pub(crate) fn set_reason(&mut self, reason: &'static str, message: String) {
         (self.reason, self.message) = (reason, message);
     }

@@ -1,5 +1,4 @@
-//! Containers without a managed pod: those that are being removed, and those of ended pods that are kept for
-//! their logs.
+//! Containers without a managed pod: those in removal, and those of ended pods kept for their logs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,21 +11,20 @@ use model::pod::lifecycle::Phase;
 pub(crate) struct EndedPod {
     pub(crate) pod: PodId,
     pub(crate) assignment: AssignmentId,
-    /// How it ended.
     pub(crate) phase: Phase,
     pub(crate) ended_at: BootInstant,
 }
 
 #[derive(Default)]
 pub(super) struct Leftovers {
-    /// Containers that are being stopped and removed: handle and pod.
+    /// Containers in removal: handle and pod.
     removing: HashMap<String, PodId>,
     /// Oldest first.
     ended: Vec<EndedPod>,
 }
 
 impl Leftovers {
-    /// Returns false if the container is being removed already.
+    /// Returns false if the container is in removal already.
     pub(super) fn begin_removal(&mut self, handle: &str, pod: &PodId) -> bool {
         self.removing.insert(handle.to_owned(), pod.clone()).is_none()
     }
@@ -57,7 +55,6 @@ impl Leftovers {
         self.ended.iter().any(|ended| ended.pod == *pod && ended.assignment == *assignment)
     }
 
-    /// Returns the pods whose containers are kept.
     pub(super) fn ended(&self) -> &[EndedPod] {
         &self.ended
     }
