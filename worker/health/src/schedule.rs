@@ -1,5 +1,4 @@
-//! Which checks there are, which probes are due, and what their results change. Pure: the caller has the
-//! clock.
+//! The checks, their due probes, and the effects of results. Pure: the caller has the clock.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -14,11 +13,11 @@ use tokio::task::AbortHandle;
 use super::judge::{HealthJudge, ProbeOutcome};
 use super::{CheckKind, ContainerCheck, HealthChange};
 
-/// Identifies a check. One that replaces another has a new id, so that late results find nothing.
+/// Identifies a check. A replacement has a new id, so that late results find nothing.
 pub(super) type CheckId = u64;
 
-/// Commands cost the engine a process each, connections nearly nothing. Each has its own limit, so that
-/// commands that hang hold up no connection.
+/// Commands cost the engine a process each, connections nearly nothing. Each lane has its own limit, so that
+/// hanging commands do not block connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Commands,
@@ -39,7 +38,7 @@ impl Lane {
 struct ScheduledCheck {
     check: Arc<ContainerCheck>,
     judge: HealthJudge,
-    /// The probe under way.
+    /// The running probe.
     probe: Option<AbortHandle>,
 }
 
@@ -57,15 +56,15 @@ pub(super) struct CheckSchedule {
     next_id: CheckId,
     ids: HashMap<(String, CheckKind), CheckId>,
     entries: HashMap<CheckId, ScheduledCheck>,
-    /// Those that wait for their time.
+    /// Checks waiting for their time.
     due: BTreeSet<(BootInstant, CheckId)>,
-    /// Those whose time has come, in its order.
+    /// Due checks, in the order of their time.
     ready: [VecDeque<CheckId>; 2],
 }
 
 impl CheckSchedule {
-    /// Adds a check, in place of one of the same kind. Does nothing if that is the same one: what it has
-    /// found so far holds.
+    /// Adds a check, replacing one of the same kind. Does nothing if it is the same one, whose results stay
+    /// valid.
     pub(super) fn set(&mut self, check: ContainerCheck, now: BootInstant) {
         let key = (check.handle.clone(), check.kind);
         let known = self.ids.get(&key).and_then(|id| self.entries.get(id));
@@ -88,7 +87,6 @@ impl CheckSchedule {
         }
     }
 
-    /// Removes the checks of all containers but these.
     pub(super) fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
@@ -106,13 +104,12 @@ impl CheckSchedule {
         }
     }
 
-    /// Returns the state of a check.
     pub(super) fn judge(&self, handle: &str, kind: CheckKind) -> Option<&HealthJudge> {
         let id = self.ids.get(&(handle.to_owned(), kind))?;
         self.entries.get(id).map(|entry| &entry.judge)
     }
 
-    /// Puts those whose time has come in their lanes. Returns when the next one's comes.
+    /// Moves due checks to their lanes. Returns the next due time.
     pub(super) fn advance(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some((due, id)) = self.due.first().copied() {
             if due > now {
@@ -126,7 +123,7 @@ impl CheckSchedule {
         None
     }
 
-    /// Returns the next check of a lane that has to be probed now.
+    /// Returns the next due check of a lane.
     pub(super) fn next(&mut self, lane: Lane) -> Option<(CheckId, Arc<ContainerCheck>)> {
         loop {
             let id = self.ready[lane as usize].pop_front()?;
@@ -137,7 +134,7 @@ impl CheckSchedule {
         }
     }
 
-    /// Notes the probe under way.
+    /// Records the running probe.
     pub(super) fn begun(&mut self, id: CheckId, probe: AbortHandle) {
         match self.entries.get_mut(&id) {
             Some(entry) => entry.probe = Some(probe),
@@ -145,7 +142,7 @@ impl CheckSchedule {
         }
     }
 
-    /// Takes a result. Returns the change that it makes; `None` also if the check is gone.
+    /// Records a result. Returns its effect; `None` also if the check is gone.
     pub(super) fn ended(
         &mut self,
         id: CheckId,
@@ -169,7 +166,7 @@ impl CheckSchedule {
     }
 }
 
-/// Whether it asks for the same. What was known at its start does not matter any more.
+/// Returns true if both are the same check. The health known at its start is irrelevant.
 fn is_same(one: &ContainerCheck, other: &ContainerCheck) -> bool {
     let ContainerCheck { handle, kind, method, timing, address, started, health: _ } = one;
     (handle, kind, method, timing, address, started)
@@ -202,8 +199,8 @@ fn inconclusive(check: &ContainerCheck, probes: u32, why: &str) -> String {
     format!("the last {probes} of its {kind} had no result, so its health stays as it was: {why}; {advice}")
 }
 
-/// Returns a number from 0 to 1 that depends on nothing but the check: a thousand that begin together are
-/// probed one after another, at the same times again when the worker has been restarted.
+/// Returns a number from 0 to 1 that depends only on the check: a thousand checks that begin together are
+/// probed one after another, and at the same times again after a restart of the worker.
 fn spread(key: &(String, CheckKind)) -> f64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

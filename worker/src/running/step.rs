@@ -14,7 +14,6 @@ const KILLED: i64 = 137;
 /// The desired state of a managed pod on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DesiredState {
-    /// Keep it running.
     Run,
     /// A stop was requested: stop it and report that to Redis.
     Stop,
@@ -45,7 +44,6 @@ pub(crate) struct PodFacts {
 /// Inputs about a pod's sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SandboxFacts {
-    /// The pod has none.
     NotUsed,
     /// Its state on the engine; `None` if it does not exist.
     Used(Option<ContainerState>),
@@ -92,7 +90,6 @@ pub(crate) struct RestartBackoff {
 /// An action on a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing for now.
     Leave,
     /// Stop and remove its containers, then finish the pod as stopped.
     Stop,

@@ -3,16 +3,15 @@
 use store::{Ack, AckItem};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many acknowledgements may wait before further starts have to.
+/// Maximum number of waiting acknowledgements before further starts must wait.
 const CAPACITY: usize = 256;
 
-/// A running pod that is to be acknowledged, and where Redis' reply goes.
+/// A running pod to acknowledge, and the channel for Redis' reply.
 pub(crate) struct AckRequest {
     pub(crate) item: AckItem,
     pub(crate) reply: oneshot::Sender<Ack>,
 }
 
-/// The sending side.
 pub(crate) struct AckQueue {
     requests: mpsc::Sender<AckRequest>,
 }

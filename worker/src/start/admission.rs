@@ -1,5 +1,5 @@
-//! From a payload in the in-flight list (`rq`) to a pod that may be started: parsing, the node's policy, and
-//! the claim.
+//! From a payload in the in-flight list (`rq`) to a pod that may start: parsing, the node's policy, and the
+//! claim.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::session::context::SessionContext;
 use crate::support::measure;
 use crate::worker::MAX_START_ATTEMPTS;
 
-/// A payload with everything that is needed to start it.
+/// A payload with all inputs of its start.
 pub(crate) struct StartJob {
     pub(crate) payload: Payload,
     pub(crate) service: Option<ServiceName>,
@@ -29,12 +29,12 @@ pub(crate) struct StartJob {
 pub(crate) struct StartGuard {
     context: Arc<SessionContext>,
     payload: Payload,
-    /// Notified when Redis must be asked again before the start goes on.
+    /// Notified when Redis must be asked again before the start continues.
     pub(crate) recheck: Arc<Notify>,
 }
 
 impl StartGuard {
-    /// Returns `None` if the pod is being started already.
+    /// Returns `None` if the pod is already starting.
     fn acquire(context: &Arc<SessionContext>, payload: &Payload) -> Option<Self> {
         match context.table.admit(payload) {
             Admission::Started(recheck) => {
@@ -53,7 +53,7 @@ impl Drop for StartGuard {
     }
 }
 
-/// A job whose start may begin once Redis has agreed to it.
+/// A job that may start once Redis has agreed.
 pub(crate) struct AdmittedJob {
     pub(crate) job: StartJob,
     pub(crate) guard: StartGuard,
@@ -61,7 +61,7 @@ pub(crate) struct AdmittedJob {
 }
 
 /// Parses payloads and reads their specifications. Payloads that cannot be pods become dead letters.
-/// Duplicates of pods that are being started are left in the in-flight list.
+/// Duplicates of starting pods stay in the in-flight list.
 ///
 /// # Errors
 /// If specifications cannot be read now. All payloads are then still in the in-flight list, or were rejected.
@@ -89,7 +89,7 @@ pub(crate) async fn admit(
     Ok(admitted)
 }
 
-/// Returns what is to be started, or why the payload cannot be a pod of this node.
+/// Returns the job to start, or why the payload cannot be a pod of this node.
 async fn resolve(context: &SessionContext, payload: Payload) -> Result<Result<StartJob, String>, StoreError> {
     let Some(id) = &payload.spec else {
         return Ok(match payload.inline_spec() {
@@ -108,12 +108,12 @@ async fn resolve(context: &SessionContext, payload: Payload) -> Result<Result<St
     Ok(Ok(StartJob { service: service_of(&payload.name), spec, payload }))
 }
 
-/// Pods of a service carry its name.
+/// Returns the service of a pod, whose name it carries.
 fn service_of(name: &PodName) -> Option<ServiceName> {
     ServiceName::new(name.as_str()).ok()
 }
 
-/// Asks Redis what to do with these jobs; the reply has one claim for each, in the same order.
+/// Asks Redis about these jobs. The reply has one claim for each, in the same order.
 pub(crate) async fn claim<'a>(
     context: &SessionContext,
     jobs: impl Iterator<Item = &'a StartJob>,

@@ -1,5 +1,5 @@
-//! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts
-//! them.
+//! The secrets and configs of a container: reads them from Redis, decrypts them, and writes them where the
+//! engine mounts them.
 
 use daemon::config::RuntimeKind;
 use engine::file_store::{DirectoryGuard, NewFile};
@@ -10,14 +10,14 @@ use model::value::{ReadError, ValueBytes, ValueKind};
 use crate::start::files_unavailable::FilesUnavailable;
 use crate::worker::Worker;
 
-/// The files of a container that is being started.
+/// The files of a starting container.
 pub(crate) struct ProvidedFiles {
     pub(crate) files: Vec<MountedFile>,
     /// Keeps them until the engine lists the container.
     _guard: Option<DirectoryGuard>,
 }
 
-/// Writes the current versions of the secrets and configs of a container.
+/// Writes the current versions of a container's secrets and configs.
 pub(crate) async fn provide(
     worker: &Worker,
     request: &ContainerRequest,
@@ -39,8 +39,8 @@ pub(crate) async fn provide(
     Ok(ProvidedFiles { files: mounted.collect(), _guard: Some(guard) })
 }
 
-/// Writes the files of a container that is to be started again, if they are gone: a reboot of the machine
-/// empties its memory. Files that are there stay: a restart does not change the version that a container has.
+/// Writes the files of a restarting container if they are gone, because a reboot of the machine empties its
+/// memory. Existing files stay: a restart does not change the container's version.
 pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Result<(), FilesUnavailable> {
     let names: Vec<String> =
         wanted(worker, &request.container).into_iter().map(|(name, _, _)| name).collect();
@@ -50,13 +50,13 @@ pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Resu
     provide(worker, request).await.map(drop)
 }
 
-/// A file of a container that runs, which is replaced when its secret or config changes.
+/// A file of a running container that is replaced when its secret or config changes.
 pub(crate) struct Reloaded {
     /// Its name in the container's directory.
     pub(crate) name: String,
     pub(crate) kind: ValueKind,
     pub(crate) file: FileReference,
-    /// What the container gets then.
+    /// The signal after a change.
     pub(crate) signal: StopSignal,
 }
 
@@ -68,8 +68,7 @@ pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reload
     wanted(worker, container).into_iter().filter_map(of).collect()
 }
 
-/// Writes the current version of a file into the one that the container has. Returns whether the container
-/// has to be told.
+/// Writes the current version into a container's file. Returns true if the container must be notified.
 pub(crate) async fn reload(
     worker: &Worker,
     identity: &Identity,
