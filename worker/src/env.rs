@@ -30,7 +30,7 @@ pub struct WorkerEnv {
     pub lease_store: Option<Arc<dyn LeaseStore>>,
     /// Keeps the cluster id for the next worker process; `None` if no container outlives this process.
     pub identity_store: Option<Arc<dyn IdentityStore>>,
-    /// Where pods are saved, to restore a lost Redis.
+    /// The store of saved pods, to restore a lost Redis.
     pub pod_store: PodStore,
     /// True if containers use this machine's disk, processor and memory, and write logs. False for a
     /// simulation.

@@ -31,7 +31,7 @@ pub struct Identity {
     pub assignment: AssignmentId,
     /// The container, if its pod has several; `None` for their sandbox.
     pub container: Option<ContainerName>,
-    /// What the fence does with it when the lease has expired.
+    /// The fence's action when the lease has expired.
     pub on_disconnect: OnDisconnect,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
@@ -154,7 +154,7 @@ pub struct Container {
     pub assignment: AssignmentId,
     /// Its name in the pod, from its label; `None` for a pod's only container or its sandbox.
     pub name: Option<ContainerName>,
-    /// What the fence does with it when the lease has expired, from its label.
+    /// The fence's action when the lease has expired, from its label.
     pub on_disconnect: OnDisconnect,
     /// Time between SIGTERM and SIGKILL, from its label.
     pub grace: Duration,

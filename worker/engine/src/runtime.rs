@@ -231,8 +231,7 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// Runs a program in a running container, with its directory, user, environment and limits. Waits at most
-    /// `limit`. What happens to it afterwards depends on the runtime: plain processes are killed; an engine
-    /// cannot do that.
+    /// `limit`, after which plain processes are killed; an engine cannot kill a command.
     ///
     /// # Errors
     /// `NotFound` if the container does not run.

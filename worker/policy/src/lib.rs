@@ -148,8 +148,8 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("ulimits", any(ulimits)),
         // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
-        // Of the engine, or in memory; driver options are invalid. The real target of a host path is checked
-        // when the container is created.
+        // Volumes of the engine, or in memory; driver options are invalid. The real target of a host path is
+        // checked when the container is created.
         ("volumes", policy.host.check_volumes(volumes)),
         // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
         ("secrets", any(secrets)),

@@ -295,7 +295,7 @@ impl PodBackup {
     }
 }
 
-/// Whether to keep the entry of a pod that is not managed.
+/// The fate of a saved entry whose pod is not managed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     Yes,

@@ -13,7 +13,7 @@ use super::counters::Counters;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Where engines put a container's group, with `ID` for its id: Docker with systemd and without, Podman
+/// Engines' paths of a container's group, with `ID` for its id: Docker with systemd and without, Podman
 /// likewise.
 const PLACES: [&str; 4] =
     ["system.slice/docker-ID.scope", "docker/ID", "machine.slice/libpod-ID.scope", "libpod_parent/libpod-ID"];
