@@ -63,7 +63,6 @@ impl WorkerEnv {
     }
 }
 
-/// Returns the configured container runtime. It connects at its first call.
 pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> {
     Ok(match config.runtime {
         RuntimeKind::Docker => {
@@ -81,13 +80,11 @@ pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> 
     })
 }
 
-/// Returns the last engine with this node's pods.
 fn engine_record(config: &Config) -> EngineRecord {
     let path = config.data_dir.join(format!("{}.engine-host", config.node));
     EngineRecord::read(path, backup_containers::pod_names(&config.data_dir, &config.node))
 }
 
-/// Returns the store for the lease of this node's worker.
 fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerError> {
     if config.runtime == RuntimeKind::Sim {
         // Simulated containers end with this process, so no later worker needs its lease.
@@ -110,7 +107,6 @@ fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerErr
     Ok(Some(Arc::new(file)))
 }
 
-/// Returns the store for the cluster id of this node's worker.
 fn identity_store(config: &Config) -> Option<Arc<dyn IdentityStore>> {
     // Simulated containers end with this process.
     (config.runtime != RuntimeKind::Sim)

@@ -34,7 +34,6 @@ use policy::NodePolicy;
 /// this worker count too: a pod that crashes its worker is given up, but not one that met a few restarts.
 pub(crate) const MAX_START_ATTEMPTS: u32 = 20;
 
-/// One worker: its configuration, its environment and its lease.
 pub(crate) struct Worker {
     pub(crate) config: Arc<Config>,
     pub(crate) node: NodeName,
@@ -52,22 +51,14 @@ pub(crate) struct Worker {
     pub(crate) liveness: LivenessPipe,
     /// Problems of this node that do not stop its pods.
     pub(crate) problems: NodeProblems,
-    /// Containers that the fence stops if the engine does not list.
     pub(crate) known: KnownContainers,
-    /// The saved pods of this worker.
     pub(crate) backup: PodBackup,
-    /// Registry credentials stored by the cluster.
     pub(crate) logins: Arc<dyn RegistryLogins>,
     pub(crate) files: FileStore,
-    /// The directory for volumes that nodes share.
     pub(crate) shared: SharedDirectory,
-    /// Times of the last use of images.
     pub(crate) image_uses: ImageUses,
-    /// True if containers use this machine, see [`WorkerEnv`].
     pub(crate) uses_machine: bool,
-    /// The proxy of this host; `None` if it has none.
     pub(crate) proxy: Option<Arc<dyn ProxySocket>>,
-    /// The logs of removed containers.
     pub(crate) kept_logs: KeptLogs,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
     pub(crate) redis_log: Arc<RedisLog>,

@@ -36,7 +36,6 @@ where
     join_all(groups).await.into_iter().collect()
 }
 
-/// Groups containers by the time at which they are killed.
 fn by_moment(
     containers: Vec<Container>,
     now: Instant,

@@ -1,6 +1,5 @@
 //! The result of a command run in a container.
 
-/// Maximum size of the kept end of the output, in bytes.
 const MAX_OUTPUT: usize = 4096;
 
 /// The result of a command in a container.
@@ -22,7 +21,6 @@ impl OutputTail {
         self.0.drain(..surplus);
     }
 
-    /// Returns the text. Invalid UTF-8 is replaced.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }

@@ -18,7 +18,6 @@ use rustix::fs::{FallocateFlags, FsWord, fallocate, statfs};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-/// Used if the state directory is on a disk.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// Types of file systems in memory, as in statfs(2): tmpfs and ramfs.
 const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];

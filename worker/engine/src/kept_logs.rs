@@ -18,15 +18,12 @@ use model::ids::{ContainerName, PodId, ServiceName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-/// Maximum number of last lines read of a container.
 const MAX_LINES: usize = 200_000;
 /// Maximum size of a file, which is also limited to a quarter of the total.
 const MAX_FILE: u64 = 16 << 20;
-/// Time that the removal of a container waits for its log.
 const READ_TIME: Duration = Duration::from_secs(10);
 /// Number of logs kept concurrently: each is in memory until it is written.
 const CONCURRENCY: usize = 2;
-/// Lines sent at once.
 const BATCH: usize = 256;
 
 /// The owner of a kept log.
@@ -55,7 +52,6 @@ pub struct KeptLog {
 
 /// The kept logs of this node.
 pub struct KeptLogs {
-    /// `None` if logs are not kept.
     directory: Option<PathBuf>,
     keep: Duration,
     max_bytes: u64,
@@ -188,7 +184,6 @@ pub async fn ended_runs(
     Ok(stream::iter(batches).boxed())
 }
 
-/// Reads a container's last lines before a time: at most `tail`, within `max` bytes.
 async fn last_lines(
     runtime: &dyn Runtime,
     handle: &str,

@@ -40,7 +40,6 @@ pub fn wall_clock() -> u64 {
 /// Longer lines are cut: each waits in memory until it is sent.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
 
-/// Splits output into lines, stamped with the time of reading.
 pub(crate) fn stamped_when_read(output: BoxStream<'static, Result<Bytes, RuntimeError>>) -> LineStream {
     let state = Some((output, LineSplitter::default()));
     let line = |text| EngineLine { time: wall_clock(), text };
@@ -62,7 +61,6 @@ pub(crate) fn stamped_when_read(output: BoxStream<'static, Result<Bytes, Runtime
 /// buffer comes as several entries, of which only the last has a line feed.
 #[derive(Debug, Default)]
 pub(crate) struct StampedEntries {
-    /// The beginning of an incomplete line, and its time.
     begun: Option<(u64, BytesMut)>,
     last_time: u64,
 }
@@ -92,13 +90,11 @@ impl StampedEntries {
         lines
     }
 
-    /// Returns the last line, if it is incomplete.
     pub(crate) fn finish(&mut self) -> Option<EngineLine> {
         self.begun.take().map(|(time, text)| EngineLine { time, text: text.freeze() })
     }
 }
 
-/// Splits an entry into time and text. Returns `None` if it does not begin with a time.
 fn split_time(entry: &[u8]) -> Option<(u64, &[u8])> {
     let end = entry.iter().take(40).position(|byte| *byte == b' ')?;
     let time = std::str::from_utf8(&entry[..end]).ok()?;
@@ -109,7 +105,6 @@ fn split_time(entry: &[u8]) -> Option<(u64, &[u8])> {
     Some((nanoseconds(time)?, &entry[end + 1..]))
 }
 
-/// Parses an engine's time into nanoseconds since the Unix epoch.
 pub(crate) fn nanoseconds(time: &str) -> Option<u64> {
     u64::try_from(time.parse::<jiff::Timestamp>().ok()?.as_nanosecond()).ok()
 }

@@ -128,7 +128,6 @@ pub struct EngineVolume {
 }
 
 impl EngineVolume {
-    /// Parses the labels of [`requested`]. Returns `None` if they are another program's, or unreadable.
     pub(crate) fn from_labels<'a>(handle: &str, get: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let number = |label: &str| get(label).and_then(|number| number.parse::<u64>().ok());
         let (space, epoch) = (number(label::SPACE), number(label::EPOCH));

@@ -29,9 +29,7 @@ pub struct HealthMonitor {
     clock: Arc<dyn Clock>,
     prober: Arc<dyn Prober>,
     schedule: Mutex<CheckSchedule>,
-    /// A check was added, which may be due before the others.
     added: Notify,
-    /// One for each [`Lane`].
     permits: [Arc<Semaphore>; Lane::ALL.len()],
     changes: mpsc::UnboundedSender<HealthChange>,
 }

@@ -19,9 +19,7 @@ use tokio::time::Instant;
 
 use super::judge::ProbeOutcome;
 
-/// Maximum size of a response head in bytes.
 const MAX_HEAD: usize = 32 * 1024;
-/// Maximum length of a command's output in a message.
 const MAX_QUOTE: usize = 200;
 const NAME: &str = concat!("kubeleet/", env!("CARGO_PKG_VERSION"));
 
@@ -179,7 +177,6 @@ fn command_outcome(result: Result<ExecResult, RuntimeError>, limit: Duration) ->
     }
 }
 
-/// Adds the last line of an output.
 fn with_quote(detail: String, output: &str) -> String {
     let line = output.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let printable = line.chars().map(|c| if c.is_control() { ' ' } else { c });

@@ -38,7 +38,6 @@ impl Lane {
 struct ScheduledCheck {
     check: Arc<ContainerCheck>,
     judge: HealthJudge,
-    /// The running probe.
     probe: Option<AbortHandle>,
 }
 
@@ -50,15 +49,12 @@ impl Drop for ScheduledCheck {
     }
 }
 
-/// The checks of a node.
 #[derive(Default)]
 pub(super) struct CheckSchedule {
     next_id: CheckId,
     ids: HashMap<(String, CheckKind), CheckId>,
     entries: HashMap<CheckId, ScheduledCheck>,
-    /// Checks waiting for their time.
     due: BTreeSet<(BootInstant, CheckId)>,
-    /// Due checks, in the order of their time.
     ready: [VecDeque<CheckId>; 2],
 }
 
@@ -80,7 +76,6 @@ impl CheckSchedule {
         self.entries.insert(id, ScheduledCheck { check: Arc::new(check), judge, probe: None });
     }
 
-    /// Removes the checks of a container, and ends their probes.
     pub(super) fn remove(&mut self, handle: &str) {
         for kind in [CheckKind::Healthcheck, CheckKind::Readiness] {
             self.remove_one(&(handle.to_owned(), kind));
@@ -109,7 +104,6 @@ impl CheckSchedule {
         self.entries.get(id).map(|entry| &entry.judge)
     }
 
-    /// Moves due checks to their lanes. Returns the next due time.
     pub(super) fn advance(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some((due, id)) = self.due.first().copied() {
             if due > now {
@@ -123,7 +117,6 @@ impl CheckSchedule {
         None
     }
 
-    /// Returns the next due check of a lane.
     pub(super) fn next(&mut self, lane: Lane) -> Option<(CheckId, Arc<ContainerCheck>)> {
         loop {
             let id = self.ready[lane as usize].pop_front()?;
@@ -134,7 +127,6 @@ impl CheckSchedule {
         }
     }
 
-    /// Records the running probe.
     pub(super) fn begun(&mut self, id: CheckId, probe: AbortHandle) {
         match self.entries.get_mut(&id) {
             Some(entry) => entry.probe = Some(probe),
@@ -142,7 +134,6 @@ impl CheckSchedule {
         }
     }
 
-    /// Records a result. Returns its effect; `None` also if the check is gone.
     pub(super) fn ended(
         &mut self,
         id: CheckId,

@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use daemon::config::PodPolicy;
 use model::spec::{ContainerSpec, PodSpec};
 
-/// The verdict about one field: an error if the node refuses its value.
 type FieldVerdict = Result<(), String>;
 
 /// Allows any value: the field affects nothing outside its container. Each rule states the reason.
@@ -206,7 +205,6 @@ mod tests {
         PodPolicy { host, ..PodPolicy::default() }
     }
 
-    /// Returns the names of all fields of a type, from its OpenAPI schema.
     fn fields<T: PartialSchema>() -> BTreeSet<String> {
         let schema: Value = serde_json::to_value(T::schema()).unwrap();
         schema["properties"].as_object().unwrap().keys().cloned().collect()

@@ -6,7 +6,6 @@
 
 use serde_json::{Map, Value};
 
-/// The refused values of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// Any but an empty one, `false` and `null`.
@@ -75,7 +74,6 @@ pub fn refusal(unknown: &Map<String, Value>) -> Option<String> {
     ))
 }
 
-/// Returns the path of the first refused field.
 fn forbidden(object: &Map<String, Value>, prefix: &str) -> Option<String> {
     object.iter().find_map(|(key, value)| {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };

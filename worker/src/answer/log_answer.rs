@@ -16,14 +16,11 @@ const READER_POLL: Duration = Duration::from_millis(50);
 /// and goes on after this long.
 const MAX_READER_WAIT: Duration = Duration::from_secs(20);
 
-/// The answer to one request, as written so far.
 pub(crate) struct LogAnswer<'a> {
     store: &'a Store,
     id: &'a str,
-    /// The throttle shared by all answers of this node.
     shared: &'a Mutex<LogThrottle>,
     throttle: LogThrottle,
-    /// Bytes of output written.
     total: u64,
     /// False once the reader kept us waiting for too long: an API of an earlier version does not remove
     /// chunks after reading. Then the oldest chunks are dropped, and the reader reports it.
@@ -35,7 +32,6 @@ impl<'a> LogAnswer<'a> {
         Self { store, id, shared, throttle: LogThrottle::of_one(), total: 0, waits_for_reader: true }
     }
 
-    /// Writes a piece. Returns false if the reader is gone.
     pub(crate) async fn write(&mut self, piece: &Bytes) -> Result<bool, StoreError> {
         let now = Instant::now();
         let of_all = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take(piece.len(), now);
@@ -47,7 +43,6 @@ impl<'a> LogAnswer<'a> {
         self.store.write_log_output(self.id, piece, self.total).await
     }
 
-    /// Waits while too much is unread. Returns false if the reader is gone.
     async fn wait_for_reader(&mut self) -> Result<bool, StoreError> {
         let begun = Instant::now();
         while self.waits_for_reader {

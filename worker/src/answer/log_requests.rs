@@ -20,14 +20,11 @@ use crate::answer::requested_container::container_of;
 use crate::node::garbage;
 use crate::session::context::SessionContext;
 
-/// Maximum size of a piece in bytes.
 const MAX_CHUNK: usize = 16 * 1024;
-/// Output waits this long for more of it.
 const GATHER_TIME: Duration = Duration::from_millis(50);
 /// After this long without output, the worker checks in Redis that the reader is there.
 const READER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Takes the waiting requests and answers each in the background.
 pub(crate) fn serve(context: &Arc<SessionContext>) {
     let task_context = context.clone();
     context.tasks.spawn(async move {
@@ -59,7 +56,6 @@ fn answer(context: &Arc<SessionContext>, request: LogRequest) {
     });
 }
 
-/// Writes the output and then the reason of its end, unless the reader is gone.
 async fn write(context: &SessionContext, request: &LogRequest) -> Result<(), StoreError> {
     let permit = context.log_permits.try_acquire();
     let opened = match permit {
@@ -127,7 +123,6 @@ async fn copy(
     Ok(is_read.then_some(end))
 }
 
-/// Writes all gathered output. Returns false if the reader is gone.
 async fn flush(answer: &mut LogAnswer<'_>, gathered: &mut BytesMut) -> Result<bool, StoreError> {
     while !gathered.is_empty() {
         let piece = gathered.split_to(gathered.len().min(MAX_CHUNK)).freeze();

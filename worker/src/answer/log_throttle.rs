@@ -9,15 +9,12 @@ use tokio::time::Instant;
 pub(crate) const MAX_READERS: usize = 128;
 /// Rate of one answer in bytes per second, and its burst in bytes.
 const BYTES_PER_SECOND: f64 = 1_048_576.0;
-/// The same for all answers of a node together.
 const BYTES_PER_SECOND_OF_ALL: f64 = 4.0 * BYTES_PER_SECOND;
 
-/// Returns the message for one request too many.
 pub(crate) fn too_many_readers(node: &NodeName) -> String {
     format!("{node} answers {MAX_READERS} log requests already; try again when one of them has ended")
 }
 
-/// A token bucket for bytes.
 pub(crate) struct LogThrottle {
     bytes_per_second: f64,
     tokens: f64,
@@ -25,12 +22,10 @@ pub(crate) struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// Returns the throttle of one answer.
     pub(crate) fn of_one() -> Self {
         Self::new(BYTES_PER_SECOND)
     }
 
-    /// Returns the throttle of all answers of a node.
     pub(crate) fn of_all() -> Self {
         Self::new(BYTES_PER_SECOND_OF_ALL)
     }
@@ -39,7 +34,6 @@ impl LogThrottle {
         Self { bytes_per_second, tokens: bytes_per_second, at: Instant::now() }
     }
 
-    /// Takes tokens for this many bytes. Returns the wait before they may be sent.
     pub(crate) fn take(&mut self, bytes: usize, now: Instant) -> Duration {
         let rate = self.bytes_per_second;
         let earned = now.duration_since(self.at).as_secs_f64() * rate;

@@ -8,7 +8,6 @@ use store::{PrepareRequest, PreparedImages, Store, StoreError};
 use crate::session::context::SessionContext;
 use crate::start::pod_images;
 
-/// Answers a request in the background.
 pub(crate) fn answer(context: &Arc<SessionContext>, request: PrepareRequest) {
     let PrepareRequest { prepare: spec, service } = request;
     let task_context = context.clone();

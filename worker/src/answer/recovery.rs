@@ -7,13 +7,11 @@ use store::StoreError;
 use crate::session::context::SessionContext;
 use crate::worker::Worker;
 
-/// Answers a waiting request in the background.
 pub(crate) fn serve(context: &Arc<SessionContext>) {
     let worker = context.worker.clone();
     context.tasks.spawn(async move { answer(&worker).await });
 }
 
-/// Answers a waiting request. The next pass retries a failure.
 pub(crate) async fn answer(worker: &Worker) {
     if let Err(error) = try_answer(worker).await {
         tracing::warn!(node = %worker.node, %error, "what is saved of the pods here could not be sent");

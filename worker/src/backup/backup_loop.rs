@@ -16,16 +16,12 @@ use crate::backup::pod_backup::{self, Keep};
 use crate::session::context::SessionContext;
 use crate::support::change_log::ChangeLog;
 
-/// Poll interval of the table, and minimum interval of writes.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct BackupLoop {
     context: Arc<SessionContext>,
-    /// The table version that was saved last.
     saved_version: Option<u64>,
-    /// When to read the services again.
     services_due: Instant,
-    /// The names and ids needed at the last read.
     read: (Vec<ServiceName>, Vec<SpecId>),
     log: ChangeLog,
 }
@@ -60,7 +56,6 @@ impl Loop<StoreError> for BackupLoop {
         Backoff::new(INTERVAL, Duration::from_secs(10))
     }
 
-    /// The connection to Redis logs its own failures.
     fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
         false
     }
@@ -91,7 +86,6 @@ impl BackupLoop {
         context.worker.backup.update(pods, keep);
     }
 
-    /// Reads the saved pods' services and missing specifications, if that `is_due` or the pods changed.
     async fn read_missing(&mut self, is_due: bool) -> Result<(), StoreError> {
         let (store, saved) = (&self.context.worker.store, &self.context.worker.backup);
         self.read_records(is_due).await?;
@@ -132,7 +126,6 @@ impl BackupLoop {
         Ok(())
     }
 
-    /// Writes the file on another thread, if it changed.
     async fn write(&self) {
         let worker = &self.context.worker;
         let Some(cluster) = worker.identity.cluster() else { return };

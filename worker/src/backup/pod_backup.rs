@@ -24,7 +24,6 @@ use tokio::time::Instant;
 
 use crate::running::table::EndedPod;
 
-/// Retention of saved pods that the fence stopped.
 const FENCED_RETENTION: Duration = Duration::from_secs(3600);
 
 /// The place where a worker saves its pods.
@@ -44,12 +43,10 @@ impl PodStore {
     }
 }
 
-/// Returns the file in which the worker of `node` saves its pods.
 pub(crate) fn file_of(data_dir: &Path, node: &NodeName) -> PathBuf {
     data_dir.join(format!("{node}.pods"))
 }
 
-/// The saved pods of this worker; see the module.
 pub(crate) struct PodBackup {
     store: PodStore,
     inner: Mutex<BackupInner>,
@@ -60,20 +57,14 @@ struct BackupInner {
     pods: BTreeMap<PodKey, SavedPod>,
     specs: BTreeMap<SpecId, SavedSpec>,
     services: BTreeMap<ServiceName, SavedService>,
-    /// The containers that the engine listed last.
     listed: HashSet<PodKey>,
-    /// When the fence stopped pods that have not come back.
     fenced: HashMap<PodKey, Instant>,
-    /// The cluster's nodes that may have volumes.
     nodes: Vec<NodeName>,
-    /// True if something changed since the file was written.
     is_changed: bool,
-    /// The last answered request.
     answered: Option<RecoveryId>,
 }
 
 impl PodBackup {
-    /// Reads the file of the previous worker process. Sets a broken file aside.
     pub(crate) fn load(store: PodStore) -> Self {
         let mut inner = BackupInner::default();
         if let PodStore::File(path) = &store
@@ -86,17 +77,14 @@ impl PodBackup {
         Self { store, inner: Mutex::new(inner) }
     }
 
-    /// Returns true if pods are saved at all.
     pub(crate) fn is_used(&self) -> bool {
         self.store != PodStore::Nowhere
     }
 
-    /// Returns true if pods are saved in a file.
     pub(crate) fn is_on_disk(&self) -> bool {
         matches!(self.store, PodStore::File(_))
     }
 
-    /// Records the engine's complete list of containers.
     pub(crate) fn observe(&self, containers: &[Container]) {
         if self.is_used() {
             let keys = containers.iter().map(Container::key);
@@ -116,7 +104,6 @@ impl PodBackup {
         }
     }
 
-    /// Returns the pods that the fence stopped and that have not come back.
     pub(crate) fn fenced(&self) -> Vec<(PodId, AssignmentId)> {
         self.lock().fenced.keys().cloned().collect()
     }
@@ -127,13 +114,11 @@ impl PodBackup {
         inner.fenced.retain(|key, _| !pods.contains(key));
     }
 
-    /// Returns the pods without a known assignment time.
     pub(crate) fn undated(&self) -> Vec<(PodId, AssignmentId)> {
         let inner = self.lock();
         inner.pods.iter().filter(|(_, pod)| pod.since == 0).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Saves a time within a pod's assignment.
     pub(crate) fn set_since(&self, pod: &PodId, assignment: &AssignmentId, since: RedisMillis) {
         let mut inner = self.lock();
         if let Some(saved) = inner.pods.get_mut(&(pod.clone(), assignment.clone())) {
@@ -142,7 +127,6 @@ impl PodBackup {
         }
     }
 
-    /// Returns the slot of a saved pod; `None` if it belongs to no service.
     pub(crate) fn slot_of(&self, pod: &PodId, assignment: &AssignmentId) -> Option<HeldPod> {
         let inner = self.lock();
         let saved = inner.pods.get(&(pod.clone(), assignment.clone()))?;
@@ -188,7 +172,6 @@ impl PodBackup {
         *is_changed |= saved.len() != before;
     }
 
-    /// Returns the saved entries of these pods, with their ends.
     pub(crate) fn ended(&self, ended: &[EndedPod]) -> Vec<SavedPod> {
         let inner = self.lock();
         let saved = |one: &EndedPod| {
@@ -198,7 +181,6 @@ impl PodBackup {
         ended.iter().filter_map(saved).collect()
     }
 
-    /// Returns the services of all saved pods, and the missing specifications.
     pub(crate) fn needed(&self) -> (Vec<ServiceName>, Vec<SpecId>) {
         let inner = self.lock();
         let services: BTreeSet<ServiceName> =
@@ -235,7 +217,6 @@ impl PodBackup {
         }
     }
 
-    /// Returns the file's path and new content, if it changed since the last call.
     pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(PathBuf, String)> {
         let PodStore::File(path) = &self.store else { return None };
         let mut inner = self.lock();
@@ -246,12 +227,10 @@ impl PodBackup {
         Some((path.clone(), lines.join("\n") + "\n"))
     }
 
-    /// Marks the file as changed again after a failed write.
     pub(crate) fn set_changed(&self) {
         self.lock().is_changed = true;
     }
 
-    /// Returns the saved lines for these containers.
     pub(crate) fn answer(&self, cluster: &ClusterId, containers: &[Container]) -> Vec<String> {
         let inner = self.lock();
         let mut by_key: BTreeMap<PodKey, &Container> = BTreeMap::new();
@@ -280,12 +259,10 @@ impl PodBackup {
         state.to_lines(inner.header(cluster), unsaved as u64)
     }
 
-    /// Returns true if this request was not answered yet.
     pub(crate) fn is_new_request(&self, id: &RecoveryId) -> bool {
         self.lock().answered.as_ref() != Some(id)
     }
 
-    /// Records that this request was answered.
     pub(crate) fn set_answered(&self, id: RecoveryId) {
         self.lock().answered = Some(id);
     }
@@ -295,7 +272,6 @@ impl PodBackup {
     }
 }
 
-/// The fate of a saved entry whose pod is not managed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     Yes,

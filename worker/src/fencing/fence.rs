@@ -46,7 +46,6 @@ const MAX_LIST_WAIT: Duration = Duration::from_secs(1);
 pub(crate) const SAFETY_MARGIN: Duration = Duration::from_secs(2);
 /// Grace of leftovers of an earlier worker process: their pods may run elsewhere by now.
 const MAX_LEFTOVER_GRACE: Duration = Duration::from_secs(1);
-/// Grace of the containers of a worker that was declared dead.
 const MAX_PURGE_GRACE: Duration = Duration::from_secs(10);
 /// Maximum concurrent removals of ended containers. Only the next lease waits for them.
 const REMOVE_CONCURRENCY: usize = 16;
@@ -122,19 +121,15 @@ async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
     }
 }
 
-/// Returns the interval of scans while the lease is expired, after `quiet_for` without findings.
 fn recheck_after(quiet_for: Duration) -> Duration {
     if quiet_for > QUIET_AFTER { POLL_INTERVAL } else { RECHECK_INTERVAL }
 }
 
-/// The containers that the fence stops, and its inputs about the node.
 pub(crate) struct FenceScope<'a> {
     pub(crate) node: &'a NodeName,
     pub(crate) cluster: Option<&'a ClusterId>,
     pub(crate) timing: &'a Timing,
-    /// The host's proxy, whose gates are closed first.
     pub(crate) proxy: Option<&'a dyn ProxySocket>,
-    /// The saved pods, if this process saves them.
     pub(crate) saved: Option<&'a PodBackup>,
 }
 
@@ -194,7 +189,6 @@ fn time_left(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Durati
     declared_dead.since(now).saturating_sub(SAFETY_MARGIN)
 }
 
-/// Stops all containers within `left`, whatever their number, and then removes them.
 async fn stop_all(
     runtime: &dyn Runtime,
     containers: &[Container],

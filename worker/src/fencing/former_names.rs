@@ -17,22 +17,17 @@ use crate::fencing::fence::{self, FenceScope};
 use crate::fencing::other_lease::OtherLease;
 use crate::worker::Worker;
 
-/// Poll interval of the lease files.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Scan interval of the containers of a name without a worker: people remove them.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// A name without running containers that need a lease.
 struct FencedName {
-    /// Its lease's deadline.
     deadline: BootInstant,
     next_look: BootInstant,
-    /// The last reported number of other running containers.
     told: usize,
 }
 
-/// Fences containers with other names as long as the worker runs.
 pub(crate) async fn watch(worker: &Worker) {
     let mut fenced: HashMap<NodeName, FencedName> = HashMap::new();
     loop {

@@ -43,7 +43,6 @@ impl KnownContainers {
     }
 }
 
-/// Returns true if the fence must stop this container.
 pub(crate) fn must_stop(container: &Container) -> bool {
     container.on_disconnect == OnDisconnect::Stop && container.state.may_run()
 }

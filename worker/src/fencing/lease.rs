@@ -16,7 +16,6 @@ use store::RedisProcess;
 
 use crate::fencing::lease_file::{LeaseGrant, LeaseStore, SavedLease};
 
-/// The state of a lease at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseState {
     /// There never was a lease, or it was given up.
@@ -30,16 +29,12 @@ pub(crate) enum LeaseState {
 pub(crate) struct Lease {
     /// Milliseconds on the boot clock; 0 if there is no lease.
     deadline: AtomicU64,
-    /// Deadline of the last expired lease whose pods the fence has stopped.
     fenced: AtomicU64,
-    /// Number of container starts in flight under it.
     starts: AtomicUsize,
-    /// The Redis process that granted it last.
     granted_by: Mutex<Option<RedisProcess>>,
     store: Option<Arc<dyn LeaseStore>>,
 }
 
-/// The right to start one container; see [`Lease::permit_start`].
 pub(crate) struct StartPermit<'a>(&'a Lease);
 
 impl Drop for StartPermit<'_> {
@@ -49,7 +44,6 @@ impl Drop for StartPermit<'_> {
 }
 
 impl Lease {
-    /// Returns a lease in memory, also saved to `store` if there is one.
     pub(crate) fn new(store: Option<Arc<dyn LeaseStore>>) -> Self {
         Self {
             deadline: AtomicU64::new(0),
@@ -60,7 +54,6 @@ impl Lease {
         }
     }
 
-    /// Reads the lease of the previous worker process.
     pub(crate) fn load_saved(&self) -> SavedLease {
         match &self.store {
             Some(store) => store.load(),
@@ -81,7 +74,6 @@ impl Lease {
         matches!(self.state(now), LeaseState::Valid(_))
     }
 
-    /// Takes over the lease of the previous worker process.
     pub(crate) fn take_over(&self, lease: LeaseGrant) {
         self.set_granted_by(lease.granted_by);
         self.deadline.fetch_max(lease.deadline.millis, Ordering::AcqRel);

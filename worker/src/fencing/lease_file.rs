@@ -60,7 +60,6 @@ impl LeaseFile {
         Self { path, boot_id, write_in_flight: Mutex::new(None), log }
     }
 
-    /// Creates the file's directory and checks that it is writable.
     pub(crate) fn check(&self) -> std::io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(directory)?;
@@ -127,7 +126,6 @@ fn write(path: &Path, lease: &LeaseRecord) -> std::io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
-/// Returns the kernel's random id of this boot of the machine.
 pub(crate) fn boot_id() -> std::io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }

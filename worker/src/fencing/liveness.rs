@@ -49,7 +49,6 @@ impl LivenessPipe {
         Ok(Self { supervisor: Some(UnixStream::from_std(stream)?) })
     }
 
-    /// Runs `work`, sending signs of life meanwhile.
     pub(crate) async fn while_running<T>(&self, timing: &Timing, work: impl Future<Output = T>) -> T {
         let Some(supervisor) = &self.supervisor else { return work.await };
         let mut work = pin!(work);

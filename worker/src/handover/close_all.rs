@@ -70,7 +70,6 @@ pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Con
     ask(socket, containers, Duration::ZERO, AT_ONCE).await;
 }
 
-/// The result of a request to close gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseOutcome {
     /// Nothing is in flight.
@@ -81,7 +80,6 @@ enum CloseOutcome {
     NoProxy,
 }
 
-/// Asks the proxy, if any, to close gates and cut after `within`. Waits for at most `max_wait`.
 async fn ask(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
@@ -102,7 +100,6 @@ async fn ask(
     }
 }
 
-/// Returns false if there is no proxy.
 async fn drained(socket: &dyn ProxySocket, containers: &[&Container], within: Duration) -> bool {
     let Ok(stream) = dial(socket).await else { return false };
     let mut lines = lines(stream);

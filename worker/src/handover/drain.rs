@@ -13,7 +13,6 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// pod's next steps wait for it.
 const BRIEF: Duration = Duration::from_secs(2);
 
-/// The link to the proxy of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkStatus {
     /// No socket is configured.
@@ -26,7 +25,6 @@ pub(crate) enum LinkStatus {
     Connected,
 }
 
-/// The progress of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainProgress {
     Requested,
@@ -35,20 +33,16 @@ pub(crate) enum DrainProgress {
     Drained { in_flight: u64, after: Duration, cut: u64 },
 }
 
-/// Inputs of a drain's limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StopFacts {
     pub(crate) reason: ContainerStopReason,
-    /// The pod's `drain`.
     pub(crate) drain: Duration,
-    /// True if a container that could answer runs, with its network.
     pub(crate) can_answer: bool,
     /// `on_disconnect: stop`.
     pub(crate) never_twice: bool,
     pub(crate) is_leased: bool,
 }
 
-/// Returns the time for requests in flight to end before they are cut.
 pub(crate) fn limit(facts: &StopFacts) -> Duration {
     let StopFacts { reason, drain, can_answer, never_twice, is_leased } = *facts;
     if !can_answer {
@@ -67,12 +61,10 @@ pub(crate) fn limit(facts: &StopFacts) -> Duration {
     }
 }
 
-/// Inputs of a stop's next step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DrainFacts {
     pub(crate) link: LinkStatus,
     pub(crate) progress: DrainProgress,
-    /// Time since the request to close the gate.
     pub(crate) waited: Duration,
     pub(crate) limit: Duration,
     /// True if the pod must run after all: a failover lost its stop request.
@@ -81,7 +73,6 @@ pub(crate) struct DrainFacts {
     pub(crate) is_ending: bool,
 }
 
-/// The next step of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainStep {
     /// Decide again at the proxy's next answer, after this time at the latest.
@@ -92,7 +83,6 @@ pub(crate) enum DrainStep {
     Leave,
 }
 
-/// The end of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
     /// There is no proxy.
@@ -126,7 +116,6 @@ pub(crate) fn step(facts: &DrainFacts) -> DrainStep {
 }
 
 impl DrainEnd {
-    /// Describes the drain for people; `None` if nothing was in flight.
     pub(crate) fn describe(self, limit: Duration) -> Option<String> {
         match self {
             DrainEnd::NoProxy | DrainEnd::Drained { in_flight: 0, .. } => None,

@@ -19,20 +19,16 @@ use super::rows::{self, Rows};
 use super::socket::{ProxyStream, dial};
 use crate::session::context::SessionContext;
 
-/// Interval of attempts to reach a proxy.
 const DIAL_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay of the first attempt after the proxy is gone: it may only be restarting.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(50);
-/// Time for a proxy to read a message.
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// Changes within this time are sent together.
 const GATHER: Duration = Duration::from_millis(5);
 /// Poll interval for changes outside the table, such as held pods.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct HandoverLoop {
     context: Arc<SessionContext>,
-    /// The wait before the next attempt to reach a proxy.
     wait: Duration,
 }
 
@@ -92,7 +88,6 @@ impl HandoverLoop {
         Self { context, wait: DIAL_INTERVAL }
     }
 
-    /// Serves the connection until either side ends.
     async fn serve(&self, stream: ProxyStream) -> Result<(), LinkError> {
         let context = &self.context;
         let mut lines = lines(stream);
@@ -117,7 +112,6 @@ impl HandoverLoop {
         }
     }
 
-    /// Sends changes that the proxy does not know yet.
     async fn send_changes(
         &self,
         lines: &mut Lines<ProxyStream>,

@@ -32,32 +32,24 @@ use self::drain::{DrainProgress, LinkStatus};
 /// State shared by the loop and the stops of one session: gates to close, and the proxy's answers.
 pub(crate) struct Handover {
     inner: Mutex<HandoverInner>,
-    /// Wakes the loop.
     wake: Notify,
-    /// Signals the proxy's reports about names.
     names_changed: Notify,
-    /// Incremented with each answer of the proxy, and each change of the link.
     version: watch::Sender<u64>,
 }
 
 struct HandoverInner {
     status: LinkStatus,
     closings: HashMap<AssignmentId, Closing>,
-    /// The proxy's last report about names; `None` if it is gone, or has not reported yet.
     names: Option<NamesStatus>,
-    /// The address of this host in its pod network.
     gateway: Option<Gateway>,
     is_gateway_sent: bool,
 }
 
-/// The state of name resolution for pods of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamesStatus {
-    /// Why pods cannot resolve names; `None` if they can.
     pub(crate) problem: Option<String>,
 }
 
-/// A pod whose gate stays closed during a stop.
 struct Closing {
     pod: PodId,
     within: Duration,
@@ -106,19 +98,16 @@ impl Handover {
         ClosedGate { handover: self, assignment: assignment.clone() }
     }
 
-    /// Returns the state of the link, and the progress of a pod's drain.
     pub(crate) fn progress(&self, assignment: &AssignmentId) -> (LinkStatus, DrainProgress) {
         let inner = self.lock();
         let progress = inner.closings.get(assignment).map(|closing| closing.progress);
         (inner.status, progress.unwrap_or(DrainProgress::Requested))
     }
 
-    /// Returns a receiver notified of each answer of the proxy.
     pub(crate) fn answers(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// Returns true if a stop keeps the pod's gate closed.
     fn is_closing(&self, assignment: &AssignmentId) -> bool {
         self.lock().closings.contains_key(assignment)
     }
@@ -133,17 +122,14 @@ impl Handover {
         self.note_answer();
     }
 
-    /// Returns the proxy's last report about names; `None` if it is gone, or has not reported.
     pub(crate) fn names(&self) -> Option<NamesStatus> {
         self.lock().names.clone()
     }
 
-    /// Completes at the proxy's next report about names.
     pub(crate) async fn names_changed(&self) {
         self.names_changed.notified().await;
     }
 
-    /// Sets the address of this host in the network that new containers join, for the proxy.
     pub(crate) fn set_gateway(&self, gateway: Gateway) {
         let mut inner = self.lock();
         if inner.gateway.replace(gateway) != Some(gateway) {
@@ -172,7 +158,6 @@ impl Handover {
         network.into_iter().chain(messages).collect()
     }
 
-    /// Records an answer of the proxy.
     fn note(&self, answer: &FromProxy) {
         let mut inner = self.lock();
         match answer {

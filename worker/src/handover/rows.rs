@@ -10,7 +10,6 @@ use model::pod::ContainerProgress;
 use crate::running::step::DesiredState;
 use crate::running::table::ManagedPod;
 
-/// Rows by assignment.
 pub(super) type Rows = HashMap<AssignmentId, LocalPod>;
 
 /// Returns the row of a pod; `None` if its address is unknown. Its gate is open unless the pod must stop, its
@@ -39,8 +38,6 @@ pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: boo
     })
 }
 
-/// Returns the messages that update the proxy's table to `now`: the whole table if nothing was `sent`, else
-/// the differences.
 pub(super) fn messages(sent: Option<&Rows>, now: &Rows) -> Vec<FromWorker> {
     let Some(sent) = sent else { return all(now) };
     let gone = sent.values().filter(|row| !now.contains_key(&row.assignment));

@@ -11,7 +11,6 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
-/// Time for a proxy to accept a connection.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// A connection to the proxy.
@@ -37,7 +36,6 @@ impl ProxySocket for PathBuf {
     }
 }
 
-/// Returns the configured socket; `None` if this host has no proxy.
 pub(crate) fn configured(config: &Config) -> Option<Arc<dyn ProxySocket>> {
     config.proxy_socket.clone().map(|path| Arc::new(path) as Arc<dyn ProxySocket>)
 }

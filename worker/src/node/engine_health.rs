@@ -29,7 +29,6 @@ pub(crate) struct EngineHealth {
     log: ChangeLog,
 }
 
-/// The last outage of the engine.
 #[derive(Debug, Clone, Copy)]
 struct EngineOutage {
     began: Instant,
@@ -40,7 +39,6 @@ struct EngineOutage {
 struct EngineProblems {
     ping: Option<String>,
     list: Option<String>,
-    /// Why a pod could not start, and when.
     start: Option<(String, Instant)>,
 }
 
@@ -61,7 +59,6 @@ impl EngineHealth {
         Self { problems: Mutex::default(), outage: Mutex::default(), log }
     }
 
-    /// Returns the engine's current problem; `None` if its last answers were all good.
     pub(crate) fn problem(&self) -> Option<String> {
         self.problems().first().cloned()
     }
@@ -88,18 +85,15 @@ impl EngineHealth {
         }
     }
 
-    /// Returns why the node should get no new pods: the engine's current problem, or a recent start failure.
     pub(crate) fn obstacle(&self) -> Option<String> {
         let problems = self.problems();
         problems.first().or(problems.start()).cloned()
     }
 
-    /// Records that a pod could not start because of this node.
     pub(crate) fn record_start_failure(&self, why: &str) {
         self.problems().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
     }
 
-    /// Records an answer. Returns true if it made the engine healthy or unhealthy.
     pub(crate) fn record<T>(&self, probe: Probe, answer: &Result<T, RuntimeError>) -> bool {
         let mut problems = self.problems();
         let had_problem = problems.first().is_some();

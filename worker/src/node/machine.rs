@@ -37,10 +37,8 @@ fn disk(directory: &Path) -> u64 {
     found.f_blocks.saturating_mul(found.f_frsize).min(MAX_MEMORY_BYTES)
 }
 
-/// The kernel's default.
 const DEFAULT_PIDS: u64 = 32_768;
 
-/// Returns the kernel's limit of processes and threads.
 fn pids() -> u64 {
     let numbers = kernel::pid_max().ok().and_then(|max| u64::try_from(max).ok());
     let threads = kernel::threads_max().ok().map(u64::from);

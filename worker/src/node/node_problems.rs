@@ -25,7 +25,6 @@ impl NodeProblems {
         }
     }
 
-    /// Returns the problems to report.
     pub(crate) fn all(&self) -> Vec<String> {
         let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         let cut = |problem: &String| problem.chars().take(MAX_CHARACTERS).collect();

@@ -22,13 +22,10 @@ const SILENCE: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) struct PodNetworkLoop {
     context: Arc<SessionContext>,
-    /// When the proxy's silence began.
     silent_since: Instant,
-    /// The last logged choice.
     logged: Option<Where>,
 }
 
-/// The network of new containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Where {
     PodNetwork,
@@ -92,7 +89,6 @@ impl PodNetworkLoop {
     }
 }
 
-/// Chooses the network of new containers; `None` for no change. Pure.
 fn decide(is_wanted: bool, names: Option<NamesStatus>, silent_for: Duration) -> Option<Where> {
     if !is_wanted {
         return Some(Where::EngineNetwork("KUBELEET_NAMES is off for this worker".to_owned()));

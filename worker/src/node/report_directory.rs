@@ -14,7 +14,6 @@ use crate::session::reply_class::ReplyClass;
 
 pub(crate) struct DirectoryLoop {
     context: Arc<SessionContext>,
-    /// True if this session has reported.
     has_reported: bool,
 }
 
@@ -59,7 +58,6 @@ impl DirectoryLoop {
         Self { context, has_reported: false }
     }
 
-    /// Reports the state of the directory. Returns the id of the cluster's directory, if it has one.
     async fn report(&mut self, cluster: &ClusterId, found: &SharedDirectoryReport) -> Option<String> {
         let shared = &self.context.worker.shared;
         let known = shared.known(cluster);

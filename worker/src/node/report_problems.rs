@@ -16,22 +16,17 @@ use tokio::time::Instant;
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
-/// Interval of checks for reports.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Interval of write tests of the directories.
 const TRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which problems are reported again, because a failover may have lost a report.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
 /// Records vanish, and the node's record may be among them.
 const REPORT_HELD_AGAIN: Duration = Duration::from_secs(5);
-/// Size of a write test: a full disk may have space for a few bytes.
 const TRIED_BYTES: usize = 64 << 10;
 
 pub(crate) struct ProblemsLoop {
     context: Arc<SessionContext>,
-    /// The last report of this session, and its time.
     reported: Option<(Vec<String>, Instant)>,
-    /// The last reported held pods of this session, and the time.
     reported_held: Option<(Vec<HeldPod>, Instant)>,
     try_due: Instant,
 }

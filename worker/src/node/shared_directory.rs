@@ -24,11 +24,9 @@ use uuid::Uuid;
 use crate::start::files_unavailable::FilesUnavailable;
 use daemon::replace_file::replace_file;
 
-/// The file with the id.
 const IDENTITY: &str = ".kubeleet-shared";
 /// Prefix of volumes being removed; no volume's name begins like this.
 const REMOVING: &str = ".removing-";
-/// Maximum number of threads that use the file system.
 const MAX_THREADS: usize = 4;
 /// A hanging file system must not delay anything for ever.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -37,18 +35,13 @@ const REMOVE_LIMIT: Duration = Duration::from_secs(60);
 /// Any user of a container can write to its volumes.
 const MODE: u32 = 0o777;
 
-/// The shared directory of one worker; it may have none.
 pub(crate) struct SharedDirectory {
     path: Option<PathBuf>,
-    /// The cluster's directory, as last known to this worker.
     known: Mutex<Option<DirectoryIdentity>>,
-    /// The file that keeps it beyond the worker process.
     known_file: PathBuf,
-    /// One permit for each thread that may use the file system.
     threads: Arc<Semaphore>,
 }
 
-/// The content of the identity file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct DirectoryIdentity {
     cluster: ClusterId,
@@ -91,13 +84,11 @@ impl SharedDirectory {
         self.path.is_some()
     }
 
-    /// Returns the id of this cluster's directory, as last known to this worker.
     pub(crate) fn known(&self, cluster: &ClusterId) -> Option<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|known| known.cluster == *cluster).map(|known| known.id.clone())
     }
 
-    /// Remembers the id of the cluster's directory, also for the next worker process.
     pub(crate) fn remember(&self, cluster: &ClusterId, id: &str) {
         let directory = DirectoryIdentity { cluster: cluster.clone(), id: id.to_owned() };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +106,6 @@ impl SharedDirectory {
         *known = Some(directory);
     }
 
-    /// Reads the directory's id.
     pub(crate) async fn look(&self, cluster: &ClusterId) -> SharedDirectoryReport {
         let Some(path) = self.path.clone() else {
             return SharedDirectoryReport::Unusable("it is not declared".to_owned());
@@ -133,7 +123,6 @@ impl SharedDirectory {
         given.map_err(|error| unusable(self.path.as_deref(), &error))
     }
 
-    /// Creates a container's shared volumes, and replaces their names by their paths.
     pub(crate) async fn provide(&self, request: &mut ContainerRequest) -> Result<(), FilesUnavailable> {
         let is_shared = |kind| kind == VolumeKind::Shared;
         if !request.container.volumes.iter().any(|volume| is_shared(volume.kind)) {
@@ -160,7 +149,6 @@ impl SharedDirectory {
         Ok(())
     }
 
-    /// Returns the directory if it is the cluster's.
     async fn usable_root(&self, cluster: Option<&ClusterId>) -> Result<PathBuf, FilesUnavailable> {
         let (Some(path), Some(cluster)) = (&self.path, cluster) else {
             let why = "this node has no directory for shared volumes any more: start its worker with \
@@ -206,7 +194,6 @@ impl SharedDirectory {
         claims.filter(|claim| claim.scope.is_shared()).map(of_claim).collect()
     }
 
-    /// Removes a volume with its data. Returns true if it is gone.
     pub(crate) async fn remove(&self, name: &VolumeName, cluster: Option<&ClusterId>) -> bool {
         let Ok(root) = self.usable_root(cluster).await else { return false };
         let name = name.to_string();
@@ -287,7 +274,6 @@ fn create_volume(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the names of the volumes. Deletes the remains of removed ones.
 fn list(root: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root)? {

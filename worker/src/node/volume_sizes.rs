@@ -21,12 +21,10 @@ use crate::session::reply_class::ReplyClass;
 
 /// A volume with more files is not measured: that would cost more than it is worth.
 const MAX_FILES: usize = 200_000;
-/// Size of a file system's blocks in bytes.
 const BLOCK: u64 = 512;
 
 pub(crate) struct VolumeSizeLoop {
     context: Arc<SessionContext>,
-    /// The reported local volumes, by their names on the engine.
     noted: BTreeSet<String>,
 }
 
@@ -79,7 +77,6 @@ impl Loop<RuntimeError> for VolumeSizeLoop {
         Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
     }
 
-    /// The engine's health has its own log lines.
     fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
         false
     }
@@ -91,7 +88,6 @@ impl VolumeSizeLoop {
     }
 }
 
-/// Returns a sentence if a volume exceeds its space, else `None`.
 fn excess(volume: &EngineVolume, used: u64) -> Option<String> {
     let space = volume.space.filter(|space| used > *space)?;
     let name = match &volume.owner {

@@ -20,20 +20,16 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::volume_claims;
 use crate::support::rare_log::RareLog;
 
-/// Interval of checks for changes of this node's pods.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct VolumeLoop {
     context: Arc<SessionContext>,
-    /// The pod table's version at the last pass.
     seen_version: Option<u64>,
     /// When to run a pass, and to ask Redis, although nothing has changed.
     due: Instant,
     /// True if there were volumes. Without them nothing is urgent.
     has_volumes: bool,
-    /// True if a volume to remove was still in use.
     is_waiting: bool,
-    /// The Redis run of the last report.
     redis_run: Option<String>,
     misplaced: RareLog,
 }
@@ -91,7 +87,6 @@ impl Loop<RuntimeError> for VolumeLoop {
         Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
     }
 
-    /// The engine's health has its own log lines.
     fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
         false
     }
@@ -147,7 +142,6 @@ impl VolumeLoop {
         Ok(is_complete)
     }
 
-    /// Removes a persistent volume. Returns it if it is gone, or never was here.
     async fn remove(
         &self,
         name: &VolumeName,

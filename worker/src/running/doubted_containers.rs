@@ -25,7 +25,6 @@ impl DoubtedContainers {
         self.lock().iter().map(|(pod, handle)| (pod.clone(), handle.clone())).collect()
     }
 
-    /// Removes a pod whose container's state is known.
     pub(crate) fn remove(&self, pod: &PodId) {
         self.lock().remove(pod);
     }

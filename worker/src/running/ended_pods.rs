@@ -72,7 +72,6 @@ pub(crate) async fn release_deleted(context: &SessionContext) {
     }
 }
 
-/// Returns true if this container was the pod's last run, and ended by itself.
 fn is_end_of(context: &SessionContext, record: &PodRecord, container: &Container) -> bool {
     matches!(record.phase, Phase::Succeeded | Phase::Failed)
         && record.node.as_ref() == Some(&context.worker.node)

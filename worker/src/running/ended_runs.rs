@@ -7,9 +7,7 @@ use futures_util::StreamExt;
 use model::ids::{AssignmentId, ContainerName};
 use model::pod::EndedRun;
 
-/// Number of last lines kept of a run, within [`EndedRun::MAX_OUTPUT`].
 const LINES: usize = 10;
-/// Time that the end of a container waits for its last lines.
 const READ_TIME: Duration = Duration::from_secs(2);
 
 /// Returns the id of a run, made of the assignment, the container, and its number of earlier restarts.
@@ -20,7 +18,6 @@ pub(crate) fn id(assignment: &AssignmentId, container: Option<&ContainerName>, r
     format!("{assignment}.{container}.{restarts}")
 }
 
-/// Returns a container's last lines, as far as the engine returns them in time.
 pub(crate) async fn last_output(runtime: &dyn Runtime, handle: &str) -> String {
     let mut output = Vec::new();
     let read = async {

@@ -16,17 +16,14 @@ const RESUBSCRIBE_INTERVAL: Duration = Duration::from_secs(1);
 /// and after a failed one.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A subscription to the hints of one node.
 #[derive(Default)]
 pub(crate) struct EngineHints {
     stream: Option<BoxStream<'static, Hint>>,
-    /// The earliest time of the next attempt to subscribe.
     next_attempt: Option<Instant>,
     is_failing: bool,
 }
 
 impl EngineHints {
-    /// Subscribes, unless the stream is open or it is too early for another attempt.
     pub(crate) async fn open(&mut self, worker: &Worker) {
         if self.stream.is_some() || self.next_attempt.is_some_and(|at| Instant::now() < at) {
             return;

@@ -20,7 +20,6 @@ use health::{CheckChange, CheckKind, HealthChange};
 /// change.
 const LOOKS: usize = 32;
 
-/// Probes for the duration of the session.
 pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedReceiver<HealthChange>) {
     let (monitor, stopping) = (context.health.clone(), context.tasks.stopping().clone());
     let task_context = context.clone();
@@ -87,7 +86,6 @@ fn note(context: &SessionContext, change: &HealthChange) {
     context.wakeups.request_reconcile();
 }
 
-/// Probes the running containers of a pod from now on.
 pub(crate) fn probe(context: &SessionContext, managed: &ManagedPod) {
     for container in managed.containers.iter().filter(|container| container.checks.exist()) {
         let is_running = container.progress == ContainerProgress::Running;
@@ -103,7 +101,6 @@ pub(crate) fn probe(context: &SessionContext, managed: &ManagedPod) {
     }
 }
 
-/// Stops probing containers that belong to no managed pod.
 pub(crate) fn forget_others(context: &SessionContext) {
     // Most nodes have no checks; then copying the handles of all pods at each pass is wasted.
     if context.health.is_empty() {

@@ -15,7 +15,6 @@ use engine::{Container, ContainerState, PodKey};
 use model::ids::{AssignmentId, PodId};
 use model::node::HeldPod;
 
-/// The held pods; see the module.
 #[derive(Default)]
 pub(crate) struct HeldPods {
     inner: Mutex<HeldInner>,
@@ -23,9 +22,7 @@ pub(crate) struct HeldPods {
 
 #[derive(Default)]
 struct HeldInner {
-    /// With the slot of each, if it is known to belong to a service.
     pods: HashMap<PodKey, Option<HeldPod>>,
-    /// Managed pods without a record, to be decided.
     undecided: HashSet<PodKey>,
 }
 
@@ -51,12 +48,10 @@ impl HeldPods {
         self.lock().undecided.extend(pods);
     }
 
-    /// Takes the pods for which a check was requested.
     pub(crate) fn take_check(&self) -> HashSet<PodKey> {
         std::mem::take(&mut self.lock().undecided)
     }
 
-    /// Replaces the held pods; known slots are kept. Returns true if they changed.
     pub(crate) fn set(&self, mut pods: HashMap<PodKey, Option<HeldPod>>) -> bool {
         let mut inner = self.lock();
         for (key, slot) in &mut pods {
@@ -69,12 +64,10 @@ impl HeldPods {
         is_changed
     }
 
-    /// Returns those of these pods that are held.
     pub(crate) fn among(&self, pods: &HashSet<PodKey>) -> HashSet<PodKey> {
         self.lock().pods.keys().filter(|key| pods.contains(key)).cloned().collect()
     }
 
-    /// Returns the held pods of services, sorted.
     pub(crate) fn of_services(&self) -> Vec<HeldPod> {
         let pods: BTreeSet<HeldPod> = self.lock().pods.values().flatten().cloned().collect();
         pods.into_iter().collect()

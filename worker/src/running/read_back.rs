@@ -21,7 +21,6 @@ use crate::session::context::SessionContext;
 use crate::start::dependency_gate::WAITING;
 use crate::start::image_checks;
 
-/// Inserts the pods in `cs` unknown to this session, if their records assign them to this node.
 pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), StoreError> {
     let members = context.session.container_set().await?;
     let payloads = members.into_iter().filter_map(|raw| parse_member(context, raw));
@@ -73,7 +72,6 @@ async fn readable_records(
     Ok(readable.collect())
 }
 
-/// Inserts one pod if its record assigns it to this node. Returns true if it does.
 async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) -> Result<bool, StoreError> {
     let desired = match record.phase {
         Phase::Running => DesiredState::Run,
@@ -113,7 +111,6 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
     Ok(true)
 }
 
-/// Returns a pod's specification, or the defaults of a service if it no longer exists.
 async fn spec_of(context: &SessionContext, payload: &Payload) -> Result<Arc<PodSpec>, StoreError> {
     let spec = match &payload.spec {
         None => payload.inline_spec().ok().map(|inline| Arc::new(inline.pod)),

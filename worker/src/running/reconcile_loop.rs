@@ -24,18 +24,14 @@ const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
 /// Maximum number of due pods inspected one by one; a list costs less than more.
 const MAX_INSPECTED_DUE: usize = 8;
 
-/// Delay before a failed inspection is retried.
 const INSPECT_RETRY: Duration = Duration::from_secs(1);
 
 pub(crate) struct WorkerReconcileLoop {
     context: Arc<SessionContext>,
     hints: EngineHints,
-    /// When the last pass began.
     begun: Instant,
-    /// Pods due until this moment were handled.
     looked_at: BootInstant,
     next_full: Instant,
-    /// The wait for the next pass, without any hint.
     wait: Duration,
 }
 
@@ -82,7 +78,6 @@ impl Loop<PassError> for WorkerReconcileLoop {
         Backoff::new(Duration::from_millis(250), Duration::from_secs(10))
     }
 
-    /// Engine health and Redis have their own log lines.
     fn is_logged(&self, _error: &PassError, _failures: u32) -> bool {
         false
     }

@@ -29,9 +29,7 @@ use crate::session::context::SessionContext;
 use crate::start::dependencies;
 use crate::support::measure;
 
-/// Maximum number of pods that one heartbeat checks after a listing found unknown containers.
 const MAX_CHECKS: usize = 256;
-/// Maximum number of ended pods whose containers are kept for their logs.
 const MAX_ENDED_KEPT: usize = 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +153,6 @@ async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
     recovered.await.inspect_err(|error| context.worker.redis_log.failed(error))
 }
 
-/// Decides about a pod with exactly these containers.
 fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Container]) {
     let observed = managed.observe(found);
     let Some(managed) = noted(context, managed, &observed) else { return };
@@ -196,7 +193,6 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
     actions::begin(context, managed, found, action);
 }
 
-/// Records the observed containers. Returns `None` if the pod changed since the observation.
 fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
     if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
 }
@@ -233,7 +229,6 @@ struct ForeignContainers<'a> {
     unknown: Vec<&'a Container>,
 }
 
-/// Asks Redis about these containers. Returns `None` without a complete reply.
 async fn ask_about<'a>(
     context: &SessionContext,
     containers: &[&'a Container],
@@ -259,7 +254,6 @@ async fn ask_about<'a>(
     Some(answer)
 }
 
-/// Splits off as many items as one heartbeat checks, each pod under one assignment.
 fn split_for_check<T>(all: Vec<T>, key: impl Fn(&T) -> (&PodId, &AssignmentId)) -> (Vec<T>, Vec<T>) {
     let mut pods: HashMap<PodId, AssignmentId> = HashMap::new();
     all.into_iter().partition(|one| {
@@ -306,7 +300,6 @@ async fn confirm(context: &SessionContext, containers: &[Container]) {
     }
 }
 
-/// Removes the containers of ended pods if there are too many, or if they are too old.
 fn remove_expired(context: &Arc<SessionContext>, containers: &[Container]) {
     let now = context.worker.now();
     let retention = context.worker.timings.ended_retention.as_millis() as u64;

@@ -20,7 +20,6 @@ use crate::session::context::SessionContext;
 use crate::start::container_files::{self, Reloaded};
 use crate::support::rare_log::RareLog;
 
-/// Poll interval of the current versions, if a container here needs them.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A version and its time of storage: a value that was deleted and created again starts with 1.
@@ -33,7 +32,6 @@ pub(crate) struct ReloadLoop {
     failures: RareLog,
 }
 
-/// A file of a running container.
 struct Mounted {
     handle: String,
     identity: Identity,
@@ -71,7 +69,6 @@ impl Loop<StoreError> for ReloadLoop {
         Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
     }
 
-    /// The connection to Redis has its own log lines.
     fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
         false
     }
@@ -120,7 +117,6 @@ impl ReloadLoop {
         Ok(versions)
     }
 
-    /// Returns true if the container has this version, and was signalled.
     async fn reload(&mut self, one: &Mounted, version: u64) -> bool {
         let worker = &self.context.worker;
         let Reloaded { name, kind, file, signal } = &one.file;

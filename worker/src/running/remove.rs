@@ -11,10 +11,8 @@ use crate::handover::close_all::drain_and_stop;
 use crate::session::context::SessionContext;
 use crate::support::measure::{self, ContainerStopReason};
 
-/// Maximum drain time. The pod's own setting is not known here.
 const MAX_DRAIN: Duration = Duration::from_secs(10);
 
-/// The reason for a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
     /// Its pod has a new assignment, here or on another node.
@@ -69,7 +67,6 @@ async fn keep_logs_and_stop(
     Ok(())
 }
 
-/// Stops a container and keeps its log, if its owner is known.
 async fn keep_log(context: &SessionContext, container: &Container) {
     let worker = &context.worker;
     if !worker.kept_logs.is_on() {

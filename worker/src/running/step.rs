@@ -8,10 +8,8 @@ use model::duration;
 use model::pod::health::Health;
 use model::spec::{RestartPolicy, StartCondition};
 
-/// The exit code of a killed process.
 const KILLED: i64 = 137;
 
-/// The desired state of a managed pod on this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DesiredState {
     Run,
@@ -21,27 +19,21 @@ pub(crate) enum DesiredState {
     Discard,
 }
 
-/// All inputs of the decision.
 #[derive(Debug, Clone)]
 pub(crate) struct PodFacts {
     pub(crate) desired: DesiredState,
-    /// Its containers, in the order of its specification.
     pub(crate) containers: Vec<ContainerFacts>,
-    /// The container that holds the network of the others.
     pub(crate) sandbox: SandboxFacts,
     /// True if this worker's lease is valid. Without it Redis cannot be written, and the fence decides about
     /// `stop` pods.
     pub(crate) is_leased: bool,
     /// True if the pod continues while Redis is unavailable (`on_disconnect: keep`).
     pub(crate) keeps_running: bool,
-    /// True if it waits for services that its service depends on.
     pub(crate) is_waiting: bool,
-    /// Earliest time of the next action after a failure.
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) now: BootInstant,
 }
 
-/// Inputs about a pod's sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SandboxFacts {
     NotUsed,
@@ -49,45 +41,33 @@ pub(crate) enum SandboxFacts {
     Used(Option<ContainerState>),
 }
 
-/// Inputs about one container.
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerFacts {
-    /// True if the pod's end does not wait for it.
     pub(crate) sidecar: bool,
     /// Conditions for its first start: the index of another container, and that one's required progress.
     pub(crate) depends_on: Vec<(usize, StartCondition)>,
-    /// Its state on the engine; `None` if it does not exist.
     pub(crate) observed: Option<ContainerState>,
-    /// The result of its health check; `None` if it has none.
     pub(crate) health: Option<Health>,
-    /// It was stopped because it was unhealthy: its exit is a failure, whatever its code.
     pub(crate) was_unhealthy: bool,
     pub(crate) policy: RestartPolicy,
-    /// Consecutive exits before this one without a healthy run in between.
     pub(crate) crash_streak: u32,
-    /// Start of its run, as far as known.
     pub(crate) running_since: Option<BootInstant>,
     /// True if it restarted after an exit and does not count as well yet.
     pub(crate) is_recovering: bool,
-    /// True if it ran when its engine stopped, and the engine returned a moment ago.
     pub(crate) ended_with_engine: bool,
-    /// Time of its restart after an exit; `None` until decided.
     pub(crate) restart_at: Option<BootInstant>,
 }
 
-/// Backoff between restarts of containers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RestartBackoff {
     /// The wait after the first exit, doubled with each further one. A restarted container that has run this
     /// long counts as well.
     pub(crate) first: Duration,
-    /// The longest wait.
     pub(crate) max: Duration,
     /// After a run this long a container counts as healthy: its next exit is a first one again.
     pub(crate) healthy_after: Duration,
 }
 
-/// An action on a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Leave,
@@ -109,7 +89,6 @@ pub(crate) enum Action {
     Finish { exit: ContainerExit },
 }
 
-/// An action on one container of a pod that must run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ContainerAction {
     /// It does not exist, and its dependencies are met: create and start it.
@@ -132,7 +111,6 @@ pub(crate) struct ContainerExit {
 }
 
 impl ContainerExit {
-    /// Describes the exit for people: "exited with code 1".
     pub(crate) fn describe(self) -> String {
         match (self.out_of_memory, self.was_killed_for_memory()) {
             (true, true) => {
@@ -158,7 +136,6 @@ impl ContainerExit {
     }
 }
 
-/// Returns the next action on a pod.
 pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
     if facts.retry_at.is_some_and(|at| facts.now < at) {
         return Action::Leave;
@@ -177,7 +154,6 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
     }
 }
 
-/// The next step for a container of a pod that must run.
 #[derive(Clone)]
 enum ContainerStep {
     Leave,
@@ -209,7 +185,6 @@ fn keep_running(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
     if actions.is_empty() { Action::Leave } else { Action::Containers(actions) }
 }
 
-/// Returns the step for each container. A dependency may come later in the specification.
 fn container_steps(facts: &PodFacts, backoff: &RestartBackoff) -> Vec<ContainerStep> {
     let of_one = |container| container_step(facts, container, backoff);
     let mut steps: Vec<ContainerStep> = facts.containers.iter().map(of_one).collect();
@@ -234,7 +209,6 @@ fn is_blocked(container: &ContainerFacts, steps: &[ContainerStep]) -> bool {
     })
 }
 
-/// Returns the pod's exit, if all its containers but sidecars have ended for good or can never start.
 fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<ContainerExit> {
     let with_steps = || facts.containers.iter().zip(steps);
     let is_over = |step: &ContainerStep| matches!(step, ContainerStep::Ended(_) | ContainerStep::Blocked);
@@ -250,7 +224,6 @@ fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<ContainerExit
     pod_exit(&exits)
 }
 
-/// Returns a pod's exit: the first failed exit of its containers, else the first.
 fn pod_exit(exits: &[ContainerExit]) -> Option<ContainerExit> {
     exits.iter().find(|exit| !exit.is_success()).or(exits.first()).copied()
 }

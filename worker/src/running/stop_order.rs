@@ -28,7 +28,6 @@ fn rank(spec: &PodSpec, container: &Container) -> Rank {
     if spec.containers[index].sidecar { Rank::Sidecar(depth) } else { Rank::Ordinary(depth) }
 }
 
-/// Returns a container's index in the specification; `None` for the sandbox and unknown containers.
 pub(crate) fn index_of(spec: &PodSpec, container: &Container) -> Option<usize> {
     match (&container.name, spec.containers.as_slice()) {
         (None, [_]) => Some(0),
@@ -37,7 +36,6 @@ pub(crate) fn index_of(spec: &PodSpec, container: &Container) -> Option<usize> {
     }
 }
 
-/// Returns the number of starts before that of a container, at most `limit`.
 fn depth(spec: &PodSpec, index: usize, limit: usize) -> usize {
     if limit == 0 {
         return 0;

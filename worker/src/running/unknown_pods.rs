@@ -15,7 +15,6 @@ pub(crate) struct UnknownPods {
 }
 
 impl UnknownPods {
-    /// Records a stop request for an unknown pod.
     pub(crate) fn note(&self, pod: &PodId) {
         self.since().entry(pod.clone()).or_insert_with(Instant::now);
     }

@@ -6,14 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use engine::Container;
 
-/// The handles of those reported in this session.
 #[derive(Default)]
 pub(crate) struct Unlabelled {
     handles: Mutex<HashSet<String>>,
 }
 
 impl Unlabelled {
-    /// Logs the container, once.
     pub(crate) fn report(&self, container: &Container) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         if handles.insert(container.handle.clone()) {

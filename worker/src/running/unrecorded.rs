@@ -101,7 +101,6 @@ async fn wanted(context: &SessionContext, pods: HashSet<PodKey>) -> Result<HashS
     read.await.inspect_err(|error| worker.redis_log.failed(error))
 }
 
-/// Holds these pods and no others.
 fn hold(context: &SessionContext, unknown: &[&Container], held: &HashSet<PodKey>) {
     let containers = unknown.iter().filter(|container| held.contains(&container.key()));
     let pods: HashMap<_, _> =
@@ -123,7 +122,6 @@ fn hold(context: &SessionContext, unknown: &[&Container], held: &HashSet<PodKey>
     }
 }
 
-/// Returns the slot of a container's pod, if it is known to belong to a service.
 fn slot_of(context: &SessionContext, container: &Container) -> Option<HeldPod> {
     let managed = context.table.get(&container.pod).filter(|pod| pod.assignment == container.assignment);
     let Some(managed) = managed else {

@@ -12,17 +12,13 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::support::measure;
 
-/// The parts of a heartbeat's reply for its sender.
 pub(crate) struct HeartbeatOutcome {
     /// The time of sending, or a little earlier.
     pub(crate) sent: BootInstant,
     /// When the answering master took over; identifies the master.
     pub(crate) master_changed_at: RedisMillis,
-    /// Checked pods that are not this node's.
     pub(crate) foreign: Vec<PodId>,
-    /// Foreign pods without a record in Redis.
     pub(crate) unknown: Vec<PodId>,
-    /// The Redis that answered.
     pub(crate) redis: RedisProcess,
 }
 
@@ -125,7 +121,6 @@ pub(crate) fn settle(
     }
 }
 
-/// Stops checked pods that are managed or starting but not this node's.
 pub(crate) fn mark_foreign(context: &SessionContext, checked: &[(PodId, AssignmentId)], foreign: &[PodId]) {
     let mut any_known = false;
     for (pod, assignment) in checked.iter().filter(|(pod, _)| foreign.contains(pod)) {

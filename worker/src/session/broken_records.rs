@@ -7,7 +7,6 @@ use model::ids::PodId;
 
 use crate::support::text::short_sha256;
 
-/// The problem of a record that a script found broken.
 pub(crate) const UNUSABLE_FIELDS: &str =
     "it is no hash, or its phase, node or assignment is missing or wrong";
 
@@ -18,7 +17,6 @@ pub(crate) struct BrokenRecords {
 }
 
 impl BrokenRecords {
-    /// Logs, the first time, why a pod's record is unusable.
     pub(crate) fn note(&self, pod: &PodId, why: &str) {
         if self.is_news(format!("pod {pod}")) {
             tracing::warn!(
@@ -43,7 +41,6 @@ impl BrokenRecords {
         }
     }
 
-    /// Forgets a pod whose record is usable, so that it is logged if it breaks again.
     pub(crate) fn forget(&self, pod: &PodId) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if !logged.is_empty() {

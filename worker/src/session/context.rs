@@ -37,14 +37,11 @@ pub(crate) const MAX_CHANNELS: usize = 64;
 /// Maximum number of concurrent starts on a simulated engine, where they cost nothing.
 const SIM_START_CONCURRENCY: usize = 64;
 
-/// Shared state of one session's loops and tasks.
 pub(crate) struct SessionContext {
     pub(crate) worker: Arc<Worker>,
-    /// This session's writes to Redis.
     pub(crate) session: Session,
     pub(crate) table: PodTable,
     pub(crate) link: LinkState,
-    /// The gates of this session's pods at this host's proxy.
     pub(crate) handover: Handover,
     pub(crate) wakeups: Wakeups,
     pub(crate) tasks: Tasks,
@@ -54,16 +51,12 @@ pub(crate) struct SessionContext {
     pub(crate) unlabelled: Unlabelled,
     pub(crate) held: HeldPods,
     pub(crate) doubted: DoubtedContainers,
-    /// Probes containers with checks.
     pub(crate) health: Arc<HealthMonitor>,
     pub(crate) broken_records: BrokenRecords,
-    /// Dependencies that pods wait for before they start.
     pub(crate) dependencies: DependencyGate,
     permanent_errors: RareLog,
     pub(crate) acks: AckQueue,
-    /// One permit for each log request being answered.
     pub(crate) log_permits: Semaphore,
-    /// The common throttle of all log answers.
     pub(crate) log_throttle: Mutex<LogThrottle>,
     pub(crate) channel_permits: Semaphore,
     pub(crate) start_permits: Arc<Semaphore>,
@@ -72,7 +65,6 @@ pub(crate) struct SessionContext {
 }
 
 impl SessionContext {
-    /// Returns the context and its loops' inputs: acknowledgements, and changes of containers' health.
     pub(crate) fn new(
         worker: Arc<Worker>,
         session: Session,

@@ -39,7 +39,6 @@ const UNLEASED_PERIOD: Duration = Duration::from_millis(250);
 pub(crate) struct HeartbeatLoop {
     context: Arc<SessionContext>,
     subscription: Subscription,
-    /// When the next heartbeat is due, unless one is requested earlier.
     due: Instant,
     last_sent: Option<Instant>,
     /// True right after registration, which counted as a heartbeat: the first step sends none.
@@ -87,7 +86,6 @@ impl Loop<StoreError> for HeartbeatLoop {
         Backoff::new(Duration::from_millis(100), period.min(Duration::from_secs(2)))
     }
 
-    /// [`SessionContext::classify`] has logged it.
     fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
         false
     }
@@ -158,7 +156,6 @@ impl HeartbeatLoop {
         }
     }
 
-    /// Pings the engine in the background, one ping at a time.
     fn ping_engine(&self) {
         if self.is_ping_in_flight.swap(true, Ordering::AcqRel) {
             return;
@@ -186,7 +183,6 @@ fn may_request_channel(message: &[u8]) -> bool {
     message.is_empty() || message == b"channel"
 }
 
-/// Returns the number of pods that one heartbeat checks in a cluster of `nodes`.
 fn checks_per_heartbeat(period: Duration, nodes: u64) -> usize {
     let checks = CHECKS_PER_SECOND * period.as_secs_f64() / nodes.max(1) as f64;
     (checks as usize).clamp(MIN_CHECKS, MAX_CHECKS)

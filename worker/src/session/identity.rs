@@ -46,7 +46,6 @@ pub trait IdentityStore: Send + Sync {
     fn other_leases(&self) -> Vec<OtherLease>;
 }
 
-/// The cluster of one worker process, across its sessions.
 pub(crate) struct ClusterIdentity {
     cluster: Mutex<Option<ClusterId>>,
     holder: HolderId,
@@ -55,7 +54,6 @@ pub(crate) struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
-    /// Reads the files of the previous worker process.
     pub(crate) fn load(store: Option<Arc<dyn IdentityStore>>) -> Self {
         let cluster = Mutex::new(store.as_ref().and_then(|store| store.load()));
         let holder = store.as_ref().map_or_else(HolderId::random, |store| store.holder());
@@ -63,7 +61,6 @@ impl ClusterIdentity {
         Self { cluster, holder, engine, store }
     }
 
-    /// Returns the cluster id; `None` before the first registration ever.
     pub(crate) fn cluster(&self) -> Option<ClusterId> {
         self.lock().clone()
     }
@@ -73,17 +70,14 @@ impl ClusterIdentity {
         &self.holder
     }
 
-    /// Returns the store, if any, and the id under which this worker holds its node's name.
     pub(crate) fn clone_store(&self) -> Option<(Arc<dyn IdentityStore>, HolderId)> {
         Some((self.store.clone()?, self.holder.clone()))
     }
 
-    /// Returns the id of the node's last container engine, if known; empty if it had none.
     pub(crate) fn engine(&self) -> Option<String> {
         self.lock_engine().clone()
     }
 
-    /// Records the id of the engine that answered.
     pub(crate) fn note_engine(&self, id: &str) {
         let before = self.lock_engine().replace(id.to_owned());
         if let Some(store) = &self.store
@@ -109,14 +103,12 @@ impl ClusterIdentity {
         true
     }
 
-    /// See [`IdentityStore::note_hold`].
     pub(crate) fn note_hold(&self, why: Option<&str>) {
         if let Some(store) = &self.store {
             store.note_hold(why);
         }
     }
 
-    /// See [`IdentityStore::other_leases`].
     pub(crate) fn other_leases(&self) -> Vec<OtherLease> {
         self.store.as_ref().map(|store| store.other_leases()).unwrap_or_default()
     }
@@ -126,13 +118,11 @@ impl ClusterIdentity {
     }
 }
 
-/// The content of `<node>.cluster`.
 #[derive(Serialize, Deserialize)]
 struct ClusterRecord {
     cluster: ClusterId,
 }
 
-/// The content of `<node>.holder`.
 #[derive(Serialize, Deserialize)]
 struct HolderRecord {
     boot_id: String,

@@ -41,7 +41,6 @@ impl LinkState {
         link
     }
 
-    /// Records that Redis has answered now.
     pub(crate) fn note_answer(&self) {
         let until = self.clock.now().plus(self.fence_after);
         self.in_touch_until.store(until.millis, Ordering::Release);
@@ -52,7 +51,6 @@ impl LinkState {
         self.clock.now().millis < self.in_touch_until.load(Ordering::Acquire)
     }
 
-    /// Records the master that answered. Returns true if another one had answered before.
     pub(crate) fn note_master(&self, changed_at: RedisMillis) -> bool {
         let now = self.clock.now();
         let mut masters = self.masters();
@@ -82,7 +80,6 @@ impl LinkState {
         since.saturating_sub(timings.record_lag.as_millis() as RedisMillis)
     }
 
-    /// Records that the master may have lost reports.
     pub(crate) fn doubt(&self) {
         self.masters().is_doubted = true;
     }
@@ -92,7 +89,6 @@ impl LinkState {
         std::mem::take(&mut self.masters().is_doubted)
     }
 
-    /// Returns the master that answered last; `None` before the first heartbeat.
     pub(crate) fn master(&self) -> Option<RedisMillis> {
         self.masters().current
     }

@@ -13,18 +13,15 @@ use crate::fencing::fence::SAFETY_MARGIN;
 /// Heartbeats that prove that the other worker is alive. One may have been in flight when the worker died, or
 /// a change of the master may have brought an older value back.
 const SIGNS_OF_LIFE: u32 = 2;
-/// The shortest and the longest wait between two checks.
 const MIN_WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Observations of the other worker since this one tries to register.
 #[derive(Debug, Default)]
 pub(crate) struct NameWatch {
     last_heartbeat: Option<String>,
     heartbeats: u32,
 }
 
-/// The verdict from the observations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameVerdict {
     /// Check again after this time.
@@ -34,12 +31,10 @@ pub(crate) enum NameVerdict {
 }
 
 impl NameWatch {
-    /// Returns true before the first check.
     pub(crate) fn is_new(&self) -> bool {
         self.last_heartbeat.is_none()
     }
 
-    /// Evaluates Redis' reply about the other worker.
     pub(crate) fn look(&mut self, taken: &NameTaken, timing: &Timing) -> NameVerdict {
         let before = self.last_heartbeat.replace(taken.last_heartbeat.clone());
         if before.is_some_and(|before| before != taken.last_heartbeat) {

@@ -9,7 +9,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Ratio of a pause to the round before it.
 const PAUSE_FACTOR: u32 = 8;
 /// Maximum pause per node: roughly the time that Redis needs to serve all of them once.
 const MAX_PAUSE_PER_NODE: Duration = Duration::from_micros(100);
@@ -18,7 +17,6 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// A small command that takes this long means that Redis is busy; an idle Redis needs a fraction of it.
 const BUSY_THRESHOLD: Duration = Duration::from_millis(3);
 
-/// Computes pauses from response times and the number of nodes.
 #[derive(Debug)]
 pub(crate) struct RedisThrottle {
     nodes: AtomicU64,
@@ -29,7 +27,6 @@ impl RedisThrottle {
         Self { nodes: AtomicU64::new(1) }
     }
 
-    /// Sets the number of nodes that share Redis.
     pub(crate) fn set_nodes(&self, nodes: u64) {
         self.nodes.store(nodes, Ordering::Relaxed);
     }
@@ -38,7 +35,6 @@ impl RedisThrottle {
         self.nodes.load(Ordering::Relaxed)
     }
 
-    /// Returns the pause after a round with Redis that took `round`.
     pub(crate) fn pause_after(&self, round: Duration) -> Duration {
         let nodes = u32::try_from(self.nodes()).unwrap_or(u32::MAX);
         round.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE_PER_NODE.saturating_mul(nodes)).min(MAX_PAUSE)

@@ -21,7 +21,6 @@ use crate::session::name_watch::{NameVerdict, NameWatch, takes_over_after};
 use crate::session::unknown_cluster::{self, UnknownCluster};
 use crate::worker::Worker;
 
-/// Retry interval while the node's former pods are still being moved.
 const DRAINING_RETRY: Duration = Duration::from_millis(300);
 /// Time for the engine to list containers before a worker registers without their number.
 const MAX_COUNT_WAIT: Duration = Duration::from_secs(1);
@@ -110,7 +109,6 @@ pub(crate) async fn register(
     }
 }
 
-/// Returns the number of containers; `None` if the engine does not list them soon.
 async fn count_containers(worker: &Worker) -> Option<u64> {
     let listed = tokio::time::timeout(MAX_COUNT_WAIT, worker.list()).await.ok()?;
     listed.ok().map(|containers| containers.len() as u64)
@@ -145,7 +143,6 @@ fn prolong_lease(worker: &Worker, sent: BootInstant, redis: &RedisProcess) {
     worker.lease.prolong(worker.now(), sent.plus(worker.config.timing.fence_after), redis);
 }
 
-/// Removes all containers of this node, as far as possible within [`PURGE_TIMEOUT`].
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) {
     if tokio::time::timeout(PURGE_TIMEOUT, fence::purge(worker, shutdown)).await.is_err() {
         tracing::error!(
@@ -155,7 +152,6 @@ pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) {
     }
 }
 
-/// Returns the node's description; `None` at `shutdown`.
 async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<NodeInfo> {
     let EngineInfo { runtime, version: engine_version, id: engine_id } = tokio::select! {
         () = shutdown.cancelled() => return None,
@@ -202,7 +198,6 @@ async fn engine_info(worker: &Worker) -> EngineInfo {
     }
 }
 
-/// Returns the runtime's name for a node whose engine does not answer.
 fn configured_runtime(kind: RuntimeKind) -> &'static str {
     match kind {
         RuntimeKind::Docker => "docker",

@@ -17,7 +17,6 @@ pub(crate) struct Registrations {
     last_replaced: Option<Instant>,
 }
 
-/// The cause of a replaced registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replacement {
     /// Redis has none, or an earlier one of this process: a failover lost the last one.
@@ -36,7 +35,6 @@ impl Registrations {
         }
     }
 
-    /// Returns why the last registration was replaced by `found`.
     pub(crate) fn replaced(&mut self, found: Option<&Incarnation>, now: Instant) -> Replacement {
         if found.is_none_or(|found| self.own.contains(found)) {
             return Replacement::Lost;

@@ -2,7 +2,6 @@
 
 use store::StoreError;
 
-/// A reply of Redis, classified by the caller's reaction.
 pub(crate) enum ReplyClass<T> {
     Reply(T),
     /// This session may not write any more. Its end was requested.

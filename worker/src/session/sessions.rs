@@ -38,7 +38,6 @@ use crate::start::ack::AckLoop;
 use crate::start::claim::ClaimLoop;
 use crate::worker::Worker;
 
-/// The reason of a session's end.
 enum SessionEnd {
     Shutdown,
     Fenced(Fenced),
@@ -69,7 +68,6 @@ pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Res
     }
 }
 
-/// Runs one session after the other.
 async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Result<(), WorkerError> {
     let node = &worker.node;
     let mut registrations = Registrations::default();

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// Starts, stops, removals and log streams that run beside the loops.
 pub(crate) struct Tasks {
     /// Stage one: start no new work. Running tasks go on.
     stopping: CancellationToken,
@@ -23,7 +22,6 @@ impl Tasks {
         }
     }
 
-    /// Runs `task` beside the loops. It is dropped at stage two.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let aborted = self.aborted.clone();
         // Boxed, because the future of a pod's start has some kilobytes, which each future around it would
@@ -45,7 +43,6 @@ impl Tasks {
         &self.aborted
     }
 
-    /// Returns a guard whose drop begins stage two.
     pub(crate) fn abort_on_drop(&self) -> DropGuard {
         self.aborted.clone().drop_guard()
     }
@@ -57,7 +54,6 @@ impl Tasks {
         tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()
     }
 
-    /// Stage two.
     pub(crate) fn abort(&self) {
         self.aborted.cancel();
     }

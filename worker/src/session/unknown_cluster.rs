@@ -14,10 +14,8 @@ use crate::worker::Worker;
 
 /// Maximum interval of registrations while the worker holds.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
-/// Interval of log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Reports that a worker holds, from the first answer to the last.
 #[derive(Default)]
 pub(crate) struct UnknownCluster {
     last_said: Option<(String, Instant)>,
@@ -42,7 +40,6 @@ impl UnknownCluster {
         }
     }
 
-    /// Ends the report after the registration.
     pub(crate) fn end(&mut self, worker: &Worker) {
         if self.last_said.take().is_some() {
             tracing::info!(node = %worker.node, "holding no more: Redis knows the cluster");

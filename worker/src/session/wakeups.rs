@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// The pending requests. Repeated requests count once.
 pub(crate) struct Wakeups {
     heartbeat: Notify,
     reconcile: Notify,
@@ -26,17 +25,14 @@ impl Wakeups {
         }
     }
 
-    /// Requests a heartbeat now.
     pub(crate) fn request_heartbeat(&self) {
         self.heartbeat.notify_one();
     }
 
-    /// Waits for a requested heartbeat, and consumes the request.
     pub(crate) async fn heartbeat_requested(&self) {
         self.heartbeat.notified().await;
     }
 
-    /// Requests a reconcile pass soon.
     pub(crate) fn request_reconcile(&self) {
         self.reconcile.notify_one();
     }
@@ -47,7 +43,6 @@ impl Wakeups {
         self.reconcile.notify_one();
     }
 
-    /// Waits for a requested pass, and consumes the request.
     pub(crate) async fn reconcile_requested(&self) {
         self.reconcile.notified().await;
     }
@@ -57,12 +52,10 @@ impl Wakeups {
         self.full_reconcile.swap(false, Ordering::AcqRel)
     }
 
-    /// Requests a pass over the volumes.
     pub(crate) fn request_volumes(&self) {
         self.volumes.notify_one();
     }
 
-    /// Waits for a requested pass over the volumes, and consumes the request.
     pub(crate) async fn volumes_requested(&self) {
         self.volumes.notified().await;
     }

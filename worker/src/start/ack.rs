@@ -16,7 +16,6 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::start::ack_queue::AckRequest;
 
-/// Maximum number of acknowledgements per call.
 const MAX_BATCH: usize = 128;
 /// Pods claimed together start within moments of each other: the first waits this long for the others.
 const GATHER_TIME: Duration = Duration::from_millis(2);
@@ -28,9 +27,7 @@ pub(crate) struct AckLoop {
     batch: Vec<AckRequest>,
     /// Number of requests in the next call. One after a broken record, which fails the whole call.
     per_call: usize,
-    /// When the current batch was first sent.
     begun: Option<Instant>,
-    /// Pause for Redis after the last batch.
     pause: Option<Duration>,
 }
 
@@ -68,7 +65,6 @@ impl Loop<StoreError> for AckLoop {
         Ok(Next::Rest)
     }
 
-    /// Waits for requests and gathers a batch.
     async fn rest(&mut self) -> Result<(), StoreError> {
         if let Some(pause) = self.pause.take() {
             tokio::time::sleep(pause).await;

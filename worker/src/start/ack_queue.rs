@@ -3,10 +3,8 @@
 use store::{Ack, AckItem};
 use tokio::sync::{mpsc, oneshot};
 
-/// Maximum number of waiting acknowledgements before further starts must wait.
 const CAPACITY: usize = 256;
 
-/// A running pod to acknowledge, and the channel for Redis' reply.
 pub(crate) struct AckRequest {
     pub(crate) item: AckItem,
     pub(crate) reply: oneshot::Sender<Ack>,

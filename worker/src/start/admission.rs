@@ -17,7 +17,6 @@ use crate::session::context::SessionContext;
 use crate::support::measure;
 use crate::worker::MAX_START_ATTEMPTS;
 
-/// A payload with all inputs of its start.
 pub(crate) struct StartJob {
     pub(crate) payload: Payload,
     pub(crate) service: Option<ServiceName>,
@@ -53,7 +52,6 @@ impl Drop for StartGuard {
     }
 }
 
-/// A job that may start once Redis has agreed.
 pub(crate) struct AdmittedJob {
     pub(crate) job: StartJob,
     pub(crate) guard: StartGuard,
@@ -108,7 +106,6 @@ async fn resolve(context: &SessionContext, payload: Payload) -> Result<Result<St
     Ok(Ok(StartJob { service: service_of(&payload.name), spec, payload }))
 }
 
-/// Returns the service of a pod, whose name it carries.
 fn service_of(name: &PodName) -> Option<ServiceName> {
     ServiceName::new(name.as_str()).ok()
 }
@@ -122,7 +119,6 @@ pub(crate) async fn claim<'a>(
     context.session.claim(&items, MAX_START_ATTEMPTS, context.worker.config.timing.fence_after).await
 }
 
-/// Moves a payload to the dead letters.
 pub(crate) async fn reject(context: &SessionContext, raw: &Bytes, payload: Option<&Payload>, reason: &str) {
     let pod = payload.map(|payload| &payload.id);
     let node = &context.worker.node;

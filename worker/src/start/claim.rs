@@ -21,7 +21,6 @@ use crate::session::context::SessionContext;
 use crate::start::admission::{self, AdmittedJob};
 use crate::start::pod_start;
 
-/// Maximum number of payloads claimed in one call.
 const MAX_BATCH: usize = 64;
 /// Consecutive failures, while heartbeats succeed, after which the queue itself is the problem and not Redis.
 const SUSPICIOUS_FAILURES: u32 = 8;
@@ -34,7 +33,6 @@ pub(crate) struct ClaimLoop {
     next_sweep: Option<Instant>,
     /// Number of left-over payloads handled by sweeps: the next one begins after them.
     swept: usize,
-    /// Pause for Redis before the next step.
     pause: Duration,
 }
 
@@ -139,7 +137,6 @@ impl ClaimLoop {
     }
 }
 
-/// Takes as many more payloads as there are free start permits.
 async fn take_more(context: &SessionContext) -> Vec<(Bytes, OwnedSemaphorePermit)> {
     let permits = free_permits(context, MAX_BATCH - 1);
     match context.session.pop_more(permits.len()).await {

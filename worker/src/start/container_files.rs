@@ -10,14 +10,12 @@ use model::value::{ReadError, ValueBytes, ValueKind};
 use crate::start::files_unavailable::FilesUnavailable;
 use crate::worker::Worker;
 
-/// The files of a starting container.
 pub(crate) struct ProvidedFiles {
     pub(crate) files: Vec<MountedFile>,
     /// Keeps them until the engine lists the container.
     _guard: Option<DirectoryGuard>,
 }
 
-/// Writes the current versions of a container's secrets and configs.
 pub(crate) async fn provide(
     worker: &Worker,
     request: &ContainerRequest,
@@ -56,11 +54,9 @@ pub(crate) struct Reloaded {
     pub(crate) name: String,
     pub(crate) kind: ValueKind,
     pub(crate) file: FileReference,
-    /// The signal after a change.
     pub(crate) signal: StopSignal,
 }
 
-/// Returns the files of a container with `on_change: signal`.
 pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reloaded> {
     let of = |(name, kind, file): (String, ValueKind, &FileReference)| {
         Some(Reloaded { name, kind, file: file.clone(), signal: file.reload_signal()? })

@@ -25,7 +25,6 @@ pub(crate) fn wait_all(context: &SessionContext, pods: &[ManagedPod]) {
     context.wakeups.request_reconcile();
 }
 
-/// Starts watching the waiting pods.
 pub(crate) fn watch_waiting(context: &Arc<SessionContext>, pods: &[ManagedPod]) {
     for managed in pods {
         let pod = &managed.payload.id;

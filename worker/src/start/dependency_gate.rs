@@ -9,39 +9,31 @@ use model::spec::Dependency;
 use store::{Store, StoreError};
 use tokio::time::Instant;
 
-/// Poll interval of a waiting pod.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Results younger than this are not read again.
 const FRESH: Duration = Duration::from_millis(900);
 /// Time after which a service without requests is no longer read.
 const FORGET_AFTER: Duration = Duration::from_secs(5);
 
-/// The reason of a waiting pod.
 pub(crate) const WAITING: &str = "WaitingForDependencies";
 
 /// Reads the missing dependencies of services, in one read for all pods of this worker that ask at about the
 /// same time.
 #[derive(Default)]
 pub(crate) struct DependencyGate {
-    /// Requested services, for the next read.
     asked: Mutex<HashSet<ServiceName>>,
-    /// The last results.
     known: Mutex<HashMap<ServiceName, KnownObstacle>>,
     /// Locked during a read, so that requests made meanwhile share the next one.
     reading: tokio::sync::Mutex<()>,
-    /// Waiting pods that have a task.
     watched: Mutex<HashSet<PodId>>,
 }
 
 struct KnownObstacle {
     read_at: Instant,
     asked_at: Instant,
-    /// The missing dependencies; `None` if pods may start.
     obstacle: Option<String>,
 }
 
 impl DependencyGate {
-    /// Returns the missing dependencies of a service's pods, in a sentence.
     pub(crate) async fn obstacle(
         &self,
         store: &Store,
@@ -79,7 +71,6 @@ impl DependencyGate {
         Ok(answer)
     }
 
-    /// Returns the result of a recent read: the missing dependencies, if any.
     fn fresh(&self, service: &ServiceName) -> Option<Option<String>> {
         let now = Instant::now();
         let mut known = self.known();
@@ -110,7 +101,6 @@ impl DependencyGate {
     }
 }
 
-/// Returns all missing dependencies in a sentence.
 fn missing(dependencies: &[Dependency]) -> Option<String> {
     let obstacles: Vec<String> = dependencies.iter().filter_map(Dependency::obstacle).collect();
     (!obstacles.is_empty()).then(|| obstacles.join("; "))

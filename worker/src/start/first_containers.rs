@@ -10,7 +10,6 @@ use crate::start::files_unavailable::FilesUnavailable;
 use crate::start::image_checks;
 use crate::worker::Worker;
 
-/// Why the first containers do not all run.
 pub(crate) enum Interrupted {
     /// The lease has expired: nothing may be started.
     NoLease,

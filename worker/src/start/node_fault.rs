@@ -18,7 +18,6 @@ const NODE_FAULTS: [&str; 13] = [
     "no available network",
 ];
 
-/// Returns true if another node might start a pod that failed with this message.
 pub(crate) fn is_node_fault(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     NODE_FAULTS.iter().any(|fault| message.contains(fault))

@@ -18,7 +18,6 @@ use crate::worker::Worker;
 /// Maximum number of lost races to record the images before Redis is asked again about the pod.
 const MAX_ROUNDS: usize = 3;
 
-/// Why the images of a pod are missing.
 pub(crate) enum ImagesUnavailable {
     /// The engine cannot get this image.
     Failed { error: RuntimeError, image: String },
@@ -27,11 +26,9 @@ pub(crate) enum ImagesUnavailable {
     Fenced,
 }
 
-/// The image chosen for a container.
 struct ChosenImage {
     /// The engine's reference: the name in the specification, or one of exactly this content.
     reference: String,
-    /// `None` if the runtime does not report it.
     content: Option<ImageContent>,
     /// The difference to the pinned content; empty if there is none.
     differs: String,
@@ -127,7 +124,6 @@ async fn choose_all(
     Ok(chosen)
 }
 
-/// Ensures that the image of a container is here.
 async fn choose(
     worker: &Worker,
     container: &ContainerSpec,
@@ -197,7 +193,6 @@ async fn by_name(
     Ok(ChosenImage { reference: name.clone(), content, differs })
 }
 
-/// Returns the choice of the pinned content.
 fn exactly(reference: String, pin: &ImageContent, found: LocalImage) -> ChosenImage {
     let id = if found.id.is_empty() { pin.id.clone() } else { found.id };
     ChosenImage { reference, content: Some(ImageContent { id, ..pin.clone() }), differs: String::new() }
@@ -216,7 +211,6 @@ fn is_refusal(reason: &str) -> bool {
         .any(|sign| reason.contains(sign))
 }
 
-/// Returns the contents of the images, each once.
 fn contents(chosen: &[ChosenImage]) -> Vec<ImageContent> {
     let mut contents: Vec<ImageContent> = Vec::new();
     for content in chosen.iter().filter_map(|one| one.content.as_ref()) {

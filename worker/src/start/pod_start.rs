@@ -31,22 +31,18 @@ use crate::start::volume_claims::{self, VolumeObstacle};
 use crate::support::measure;
 use crate::support::text::seconds;
 
-/// Poll interval of a start that waits for something on this machine.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Number of attempts for a pod that fails because of its node, or whose host port another program has,
 /// before it is given back.
 const MAX_NODE_FAILURES: u32 = 3;
 
-/// The reason of a pod whose host port another program has.
 const HOST_PORT_TAKEN: &str = "HostPortTaken";
-/// The reason of a pod whose data is on another node.
 const VOLUME_ELSEWHERE: &str = "VolumeElsewhere";
 
 /// Maximum wait for a secret or config: its creation wakes no worker.
 const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
 
-/// The next phase of a start.
 enum StartPhase {
     /// It has ended, one way or the other.
     Done,
@@ -64,7 +60,6 @@ enum StartPhase {
     Reject(String),
 }
 
-/// The obstacle that a start waits for.
 enum Obstacle {
     /// A problem of this pod, as reason and message of its status.
     Pod(&'static str, String),
@@ -86,17 +81,12 @@ struct PodStart {
     /// True once the services that its service depends on were there. They are not checked again: later
     /// failures are no reason to wait for them.
     has_dependencies: bool,
-    /// The last reported missing services.
     reported_missing: String,
-    /// Backoff after problems of this pod.
     pod_backoff: Backoff,
-    /// Backoff after problems of the engine.
     engine_backoff: Backoff,
-    /// Backoff while Redis is unavailable.
     redis_backoff: Backoff,
 }
 
-/// Starts a pod according to `claim`.
 pub(crate) async fn run(context: Arc<SessionContext>, admitted: AdmittedJob, claim: Claim) {
     let AdmittedJob { job, guard, permit } = admitted;
     let timings = &context.worker.timings;
@@ -280,7 +270,6 @@ impl PodStart {
         }
     }
 
-    /// Checks that the services are there that the pod's service depends on.
     async fn check_dependencies(&mut self) -> Result<(), Obstacle> {
         let Some(service) = self.job.service.as_ref().filter(|_| !self.has_dependencies) else {
             return Ok(());
@@ -515,7 +504,6 @@ impl PodStart {
         StartPhase::Done
     }
 
-    /// Makes an acknowledged pod a managed one.
     fn manage(&self, mut managed: ManagedPod, containers: Vec<Container>, ack: Ack) {
         measure::start("ok");
         let (node, payload) = (&self.context.worker.node, managed.payload.clone());
@@ -536,7 +524,6 @@ impl PodStart {
     }
 }
 
-/// Returns the phase after a wait: the next attempt if it completed, else a claim.
 fn after_wait(assignment: AssignmentId, is_over: bool) -> StartPhase {
     if is_over { StartPhase::Attempt(assignment) } else { StartPhase::Claim }
 }

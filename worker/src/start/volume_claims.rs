@@ -10,7 +10,6 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::start::files_unavailable::FilesUnavailable;
 
-/// Why a pod cannot have its volumes.
 #[derive(Debug)]
 pub(crate) enum VolumeObstacle {
     /// They are missing, or their place is unknown: the start is retried.
@@ -80,7 +79,6 @@ pub(crate) async fn own_copies(context: &SessionContext) -> Result<Vec<EngineCop
     Ok(copies.collect())
 }
 
-/// Records which of these volumes a pod of this node uses.
 pub(crate) fn note_mounted(context: &SessionContext, copies: &mut [EngineCopy]) {
     let of_pods: Vec<_> = context.table.map_managed(|pod| {
         let service = pod.service.clone().filter(|_| pod.handles().next().is_some())?;

@@ -23,21 +23,18 @@ impl ChangeLog {
         Self { subject: subject.into(), is_failing: Mutex::new(false) }
     }
 
-    /// Logs a failure unless the previous attempt failed too.
     pub(crate) fn failed(&self, why: &dyn Display) {
         if !self.replace(true) {
             tracing::warn!("{} failed: {why}; retrying", self.subject);
         }
     }
 
-    /// Logs a success if the previous attempt failed.
     pub(crate) fn succeeded(&self) {
         if self.replace(false) {
             tracing::info!("{} works again", self.subject);
         }
     }
 
-    /// Returns true if the previous attempt failed.
     fn replace(&self, is_failing: bool) -> bool {
         let mut current = self.is_failing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *current;
@@ -65,14 +62,12 @@ impl RedisLog {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs a failure unless the last one had the same cause.
     pub(crate) fn failed(&self, error: &StoreError) {
         if self.begins(error) {
             tracing::warn!("the connection to Redis failed: {error}; retrying");
         }
     }
 
-    /// Logs a success if it ends a failure.
     pub(crate) fn succeeded(&self) {
         if self.ends() {
             tracing::info!("the connection to Redis works again");

@@ -19,7 +19,6 @@ const POD_READ: &str = "kubeleet_pod_read_bytes_per_second";
 const POD_WRITTEN: &str = "kubeleet_pod_written_bytes_per_second";
 const PODS: &str = "kubeleet_worker_pods";
 
-/// Describes the metrics of this process's workers.
 pub(crate) fn describe() {
     describe_counter!(
         STARTS,
@@ -74,7 +73,6 @@ pub(crate) fn restart() {
     counter!(RESTARTS).increment(1);
 }
 
-/// The reason of a container's stop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ContainerStopReason {
     Requested,

@@ -4,19 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interval of log lines with the same text.
 const INTERVAL: Duration = Duration::from_secs(600);
 /// Maximum number of remembered texts. Beyond it all are forgotten, and logged again.
 const MAX_TEXTS: usize = 256;
 
-/// The recently logged errors.
 #[derive(Default)]
 pub(crate) struct RareLog {
     logged: Mutex<HashMap<String, Instant>>,
 }
 
 impl RareLog {
-    /// Returns true if this text must be logged now.
     pub(crate) fn is_due(&self, text: &str) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.get(text).is_some_and(|at| at.elapsed() < INTERVAL) {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-/// Formats a wait for people: "20 s", "0.5 s".
 pub(crate) fn seconds(wait: Duration) -> String {
     let seconds = wait.as_secs_f64();
     if seconds >= 1.0 { format!("{seconds:.0} s") } else { format!("{seconds:.1} s") }

@@ -6,7 +6,6 @@ use super::rig::{Rig, eventually, id, payload};
 
 const BROKEN: [&str; 6] = ["b0", "b1", "b2", "b3", "b4", "b5"];
 
-/// Breaks the record of each pod of [`BROKEN`] differently.
 async fn break_records(rig: &Rig) {
     let commands: [&[&str]; 6] = [
         &["HSET", "pod:b0", "phase", "Running"],

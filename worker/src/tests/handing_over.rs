@@ -69,7 +69,6 @@ impl Host {
     }
 }
 
-/// Returns the message of the event about a pod's drain.
 async fn drained_event(rig: &Rig, pod: &str) -> Option<String> {
     let events = rig.store.last_events(100).await.unwrap();
     let mut of_pod = events.into_iter().filter(|event| event.object == pod && event.reason == "PodDrained");

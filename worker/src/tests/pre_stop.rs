@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::rig::{Rig, eventually, payload_with};
 
-/// A pod that records its signal, and commands that write into the same file.
 fn pod(rig: &Rig, hooks: &str, grace: u32) -> (String, PathBuf) {
     let journal = rig.config.data_dir.join("journal");
     let path = journal.display();

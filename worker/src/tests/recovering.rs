@@ -36,7 +36,6 @@ async fn until_saved(rig: &Rig, count: usize) {
     .await;
 }
 
-/// Requests the saved pods of the worker, like the API.
 async fn ask(rig: &Rig) -> SavedState {
     let id = RecoveryId::random();
     let found = std::sync::Mutex::new(None);

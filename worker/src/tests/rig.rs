@@ -120,7 +120,6 @@ impl Rig {
         RunningWorker { shutdown, task }
     }
 
-    /// The incarnation of the node, empty before its first registration.
     pub(super) async fn incarnation(&self) -> String {
         let found: Option<String> = self.redis.cli(&["HGET", "node:w", "incarnation"]).await;
         found.unwrap_or_default()
@@ -207,7 +206,6 @@ impl Rig {
         self.redis.blocking_cli(&[command, key])
     }
 
-    /// Waits until the queues are empty and `running` pods are in `cs`.
     pub(super) async fn until_settled(&self, running: u64) {
         eventually(&format!("queues empty and {running} in cs"), || async {
             (self.length("pq:w"), self.length("rq:w"), self.length("cs:w")) == (0, 0, running)

@@ -28,7 +28,6 @@ async fn by_name(rig: &Rig, pod: &str) -> BTreeMap<String, Container> {
     rig.containers(pod).await.into_iter().map(|container| (name(&container), container)).collect()
 }
 
-/// Waits until the pod has exactly these containers in these states.
 async fn until_states(rig: &Rig, pod: &str, expected: &[(&str, ContainerState)]) {
     let expected: BTreeMap<String, ContainerState> =
         expected.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect();

@@ -51,7 +51,6 @@ pub(super) async fn own_folder(
     unpack(client, handle, parent, stream::once(async move { Ok(bytes) }).boxed()).await
 }
 
-/// See [`crate::Runtime::archive`].
 pub(super) async fn read(
     client: &EngineClient,
     handle: &str,

@@ -16,7 +16,6 @@ const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 /// which includes the body, so this only has to exceed the longest: a grace period of a day, and a pull.
 const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
-/// The address of an engine, in the forms of `DOCKER_HOST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EngineAddress {
     Unix(String),
@@ -142,7 +141,6 @@ impl EngineClient {
         }
     }
 
-    /// Returns the configured address of the engine, for messages.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }

@@ -22,7 +22,6 @@ const STOP_MARGIN: Duration = Duration::from_secs(30);
 /// Time allowed for a removal that another client began.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// See [`crate::Runtime::restart`].
 pub(super) async fn restart(client: &EngineClient, handle: &str) -> Result<(), RuntimeError> {
     // An engine answers 304 if it runs already, which counts as success.
     let Err(failure) =
@@ -33,7 +32,6 @@ pub(super) async fn restart(client: &EngineClient, handle: &str) -> Result<(), R
     if is_running(client, handle).await? { Ok(()) } else { Err(failure.into()) }
 }
 
-/// Returns the host paths of a container's mounts; empty if it does not exist.
 pub(super) async fn bind_sources(client: &EngineClient, handle: &str) -> Result<Vec<PathBuf>, RuntimeError> {
     let call = client.docker()?.inspect_container(handle, None);
     let found = match client.within(EngineCall::Inspect, READ, call).await {
@@ -46,13 +44,11 @@ pub(super) async fn bind_sources(client: &EngineClient, handle: &str) -> Result<
     Ok(binds.filter_map(|mount| mount.source).map(PathBuf::from).collect())
 }
 
-/// See [`crate::Runtime::stop`].
 pub(super) async fn stop(client: &EngineClient, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
     halt(client, handle, grace).await?;
     remove(client, handle).await
 }
 
-/// See [`crate::Runtime::halt`].
 pub(super) async fn halt(client: &EngineClient, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
     // The engine counts whole seconds, and zero means no grace.
     let seconds = grace.as_millis().div_ceil(1000);
@@ -67,7 +63,6 @@ pub(super) async fn halt(client: &EngineClient, handle: &str, grace: Duration) -
     }
 }
 
-/// See [`crate::Runtime::signal`].
 pub(super) async fn signal(
     client: &EngineClient,
     handle: &str,
@@ -118,12 +113,10 @@ async fn is_running(client: &EngineClient, handle: &str) -> Result<bool, Runtime
     }))
 }
 
-/// Inspects a container. Returns `None` if it does not exist.
 pub(super) async fn inspect(client: &EngineClient, handle: &str) -> Result<Option<Inspected>, RuntimeError> {
     inspect_within(client, handle, READ).await
 }
 
-/// Like [`inspect`], with its own deadline.
 pub(super) async fn inspect_within(
     client: &EngineClient,
     handle: &str,

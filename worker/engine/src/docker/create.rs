@@ -106,7 +106,6 @@ fn ulimit((name, limit): (&String, &Ulimit)) -> ResourcesUlimits {
     ResourcesUlimits { name: Some(name.clone()), soft: Some(limit.soft), hard: Some(limit.hard) }
 }
 
-/// Returns the path and options of a tmpfs.
 fn tmpfs(entry: &str) -> (String, String) {
     let (path, options) = entry.split_once(':').unwrap_or((entry, ""));
     (path.to_owned(), options.to_owned())

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 /// A ping, made with each heartbeat. A slower engine counts as unresponsive.
 pub(super) const PING: Duration = Duration::from_secs(3);
-/// Calls that only read.
 pub(super) const READ: Duration = Duration::from_secs(10);
 /// One inspection during a list: one hanging container must not delay the others.
 pub(super) const INSPECT_IN_LIST: Duration = Duration::from_secs(3);

@@ -34,7 +34,6 @@ use crate::{Container, EngineInfo, Hint, LineQuery, LineStream, RuntimeError, la
 
 /// Overlap of a new event stream with the time before it: longer than a list may lag.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
-/// Events that may change a list.
 const EVENTS: [&str; 11] = [
     "create",
     "start",
@@ -58,7 +57,6 @@ pub struct DockerRuntime {
     pub(super) unfinished: UnfinishedCommands,
     pub(super) first_connections: FirstConnections,
     pub(super) dropped_capabilities: Vec<String>,
-    /// Host paths that containers may mount, with everything below.
     pub(super) bind_prefixes: Vec<PathBuf>,
     /// Cached, because an engine starts programs to answer. Dropped when a ping fails: the engine may return
     /// with a newer version.
@@ -67,7 +65,6 @@ pub struct DockerRuntime {
     pub(super) first_id: OnceLock<String>,
     /// The last known engine with containers of this node.
     pub(super) record: Option<EngineRecord>,
-    /// Held while the sandbox image is looked up and created.
     pub(super) sandbox_image: tokio::sync::Mutex<()>,
     pub(super) network: network::PodNetwork,
     pub(super) cgroups: Arc<Cgroups>,
@@ -135,7 +132,6 @@ impl DockerRuntime {
         Ok(image::inspect(&self.client, image).await?.is_some())
     }
 
-    /// Returns id and labels of an image; `None` if the engine does not have it.
     pub(super) async fn image_labels(
         &self,
         image: &str,
@@ -157,7 +153,6 @@ impl DockerRuntime {
         import::import(&self.client, name, changes, tar).await
     }
 
-    /// Tags an image. An image that had the name before keeps only its id.
     pub(super) async fn tag_image(&self, image: &str, name: &str) -> Result<(), RuntimeError> {
         image::check_path(image)?;
         let (repo, tag) = image::split(name);
@@ -244,7 +239,6 @@ impl DockerRuntime {
         Err(RuntimeError::NotFound(format!("container {handle}")))
     }
 
-    /// Fails unless the engine is the one that answered first.
     pub(super) async fn ensure_first_engine(&self) -> Result<(), RuntimeError> {
         let is_known = self.info.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if is_known || self.first_id.get().is_none() {

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use daemon::replace_file::replace_file;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of pods named in a message.
 const MAX_NAMED: usize = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +56,6 @@ impl EngineRecord {
         ))
     }
 
-    /// Records the engine in use.
     pub(super) fn save(&self, id: &str, address: &str) {
         let engine = SavedEngine { id: id.to_owned(), address: address.to_owned() };
         if self.saved.as_ref() == Some(&engine) {

@@ -108,10 +108,8 @@ impl fmt::Display for EngineCall {
     }
 }
 
-/// A failed call: the classified error and the HTTP status.
 #[derive(Debug)]
 pub(super) struct EngineFailure {
-    /// The HTTP status, if the engine answered.
     pub(super) status: Option<u16>,
     pub(super) error: RuntimeError,
     /// An answer that the client library cannot parse. It may contain secrets.
@@ -140,7 +138,6 @@ impl From<EngineFailure> for RuntimeError {
 }
 
 impl EngineFailure {
-    /// Classifies an error of the client library; `host` is for the message.
     pub(super) fn of(call: EngineCall, host: &str, error: &Error) -> Self {
         match error {
             Error::DockerResponseServerError { status_code, message } => {
@@ -161,7 +158,6 @@ impl EngineFailure {
         }
     }
 
-    /// Returns the failure of a call that missed its deadline.
     pub(super) fn timed_out(call: EngineCall, host: &str, limit: Duration) -> Self {
         let detail = format!("{host}: could not {call} within {} s", limit.as_secs());
         RuntimeError::Engine(detail).into()
@@ -173,7 +169,6 @@ impl EngineFailure {
         self.status == Some(409) || matches!(&self.error, RuntimeError::Failed(message) if says_so(message))
     }
 
-    /// Returns true if there is no such container or image.
     pub(super) fn is_not_found(&self) -> bool {
         self.status == Some(404)
     }
@@ -246,7 +241,6 @@ fn pull_problem(message: &str) -> String {
     format!("the name {host} cannot be looked up (DNS) by the engine: {why}")
 }
 
-/// Returns the engine's message about a path, without the container's id.
 fn without_container(message: &str) -> &str {
     message.split(" in container ").next().unwrap_or(message)
 }
@@ -259,7 +253,6 @@ fn is_about_command(message: &str) -> bool {
         && any(&["exec: ", "exec user process", "exec format error", "executable", ": stat "])
 }
 
-/// Returns the part of the OCI runtime's message about the command.
 fn without_preface(message: &str) -> &str {
     let about_command = message.rfind("exec: ").map_or(message, |at| &message[at + "exec: ".len()..]);
     let without_name = about_command.trim_end().trim_start_matches("crun: ");

@@ -4,7 +4,6 @@ use bollard::models::{Mount, MountType};
 
 use crate::{ContainerRequest, MountedFile};
 
-/// Returns a mount for each file. The worker has already written them.
 pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
     let mount = |file: &MountedFile| Mount {
         target: Some(file.target.clone()),

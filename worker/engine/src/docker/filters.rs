@@ -6,7 +6,6 @@ use model::ids::NodeName;
 
 use crate::label;
 
-/// Returns the filters for objects with a node's labels.
 pub(super) fn label_filters(node: &NodeName) -> HashMap<String, Vec<String>> {
     let labels = vec![format!("{}=kubeleet", label::ORCHESTRATOR), format!("{}={node}", label::NODE)];
     HashMap::from([("label".to_owned(), labels)])

@@ -23,13 +23,10 @@ use crate::{Container, ContainerState, RuntimeError};
 
 /// Time to ask the engine for unknown processes, before asking it to stop them instead.
 const LEARN_TIMEOUT: Duration = Duration::from_millis(700);
-/// Maximum number of concurrent inspections during that time.
 const LEARN_CONCURRENCY: usize = 16;
-/// Time for a process to end after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for an engine to kill one of many containers, measured on two busy cores.
 const ENGINE_KILL: Duration = Duration::from_millis(40);
-/// Maximum number of concurrent kill calls to an engine.
 const ENGINE_CONCURRENCY: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +36,6 @@ struct FirstProcess {
     stop_signal: Option<Signal>,
 }
 
-/// First processes of containers that must not run without a lease, by handle.
 #[derive(Default)]
 pub(super) struct FirstProcesses {
     known: Mutex<HashMap<String, FirstProcess>>,
@@ -72,7 +68,6 @@ impl FirstProcesses {
         });
     }
 
-    /// Forgets the process of a container about to restart.
     pub(super) fn forget(&self, handle: &str) {
         self.lock().remove(handle);
     }
@@ -106,7 +101,6 @@ impl FirstProcesses {
         by_us.and(by_engine)
     }
 
-    /// Inspects containers whose processes are unknown, several at a time.
     async fn learn_all(&self, client: &EngineClient, containers: &[Container]) {
         let is_unknown = |handle: &String| self.running(handle).is_none();
         let handles = containers.iter().map(|one| one.handle.clone()).filter(is_unknown);
@@ -140,7 +134,6 @@ impl FirstProcesses {
         Ok(())
     }
 
-    /// Asks the engine for a container's first process. On failure it stays unknown.
     async fn learn(&self, client: &EngineClient, handle: &str) {
         let Ok(docker) = client.docker() else { return };
         let call = docker.inspect_container(handle, None);
@@ -159,7 +152,6 @@ impl FirstProcesses {
         self.lock().contains_key(handle)
     }
 
-    /// Returns a container's first process if it is known and running.
     fn running(&self, handle: &str) -> Option<FirstProcess> {
         let known = self.lock().get(handle).cloned();
         known.filter(|process| process.identity.is_running())
@@ -185,7 +177,6 @@ fn own_process(container: &str, pid: i32) -> Option<ProcessIdentity> {
     (is_containers && has_namespace && may_signal && identity.is_running()).then_some(identity)
 }
 
-/// Returns the signal that the engine names, by default SIGTERM.
 fn stop_signal(name: &str) -> Option<Signal> {
     match name {
         "" => Some(Signal::TERM),

@@ -46,7 +46,6 @@ struct InspectedState {
     oom_killed: bool,
 }
 
-/// Parses a list, skipping unreadable rows with a warning. Returns `None` if the answer is no list.
 pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
     let rows: Vec<Value> = serde_json::from_str(&answer.0).ok()?;
     let rows = rows.into_iter().map(|row| match serde_json::from_value::<ContainerRow>(row) {
@@ -59,7 +58,6 @@ pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
     Some(rows.collect())
 }
 
-/// A container's state by its name.
 enum NamedState {
     Created,
     /// It runs, or may run again at any instant.
@@ -103,7 +101,6 @@ fn listed(row: ContainerRow) -> Listed {
     }
 }
 
-/// Parses an inspection. Returns `None` if the answer is none.
 pub(super) fn inspection(answer: &NotUnderstood) -> Option<Inspected> {
     let Inspection { id, config, state } = serde_json::from_str(&answer.0).ok()?;
     let labels = config.labels.unwrap_or_default();

@@ -30,13 +30,11 @@ enum Choice {
     Avoid,
 }
 
-/// Decides whether new containers join their cluster's network.
 #[derive(Default)]
 pub(super) struct PodNetwork {
     choice: Mutex<Choice>,
 }
 
-/// The network of a container, and its name resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JoinedNetwork {
     pub(super) name: String,
@@ -50,7 +48,6 @@ impl PodNetwork {
         *self.choice.lock().unwrap_or_else(PoisonError::into_inner) = choice;
     }
 
-    /// Joins new containers to the network from now on. Returns the address of the engine's host in it.
     pub(super) async fn join(
         &self,
         client: &EngineClient,
@@ -61,7 +58,6 @@ impl PodNetwork {
         Ok(gateway)
     }
 
-    /// Stops joining new containers to the network.
     pub(super) fn leave(&self) {
         self.choose(Choice::Avoid);
     }
@@ -77,7 +73,6 @@ impl PodNetwork {
         Ok(is_there)
     }
 
-    /// Returns the network of a new container; `None` for the engine's default.
     pub(super) async fn of_container(
         &self,
         client: &EngineClient,
@@ -162,7 +157,6 @@ async fn create(client: &EngineClient, cluster: &ClusterId) -> Result<(), Engine
     Ok(())
 }
 
-/// Returns the address of the engine's host in a network; `None` if it does not exist.
 async fn gateway(client: &EngineClient, name: &str) -> Result<Option<Ipv4Addr>, RuntimeError> {
     let call = client.docker()?.inspect_network(name, None);
     let network = match client.within(EngineCall::InspectNetwork, READ, call).await {
@@ -177,7 +171,6 @@ async fn gateway(client: &EngineClient, name: &str) -> Result<Option<Ipv4Addr>, 
     gateway.map(Some).ok_or_else(unknown)
 }
 
-/// Removes the network, unless a container uses it.
 pub(super) async fn remove(client: &EngineClient, cluster: &ClusterId) -> Result<(), RuntimeError> {
     let name = name(cluster);
     let call = client.docker()?.remove_network(&name);

@@ -14,7 +14,6 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::client::{EngineAddress, EngineClient};
 
-/// Sends a request to the engine. Returns the response, whatever its status.
 pub(super) async fn send<B>(client: &EngineClient, request: Request<B>) -> Result<Response<Incoming>, Error>
 where
     B: Body + Send + 'static,

@@ -17,7 +17,6 @@ use super::view::Inspected;
 use crate::volume::new_folders;
 use crate::{Container, ContainerRequest, ContainerState, Identity, RuntimeError, label};
 
-/// See [`crate::Runtime::run`].
 pub(super) async fn run(
     docker: &DockerRuntime,
     request: &ContainerRequest,

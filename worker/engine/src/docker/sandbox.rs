@@ -8,7 +8,6 @@ use super::engine::DockerRuntime;
 use super::sample_image::import_image;
 use crate::{Container, ContainerRequest, Identity, RuntimeError};
 
-/// The sandbox image: this version's executable.
 const IMAGE: &str = concat!("kubeleet/sandbox:", env!("CARGO_PKG_VERSION"));
 /// The program in the image, and its hidden command that waits for a stop.
 const ENTRYPOINT: [&str; 2] = ["/kubeleet", "sandbox"];
@@ -16,7 +15,6 @@ const ENTRYPOINT: [&str; 2] = ["/kubeleet", "sandbox"];
 const MEMORY_BYTES: u64 = 64 << 20;
 const PIDS: u32 = 32;
 
-/// See [`crate::Runtime::run_sandbox`].
 pub(super) async fn run(
     docker: &DockerRuntime,
     identity: &Identity,

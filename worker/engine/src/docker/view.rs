@@ -13,7 +13,6 @@ use model::spec::Protocol;
 use crate::lines::nanoseconds;
 use crate::{Container, ContainerState};
 
-/// One row of the container list.
 pub(super) enum Listed {
     /// A complete description.
     Known(Container),
@@ -58,7 +57,6 @@ pub(super) struct Inspected {
     /// the former run, or before the engine noted the new start.
     pub(super) run_began_at: Option<u64>,
     pub(super) has_stdin: bool,
-    /// True if its standard input ends with its first client.
     pub(super) is_stdin_once: bool,
     pub(super) has_terminal: bool,
 }
@@ -92,7 +90,6 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     }
 }
 
-/// Returns `None` during removal.
 fn state_of(state: &EngineState) -> Option<ContainerState> {
     use ContainerStateStatusEnum as S;
     match state.status.unwrap_or(S::EMPTY) {
@@ -121,7 +118,6 @@ fn host_ip(text: &str) -> Option<IpAddr> {
     if text.is_empty() { Some(Ipv4Addr::UNSPECIFIED.into()) } else { text.parse().ok() }
 }
 
-/// Translates a port of the container list. Returns `None` for an unpublished port or another protocol.
 fn listed_port(port: PortSummary) -> Option<PublishedPort> {
     let protocol = match port.typ? {
         PortSummaryTypeEnum::TCP => Protocol::Tcp,
@@ -132,7 +128,6 @@ fn listed_port(port: PortSummary) -> Option<PublishedPort> {
     Some(PublishedPort { container_port: port.private_port, protocol, host_ip, host_port })
 }
 
-/// Translates the ports of an inspection: `80/tcp` → its bindings.
 fn bound_ports(ports: PortMap) -> impl Iterator<Item = PublishedPort> {
     ports.into_iter().flat_map(|(key, bindings)| {
         let port = key.split_once('/').and_then(|(number, protocol)| {

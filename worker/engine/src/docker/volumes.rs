@@ -53,14 +53,12 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
     kept.chain(in_memory).chain(binds).collect()
 }
 
-/// See [`crate::Runtime::volumes_directory`].
 pub(super) async fn directory(client: &EngineClient) -> Option<PathBuf> {
     let docker = client.docker().ok()?;
     let info = client.within(EngineCall::Info, READ, docker.info()).await.ok()?;
     Some(PathBuf::from(info.docker_root_dir?).join("volumes"))
 }
 
-/// See [`crate::Runtime::volumes`].
 pub(super) async fn list(client: &EngineClient, node: &NodeName) -> Result<Vec<EngineVolume>, RuntimeError> {
     let filters: HashMap<String, Vec<String>> = label_filters(node);
     let options = ListVolumesOptionsBuilder::default().filters(&filters).build();
@@ -73,7 +71,6 @@ pub(super) async fn list(client: &EngineClient, node: &NodeName) -> Result<Vec<E
     Ok(read.collect())
 }
 
-/// See [`crate::Runtime::remove_volume`].
 pub(super) async fn remove(client: &EngineClient, handle: &str) -> Result<bool, RuntimeError> {
     let options = RemoveVolumeOptionsBuilder::default().build();
     let call = client.docker()?.remove_volume(handle, Some(options));

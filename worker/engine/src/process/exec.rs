@@ -21,7 +21,6 @@ use super::system::EXEC_MARKER;
 use crate::RuntimeError;
 use crate::exec::{ExecResult, OutputTail};
 
-/// The exit code of a command that could not start, as in shells.
 pub(super) const NOT_STARTED: i64 = 127;
 /// Time to wait for output after the end: a process left behind by the command may hold it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
@@ -82,7 +81,6 @@ pub(super) fn prepare(
     Ok((command, record))
 }
 
-/// Returns the running command with its output, or the reason that it could not start.
 fn start(folder: &Folder, words: &[String]) -> Result<Result<(ExecChild, PipeReader), String>, RuntimeError> {
     let (mut command, record) = prepare(folder, words)?;
     let failed = |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
@@ -135,7 +133,6 @@ async fn read(output: &mut Receiver, tail: &mut OutputTail) {
     }
 }
 
-/// Returns the exit code as in shells: 128 + n for signal n.
 pub(super) fn exit_code(status: ExitStatus) -> i64 {
     let of_signal = || status.signal().map_or(i64::from(u8::MAX), |signal| 128 + i64::from(signal));
     status.code().map_or_else(of_signal, i64::from)

@@ -18,14 +18,10 @@ use crate::{Container, ContainerRequest, ContainerState, RuntimeError};
 pub(super) struct Record {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) command: Vec<String>,
-    /// Names of its environment variables, for people.
     pub(super) environment: Vec<String>,
-    /// Memory limit of each of its processes, in bytes.
     pub(super) memory: Option<u64>,
-    /// The working directory; a folder of its own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) working_dir: Option<PathBuf>,
-    /// The number of the stop signal, if not SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stop_signal: Option<i32>,
     /// Named `life` in the file since the first version.
@@ -43,7 +39,6 @@ pub(super) enum PodState {
 }
 
 impl Record {
-    /// Returns the record of a pod about to start.
     pub(super) fn starting(request: &ContainerRequest) -> Self {
         let ContainerSpec { entrypoint, command, environment, memory, working_dir, stop_signal, .. } =
             &request.container;
@@ -59,7 +54,6 @@ impl Record {
         }
     }
 
-    /// Returns the container as the runtime reports it; `None` if the labels are unreadable.
     pub(super) fn container(&self, handle: &str) -> Option<Container> {
         let state = match self.state {
             PodState::Starting => ContainerState::Created,
@@ -73,7 +67,6 @@ impl Record {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Folder {
-    /// `<node>/<container name>`: the runtime's handle.
     pub(super) handle: String,
     pub(super) path: PathBuf,
 }
@@ -93,7 +86,6 @@ impl Folder {
         }
     }
 
-    /// Returns the node's part of the handle.
     pub(super) fn node(&self) -> &str {
         self.handle.split_once('/').map_or("", |(node, _)| node)
     }
@@ -102,22 +94,18 @@ impl Folder {
         self.path.join("work")
     }
 
-    /// Returns the file with standard output and standard error.
     pub(super) fn log(&self) -> PathBuf {
         self.path.join(LOG)
     }
 
-    /// Returns the file with the older part of the log.
     pub(super) fn older_log(&self) -> PathBuf {
         self.path.join("log.1")
     }
 
-    /// Returns the file that records when the log was written.
     pub(super) fn log_times(&self) -> PathBuf {
         self.path.join("log.times")
     }
 
-    /// Returns the same for the older part of the log.
     pub(super) fn older_log_times(&self) -> PathBuf {
         self.path.join("log.1.times")
     }
@@ -178,7 +166,6 @@ impl Folder {
     }
 }
 
-/// Returns options that create a file readable only by this user.
 pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o600);

@@ -20,12 +20,10 @@ use super::pods::ProcessPods;
 use super::spawn;
 use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 
-/// Time between asking a command to end and killing it.
 const END_GRACE: Duration = Duration::from_secs(2);
 /// Time to wait for output after the end: a process left behind by the command may hold it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// See [`crate::Runtime::start_command`].
 pub(super) async fn start(
     pods: &Arc<ProcessPods>,
     folder: Folder,
@@ -44,7 +42,6 @@ pub(super) async fn start(
     }
 }
 
-/// Returns the running command, or the reason that it could not start.
 fn spawn_piped(folder: &Folder, request: &CommandRequest) -> Result<Result<Child, String>, RuntimeError> {
     let (mut command, record) = prepare(folder, &request.command)?;
     let stdin = if request.stdin { Stdio::piped() } else { Stdio::null() };
@@ -91,7 +88,6 @@ fn running(mut child: Child) -> Result<RunningCommand, RuntimeError> {
     Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
 }
 
-/// Returns a command that could not start, with the exit code of shells.
 fn not_started(why: String) -> RunningCommand {
     let (_, end) = watch::channel(Some(NOT_STARTED));
     let why = CommandOutput::Error(format!("{why}\n").into());
@@ -104,7 +100,6 @@ fn not_started(why: String) -> RunningCommand {
     }
 }
 
-/// A command's process group and exit code.
 struct ProcessCommand {
     group: Option<Pid>,
     end: watch::Receiver<Option<i64>>,

@@ -41,7 +41,6 @@ pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
     private_file().write(true).open(folder.log())?.set_len(0)
 }
 
-/// Streams the last `tail` lines, and with `follow` the later output until the pod ends or is removed.
 pub(super) fn read(
     folder: Folder,
     tail: usize,
@@ -50,7 +49,6 @@ pub(super) fn read(
     chunks(LogReader::new(folder, tail, follow)).map(|chunk| chunk.map(|chunk| chunk.bytes)).boxed()
 }
 
-/// Streams a pod's lines with the times of writing.
 pub(super) fn lines(folder: Folder, query: LineQuery) -> LineStream {
     let reader = LogReader::new(folder.clone(), query.tail.unwrap_or(usize::MAX), query.follow);
     let state = Some((chunks(reader), TimedLines { folder, after: query.after, ..TimedLines::default() }));
@@ -93,12 +91,10 @@ fn chunks(reader: LogReader) -> BoxStream<'static, Result<LogPiece, RuntimeError
 
 struct LogPiece {
     bytes: Bytes,
-    /// Its offset in the file.
     offset: u64,
     is_older: bool,
 }
 
-/// Assembles lines with times from pieces of a log.
 #[derive(Default)]
 struct TimedLines {
     folder: Folder,
@@ -147,7 +143,6 @@ struct LogReader {
     folder: Folder,
     tail: usize,
     follow: bool,
-    /// Files still to read, in reverse order.
     files: Vec<File>,
     /// The end of the last file when it was opened. Without `follow` later output is not read: it would
     /// exceed the tail, and a pod that writes faster than this reads would never end.
@@ -160,7 +155,6 @@ impl LogReader {
         Self { folder, tail, follow, files: Vec::new(), end: 0, has_begun: false }
     }
 
-    /// Returns true if no more output will follow.
     fn is_complete(&self) -> bool {
         let is_running = |record: super::folder::Record| match record.state {
             PodState::Running(process) => process.is_running(),
@@ -170,7 +164,6 @@ impl LogReader {
         !self.follow || !self.folder.load().is_some_and(is_running)
     }
 
-    /// Reads the next piece; `None` at the current end.
     fn read_chunk(&mut self) -> io::Result<Option<LogPiece>> {
         if !self.has_begun {
             self.has_begun = true;

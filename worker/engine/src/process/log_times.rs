@@ -9,7 +9,6 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::folder::{Folder, private_file};
 use crate::lines::wall_clock;
 
-/// Interval of the notes about a growing log.
 pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// With more notes every second one is dropped.
 const MAX_NOTES: usize = 4096;
@@ -19,7 +18,6 @@ const MAX_NOTES: usize = 4096;
 pub(super) struct LogTimes(Vec<(u64, u64)>);
 
 impl LogTimes {
-    /// Reads the notes about a log, skipping invalid ones.
     pub(super) fn read(notes: &Path) -> Self {
         let text = std::fs::read_to_string(notes).unwrap_or_default();
         let note = |line: &str| {
@@ -39,7 +37,6 @@ impl LogTimes {
         }
     }
 
-    /// Returns the estimated time of the byte before this offset; 0 without a note.
     pub(super) fn at(&self, offset: u64) -> u64 {
         let next = self.0.partition_point(|(length, _)| *length < offset);
         let before = next.checked_sub(1).and_then(|index| self.0.get(index));
@@ -57,7 +54,6 @@ impl LogTimes {
         }
     }
 
-    /// Returns the notes about the log's part from `offset` on.
     pub(super) fn moved(&self, offset: u64) -> Self {
         let rest = self.0.iter().filter(|(length, _)| *length > offset);
         Self(rest.map(|(length, time)| (length - offset, *time)).collect())
@@ -72,7 +68,6 @@ impl LogTimes {
     }
 }
 
-/// Notes the log's length, if it has grown since `noted`. Returns its length.
 pub(super) fn note(folder: &Folder, noted: u64) -> io::Result<u64> {
     let metadata = std::fs::metadata(folder.log())?;
     let length = metadata.len();

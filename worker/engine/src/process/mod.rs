@@ -96,7 +96,6 @@ impl ProcessRuntime {
     }
 }
 
-/// Returns a pod's first process if it may run, and its stop signal.
 fn leader(folder: &Folder) -> (Option<ProcessIdentity>, Signal) {
     let record = folder.load();
     let signal = record.as_ref().and_then(|record| Signal::from_named_raw(record.stop_signal?));
@@ -108,7 +107,6 @@ fn leader(folder: &Folder) -> (Option<ProcessIdentity>, Signal) {
     (leader, signal.unwrap_or(Signal::TERM))
 }
 
-/// Returns the usage of these pods' processes, in this order; `None` for a pod that does not run.
 fn counters(folders: &[Option<Folder>]) -> Vec<Option<Counters>> {
     let leader = |folder: &Option<Folder>| match folder.as_ref()?.load()?.state {
         PodState::Running(process) if process.is_running() => Some(process.pid),

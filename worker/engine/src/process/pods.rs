@@ -79,7 +79,6 @@ impl ProcessPods {
         task.await.unwrap_or_else(|error| Err(panicked(error)))
     }
 
-    /// Reads a folder's record, and updates it if its process has ended or was found.
     fn refresh(self: &Arc<Self>, folder: &Folder) -> Option<Record> {
         let mut record = folder.load()?;
         let state = match &record.state {
@@ -246,7 +245,6 @@ impl ProcessPods {
         PodId::new(record.labels.get(label::POD)?.as_str()).ok()
     }
 
-    /// Returns one container, as [`ProcessPods::list`] does; `None` if it does not exist.
     pub(super) fn find(self: &Arc<Self>, folder: &Folder) -> Option<Container> {
         self.refresh(folder)?.container(&folder.handle)
     }
@@ -267,7 +265,6 @@ impl ProcessPods {
     }
 }
 
-/// Waits for the end of a process, noting the log's growth meanwhile.
 async fn note_log_until(folder: &Folder, exited: impl Future<Output = ()>) {
     let mut exited = std::pin::pin!(exited);
     // Notes from before this worker began are repeated here, and dropped as they do not fit.
@@ -282,7 +279,6 @@ async fn note_log_until(folder: &Folder, exited: impl Future<Output = ()>) {
     }
 }
 
-/// Takes the lock of a node's folder, which is created if missing. Blocks.
 fn lock(folder: &Path) -> io::Result<File> {
     let open = || private_file().write(true).truncate(false).open(folder.join(".lock"));
     let file = match open() {
@@ -318,7 +314,6 @@ pub(super) fn kill_all(folders: &[PathBuf]) -> bool {
     true
 }
 
-/// Returns the exit code as in shells: 128 + n for signal n.
 fn exit_code(status: ExitStatus) -> i64 {
     let signal = || status.signal().map(|signal| 128 + i64::from(signal));
     status.code().map(i64::from).or_else(signal).unwrap_or(UNKNOWN_EXIT_CODE)

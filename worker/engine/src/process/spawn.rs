@@ -33,8 +33,6 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
     Ok(child)
 }
 
-/// Returns a program of the pod: in its directory, with its environment, as the leader of a new process
-/// group.
 pub(super) fn command(folder: &Folder, record: &Record, words: &[String]) -> Result<Command, RuntimeError> {
     let Some((program, arguments)) = words.split_first() else {
         return Err(RuntimeError::Refused(NO_COMMAND.to_owned()));
@@ -78,7 +76,6 @@ pub(super) fn not_startable(program: &str, error: &io::Error) -> Option<String> 
     Some(format!("the command {program:?} cannot be started: {reason}"))
 }
 
-/// The refusal of a pod that names only an image.
 pub(super) const NO_COMMAND: &str = "the `process` runtime of this node has no images: \
      give the pod a `command` that exists on the node";
 

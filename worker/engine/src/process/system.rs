@@ -32,7 +32,6 @@ pub(super) const EXEC_MARKER: &str = "KUBELEET_EXEC";
 /// Most environments are shorter.
 const ENVIRONMENT_BYTES: usize = 16 << 10;
 
-/// Poll interval for a process that cannot be watched through a file descriptor.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Identifies one process, and never a later one with the same id.
@@ -41,7 +40,6 @@ pub struct ProcessIdentity {
     /// Its id, and that of the process group it leads.
     pub pid: i32,
     start_time: u64,
-    /// The id of the boot from which the ticks are counted.
     boot: String,
 }
 
@@ -94,7 +92,6 @@ impl ProcessIdentity {
         }
     }
 
-    /// Returns `None` if it has ended already.
     #[allow(deprecated, reason = "an OwnedFd keeps what the unsafe replacement asks its callers to promise")]
     fn watch(&self) -> Option<std::io::Result<AsyncFd<OwnedFd>>> {
         let descriptor = Pid::from_raw(self.pid).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
@@ -113,7 +110,6 @@ fn boot_id() -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Finds the leading process of the pod with this folder by its environment.
 pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
     let mut traces = PodTraces::of(&[folder.to_owned()]);
     let exec = [EXEC_MARKER.as_bytes(), b"=1"].concat();
@@ -144,7 +140,6 @@ pub(super) fn kill_marked(folders: &[PathBuf]) -> usize {
     remaining.len()
 }
 
-/// Returns the processes of the pod with this folder, including killed ones that have not ended yet.
 pub(super) fn marked(folder: &Path) -> Vec<Process> {
     PodTraces::of(&[folder.to_owned()]).find()
 }
@@ -152,9 +147,7 @@ pub(super) fn marked(folder: &Path) -> Vec<Process> {
 /// Marks of the processes of some pods. Built once per scan: there may be thousands of processes, and each
 /// pod's end scans all.
 struct PodTraces {
-    /// Environment variables; each process has one of them.
     markers: HashSet<Vec<u8>>,
-    /// The existing logs, to which their output goes.
     logs: HashSet<FileIdentity>,
     environment: ProcessEnvironment,
 }
@@ -170,7 +163,6 @@ impl PodTraces {
         }
     }
 
-    /// Returns the machine's processes with these marks.
     fn find(&mut self) -> Vec<Process> {
         let Ok(processes) = procfs::process::all_processes() else { return Vec::new() };
         processes.filter_map(Result::ok).filter(|process| self.are_on(process)).collect()
@@ -191,7 +183,6 @@ impl PodTraces {
     }
 }
 
-/// Device and inode.
 type FileIdentity = (u64, u64);
 
 fn file_identity(path: &Path) -> Option<FileIdentity> {

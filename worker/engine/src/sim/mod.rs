@@ -235,7 +235,6 @@ impl SimRuntime {
         Ok(())
     }
 
-    /// Returns the value, or an error if replies are lost.
     fn reply<T>(&self, value: T) -> Result<T, RuntimeError> {
         if self.faults.borrow().loses_replies {
             return Err(RuntimeError::Engine("the simulated engine's reply was lost".to_owned()));

@@ -9,9 +9,7 @@ use crate::volume::requested;
 use crate::{Container, ContainerRequest, ContainerState, EngineVolume, Hint};
 
 pub(super) struct SimNode {
-    /// By container name.
     pub(super) containers: BTreeMap<String, SimContainer>,
-    /// By name.
     pub(super) volumes: BTreeMap<String, EngineVolume>,
     pub(super) hints: broadcast::Sender<Hint>,
 }
@@ -23,7 +21,6 @@ impl Default for SimNode {
 }
 
 impl SimNode {
-    /// Runs a container, or returns the existing one of the same identity.
     pub(super) fn run(&mut self, request: &ContainerRequest) -> Container {
         let identity = &request.identity;
         let name = identity.container_name();
@@ -50,7 +47,6 @@ impl SimNode {
         container
     }
 
-    /// Creates a container's missing volumes. Returns the names of all.
     fn create_volumes(&mut self, request: &ContainerRequest) -> Vec<String> {
         let mut names = Vec::new();
         for volume in requested(request) {
@@ -63,7 +59,6 @@ impl SimNode {
         names
     }
 
-    /// Removes a volume, unless a container uses it. Returns true if it is gone.
     pub(super) fn remove_volume(&mut self, name: &str) -> bool {
         let is_used =
             self.containers.values().any(|simulated| simulated.volumes.iter().any(|own| own == name));
@@ -80,7 +75,6 @@ impl SimNode {
     }
 }
 
-/// Returns the exit code of a container that exits right after each start.
 fn exit_code(request: &ContainerRequest) -> Option<i64> {
     let image = request.container.image.as_str();
     // The first digit of a random id: three of sixteen.
@@ -97,11 +91,8 @@ fn exit_code(request: &ContainerRequest) -> Option<i64> {
 pub(super) struct SimContainer {
     pub(super) container: Container,
     volumes: Vec<String>,
-    /// Exit code of a container that exits right after each start.
     ends_with: Option<i64>,
-    /// Exit code of commands in it; `None` if they do not end.
     pub(super) exec_exit_code: Option<i64>,
-    /// Number of commands run in it.
     pub(super) execs: u32,
     pub(super) signals: Vec<StopSignal>,
     pub(super) starts: u32,

@@ -35,7 +35,6 @@ impl Cgroups {
         Self { root, place: Mutex::default() }
     }
 
-    /// Returns the counters of a container; `None` if its group is not found.
     pub(crate) fn read(&self, id: &str) -> Option<Counters> {
         let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_id {
@@ -90,19 +89,16 @@ fn text(group: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(group.join(file)).ok()
 }
 
-/// Returns the number after a word at the beginning of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Returns the memory of a group without its inactive file cache.
 fn working_set(group: &Path, usage: &str, inactive: &str) -> Option<u64> {
     let used: u64 = text(group, usage)?.trim().parse().ok()?;
     let inactive = text(group, "memory.stat").and_then(|stat| field(&stat, inactive)).unwrap_or(0);
     Some(used.saturating_sub(inactive))
 }
 
-/// Returns the sum of the numbers after a word, over all devices.
 fn sum_of(text: &str, word: &str) -> u64 {
     let numbers =
         text.lines().flat_map(|line| line.match_indices(word).map(|(at, _)| &line[at + word.len()..]));
@@ -121,7 +117,6 @@ fn pressure(group: &Path) -> Option<Psi> {
     })
 }
 
-/// Returns the ten-second average of a line of a pressure file.
 fn average(text: &str, line: &str) -> Option<f32> {
     let line = text.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(" avg10="))?;
     line.split(' ').next()?.parse().ok()

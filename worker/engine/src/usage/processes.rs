@@ -11,7 +11,6 @@ struct ProcessRow {
     pid: i32,
     parent: i32,
     group: i32,
-    /// Ticks of CPU time, including those of ended children.
     ticks: u64,
     pages: u64,
 }
@@ -53,7 +52,6 @@ pub(crate) fn read(leaders: &[i32]) -> Vec<Counters> {
     leaders.iter().map(|leader| sums.get(leader).copied().unwrap_or_default()).collect()
 }
 
-/// Maps each process to its leader, by its group or that of an ancestor.
 fn owners(rows: &[ProcessRow], leaders: &[i32]) -> HashMap<i32, i32> {
     let leaders: std::collections::HashSet<i32> = leaders.iter().copied().collect();
     let by_pid: HashMap<i32, &ProcessRow> = rows.iter().map(|row| (row.pid, row)).collect();

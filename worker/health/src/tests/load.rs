@@ -25,7 +25,6 @@ use crate::probe::{Prober, RuntimeProber};
 const CHECKS: usize = 1000;
 const MEASURED: Duration = Duration::from_secs(20);
 
-/// Forwards probes, and records their times and failures.
 struct Recorder {
     inner: RuntimeProber,
     begin: Instant,
@@ -58,7 +57,6 @@ fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// An HTTP server on all loopback addresses, on its own thread.
 fn serve() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

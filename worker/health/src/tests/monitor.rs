@@ -23,7 +23,6 @@ use crate::{CheckChange, HealthChange};
 #[derive(Default)]
 struct Script {
     answers: HashMap<String, String>,
-    /// The probes and their times.
     probes: Mutex<Vec<(String, tokio::time::Instant)>>,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,

@@ -16,14 +16,11 @@ use tokio::sync::mpsc;
 use super::ends::{ChannelEnd, broken, state_of, worker_stops};
 use crate::session::context::SessionContext;
 
-/// Interval of checks that the container still runs.
 const CONTAINER_LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for the engine to close a command's connection after its container has ended.
 const ENGINE_MARGIN: Duration = Duration::from_secs(1);
-/// Pauses between attempts to set the terminal's size.
 const RESIZE_PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1)];
-/// The exit code after SIGKILL.
 const KILLED: u8 = 137;
 
 /// Further input for the command. A piece counts as read once it was written.
@@ -86,7 +83,6 @@ pub(super) async fn serve(
     }
 }
 
-/// Why waiting for the command's end was stopped.
 enum WaitStopped {
     Client,
     /// The container ended with this exit code.
@@ -96,7 +92,6 @@ enum WaitStopped {
     Engine(RuntimeError),
 }
 
-/// Ends the command if dropped before its end was seen.
 struct CommandGuard {
     control: Option<Box<dyn CommandControl>>,
 }
@@ -193,7 +188,6 @@ async fn copy_output(
     Ok(())
 }
 
-/// Handles the client's frames until it leaves.
 async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, input: Input) -> WaitStopped {
     let mut input = Some(input);
     loop {
@@ -233,7 +227,6 @@ async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), 
     control.resize(size).await
 }
 
-/// Tells the client if the command ended because its container did.
 async fn say_why(context: &SessionContext, container: &Container, code: u8, channel: &mut Channel) {
     // A command killed with its container exits like this, while the engine still reports the container as
     // running for a moment.

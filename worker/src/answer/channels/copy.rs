@@ -69,7 +69,6 @@ async fn pass_on(pieces: &mpsc::Sender<io::Result<Bytes>>, data: Bytes) {
     }
 }
 
-/// Sends a file or directory.
 pub(super) async fn from_container(
     context: &SessionContext,
     container: &Container,

@@ -9,7 +9,6 @@ use crate::session::context::SessionContext;
 /// The last frame of a channel; `None` if its client has left.
 pub(super) type ChannelEnd = Option<Frame>;
 
-/// Returns the last frame of all channels when this session ends.
 pub(super) fn worker_stops(context: &SessionContext) -> Frame {
     let node = &context.worker.node;
     Frame::Failed(format!(
@@ -17,7 +16,6 @@ pub(super) fn worker_stops(context: &SessionContext) -> Frame {
     ))
 }
 
-/// Waits until the client leaves or becomes unreachable, ignoring its frames. Returns the channel's end.
 pub(super) async fn until_left(reader: &mut ChannelReader) -> ChannelEnd {
     loop {
         match reader.next().await {
@@ -28,7 +26,6 @@ pub(super) async fn until_left(reader: &mut ChannelReader) -> ChannelEnd {
     }
 }
 
-/// Returns the end of a channel whose other side is unreachable.
 pub(super) fn broken(error: &ChannelError) -> ChannelEnd {
     match error {
         ChannelError::PeerGone | ChannelError::Closed => None,
@@ -36,7 +33,6 @@ pub(super) fn broken(error: &ChannelError) -> ChannelEnd {
     }
 }
 
-/// Returns the container's current state; `None` if unknown.
 pub(super) async fn state_of(context: &SessionContext, container: &Container) -> Option<ContainerState> {
     let found = context.worker.runtime.find(&context.worker.node, &container.handle).await;
     found.ok().flatten().map(|container| container.state)

@@ -16,10 +16,8 @@ use tokio::time::timeout;
 use super::ends::{ChannelEnd, broken};
 use crate::session::context::SessionContext;
 
-/// Timeout of the connection to the pod.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Copies data until both directions have ended, or the client leaves.
 pub(super) async fn serve(
     context: &SessionContext,
     pod: &PodId,

@@ -22,7 +22,6 @@ use crate::session::context::{MAX_CHANNELS, SessionContext};
 /// The last frame must reach Redis within this time.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Takes the waiting requests and serves each in the background.
 pub(crate) fn serve(context: &Arc<SessionContext>) {
     let task_context = context.clone();
     context.tasks.spawn(async move {
@@ -63,7 +62,6 @@ async fn run(context: &SessionContext, request: &ChannelRequest) -> Result<(), S
     store.close_channel(&request.id, &request.pod, true, &message).await
 }
 
-/// Serves a channel until it ends, or until this worker must release its pods.
 async fn serve_channel(
     context: &SessionContext,
     request: &ChannelRequest,
@@ -96,7 +94,6 @@ async fn serve_channel(
     }
 }
 
-/// Starts and serves the requested channel. Fails with the reason.
 async fn begin(
     context: &SessionContext,
     request: &ChannelRequest,

@@ -25,12 +25,10 @@ const MAX_CHUNK: usize = 16 * 1024;
 const GATHER_TIME: Duration = Duration::from_millis(50);
 /// With many readers lines are gathered for longer: each chunk costs Redis the same, whatever its size.
 const MAX_GATHER_TIME: Duration = Duration::from_millis(800);
-/// Interval of checks for started and ended containers.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// After this long without lines an empty chunk signals that this worker is alive.
 const SIGN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Answers a request in the background.
 pub(crate) fn answer(context: &Arc<SessionContext>, request: LinesRequest) {
     let task_context = context.clone();
     context.tasks.spawn(async move {
@@ -57,7 +55,6 @@ async fn write(context: &SessionContext, request: &LinesRequest) -> Result<(), S
     context.worker.store.write_log(&request.id, &LogChunk::End(end)).await.map(drop)
 }
 
-/// Writes the lines. Returns false if the reader is gone.
 async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, StoreError> {
     let mut writer = LineWriter {
         answer: LogAnswer::new(&context.worker.store, &request.id, &context.log_throttle),
@@ -109,12 +106,10 @@ struct LineWriter<'a> {
     answer: LogAnswer<'a>,
     gathered: BytesMut,
     flush_at: Option<Instant>,
-    /// When to send the next sign of life.
     sign_at: Instant,
 }
 
 impl LineWriter<'_> {
-    /// Runs `work`, sending signs of life meanwhile. Returns `None` if the reader is gone.
     async fn signing<T>(&mut self, work: impl Future<Output = T>) -> Result<Option<T>, StoreError> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -130,7 +125,6 @@ impl LineWriter<'_> {
         }
     }
 
-    /// Adds a line, if it was requested. Returns false if the reader is gone.
     async fn add(&mut self, line: &LogLine) -> Result<bool, StoreError> {
         if !is_wanted(self.request, line) {
             return Ok(true);
@@ -140,7 +134,6 @@ impl LineWriter<'_> {
         if self.gathered.len() >= MAX_CHUNK { self.flush().await } else { Ok(true) }
     }
 
-    /// Adds a message for people in place of a log line.
     fn add_mark(&mut self, mark: &str) {
         self.gathered.extend_from_slice(format!("{mark}\n").as_bytes());
         self.begin_gathering();
@@ -177,7 +170,6 @@ impl LineWriter<'_> {
     }
 }
 
-/// Returns true if a line was requested.
 fn is_wanted(request: &LinesRequest, line: &LogLine) -> bool {
     request.after.is_none_or(|after| line.time > after)
         && request.until.is_none_or(|until| line.time < until)

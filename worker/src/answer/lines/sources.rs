@@ -25,7 +25,6 @@ const MAX_WAITING: usize = 512;
 /// A followed log that is read this much later than written is continued from its end.
 const MAX_LAG: Duration = Duration::from_secs(10);
 
-/// An event from the sources.
 pub(super) enum SourceEvent {
     /// Lines, or the end of a source.
     Lines,
@@ -33,7 +32,6 @@ pub(super) enum SourceEvent {
     Mark(String),
 }
 
-/// The origin of lines.
 #[derive(Debug, Clone)]
 struct LineOrigin {
     pod: PodId,
@@ -41,13 +39,10 @@ struct LineOrigin {
     container: Option<ContainerName>,
 }
 
-/// A log being read.
 struct OpenSource {
-    /// The engine's handle of the container, or the name of the kept log.
     key: String,
     origin: LineOrigin,
     stream: LineStream,
-    /// Time of its last line.
     last_time: u64,
     /// Lines after this time were written while the log was followed.
     live_from: u64,
@@ -55,9 +50,7 @@ struct OpenSource {
 
 /// A container whose log was read before.
 struct KnownSource {
-    /// Time of its last line.
     last_time: u64,
-    /// Start of its run when its log was opened.
     running_since: Option<BootInstant>,
 }
 
@@ -79,10 +72,8 @@ fn query_of(
     Some(LineQuery { tail, follow: request.follow, after })
 }
 
-/// Lines, an error, or the end of a source.
 type Polled = Option<Result<Vec<EngineLine>, RuntimeError>>;
 
-/// The logs of one answer.
 pub(super) struct LineSources<'a> {
     context: &'a SessionContext,
     request: &'a LinesRequest,
@@ -91,18 +82,14 @@ pub(super) struct LineSources<'a> {
     known: HashMap<String, KnownSource>,
     /// The source to poll first, which rotates.
     first: usize,
-    /// When the request was read.
     begun_at: BootInstant,
     /// Keys of logs that could not be opened: each is reported once.
     unopened: HashSet<String>,
-    /// Pending messages for the reader.
     marks: Vec<String>,
-    /// True while the initially existing containers are being opened.
     is_first_look: bool,
 }
 
 impl<'a> LineSources<'a> {
-    /// Opens all requested logs.
     pub(super) async fn open(context: &'a SessionContext, request: &'a LinesRequest) -> Self {
         let mut sources = Self {
             context,
@@ -127,7 +114,6 @@ impl<'a> LineSources<'a> {
         sources
     }
 
-    /// Returns true if no more lines can come.
     pub(super) fn is_done(&self) -> bool {
         let is_awaited = |pod: &PodId| self.context.table.get(pod).is_some();
         let goes_on = self.request.follow
@@ -136,7 +122,6 @@ impl<'a> LineSources<'a> {
         self.open.is_empty() && self.merge.is_done() && !goes_on
     }
 
-    /// Opens the logs of containers started or restarted since the last pass.
     pub(super) async fn refresh(&mut self) {
         if self.request.previous {
             return;
@@ -146,7 +131,6 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Returns the requested containers, each with the start of its run.
     fn managed(&self) -> Vec<(String, LineOrigin, Option<BootInstant>)> {
         let request = self.request;
         let managed: Vec<Vec<(String, LineOrigin, Option<BootInstant>)>> =
@@ -207,7 +191,6 @@ impl<'a> LineSources<'a> {
         wall_clock().saturating_sub(age.as_nanos().try_into().unwrap_or(u64::MAX))
     }
 
-    /// Opens a container's log, unless it is open or was read to its end since the last start.
     async fn open_container(
         &mut self,
         handle: String,
@@ -240,12 +223,10 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Returns the messages for the reader since the last call.
     pub(super) fn take_marks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.marks)
     }
 
-    /// Opens the logs of ended pods' containers that the engine still has.
     async fn open_unmanaged(&mut self) {
         let is_known = |pod: &PodId| self.context.table.get(pod).is_some();
         if self.request.pods.iter().all(|pod| is_known(&pod.id)) {
@@ -264,7 +245,6 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Opens the logs of removed containers.
     async fn open_kept(&mut self) {
         let request = self.request;
         for kept in self.context.worker.kept_logs.list().await {
@@ -287,7 +267,6 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Waits for the next event. Cancel safe.
     pub(super) async fn next(&mut self) -> SourceEvent {
         let (index, item) = poll_fn(|context| self.poll_next(context)).await;
         match item {

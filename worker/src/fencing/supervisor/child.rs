@@ -15,12 +15,9 @@ use tokio::net::UnixStream;
 
 use super::decide::WorkerState;
 
-/// Backoff before an exited worker restarts: the first, and the longest.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// After a run this long the backoff starts from the first value again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
-/// Variables of the service manager for the supervisor; the worker must not inherit them.
 const SUPERVISOR_ONLY_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// The program to run as the worker.
@@ -33,7 +30,6 @@ pub struct Program {
     pub arguments: Vec<OsString>,
 }
 
-/// The worker process, across its restarts.
 pub(super) struct Child {
     program: Program,
     running: Option<RunningChild>,
@@ -173,7 +169,6 @@ fn exit_of(status: WaitStatus) -> ProcessExit {
 }
 
 impl ProcessExit {
-    /// Returns the exit code as in shells: 128 + n for signal n.
     pub(super) fn code(self) -> u8 {
         match self {
             ProcessExit::Code(code) => code,

@@ -26,41 +26,28 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) enum WorkerState {
     NotStarted,
     Running {
-        /// Time since its start.
         age: Duration,
-        /// Time since its last sign of life; `None` if there was none yet.
         silent_for: Option<Duration>,
-        /// True if the lease had expired before its start.
         started_after_expiry: bool,
     },
     Exited {
-        /// Backoff before it may restart.
         restart_in: Duration,
     },
 }
 
-/// All inputs of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SupervisorFacts {
-    /// Remaining validity of the lease; `None` if it has expired, or there is none.
     pub(super) lease_remaining: Option<Duration>,
-    /// Time for which this supervisor has seen it expired.
     pub(super) expired_for: Duration,
-    /// Time since the last scan after the expiry that found no container to stop.
     pub(super) clean_for: Option<Duration>,
-    /// True while a scan of the containers is in progress.
     pub(super) is_fencing: bool,
     pub(super) worker: WorkerState,
-    /// Time since the supervisor was asked to end.
     pub(super) ending_for: Option<Duration>,
 }
 
-/// The supervisor's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SupervisorStep {
-    /// Send SIGKILL to the worker: it hangs.
     pub(super) kill: bool,
-    /// Scan the containers, and stop those that must not run without a lease.
     pub(super) fence: bool,
     pub(super) start: bool,
     /// End, because nothing is left to do.
@@ -78,7 +65,6 @@ fn hangs_after(timing: &Timing) -> Duration {
     (timing.fence_after / 2).max(max_silence(timing))
 }
 
-/// Returns the wait before the next decision, if nothing happens.
 pub(super) fn wait(timing: &Timing, facts: &SupervisorFacts) -> Duration {
     let until_expiry = facts.lease_remaining.unwrap_or(POLL_INTERVAL);
     liveness::period(timing).min(POLL_INTERVAL).min(until_expiry.max(Duration::from_millis(1)))

@@ -10,7 +10,6 @@ use super::fencing::Fencing;
 use super::observed_lease::ObservedLease;
 use crate::fencing::lease_file;
 
-/// Poll interval of the lease, and of the containers once it has expired.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of consecutive scans without findings before a machine without worker and supervisor is left alone.
 const CLEAN_LOOKS_NEEDED: u32 = 3;

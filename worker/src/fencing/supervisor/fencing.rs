@@ -19,10 +19,8 @@ use crate::handover::socket;
 use crate::session::identity;
 use crate::support::change_log::ChangeLog;
 
-/// The number of stopped containers, or the failure of the scan.
 type FencingResult = Result<usize, String>;
 
-/// Fences one node, one scan at a time.
 pub(super) struct Fencing {
     config: Arc<Config>,
     results: (mpsc::Sender<FencingResult>, mpsc::Receiver<FencingResult>),
@@ -37,12 +35,10 @@ impl Fencing {
         Self { config, results: mpsc::channel(1), is_under_way: false, next_attempt: None, log }
     }
 
-    /// Returns true if a scan is in progress, or the last one failed a moment ago.
     pub(super) fn is_busy(&self) -> bool {
         self.is_under_way || self.next_attempt.is_some_and(|moment| Instant::now() < moment)
     }
 
-    /// Starts a scan, unless one is in progress. The lease expired at `deadline`.
     pub(super) fn begin(&mut self, deadline: BootInstant) {
         if self.is_under_way {
             return;

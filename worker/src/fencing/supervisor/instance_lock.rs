@@ -12,12 +12,10 @@ use engine::process::ProcessIdentity;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal};
 
-/// Time to wait for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for a leftover worker to end after SIGTERM; a worker promises ten seconds.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the kernel to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The lock of this supervisor. Released when the process ends.
@@ -27,7 +25,6 @@ pub(super) struct InstanceLock {
 }
 
 impl InstanceLock {
-    /// Takes the lock. Returns `None` if another supervisor holds it.
     pub(super) async fn acquire(path: &Path) -> io::Result<Option<Self>> {
         // A starting worker inherits the lock for a moment. If a supervisor was killed right then, the lock
         // is free only once that worker has replaced its process image or ended.
@@ -66,14 +63,12 @@ impl InstanceLock {
         }
     }
 
-    /// Returns the worker of the previous supervisor, if it still runs.
     pub(super) fn leftover_worker(&mut self) -> Option<ProcessIdentity> {
         let mut text = Vec::new();
         self.file.rewind().and_then(|()| self.file.read_to_end(&mut text)).ok()?;
         serde_json::from_slice::<ProcessIdentity>(&text).ok().filter(ProcessIdentity::is_running)
     }
 
-    /// Records this supervisor's worker for the next supervisor.
     pub(super) fn record_worker(&mut self, worker: Pid) {
         let recorded = (|| {
             let identity =

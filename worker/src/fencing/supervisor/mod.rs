@@ -77,7 +77,6 @@ struct Supervisor {
     lock: InstanceLock,
     systemd: Systemd,
     expired_since: Option<Instant>,
-    /// Time of the last scan since the expiry that found nothing to stop.
     clean_since: Option<Instant>,
     ending_since: Option<Instant>,
     /// True if the worker's exit code says that it cannot go on, and no end was requested.
@@ -108,7 +107,6 @@ impl Supervisor {
         })
     }
 
-    /// Supervises until nothing is left to do. Returns the exit code.
     async fn watch(&mut self) -> io::Result<u8> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -214,7 +212,6 @@ impl Supervisor {
         self.child.signal(signal);
     }
 
-    /// Returns the status line for the service manager.
     fn status(&self, lease: ObservedLease) -> String {
         let worker = match self.child.pid() {
             Some(pid) => format!("worker is process {}", pid.as_raw_nonzero()),

@@ -7,10 +7,8 @@ use daemon::config::Config;
 
 use crate::fencing::lease_file::{self, SavedLease};
 
-/// The state of the lease file at some moment.
 #[derive(Clone, Copy)]
 pub(super) struct ObservedLease {
-    /// The lease's expiry; zero if there is none.
     pub(super) deadline: BootInstant,
 }
 
@@ -22,7 +20,6 @@ impl ObservedLease {
         }
     }
 
-    /// Returns the lease's remaining validity; `None` if it has expired.
     pub(super) fn remaining(self) -> Option<Duration> {
         let now = BootClock.now();
         (now < self.deadline).then(|| self.deadline.since(now))

@@ -2,7 +2,6 @@
 
 use sd_notify::NotifyState;
 
-/// The last notifications to the service manager.
 #[derive(Default)]
 pub(super) struct Systemd {
     last_status: String,
@@ -19,7 +18,6 @@ impl Systemd {
         }
     }
 
-    /// Signals that the supervisor itself does not hang.
     pub(super) fn watchdog(&mut self, status: String) {
         if status == self.last_status {
             return notify(&[NotifyState::Watchdog]);
@@ -28,7 +26,6 @@ impl Systemd {
         self.last_status = status;
     }
 
-    /// Signals that the supervisor was asked to end.
     pub(super) fn stopping(&mut self) {
         notify(&[NotifyState::Stopping]);
     }

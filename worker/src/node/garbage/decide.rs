@@ -10,7 +10,6 @@ pub(super) const MIN_IMAGE_AGE: Duration = Duration::from_secs(600);
 /// A full disk counts as full until usage falls by this many percent, so that a node does not flap.
 const HYSTERESIS: f64 = 2.0;
 
-/// Usage of a disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DiskSpace {
     pub(crate) total: u64,
@@ -43,7 +42,6 @@ fn percent(total: u64, available: u64) -> f64 {
     (total.saturating_sub(available)) as f64 * 100.0 / total as f64
 }
 
-/// The next removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Removal {
     OldestKeptLog,
@@ -71,7 +69,6 @@ pub(super) fn next_removal(
     images.first().cloned().map(Removal::Image)
 }
 
-/// Returns true if the disk counts as full; `was_full` is the previous result.
 pub(super) fn is_full(disk: DiskSpace, marks: DiskMarks, was_full: bool) -> bool {
     let limit = f64::from(marks.full) - if was_full { HYSTERESIS } else { 0.0 };
     disk.used_percent() >= limit

@@ -11,9 +11,7 @@ use daemon::config::{Config, RuntimeKind};
 /// Beyond this number the longest unused images are forgotten; they stay on the engine.
 const MAX_IMAGES: usize = 10_000;
 
-/// Times of the last use of images.
 pub(crate) struct ImageUses {
-    /// `None` if the runtime has no images.
     path: Option<PathBuf>,
     /// Seconds since the Unix epoch, by image; and true if the file is outdated.
     uses: Mutex<(BTreeMap<String, u64>, bool)>,
@@ -28,7 +26,6 @@ impl ImageUses {
         Self { path, uses: Mutex::new((uses, false)) }
     }
 
-    /// Records that an image is used now.
     pub(crate) fn note(&self, image: &str) {
         if self.path.is_some() {
             let mut uses = self.lock();
@@ -42,14 +39,12 @@ impl ImageUses {
         uses.1 |= uses.0.remove(image).is_some();
     }
 
-    /// Returns the time since each image's last use. A time in the future counts as now.
     pub(super) fn ages(&self) -> BTreeMap<String, Duration> {
         let now = now();
         let age = |at: &u64| Duration::from_secs(now.saturating_sub(*at));
         self.lock().0.iter().map(|(image, at)| (image.clone(), age(at))).collect()
     }
 
-    /// Writes the file if it is outdated.
     pub(super) async fn save(&self) {
         let Some(path) = self.path.clone() else { return };
         let uses = {

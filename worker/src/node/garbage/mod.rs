@@ -22,7 +22,6 @@ use self::decide::{DiskSpace, Removal};
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
-/// Interval between passes.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// A failover may lose a report, so it is repeated after this many passes.
 const REPORT_EVERY: u32 = 30;
@@ -33,7 +32,6 @@ pub(crate) struct GarbageLoop {
     context: Arc<SessionContext>,
     is_removing: bool,
     is_full: bool,
-    /// The last report, and the number of passes since.
     reported: Option<(bool, u32)>,
 }
 
@@ -66,7 +64,6 @@ impl Loop<StoreError> for GarbageLoop {
         Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
     }
 
-    /// The heartbeat logs when Redis is unavailable.
     fn is_logged(&self, error: &StoreError, _failures: u32) -> bool {
         !error.is_transient()
     }
@@ -77,7 +74,6 @@ impl GarbageLoop {
         Self { context, is_removing: false, is_full: false, reported: None }
     }
 
-    /// Removes the oldest kept logs while their disk is too full, if it is not the engine's.
     async fn remove_logs_elsewhere(&self) {
         let worker = &self.context.worker;
         let limit = f64::from(worker.config.disk_marks.high);
@@ -90,7 +86,6 @@ impl GarbageLoop {
         }
     }
 
-    /// Removes the least needed things until enough is free. Returns the resulting usage.
     async fn make_room(&mut self, mut disk: DiskSpace) -> DiskSpace {
         let context = self.context.clone();
         let (worker, marks) = (&context.worker, context.worker.config.disk_marks);
@@ -155,13 +150,11 @@ impl GarbageLoop {
     }
 }
 
-/// Returns the usage of the disk with this node's containers; `None` if it cannot be measured.
 async fn space(context: &SessionContext) -> Option<DiskSpace> {
     let directory = engine_directory(context).await;
     tokio::task::spawn_blocking(move || measure(&directory)).await.ok()?
 }
 
-/// Returns the usage of the disk with the kept logs, if it is not the containers' disk.
 async fn space_of_logs(context: &SessionContext) -> Option<DiskSpace> {
     let (engine, logs) = (engine_directory(context).await, context.worker.config.data_dir.clone());
     let measured = tokio::task::spawn_blocking(move || {
@@ -195,7 +188,6 @@ fn measure(directory: &Path) -> Option<DiskSpace> {
     })
 }
 
-/// Records the use of the images of this node's pods.
 fn note_used_images(context: &SessionContext) {
     let pullable: Vec<Vec<String>> = context.table.map_managed(|managed| {
         let containers = managed.spec.containers.iter();
@@ -223,7 +215,6 @@ fn images_in_use(context: &SessionContext) -> HashSet<String> {
 /// history.
 #[derive(Default)]
 struct RemovableImages {
-    /// Removable images, the longest unused first.
     images: Vec<String>,
     /// Images that stay, because they came from no registry and cannot be pulled again.
     unpullable: Vec<String>,

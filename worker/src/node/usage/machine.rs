@@ -4,7 +4,6 @@ use engine::Counters;
 use model::node::Psi;
 use procfs::{Current, CurrentSI, KernelStats, LoadAverage, Meminfo};
 
-/// The machine's capacity, and its usage since boot.
 pub(super) struct MachineCounters {
     pub(super) counters: Counters,
     pub(super) cpu_total_millis: u64,
@@ -12,7 +11,6 @@ pub(super) struct MachineCounters {
     pub(super) load: Option<[f32; 3]>,
 }
 
-/// Reads them from the kernel, as far as it reports them.
 pub(super) fn read(psi: Option<Psi>) -> MachineCounters {
     let stats = KernelStats::current().ok();
     let busy = stats.as_ref().map(|stats| {

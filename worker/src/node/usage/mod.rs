@@ -23,11 +23,9 @@ use self::report::Measurement;
 use crate::session::context::SessionContext;
 use crate::support::measure;
 
-/// Interval of measurements while a client asks.
 const LOOKED_AT_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval between the first two, so that the first report comes soon.
 const FIRST_INTERVAL: Duration = Duration::from_millis(700);
-/// Interval of measurements for the metrics of this process.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 /// Hints may be lost, so Redis is also polled at this interval.
 const ASK_INTERVAL: Duration = Duration::from_secs(30);
@@ -38,9 +36,7 @@ pub(crate) struct UsageLoop {
     context: Arc<SessionContext>,
     looks: Subscription,
     last: Option<Measurement>,
-    /// The pods whose metrics are set.
     shown: BTreeSet<String>,
-    /// True if a client asks, as far as known.
     is_looked_at: bool,
     ask_at: Instant,
     metrics_at: Option<Instant>,
@@ -119,7 +115,6 @@ impl UsageLoop {
         }
     }
 
-    /// Sets the metrics of a report's pods, and unsets those of gone pods.
     fn show(&mut self, report: &UsageReport) {
         let node = &self.context.worker.node;
         let gone = std::mem::take(&mut self.shown);

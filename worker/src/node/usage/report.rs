@@ -11,24 +11,20 @@ use super::machine::{self, MachineCounters};
 use super::rates;
 use crate::session::context::SessionContext;
 
-/// A pod, and the handles of its containers.
 struct MeasuredPod {
     /// Without usage.
     pod: PodUsage,
     handles: Vec<String>,
 }
 
-/// The counts at one time.
 pub(super) struct Measurement {
     at: Instant,
     machine: MachineCounters,
     pods: Vec<MeasuredPod>,
-    /// By container handle.
     counters: HashMap<String, Counters>,
 }
 
 impl Measurement {
-    /// Counts the usage of the machine and the managed pods until now.
     pub(super) async fn take(context: &SessionContext) -> Self {
         let worker = &context.worker;
         let pods: Vec<MeasuredPod> = context.table.map_managed(|managed| {
@@ -55,7 +51,6 @@ impl Measurement {
         self.at.elapsed()
     }
 
-    /// Returns the usage since the measurement `before`.
     pub(super) fn since(&self, before: Option<&Measurement>) -> UsageReport {
         let span = before.map_or(Duration::ZERO, |before| self.at.duration_since(before.at));
         let of_container = |handle: &String| {

@@ -11,7 +11,6 @@ use crate::running::step::ContainerExit;
 use crate::running::table::{EndedPod, ManagedPod};
 
 impl PodAction {
-    /// Records an ended run, with the container's last lines.
     pub(super) async fn note_run(&self, index: usize, exit: ContainerExit) {
         let Some(managed) = self.managed.containers.get(index) else { return };
         let container = self.managed.spec.containers[index].name.clone();
@@ -35,7 +34,6 @@ impl PodAction {
         });
     }
 
-    /// Returns the containers whose latest end is not recorded.
     fn unnoted_exits(&self) -> Vec<(usize, ContainerExit)> {
         let found: Vec<&Container> = self.containers.iter().collect();
         let observed = self.managed.observe(&found).containers.into_iter().enumerate();

@@ -26,7 +26,6 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::support::measure::{self, ContainerStopReason};
 
-/// Starts the action in the background, unless the pod changed since the decision.
 pub(crate) fn begin(
     context: &Arc<SessionContext>,
     managed: ManagedPod,
@@ -83,7 +82,6 @@ impl PodAction {
         self.report_status().await;
     }
 
-    /// Stops and removes its containers. Returns true if they are gone.
     async fn stop_containers(&self, reason: ContainerStopReason) -> bool {
         self.stop_all(reason, |_| true).await
     }
@@ -114,8 +112,6 @@ impl PodAction {
         true
     }
 
-    /// Runs a container's `pre_stop` commands, then stops and removes it. Returns false if the worker ends
-    /// first.
     async fn stop_container(
         &self,
         container: &Container,

@@ -15,7 +15,6 @@ use crate::start::files_unavailable::FilesUnavailable;
 use crate::support::measure::{self, ContainerStopReason};
 use crate::support::text::seconds;
 
-/// The reason of a container's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartReason {
     /// It ended, or never started.
@@ -41,7 +40,6 @@ impl PodAction {
         }
     }
 
-    /// Creates and starts a container that waited for others, or that is gone.
     async fn create(&self, index: usize) {
         let worker = &self.context.worker;
         let Some(mut request) = self.managed.request(worker, index) else { return };

@@ -11,12 +11,10 @@ use crate::running::table::{ManagedContainer, ManagedPod};
 use crate::session::context::SessionContext;
 use crate::support::text::seconds;
 
-/// Time before the next action after one failed on a pod.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// Minimum share of the pod's grace period for a container stopped after others.
 const LEAST_GRACE: Duration = Duration::from_secs(1);
 
-/// The grace period of a pod being stopped, shared by its containers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GracePeriod {
     begun: Instant,
@@ -28,13 +26,11 @@ impl GracePeriod {
         Self { begun: Instant::now(), whole }
     }
 
-    /// Returns the time for the next container.
     pub(super) fn rest(self) -> Duration {
         self.whole.saturating_sub(self.begun.elapsed()).max(self.whole.min(LEAST_GRACE))
     }
 }
 
-/// An action in progress: the pod as of the decision, and its containers on the engine.
 pub(super) struct PodAction {
     pub(super) context: Arc<SessionContext>,
     pub(super) managed: ManagedPod,

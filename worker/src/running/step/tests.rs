@@ -27,7 +27,6 @@ fn facts(observed: Option<ContainerState>) -> PodFacts {
     pod(container(observed))
 }
 
-/// The same, with this only container.
 fn pod(container: ContainerFacts) -> PodFacts {
     PodFacts {
         is_waiting: false,
@@ -41,7 +40,6 @@ fn pod(container: ContainerFacts) -> PodFacts {
     }
 }
 
-/// A container that runs since second 990.
 fn container(observed: Option<ContainerState>) -> ContainerFacts {
     ContainerFacts {
         sidecar: false,

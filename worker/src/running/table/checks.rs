@@ -15,7 +15,6 @@ pub(crate) struct ContainerChecks {
     readiness: Option<CheckState>,
 }
 
-/// One check and its result.
 #[derive(Debug, Clone)]
 struct CheckState {
     check: Arc<(ProbeMethod, CheckTiming)>,
@@ -35,13 +34,11 @@ impl CheckState {
         Some(Self { check, health: Health::Starting, message, failing, inconclusive })
     }
 
-    /// Sets the health shown by a probe.
     fn set(&mut self, health: Health, message: &str) {
         (self.health, self.message) = (health, message.to_owned());
         (self.failing, self.inconclusive) = (String::new(), String::new());
     }
 
-    /// Returns the result's message, and why later probes are inconclusive.
     fn sentence(&self) -> String {
         let parts = [&self.message, &self.inconclusive].into_iter().filter(|part| !part.is_empty());
         parts.map(String::as_str).collect::<Vec<_>>().join("; ")
@@ -67,12 +64,10 @@ impl ContainerChecks {
         self.healthcheck.is_some() || self.readiness.is_some()
     }
 
-    /// Returns the result of the health check; `None` if there is none.
     pub(crate) fn health(&self) -> Option<Health> {
         self.healthcheck.as_ref().map(|state| state.health)
     }
 
-    /// Returns a reason and a sentence if the checks say that the container is not ready.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         let states = [(UNHEALTHY, &self.healthcheck), (NOT_READY, &self.readiness)];
         let of = |health: Health| {
@@ -84,7 +79,6 @@ impl ContainerChecks {
         of(Health::Unhealthy).or_else(starting)
     }
 
-    /// Returns why probes are inconclusive, and what to do; `None` while all are conclusive.
     pub(crate) fn inconclusive(&self) -> Option<String> {
         let mut states = [&self.healthcheck, &self.readiness].into_iter().flatten();
         states.find(|state| !state.inconclusive.is_empty()).map(|state| state.inconclusive.clone())
@@ -98,14 +92,12 @@ impl ContainerChecks {
         why.map_or_else(|| what.to_owned(), |why| format!("{what}: {why}"))
     }
 
-    /// Forgets the results of a restarted container.
     pub(crate) fn reset(&mut self) {
         for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
             state.set(Health::Starting, "");
         }
     }
 
-    /// Records a result.
     pub(crate) fn note(&mut self, change: &HealthChange) {
         let state = match change.kind {
             CheckKind::Healthcheck => &mut self.healthcheck,
@@ -127,7 +119,6 @@ impl ContainerChecks {
         }
     }
 
-    /// Returns the probes of a running container.
     pub(crate) fn to_probe(
         &self,
         handle: &str,

@@ -7,44 +7,32 @@ use model::pod::health::Health;
 use super::checks::ContainerChecks;
 use super::reasons::{PAUSED, RESTARTED, UNHEALTHY, is_shown_by_checks};
 
-/// Length of the engine's short handles.
 const SHORT_HANDLE: usize = 12;
 
-/// The state of one container of a pod. Its specification is the pod's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ManagedContainer {
-    /// The engine's handle, as far as known.
     pub(crate) handle: Option<String>,
-    /// The progress that the engine reported last.
     pub(crate) progress: ContainerProgress,
     /// True if another client of the engine paused it.
     pub(crate) is_paused: bool,
-    /// Its checks and their results.
     pub(crate) checks: ContainerChecks,
     /// True if it was stopped as unhealthy, and has not restarted since.
     pub(crate) was_unhealthy: bool,
-    /// Number of restarts over the pod's whole life.
     pub(crate) restarts: u32,
-    /// Consecutive exits without a healthy run in between.
     pub(crate) crash_streak: u32,
-    /// Start of its run, as far as known.
     pub(crate) running_since: Option<BootInstant>,
-    /// Time of its restart after an exit.
     pub(crate) restart_at: Option<BootInstant>,
     /// One word in CamelCase; empty if it is well.
     pub(crate) reason: &'static str,
-    /// The same in a sentence.
     pub(crate) message: String,
     pub(crate) exit_code: Option<i64>,
 }
 
 impl ManagedContainer {
-    /// Returns true if it restarted after an exit and does not count as well yet.
     pub(crate) fn is_recovering(&self) -> bool {
         self.reason == RESTARTED
     }
 
-    /// Records its start.
     pub(crate) fn set_started(&mut self, now: BootInstant) {
         self.running_since = Some(now);
         self.restart_at = None;
@@ -52,7 +40,6 @@ impl ManagedContainer {
         self.checks.reset();
     }
 
-    /// Returns a reason and a sentence if it is not well.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         match self.reason {
             "" if self.is_paused && self.progress == ContainerProgress::Running => {
@@ -67,7 +54,6 @@ impl ManagedContainer {
         }
     }
 
-    /// Returns a remark about a container that is well, or an empty text.
     pub(crate) fn remark(&self) -> String {
         match self.progress {
             ContainerProgress::Running => self.checks.inconclusive().unwrap_or_default(),

@@ -6,7 +6,6 @@ use daemon::clock::BootInstant;
 use model::ids::{AssignmentId, PodId};
 use model::pod::lifecycle::Phase;
 
-/// The container of an ended pod, kept for its logs.
 #[derive(Debug, Clone)]
 pub(crate) struct EndedPod {
     pub(crate) pod: PodId,
@@ -17,14 +16,12 @@ pub(crate) struct EndedPod {
 
 #[derive(Default)]
 pub(super) struct Leftovers {
-    /// Containers in removal: handle and pod.
     removing: HashMap<String, PodId>,
     /// Oldest first.
     ended: Vec<EndedPod>,
 }
 
 impl Leftovers {
-    /// Returns false if the container is in removal already.
     pub(super) fn begin_removal(&mut self, handle: &str, pod: &PodId) -> bool {
         self.removing.insert(handle.to_owned(), pod.clone()).is_none()
     }
@@ -59,8 +56,6 @@ impl Leftovers {
         &self.ended
     }
 
-    /// Forgets the kept containers beyond the newest `max` and those that ended before `before`; returns
-    /// them.
     pub(super) fn expire(&mut self, max: usize, before: BootInstant) -> HashSet<(PodId, AssignmentId)> {
         let surplus = self.ended.len().saturating_sub(max);
         let old = self.ended.iter().filter(|ended| ended.ended_at < before).count();

@@ -14,12 +14,10 @@ use health::HealthChange;
 pub(super) struct ManagedPods {
     pods: HashMap<PodId, ManagedPod>,
     last_version: u64,
-    /// Holds the version, for tasks that wait for a change.
     changes: watch::Sender<u64>,
 }
 
 impl ManagedPods {
-    /// Returns a number that grows with each change.
     pub(super) fn version(&self) -> u64 {
         self.last_version
     }
@@ -36,7 +34,6 @@ impl ManagedPods {
         self.pods.values()
     }
 
-    /// Returns the pods without an action in progress.
     pub(super) fn idle(&self) -> impl Iterator<Item = &ManagedPod> {
         self.pods.values().filter(|managed| !managed.busy)
     }
@@ -77,7 +74,6 @@ impl ManagedPods {
         Some(change(managed))
     }
 
-    /// Updates the checks of the container with this handle and start. Returns its pod.
     pub(super) fn note_health(&mut self, change: &HealthChange) -> Option<PodId> {
         let version = self.next_version();
         let is_it = |container: &ManagedContainer| {
@@ -103,7 +99,6 @@ impl ManagedPods {
         }
     }
 
-    /// See [`super::PodTable::note_observed`].
     pub(super) fn note_observed(
         &mut self,
         seen: &ManagedPod,
@@ -117,7 +112,6 @@ impl ManagedPods {
         Some(managed.clone())
     }
 
-    /// Records a stop request. Returns true if the pod is managed.
     pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
         let version = self.next_version();
         let Some(managed) = self.pods.get_mut(pod) else { return false };
@@ -132,7 +126,6 @@ impl ManagedPods {
         true
     }
 
-    /// Marks a pod that belongs to another node. Returns true if it is managed under this assignment.
     pub(super) fn mark_foreign(&mut self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let version = self.next_version();
         match self.pods.get_mut(pod).filter(|managed| managed.assignment == *assignment) {
@@ -167,7 +160,6 @@ impl ManagedPods {
     }
 }
 
-/// The result of a check whether a pod can start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartCheck {
     /// Nothing is in the way.

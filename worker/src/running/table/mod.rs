@@ -41,7 +41,6 @@ pub(crate) use self::status::PodStatus;
 use crate::running::step::DesiredState;
 use health::HealthChange;
 
-/// The pods of one session; see the module.
 #[derive(Default)]
 pub(crate) struct PodTable {
     inner: Mutex<TableInner>,
@@ -80,17 +79,14 @@ impl PodTable {
         self.lock().starts.release(pod)
     }
 
-    /// Returns true if a start works on exactly these bytes.
     pub(crate) fn is_starting_payload(&self, raw: &Bytes) -> bool {
         self.lock().starts.has_payload(raw)
     }
 
-    /// Sets the assignment of a starting pod.
     pub(crate) fn set_start_assignment(&self, pod: &PodId, assignment: &AssignmentId) {
         self.lock().starts.set_assignment(pod, assignment);
     }
 
-    /// Makes every waiting start ask Redis again.
     pub(crate) fn recheck_starts(&self) {
         self.lock().starts.recheck_all();
     }
@@ -121,7 +117,6 @@ impl PodTable {
 
 /// Managed pods.
 impl PodTable {
-    /// Inserts a pod found in `cs`, unless it is managed or starting.
     pub(crate) fn insert_recovered(&self, managed: ManagedPod) {
         let mut inner = self.lock();
         let pod = &managed.payload.id;
@@ -134,7 +129,6 @@ impl PodTable {
         self.lock().managed.get(pod).cloned()
     }
 
-    /// Returns the pods that run with a file to replace when it changes.
     pub(crate) fn reloading(&self) -> Vec<ManagedPod> {
         let inner = self.lock();
         let is_reloading = |managed: &&ManagedPod| {
@@ -161,12 +155,10 @@ impl PodTable {
         self.lock().managed.iter().flat_map(ManagedPod::handles).cloned().collect()
     }
 
-    /// Returns a number that grows with each change of a managed pod.
     pub(crate) fn version(&self) -> u64 {
         self.lock().managed.version()
     }
 
-    /// Returns a receiver notified of each change of a managed pod.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.lock().managed.changes()
     }
@@ -175,31 +167,26 @@ impl PodTable {
         self.lock().managed.iter().filter_map(of_one).collect()
     }
 
-    /// Returns true if the pod is starting under this assignment.
     pub(crate) fn is_starting_as(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         self.lock().starts.is_starting_as(pod, assignment)
     }
 
-    /// Returns the managed pods of this `node` in saved form.
     pub(crate) fn to_save(&self, node: &NodeName) -> Vec<SavedPod> {
         let inner = self.lock();
         let own = inner.managed.iter().filter(|managed| managed.desired != DesiredState::Discard);
         own.map(|managed| managed.to_save(node)).collect()
     }
 
-    /// Returns true if the pod is managed under this assignment and belongs to another node.
     pub(crate) fn is_discarded(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let inner = self.lock();
         let managed = inner.managed.get(pod).filter(|managed| managed.assignment == *assignment);
         managed.is_some_and(|managed| managed.desired == DesiredState::Discard)
     }
 
-    /// Returns all managed pods without an action in progress.
     pub(crate) fn idle(&self) -> Vec<ManagedPod> {
         self.lock().managed.idle().cloned().collect()
     }
 
-    /// Updates a managed pod, if it still is managed under this assignment.
     pub(crate) fn update<T>(
         &self,
         pod: &PodId,
@@ -248,7 +235,6 @@ impl PodTable {
     }
 }
 
-/// Returns the times at which a pod is due for an action.
 fn due_times(managed: &ManagedPod, recovers_after: Duration) -> impl Iterator<Item = BootInstant> {
     let of_container = move |container: &ManagedContainer| {
         let recovering_since = container.running_since.filter(|_| container.is_recovering());
@@ -259,13 +245,11 @@ fn due_times(managed: &ManagedPod, recovers_after: Duration) -> impl Iterator<It
 
 /// Managed and starting pods.
 impl PodTable {
-    /// Returns true if a pod is managed or starting.
     pub(crate) fn contains(&self, pod: &PodId) -> bool {
         let inner = self.lock();
         inner.managed.contains(pod) || inner.starts.contains(pod)
     }
 
-    /// Records a stop request. Returns true if the pod is managed or starting.
     pub(crate) fn request_stop(&self, pod: &PodId) -> bool {
         let mut inner = self.lock();
         let is_starting = inner.starts.request_stop(pod);
@@ -273,8 +257,6 @@ impl PodTable {
         is_starting || is_managed
     }
 
-    /// Marks a pod that belongs to another node. Returns true if it is managed or starting under this
-    /// assignment.
     pub(crate) fn mark_foreign(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let mut inner = self.lock();
         inner.managed.mark_foreign(pod, assignment) || inner.starts.mark_foreign(pod, assignment)
@@ -331,7 +313,6 @@ impl PodTable {
         self.lock().has(pod, assignment)
     }
 
-    /// Records the start of a container's removal. Returns false if it is already in progress.
     pub(crate) fn begin_removal(&self, handle: &str, pod: &PodId) -> bool {
         self.lock().leftovers.begin_removal(handle, pod)
     }
@@ -340,7 +321,6 @@ impl PodTable {
         self.lock().leftovers.end_removal(handle);
     }
 
-    /// Keeps the container of an ended pod for its logs.
     pub(crate) fn keep_ended(&self, ended: EndedPod) {
         self.lock().leftovers.keep(ended);
     }
@@ -349,13 +329,10 @@ impl PodTable {
         self.lock().leftovers.ended().to_vec()
     }
 
-    /// Ends the retention of an ended pod's container.
     pub(crate) fn release_ended(&self, pod: &PodId, assignment: &AssignmentId) {
         self.lock().leftovers.release(pod, assignment);
     }
 
-    /// Forgets the kept containers beyond the newest `max` and those that ended before `before`; returns
-    /// them.
     pub(crate) fn expire_ended(&self, max: usize, before: BootInstant) -> HashSet<(PodId, AssignmentId)> {
         self.lock().leftovers.expire(max, before)
     }

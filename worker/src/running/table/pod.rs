@@ -25,33 +25,24 @@ pub(crate) struct ManagedPod {
     pub(crate) assignment: AssignmentId,
     pub(crate) spec: Arc<PodSpec>,
     pub(crate) desired: DesiredState,
-    /// True while an action on this pod is in progress; no other may start.
     pub(crate) busy: bool,
     /// Grows with each change, so that outdated observations are not acted on.
     pub(crate) version: u64,
-    /// Its containers, in the order of the specification.
     pub(crate) containers: Vec<ManagedContainer>,
-    /// The engine's handle of its sandbox, if it has one.
     pub(crate) sandbox: Option<String>,
     /// Missing services that its service depends on, once they were checked. Its containers restart only
     /// after they are there.
     pub(crate) waits_for: Option<String>,
-    /// Earliest time of the next action after a failure.
     pub(crate) retry_at: Option<BootInstant>,
-    /// Its address and ports, as far as known.
     pub(crate) network: ContainerNetwork,
-    /// Epochs of the persistent volumes that its containers create, by source.
     pub(crate) volume_epochs: BTreeMap<String, u64>,
     /// The requests in flight at its stop, and the outcome of the drain, in a sentence.
     pub(crate) drained: Option<String>,
-    /// Ended runs of its containers that must be reported.
     pub(crate) runs: Vec<EndedRun>,
-    /// True if Redis has the current status and network.
     pub(crate) is_reported: bool,
 }
 
 impl ManagedPod {
-    /// Returns a pod that must run and has nothing to report.
     pub(crate) fn new(
         payload: Payload,
         service: Option<ServiceName>,
@@ -79,12 +70,10 @@ impl ManagedPod {
         }
     }
 
-    /// Returns its containers with their specifications.
     pub(crate) fn containers(&self) -> impl Iterator<Item = (&ContainerSpec, &ManagedContainer)> {
         self.spec.containers.iter().zip(&self.containers)
     }
 
-    /// Updates one of its containers and marks the status as unreported.
     pub(crate) fn change_container(&mut self, index: usize, change: impl FnOnce(&mut ManagedContainer)) {
         if let Some(container) = self.containers.get_mut(index) {
             change(container);
@@ -92,12 +81,10 @@ impl ManagedPod {
         }
     }
 
-    /// Returns the earliest start of its containers' runs, as far as known.
     pub(crate) fn running_since(&self) -> Option<BootInstant> {
         self.containers.iter().filter_map(|container| container.running_since).min()
     }
 
-    /// Assigns found containers to their roles in the pod.
     pub(crate) fn observe<'a>(&self, found: &[&'a Container]) -> ObservedPod<'a> {
         let named =
             |name: Option<&ContainerName>| found.iter().find(|one| one.name.as_ref() == name).copied();
@@ -111,7 +98,6 @@ impl ManagedPod {
         }
     }
 
-    /// Returns true if [`ManagedPod::note_observed`] would change anything.
     pub(crate) fn is_news(&self, observed: &ObservedPod<'_>) -> bool {
         let known = self.containers.iter().map(|container| (&container.handle, container.progress));
         let found = observed.handles_and_progress();
@@ -152,7 +138,6 @@ impl ManagedPod {
         }
     }
 
-    /// Returns the known handles of its containers and its sandbox.
     pub(crate) fn handles(&self) -> impl Iterator<Item = &String> {
         self.containers.iter().filter_map(|container| container.handle.as_ref()).chain(&self.sandbox)
     }
@@ -178,28 +163,23 @@ impl ManagedPod {
         })
     }
 
-    /// Returns the identity of the pod, and of its only container or its sandbox.
     pub(crate) fn identity(&self, worker: &Worker) -> Identity {
         let owner = (worker.identity.cluster(), &worker.node);
         Identity::of_pod(owner, (&self.payload, &self.spec), self.service.as_ref(), &self.assignment)
     }
 
-    /// Returns true if it has several containers, which are distinguished by name.
     pub(crate) fn has_several(&self) -> bool {
         self.spec.containers.len() > 1
     }
 
-    /// Returns true if its containers share the network of a sandbox.
     pub(crate) fn uses_sandbox(&self, worker: &Worker) -> bool {
         self.has_several() && worker.runtime.has_sandboxes()
     }
 
-    /// Returns the total number of restarts of its containers.
     pub(super) fn restarts(&self) -> u32 {
         self.containers.iter().map(|container| container.restarts).sum()
     }
 
-    /// Returns the pod in saved form.
     pub(super) fn to_save(&self, node: &NodeName) -> SavedPod {
         let phase = if self.desired == DesiredState::Stop { Phase::Stopping } else { Phase::Running };
         SavedPod {
@@ -219,7 +199,6 @@ impl ManagedPod {
         }
     }
 
-    /// Marks it as belonging to another node.
     pub(super) fn discard(&mut self, version: u64) {
         if self.desired != DesiredState::Discard {
             self.desired = DesiredState::Discard;
@@ -229,7 +208,6 @@ impl ManagedPod {
     }
 }
 
-/// The containers of a pod on the engine.
 pub(crate) struct ObservedPod<'a> {
     /// In the order of the specification.
     pub(crate) containers: Vec<Option<&'a Container>>,
@@ -254,14 +232,12 @@ impl<'a> ObservedPod<'a> {
         self.sandbox.map(|sandbox| sandbox.handle.clone())
     }
 
-    /// Returns the pod's address and ports, if the engine reports them.
     fn network(&self) -> Option<&'a ContainerNetwork> {
         let only = || self.containers.first().copied().flatten().filter(|_| self.containers.len() == 1);
         self.sandbox.or_else(only).and_then(|container| container.network.as_ref())
     }
 }
 
-/// Returns the progress of a container in this state; `None` means that it does not exist.
 fn progress_of(state: Option<ContainerState>) -> ContainerProgress {
     match state {
         None | Some(ContainerState::Created) => ContainerProgress::Waiting,

@@ -6,10 +6,8 @@ pub(crate) const RESTARTED: &str = "Restarted";
 /// Started, but its checks have not passed yet.
 pub(crate) const STARTING: &str = "Starting";
 
-/// Its readiness check failed.
 pub(crate) const NOT_READY: &str = "NotReady";
 
-/// Its health check failed.
 pub(crate) const UNHEALTHY: &str = "Unhealthy";
 
 /// Another client of the engine paused it.

@@ -8,7 +8,6 @@ use model::ids::{AssignmentId, PodId};
 use model::pod::payload::Payload;
 use tokio::sync::Notify;
 
-/// The result of an attempt to start a payload.
 pub(crate) enum Admission {
     /// Its start begins. The `Notify` signals to ask Redis again.
     Started(Arc<Notify>),
@@ -48,7 +47,6 @@ impl Starts {
         Admission::Started(recheck)
     }
 
-    /// Records another copy of the payload of `pod`. Returns true if the pod is starting.
     pub(super) fn note_duplicate(&mut self, pod: &PodId) -> bool {
         let starting = self.starts.get_mut(pod);
         starting.map(|starting| starting.has_duplicate = true).is_some()
@@ -77,7 +75,6 @@ impl Starts {
         self.starts.get(pod).is_some_and(|starting| starting.assignment.as_ref() == Some(assignment))
     }
 
-    /// Returns the pods with a known assignment.
     pub(super) fn assignments(&self) -> impl Iterator<Item = (&PodId, &AssignmentId)> {
         self.starts.iter().filter_map(|(pod, starting)| Some((pod, starting.assignment.as_ref()?)))
     }
@@ -86,7 +83,6 @@ impl Starts {
         self.starts.get(pod).is_some_and(|starting| starting.stop_requested)
     }
 
-    /// Records a stop request. Returns true if the pod is starting.
     pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
         let Some(starting) = self.starts.get_mut(pod) else { return false };
         if !starting.stop_requested {
@@ -96,7 +92,6 @@ impl Starts {
         true
     }
 
-    /// Marks a pod that belongs to another node. Returns true if it is starting under this assignment.
     pub(super) fn mark_foreign(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         match self.starts.get(pod) {
             Some(starting) if starting.assignment.as_ref() == Some(assignment) => {

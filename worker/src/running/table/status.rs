@@ -8,7 +8,6 @@ use super::pod::ManagedPod;
 use super::reasons::STARTING;
 use crate::start::dependency_gate::WAITING;
 
-/// The content of a pod's status report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodStatus {
     /// One word in CamelCase; empty if the pod is well.
@@ -16,7 +15,6 @@ pub(crate) struct PodStatus {
     pub(crate) message: String,
     pub(crate) restarts: u32,
     pub(crate) exit_code: Option<i64>,
-    /// The status of each of several containers.
     pub(crate) containers: Vec<ContainerStatus>,
 }
 
@@ -57,7 +55,6 @@ impl ManagedPod {
         !is_waiting && self.containers().all(|(_, container)| is_well(container))
     }
 
-    /// Returns true if the record has the current status.
     pub(crate) fn is_reported_in(&self, record: &PodRecord) -> bool {
         let status = self.status();
         let is_same_word = (&*record.reason, &record.message) == (status.reason, &status.message);
@@ -68,13 +65,11 @@ impl ManagedPod {
             && (self.network.address.is_empty() || record.address == self.network.address)
     }
 
-    /// Returns what it waits for before it is ready, in a sentence; `None` if it waits for nothing.
     pub(crate) fn what_it_waits_for(&self) -> Option<String> {
         let status = self.status();
         (status.reason == STARTING).then_some(status.message)
     }
 
-    /// Returns the remark of its first container that has one, although all are well.
     fn remark(&self) -> String {
         let mut remarks = self.containers().map(|(spec, container)| (spec, container.remark()));
         let found = remarks.find(|(_, remark)| !remark.is_empty());
@@ -88,7 +83,6 @@ impl ManagedPod {
         }
     }
 
-    /// Returns a sentence about those of several containers that still wait.
     fn not_started(&self) -> Option<String> {
         let is_waiting = |progress| self.has_several() && progress == ContainerProgress::Waiting;
         let waiting = self.containers().filter(|(_, container)| is_waiting(container.progress));
@@ -104,7 +98,6 @@ impl ManagedPod {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    /// Returns the recorded status of each of its containers, with the container's index.
     pub(crate) fn statuses_of<'a>(&self, record: &'a PodRecord) -> Vec<(usize, &'a ContainerStatus)> {
         let index =
             |name| self.spec.containers.iter().position(|container| container.name.as_ref() == Some(name));

@@ -34,7 +34,6 @@ impl UnfinishedCommands {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the commands of a removed container.
     pub(crate) fn forget(&self, handle: &str) {
         self.map().retain(|(of, _), _| of != handle);
     }

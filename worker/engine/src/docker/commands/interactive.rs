@@ -27,12 +27,10 @@ const FIRST_POLL: Duration = Duration::from_millis(2);
 const LAST_POLL: Duration = Duration::from_secs(1);
 /// Time for the engine to report the process of a running command.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
-/// Time between asking a command to end and killing it.
 const END_GRACE: Duration = Duration::from_secs(2);
 /// Programs use neither colours nor cursor on an unknown terminal.
 const TERMINAL: &str = "TERM=xterm-256color";
 
-/// See [`crate::Runtime::start_command`].
 pub(crate) async fn start(
     client: &std::sync::Arc<EngineClient>,
     handle: &str,
@@ -73,7 +71,6 @@ async fn start_in_terminal(
     Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
 }
 
-/// Returns the output of a terminal in pieces.
 pub(crate) fn terminal_output(
     client: &EngineClient,
     output: TerminalOutput,
@@ -99,7 +96,6 @@ async fn start_plain(
     Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
 }
 
-/// Returns the output of a program without a terminal in pieces.
 pub(crate) fn plain_output(
     client: &EngineClient,
     call: EngineCall,
@@ -114,7 +110,6 @@ pub(crate) fn plain_output(
     output.boxed()
 }
 
-/// A command, by the engine's id.
 struct DockerCommand {
     client: std::sync::Arc<EngineClient>,
     id: String,
@@ -122,7 +117,6 @@ struct DockerCommand {
 }
 
 impl DockerCommand {
-    /// Returns the exit code if the command has ended, and its process id as the engine sees it.
     async fn inspect(&self) -> Result<(Option<i64>, Option<i64>), RuntimeError> {
         let call = self.client.docker()?.inspect_exec(&self.id);
         let answer = self.client.within(EngineCall::InspectExec, READ, call).await?;
@@ -130,7 +124,6 @@ impl DockerCommand {
         Ok((exit_code, answer.pid))
     }
 
-    /// Polls the command, at growing intervals, until `enough` returns a value.
     async fn inspect_until<T>(
         &self,
         enough: impl Fn(Option<i64>, Option<i64>) -> Option<T>,
@@ -146,7 +139,6 @@ impl DockerCommand {
         }
     }
 
-    /// Signals the process group of the command. Succeeds if the command has ended.
     async fn signal_group(&self, signal: Signal) -> Result<(), RuntimeError> {
         // A command may write output before the engine knows its process.
         let known = self.inspect_until(|exit_code, pid| {

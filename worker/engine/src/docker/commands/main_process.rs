@@ -63,7 +63,6 @@ impl FirstConnections {
         });
     }
 
-    /// See [`crate::Runtime::attach`].
     pub(crate) async fn attach(
         &self,
         client: &Arc<EngineClient>,

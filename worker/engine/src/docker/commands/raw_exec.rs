@@ -19,10 +19,8 @@ use crate::docker::errors::EngineCall;
 use crate::docker::raw_request::{refusal, send};
 use crate::{CommandInput, RuntimeError};
 
-/// The output of a terminal.
 pub(crate) type TerminalOutput = Pin<Box<dyn AsyncRead + Send>>;
 
-/// Starts a prepared command that has a terminal. Returns its output and input.
 pub(crate) async fn start(
     client: &EngineClient,
     id: &str,
@@ -31,7 +29,6 @@ pub(crate) async fn start(
     connect(client, EngineCall::StartExec, &path, r#"{"Detach":false,"Tty":true}"#).await
 }
 
-/// Upgrades the connection of a call to a terminal. Returns its output and input.
 pub(crate) async fn connect(
     client: &EngineClient,
     call: EngineCall,

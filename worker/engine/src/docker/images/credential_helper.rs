@@ -14,11 +14,8 @@ use super::login::EngineLogin;
 
 /// Deadline of a helper: some ask a cloud for a token.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// Maximum size of an answer in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
-/// The protocol's text for an unknown registry.
 const NOT_FOUND: &str = "credentials not found";
-/// The protocol's user name that marks the secret as an identity token.
 const TOKEN_USER: &str = "<token>";
 
 #[derive(Deserialize)]

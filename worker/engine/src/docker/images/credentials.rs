@@ -20,25 +20,20 @@ use super::credential_helper;
 use super::login::EngineLogin;
 use crate::RegistryLogins;
 
-/// The configured source of registry credentials.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RegistryConfig {
-    /// A file that may be missing; `None` if not configured.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// Credentials and their source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegistryCredentials {
     login: EngineLogin,
     source: String,
 }
 
-/// The credentials for one registry, in order of preference.
 #[derive(Debug, Default)]
 pub(crate) struct FoundCredentials {
     credentials: Vec<RegistryCredentials>,
-    /// Problems while reading, as sentences without the content.
     problems: Vec<String>,
 }
 
@@ -141,7 +136,6 @@ impl FoundCredentials {
         self.credentials.first()
     }
 
-    /// Returns the first credentials that differ from `denied`.
     pub(crate) fn other_than(&self, denied: Option<&RegistryCredentials>) -> Option<&RegistryCredentials> {
         let denied = denied.map(|denied| &denied.login);
         self.credentials.iter().find(|one| Some(&one.login) != denied)
@@ -208,7 +202,6 @@ pub(crate) fn is_denied(message: &str) -> bool {
     signs.iter().any(|sign| message.contains(sign))
 }
 
-/// Reads the file; a missing one is empty.
 fn read_file(path: &Path) -> Result<ConfigFile, String> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

@@ -31,7 +31,6 @@ const PRESENCE_CACHE: Duration = Duration::from_secs(5);
 
 type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
 
-/// Known images and pulls in progress.
 #[derive(Default)]
 pub(crate) struct Images {
     pub(crate) registries: RegistryConfig,
@@ -40,7 +39,6 @@ pub(crate) struct Images {
     seen: Mutex<HashMap<String, SeenImage>>,
 }
 
-/// An image that the engine had.
 struct SeenImage {
     at: Instant,
     check: Option<HealthCheck>,
@@ -53,7 +51,6 @@ impl SeenImage {
 }
 
 impl Images {
-    /// Records that the engine no longer has the image.
     pub(crate) fn mark_missing(&self, image: &str) {
         self.seen().remove(image);
     }
@@ -62,7 +59,6 @@ impl Images {
         self.seen().get(image).is_some_and(SeenImage::is_fresh)
     }
 
-    /// Returns the health check of a recently seen image: `Some(None)` if it has none.
     fn recent_check(&self, image: &str) -> Option<Option<HealthCheck>> {
         self.seen().get(image).filter(|seen| seen.is_fresh()).map(|seen| seen.check.clone())
     }
@@ -77,7 +73,6 @@ impl Images {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the pull of this image, or starts one.
     fn join(
         &self,
         client: &Arc<EngineClient>,
@@ -106,7 +101,6 @@ impl Images {
     }
 }
 
-/// See [`crate::Runtime::ensure_image`].
 pub(crate) async fn ensure(
     client: &Arc<EngineClient>,
     images: &Images,
@@ -171,14 +165,12 @@ pub(crate) async fn inspect(
     }
 }
 
-/// See [`crate::Runtime::local_image`].
 pub(crate) async fn local(client: &EngineClient, image: &str) -> Result<Option<LocalImage>, RuntimeError> {
     let Some(seen) = inspect(client, image).await? else { return Ok(None) };
     let digests = digests_of(image, &seen.repo_digests.unwrap_or_default());
     Ok(seen.id.filter(|id| !id.is_empty()).map(|id| LocalImage { id, digests }))
 }
 
-/// Returns the digests of this image's repository.
 fn digests_of(image: &str, repo_digests: &[String]) -> Vec<String> {
     let repository = familiar(repository(image));
     let of_it = |one: &String| {
@@ -188,14 +180,12 @@ fn digests_of(image: &str, repo_digests: &[String]) -> Vec<String> {
     repo_digests.iter().filter_map(of_it).collect()
 }
 
-/// Returns a repository's name without the optional parts of Docker Hub names.
 fn familiar(repository: &str) -> &str {
     let name = ["docker.io/", "index.docker.io/"].iter().find_map(|hub| repository.strip_prefix(hub));
     let name = name.unwrap_or(repository);
     name.strip_prefix("library/").unwrap_or(name)
 }
 
-/// See [`crate::Runtime::came_from_registry`].
 pub(crate) async fn came_from_registry(client: &EngineClient, image: &str) -> Result<bool, RuntimeError> {
     let seen = inspect(client, image).await?;
     Ok(seen.is_none_or(|seen| seen.repo_digests.is_some_and(|digests| !digests.is_empty())))

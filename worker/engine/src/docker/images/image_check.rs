@@ -11,12 +11,10 @@ const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Milliseconds
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3600));
 const RETRIES: (i64, i64) = (1, 1000);
 
-/// Returns the health check of an inspected image, as [`of_image`].
 pub(crate) fn of_inspected(image: &ImageInspect) -> Option<HealthCheck> {
     image.config.as_ref().and_then(of_image)
 }
 
-/// Returns an image's health check in a service's form; `None` if it has none.
 pub(crate) fn of_image(config: &ImageConfig) -> Option<HealthCheck> {
     let described = config.healthcheck.as_ref()?;
     let words = described.test.clone().unwrap_or_default();

@@ -21,7 +21,6 @@ use crate::docker::deadlines::IMPORT;
 use crate::docker::errors::EngineCall;
 use crate::docker::raw_request::{body, send};
 
-/// Creates an image. `changes` are Dockerfile instructions, without `FROM`.
 pub(crate) async fn import(
     client: &EngineClient,
     name: &str,

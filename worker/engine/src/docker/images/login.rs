@@ -2,7 +2,6 @@
 
 use model::value::ValueBytes;
 
-/// Credentials sent to a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EngineLogin {
     Password { user: String, password: ValueBytes },

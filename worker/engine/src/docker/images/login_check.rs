@@ -18,7 +18,6 @@ use crate::docker::raw_request;
 /// A slower registry counts as unreachable.
 const LIMIT: Duration = Duration::from_secs(6);
 
-/// Returns the registry's verdict; unknown without an answer.
 pub(crate) async fn check(client: &EngineClient, host: &RegistryHost, login: &RegistryLogin) -> LoginVerdict {
     match tokio::time::timeout(LIMIT, ask(client, host, login)).await {
         Ok(Ok(())) => LoginVerdict::Accepted,
