@@ -210,8 +210,8 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Returns true if a local image came from a registry; one built or loaded here exists nowhere else.
-    /// Returns true for a missing image, which can only come from a registry.
+    /// Returns true if an image came from a registry; one built or loaded here exists nowhere else. True for
+    /// a missing image.
     fn came_from_registry<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         Box::pin(std::future::ready(Ok(true)))
     }

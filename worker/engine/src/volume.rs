@@ -21,8 +21,7 @@ pub struct RequestedVolume<'a> {
 }
 
 /// Returns the volumes that the engine keeps for a container: not those in memory, shared directories or host
-/// paths. The result is the same for the same container, and for two containers of a pod with the same
-/// source.
+/// paths. Containers of a pod with the same source share a volume.
 pub(crate) fn requested(request: &ContainerRequest) -> impl Iterator<Item = RequestedVolume<'_>> {
     let identity = &request.identity;
     request.container.volumes.iter().filter_map(move |mount| {

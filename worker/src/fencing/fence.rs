@@ -237,10 +237,10 @@ pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken)
     stop_leftovers(worker, shutdown, ContainerStopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
 }
 
-/// Stops and removes pods that moved to other nodes after this one was declared dead; the next session
-/// removes the rest. Retries until done or `shutdown`; returns true if done. A container without a cluster
-/// label may be another cluster's, so the next session asks Redis about it. A pod without a record has moved
-/// nowhere: the next session decides whether its container is held.
+/// Stops and removes pods that moved after this node was declared dead; the next session removes the rest.
+/// Retries until done or `shutdown`; returns true if done. Skips containers without a cluster label, which
+/// may be another cluster's, and pods without a record, which have moved nowhere: the next session decides
+/// about them.
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let reason = ContainerStopReason::NotAssigned;
     let is_ours = |container: &Container| container.cluster.is_some();

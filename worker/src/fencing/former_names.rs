@@ -1,8 +1,8 @@
 //! Fences containers with other node names of this machine: after a node was renamed, no worker or supervisor
 //! manages those with its former name. Restores invariant 5 for them.
 //!
-//! A lease file shows that a worker of that name ran here. When its lease has expired, its pods may start on
-//! other nodes, so those that must not run twice are stopped, exactly as that worker would do. So it is also
+//! A lease file shows that a worker of that name ran here. When its lease has expired, pods that must not run
+//! twice are stopped, exactly as that worker would do, because they may start on other nodes. So it is also
 //! right for several workers on one machine.
 
 use std::collections::HashMap;

@@ -118,7 +118,7 @@ impl Lease {
     /// Extends a valid lease to `deadline` after `redis` answered that it does not know this cluster (any
     /// more). Requires the very process and database that granted the lease: then this worker was not
     /// declared dead before the cluster was lost, and its pods are not known to be assigned elsewhere.
-    /// Another Redis proves nothing, because the cluster may go on elsewhere.
+    /// Another Redis proves nothing: the cluster may go on elsewhere.
     pub(crate) fn prolong(&self, now: BootInstant, deadline: BootInstant, redis: &RedisProcess) {
         let is_granter =
             self.granted_by.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(redis);

@@ -32,7 +32,7 @@ pub(crate) struct HandoverLoop {
     wait: Duration,
 }
 
-/// Why the connection to the proxy ended. The loop reconnects; only a proxy that stays away is logged.
+/// Why the connection to the proxy ended. The loop reconnects in any case.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error("{0}")]

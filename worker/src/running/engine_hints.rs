@@ -52,10 +52,9 @@ impl EngineHints {
         self.stream.is_some()
     }
 
-    /// Waits for the next relevant hint, for the end of the stream, or for the next attempt to subscribe.
-    /// Returns the pod and container to inspect; `None` means that the containers must be listed. Ignores
-    /// hints caused by our own starts and stops: a full listing for each would keep the engine from other
-    /// starts.
+    /// Waits for the next relevant hint, the end of the stream, or the next attempt to subscribe. Returns the
+    /// pod and container to inspect; `None` means that the containers must be listed. Ignores hints of our
+    /// own starts and stops: listing after each would keep the engine from other starts.
     ///
     /// # Cancel safety
     /// May be dropped; at most irrelevant hints are lost.

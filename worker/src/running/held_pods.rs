@@ -2,9 +2,9 @@
 //!
 //! A pod that moved or ended has a record of that for at least an hour. A missing record means that an older
 //! state of Redis was restored, or that records were lost. The container is left alone until the record is
-//! back or a person removes it. Exceptions: no one is known to want it, a failover may have lost the record
-//! of a very young one, or the pod must not run twice. When most of the containers here have no record, even
-//! if there is only one, not even that is believed.
+//! back or a person removes it. Exceptions: it is known that no one wants it, it is so young that a failover
+//! may have lost its record, or the pod must not run twice. If most of the containers here have no record (or
+//! the only one), all are held in spite of that.
 //!
 //! Tests: tests::holding, scenarios::mistakes::lost_keys
 

@@ -1,10 +1,9 @@
 //! Limits one worker's share of Redis' time.
 //!
 //! When thousands of pods are assigned at once, a thousand workers polling for the next one or two keep Redis
-//! from assigning the rest. So a loop pauses several times as long as its last round with Redis took. An idle
-//! Redis answers in a fraction of a millisecond, so the pause does not matter. A busy one answers late, is
-//! left alone for longer, and then returns many pods in one reply. The number of nodes, known from each
-//! heartbeat's reply, bounds the pause.
+//! from assigning the rest. So a loop pauses several times as long as its last round with Redis took. With an
+//! idle Redis that is next to nothing. A busy one is left alone for longer, and then returns many pods in one
+//! reply. The number of nodes, known from heartbeats, bounds the pause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -47,7 +47,7 @@ pub(crate) async fn register(
     let mut is_purged = false;
     let mut hold = UnknownCluster::default();
     let mut known = worker.identity.cluster();
-    // Counted before it is reported: a person looks first when a worker begins to hold.
+    // Counted before the report: people look at a worker as soon as it holds.
     let mut containers = if known.is_some() { count_containers(worker).await } else { None };
     loop {
         let sent = worker.now();

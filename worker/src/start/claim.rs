@@ -1,8 +1,8 @@
 //! The claim loop: takes payloads from this node's queue and begins their starts.
 //!
 //! Restores invariant 2 (each payload is in exactly one place) for payloads in the in-flight list (`rq`)
-//! without a start: a reply was lost, or an earlier session ended. The sweep finds them. Restores invariant
-//! 7: bad payloads are moved to the dead letters, and one broken record does not delay the others.
+//! without a start, after a lost reply or an ended session: the sweep finds them. Restores invariant 7: bad
+//! payloads become dead letters, and one broken record does not delay the others.
 //!
 //! A payload is taken only when its start can begin at once, so that the in-flight list stays short.
 

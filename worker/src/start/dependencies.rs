@@ -1,8 +1,8 @@
 //! Waiting for the services that a pod's service depends on, before the pod starts.
 //!
-//! The first start of a pod waits in [`crate::start::pod_start`]. Here wait pods whose containers all ended
-//! unseen by a worker, for example while their machine was down, before their containers restart. A container
-//! that ends while this worker looks restarts without a wait.
+//! A pod's first start waits in [`crate::start::pod_start`]. Here wait pods whose containers all ended unseen
+//! by a worker, for example while their machine was down. A container that ends while this worker looks
+//! restarts without a wait.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! One start: from a claimed payload to a running and acknowledged container, or to the reason of a failure.
 //!
-//! Only one start at a time works on a pod. A waiting start returns its permit, so that an image that cannot
-//! be pulled delays no other pod; its payload stays in the in-flight list (`rq`). Whenever something may have
-//! changed (the pod must stop, it may have moved, Redis has another master), Redis is asked again first.
+//! Only one start at a time works on a pod. A waiting start returns its permit, so that a missing image
+//! delays no other pod; its payload stays in the in-flight list (`rq`). Whenever something may have changed
+//! (a stop, a move, another Redis master), Redis is asked again first.
 
 use std::sync::Arc;
 use std::time::Duration;

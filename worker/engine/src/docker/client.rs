@@ -98,6 +98,8 @@ impl EngineClient {
         Ok(Self { shown, host, docker: OnceLock::new() })
     }
 
+    /// Returns the client library's handle, connecting if necessary.
+    ///
     /// # Errors
     /// If the engine cannot be reached; the message says what to check.
     pub(super) fn docker(&self) -> Result<&Docker, RuntimeError> {

@@ -12,8 +12,8 @@ use super::network::JoinedNetwork;
 use super::{files, volumes};
 use crate::ContainerRequest;
 
-/// `init` is off by default, as with `docker run`: not every engine has `docker-init`. So a program without a
-/// SIGTERM handler (a bare `sleep`) uses its whole grace period.
+/// `init` is off by default, as with `docker run`: not every engine has `docker-init`. Programs without a
+/// SIGTERM handler (a bare `sleep`) use their whole grace period.
 pub(super) fn create_body(
     request: &ContainerRequest,
     dropped_capabilities: &[String],

@@ -53,8 +53,8 @@ pub(super) struct Inspected {
     /// `None` during removal, or if the labels are unreadable.
     pub(super) container: Option<Container>,
     /// Start of its current run, in nanoseconds since the Unix epoch: the middle between the former run's end
-    /// and this start. Log lines have the time at which the engine read them. That can be after the end of
-    /// the former run, or before the engine noted the new start.
+    /// and this start. Lines are stamped when the engine reads them, which can be after the former run's end,
+    /// or before the noted start.
     pub(super) run_began_at: Option<u64>,
     pub(super) has_stdin: bool,
     pub(super) is_stdin_once: bool,

@@ -2,9 +2,8 @@
 //! experiments.
 //!
 //! There is no isolation: a pod runs as the worker's user, in its own folder, with a clean environment and a
-//! few limits. Images, ports and CPU limits have no effect; options that would isolate are refused. The state
-//! of each pod is in its [`folder`], where later workers find it. Pods outlive their worker, even a killed
-//! one.
+//! few limits. Images, ports and CPU limits have no effect; isolating options are refused. Each pod's state
+//! is in its [`folder`], where later workers find it. Pods outlive their worker, even a killed one.
 
 mod exec;
 mod folder;

@@ -20,9 +20,9 @@ use tokio::io::unix::AsyncFd;
 
 pub(super) const LOG: &str = "log";
 /// Set to the pod's folder in the environment of each of its processes. Finds a process whose worker died
-/// before recording the id, and processes that left the process group. A process with another environment is
-/// found by its output, which goes to the pod's log. A process that left group, environment and output no
-/// longer belongs to a pod; only a cgroup would hold it, which an ordinary user lacks.
+/// before recording the id, and processes outside the process group. A process with another environment is
+/// found by its output into the pod's log. A process without group, environment and output no longer belongs
+/// to a pod; only a cgroup would hold it, which an ordinary user lacks.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
 /// Set in the environment of commands beside the pod's process: each leads a process group, but not the

@@ -152,9 +152,9 @@ async fn run(
     }
 }
 
-/// Waits for the end of the container, then a while for the engine to close the command's connection: some
-/// versions leave a terminal's open for ever. Returns the container's exit code. Polls this worker's table in
-/// memory, which is cheap.
+/// Waits for the container's end, then a while for the engine to close the command's connection: some
+/// versions leave a terminal's open for ever. Returns the container's exit code. Polls this worker's table,
+/// which is cheap.
 async fn end_of(context: &SessionContext, container: &Container) -> u8 {
     let seen = || {
         let managed = context.table.get(&container.pod)?;

@@ -1,8 +1,7 @@
 //! The supervisor's own fencing: scans for containers that must not run, each time on a new thread.
 //!
-//! The thread has an async runtime that is dropped afterwards. So the supervisor stays small and responsive,
-//! and tasks of a scan (such as waiting for the exit of process pods) end with it, instead of competing with
-//! the worker's own.
+//! The thread's async runtime is dropped afterwards. So the supervisor stays small and responsive, and tasks
+//! of a scan (such as waiting for the exit of process pods) do not compete with the worker's own.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,12 +1,12 @@
 //! The supervisor: the worker's parent process, which enforces the fence when the worker cannot. Invariant 5.
 //!
-//! It knows the lease file, the container engine and its child process, and does not use Redis. While the
-//! worker gives signs of life ([`crate::LivenessPipe`]), the worker enforces the fence itself. The supervisor
-//! kills a hanging worker and restarts an exited one. If the lease has expired and no worker gives signs of
-//! life, the supervisor first stops the `on_disconnect: stop` pods of this node.
+//! It knows the lease file, the container engine and its child process, but not Redis. While the worker gives
+//! signs of life ([`crate::LivenessPipe`]), it enforces the fence itself. The supervisor kills a hanging
+//! worker and restarts an exited one. If the lease has expired without signs of life, the supervisor first
+//! stops the `on_disconnect: stop` pods of this node.
 //!
-//! `decide` is pure and chooses the next step; `child` is the worker process; `fencing` stops containers;
-//! `instance_lock` allows one supervisor per node; `systemd` notifies the service manager.
+//! `decide` chooses the next step; `child` is the worker process; `fencing` stops containers; `instance_lock`
+//! allows one supervisor per node; `systemd` notifies the service manager.
 //!
 //! If the supervisor is killed, the worker goes on and enforces the fence itself. The next supervisor
 //! replaces that worker with its own; pods go on meanwhile.

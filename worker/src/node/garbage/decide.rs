@@ -48,10 +48,10 @@ pub(super) enum Removal {
     Image(String),
 }
 
-/// Returns the next removal: kept logs first, then images, the longest unused first. Logs stay if only inodes
-/// are short, because each uses just one. `kept_logs` is their size on this disk. `is_removing` is true if
-/// something was removed since the disk was above the upper mark. Returns `None` if enough is free, or
-/// nothing is left to remove.
+/// Returns the next removal: kept logs, then images, the longest unused first. Logs stay if only inodes are
+/// short, because each uses just one. `kept_logs` is their size on this disk; `is_removing` is true if
+/// something was removed since the disk was above the upper mark. Returns `None` if enough is free or nothing
+/// is left.
 pub(super) fn next_removal(
     disk: DiskSpace,
     marks: DiskMarks,
@@ -75,7 +75,7 @@ pub(super) fn is_full(disk: DiskSpace, marks: DiskMarks, was_full: bool) -> bool
 }
 
 /// Returns the removable images, the longest unused first. `used` has the time since each one's last use,
-/// `needed` the images that pods of this node use or that services may need again.
+/// `needed` the images that pods of this node or services may need.
 pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<String>) -> Vec<String> {
     let needed: HashSet<String> = needed.iter().map(|image| canonical(image)).collect();
     // The same image may have been used under several names, under one of them a moment ago.
@@ -90,7 +90,7 @@ pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<Stri
     found.into_iter().map(|(image, _)| image.clone()).collect()
 }
 
-/// Returns an image's name without its optional registry and repository parts, and with its tag.
+/// Normalizes an image's name: without `docker.io/` and `library/`, with its tag or digest.
 fn canonical(image: &str) -> String {
     let image = image.strip_prefix("docker.io/").unwrap_or(image);
     let image = image.strip_prefix("library/").unwrap_or(image);

@@ -104,8 +104,8 @@ impl PodTable {
     }
 
     /// Checks whether a claimed pod can start now, and makes way for it. A pod managed under an older
-    /// assignment is marked for removal. A pod managed under this very assignment (a failover can put back
-    /// the payload of a running pod) is removed from the table: from here on only the start decides about it.
+    /// assignment is marked for removal. One managed under this very assignment (a failover can put back its
+    /// payload) is removed from the table: from here on only the start decides about it.
     pub(crate) fn can_start(&self, pod: &PodId, assignment: &AssignmentId) -> StartCheck {
         let mut inner = self.lock();
         if inner.leftovers.is_removing_container_of(pod) {

@@ -1,7 +1,7 @@
 //! Runs commands in containers.
 //!
-//! The API cannot end a started command: it runs on after its deadline. So the next call for the same command
-//! waits for it instead of starting another. Otherwise a hanging command would fill the container with
+//! The API cannot end a started command, which runs on after its deadline. The next call for the same command
+//! waits for it instead of starting another; otherwise a hanging command would fill the container with
 //! processes.
 
 use std::collections::HashMap;
