@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Container, RuntimeError};
 
-/// Asks all containers to stop at once. Kills those that outlive their grace period in groups, at `kill_by`
-/// at the latest. `stopped` asks one to stop and waits for its end.
+/// Asks all containers to stop at once, and kills those that outlive their grace period, at `kill_by` at the
+/// latest. `stopped` asks one to stop and waits for its end.
 ///
 /// # Errors
 /// The first error of `kill`; the other containers were killed nevertheless.

@@ -168,7 +168,6 @@ impl FileStore {
         Ok(base.join(user).join(place).join(self.node.as_str()))
     }
 
-    /// Returns the file system for the files: the state directory's if it is in memory, else `/dev/shm`.
     fn base(&self) -> Result<&Path, String> {
         let shared = Path::new(SHARED_MEMORY);
         match [self.state_dir.as_path(), shared].into_iter().find(|path| is_in_memory(path)) {
@@ -245,8 +244,7 @@ fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the name of the marker file, which exists from before a file is replaced until its container was
-/// notified.
+/// The marker exists from before a file is replaced until its container was notified.
 fn mark_of(name: &str) -> String {
     format!("{name}.changed")
 }
@@ -261,7 +259,7 @@ fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
     written
 }
 
-/// Replaces a file's content. Reserves the space first; without it the container keeps the old content.
+/// Reserves the space first; without it the container keeps the old content.
 fn write_over(target: &File, content: &[u8]) -> std::io::Result<()> {
     let length = content.len() as u64;
     if length > 0 {

@@ -261,7 +261,7 @@ struct KeptFile {
     age: Duration,
 }
 
-/// Returns the log files, oldest first. Removes partial files of a worker that ended while writing.
+/// Also removes partial files of a worker that ended while writing.
 fn files(directory: &Path) -> io::Result<Vec<KeptFile>> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -292,8 +292,8 @@ fn expire(directory: &Path, keep: Duration, max_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the files to remove: those that are too old, and the oldest until the rest fit into `max_bytes`.
-/// `files` are sorted, oldest first. Pure.
+/// Returns the files that are too old, and the oldest until the rest fit into `max_bytes`. `files` are
+/// sorted, oldest first. Pure.
 fn surplus(files: &[KeptFile], keep: Duration, max_bytes: u64) -> Vec<&KeptFile> {
     let (old, rest): (Vec<&KeptFile>, Vec<&KeptFile>) = files.iter().partition(|file| file.age > keep);
     let mut bytes: u64 = rest.iter().map(|file| file.bytes).sum();

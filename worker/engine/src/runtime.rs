@@ -57,7 +57,7 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// Like [`Runtime::list`] without ended containers: for the fence. Waits longer for a slow engine and
-    /// inspects no single container, so that a broken one does not affect others.
+    /// inspects no container, so that a broken one affects no other.
     fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         Box::pin(async move {
             let all = self.list(node).await?;
@@ -93,8 +93,8 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
-    /// Like [`Runtime::run`], for the sandbox of a pod with several containers. It runs as long as the pod,
-    /// and has its address and published ports. `identity` is the pod's, without a container.
+    /// Like [`Runtime::run`], for the sandbox of a pod with several containers, which has the pod's address
+    /// and published ports. `identity` is the pod's, without a container.
     fn run_sandbox<'a>(
         &'a self,
         identity: &'a Identity,
@@ -124,8 +124,8 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// Puts new containers into the engine's default network from now on. Before either call they join the
-    /// pod network if it exists, because names worked before this process began.
+    /// Puts new containers into the engine's default network from now on. Before either call they join an
+    /// existing pod network, because names worked before this process began.
     fn leave_pod_network(&self) {}
 
     /// Returns an image's health check; `None` if it has none or is missing.

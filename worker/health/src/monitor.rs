@@ -101,7 +101,7 @@ impl HealthMonitor {
         }
     }
 
-    /// Starts the due probes for which there are permits. Returns the time until the next one is due.
+    /// Starts the due probes for which there are permits. Returns the time until the next.
     fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<EndedProbe>) -> Duration {
         let mut schedule = self.schedule();
         let now = self.clock.now();

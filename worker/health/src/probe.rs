@@ -83,7 +83,7 @@ async fn http(address: SocketAddr, check: &HttpCheck, limit: Duration) -> ProbeO
     .await
 }
 
-/// Returns the status of the response. Its body is not read: the connection ends with the head.
+/// The body is not read: the connection ends with the head.
 async fn request(address: SocketAddr, check: &HttpCheck) -> Result<u16, String> {
     let request = http_request(address, check)?;
     let stream = TcpStream::connect(address).await.map_err(|error| system_error(&error))?;
@@ -121,7 +121,7 @@ fn http_request(address: SocketAddr, check: &HttpCheck) -> Result<Request<Empty<
     Ok(request)
 }
 
-/// Formats an error with its source, where the library has the reason (connection reset).
+/// The library has the reason (connection reset) only in the source.
 fn http_error(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {}", system_error(source)),

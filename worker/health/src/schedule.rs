@@ -59,8 +59,7 @@ pub(super) struct CheckSchedule {
 }
 
 impl CheckSchedule {
-    /// Adds a check, replacing one of the same kind. Does nothing if it is the same one, whose results stay
-    /// valid.
+    /// Replaces a check of the same kind. The same check keeps its results.
     pub(super) fn set(&mut self, check: ContainerCheck, now: BootInstant) {
         let key = (check.handle.clone(), check.kind);
         let known = self.ids.get(&key).and_then(|id| self.entries.get(id));
@@ -157,7 +156,7 @@ impl CheckSchedule {
     }
 }
 
-/// Returns true if both are the same check. The health known at its start is irrelevant.
+/// The health known at its start is irrelevant.
 fn is_same(one: &ContainerCheck, other: &ContainerCheck) -> bool {
     let ContainerCheck { handle, kind, method, timing, address, started, health: _ } = one;
     (handle, kind, method, timing, address, started)

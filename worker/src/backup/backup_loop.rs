@@ -56,6 +56,7 @@ impl Loop<StoreError> for BackupLoop {
         Backoff::new(INTERVAL, Duration::from_secs(10))
     }
 
+    /// The connection to Redis logs its own failures.
     fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
         false
     }

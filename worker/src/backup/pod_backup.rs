@@ -85,6 +85,7 @@ impl PodBackup {
         matches!(self.store, PodStore::File(_))
     }
 
+    /// Records the engine's complete list of containers.
     pub(crate) fn observe(&self, containers: &[Container]) {
         if self.is_used() {
             let keys = containers.iter().map(Container::key);
@@ -134,7 +135,6 @@ impl PodBackup {
         Some(HeldPod { service: saved.service.clone()?, replica: payload.replica, pod: pod.clone() })
     }
 
-    /// Returns the saved state of these pods, if assigned before this time of Redis.
     pub(crate) fn older(&self, pods: &HashSet<PodKey>, before: RedisMillis) -> SavedState {
         let inner = self.lock();
         let is_older = |key: &PodKey| inner.pods.get(key).is_some_and(|pod| (1..before).contains(&pod.since));
@@ -190,8 +190,8 @@ impl PodBackup {
         (services.into_iter().collect(), missing)
     }
 
-    /// Saves services and specifications of Redis, and forgets those of no saved pod. An older state of a
-    /// service replaces no newer one.
+    /// Also forgets services and specifications of no saved pod. An older state of a service replaces no
+    /// newer one.
     pub(crate) fn add(&self, services: Vec<SavedService>, specs: BTreeMap<SpecId, String>) {
         let mut state = SavedState::default();
         for service in services {
@@ -208,7 +208,7 @@ impl PodBackup {
         inner.forget_unused();
     }
 
-    /// Saves the nodes that may have volumes. Ignores an empty list from Redis.
+    /// Ignores an empty list from Redis.
     pub(crate) fn set_nodes(&self, nodes: Vec<NodeName>) {
         let mut inner = self.lock();
         if !nodes.is_empty() && inner.nodes != nodes {
@@ -247,7 +247,7 @@ impl PodBackup {
         for pod in &mut state.pods {
             let container = pod.id().zip(pod.assignment.clone()).and_then(|key| by_key.get(&key));
             if container.is_none() && pod.phase == Phase::Running {
-                // It is to be restarted. A running pod takes precedence.
+                // It must restart. A running pod takes precedence.
                 pod.phase = Phase::Assigned;
             }
             let network = container.and_then(|container| container.network.as_ref());
@@ -327,7 +327,7 @@ fn spec_of(pod: &SavedPod) -> Option<SpecId> {
     pod.parsed().ok()?.spec
 }
 
-/// Reads the file. A broken one is set aside: its content cannot be recovered from this worker any more.
+/// A broken file is set aside: its content cannot be recovered from this worker.
 fn read(path: &Path) -> Option<SavedFile> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

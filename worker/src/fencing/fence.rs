@@ -183,7 +183,6 @@ fn fence_drain(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Dura
     time_left(timing, deadline, now) / 2
 }
 
-/// Returns how long containers may go on and still be gone before their pods may start elsewhere.
 fn time_left(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
     let declared_dead = deadline.plus(timing.dead_after.saturating_sub(timing.fence_after));
     declared_dead.since(now).saturating_sub(SAFETY_MARGIN)
@@ -230,8 +229,7 @@ async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
     stop_unleased(worker, shutdown).await
 }
 
-/// Stops every `on_disconnect: stop` pod of this node. Retries until done or `shutdown`. Returns true if
-/// done.
+/// Retries until done or `shutdown`. Returns true if done.
 pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let must_stop = |container: &Container| container.on_disconnect == OnDisconnect::Stop;
     stop_leftovers(worker, shutdown, ContainerStopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
@@ -254,7 +252,7 @@ pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool
     stop_leftovers(worker, shutdown, reason, has_moved, MAX_PURGE_GRACE).await
 }
 
-/// Returns the pods with containers here that have a record in Redis. Retries until `shutdown`.
+/// Retries until `shutdown`.
 async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<HashSet<PodId>> {
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
     loop {

@@ -60,8 +60,7 @@ pub(crate) async fn watch(worker: &Worker) {
     }
 }
 
-/// Stops containers that must not run without this lease. Returns the number of other running ones, once
-/// nothing was left to stop.
+/// Returns the number of other running containers, once nothing was left to stop.
 async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<Option<usize>, RuntimeError> {
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
@@ -90,8 +89,7 @@ fn problem(former: &NodeName, count: usize) -> String {
     )
 }
 
-/// Logs and records an event that containers of a former name go on. Returns false if this node is not
-/// registered yet.
+/// Returns false if this node is not registered yet.
 async fn tell(worker: &Worker, former: &NodeName, count: usize) -> bool {
     let node = &worker.node;
     match worker.store.report_former_containers(node, former, count).await {

@@ -29,6 +29,7 @@ pub(crate) enum LeaseState {
 pub(crate) struct Lease {
     /// Milliseconds on the boot clock; 0 if there is no lease.
     deadline: AtomicU64,
+    /// Deadline of the last expired lease whose pods the fence has stopped.
     fenced: AtomicU64,
     starts: AtomicUsize,
     granted_by: Mutex<Option<RedisProcess>>,

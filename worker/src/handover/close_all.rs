@@ -41,8 +41,8 @@ pub(crate) async fn drain_and_stop<'a>(
     stopped.and(kept)
 }
 
-/// Closes the gates of these containers' pods and waits until nothing is in flight to them, for at most
-/// `within`. Returns true if nothing is; false without a proxy, at once.
+/// Waits until nothing is in flight to the closed gates, for at most `within`. Returns true if nothing is;
+/// false without a proxy, at once.
 pub(crate) async fn close_all(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
@@ -65,7 +65,7 @@ pub(crate) async fn close_all(
     closed == CloseOutcome::Drained
 }
 
-/// Closes the gates of these containers' pods, cutting requests in flight: the containers are being stopped.
+/// Cuts requests in flight, because the containers are being stopped.
 pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Container]) {
     ask(socket, containers, Duration::ZERO, AT_ONCE).await;
 }

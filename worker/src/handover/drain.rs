@@ -29,7 +29,7 @@ pub(crate) enum LinkStatus {
 pub(crate) enum DrainProgress {
     Requested,
     Closed { in_flight: u64 },
-    /// Nothing is in flight any more.
+    /// Nothing is in flight.
     Drained { in_flight: u64, after: Duration, cut: u64 },
 }
 
@@ -85,9 +85,7 @@ pub(crate) enum DrainStep {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
-    /// There is no proxy.
     NoProxy,
-    /// Nothing is in flight any more.
     Drained { in_flight: u64, after: Duration, cut: u64 },
     /// The proxy did not answer in time.
     Unanswered { waited: Duration },

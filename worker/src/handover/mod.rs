@@ -29,7 +29,7 @@ use tokio::sync::{Notify, watch};
 
 use self::drain::{DrainProgress, LinkStatus};
 
-/// State shared by the loop and the stops of one session: gates to close, and the proxy's answers.
+/// Shared by the loop and the stops of one session.
 pub(crate) struct Handover {
     inner: Mutex<HandoverInner>,
     wake: Notify,
@@ -138,8 +138,6 @@ impl Handover {
         }
     }
 
-    /// Returns the messages that the proxy has not received: the gateway in the pod network, and requests to
-    /// close.
     fn unsent(&self) -> Vec<FromWorker> {
         let mut inner = self.lock();
         let gateway = inner.gateway.filter(|_| !inner.is_gateway_sent);

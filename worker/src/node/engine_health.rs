@@ -22,7 +22,6 @@ pub(crate) enum Probe {
 /// Time without new pods after a start that failed because of the node. Then it is tried again.
 const START_PROBLEM_TIME: Duration = Duration::from_secs(60);
 
-/// The health of one engine: its last answer to each kind of probe, and whether it starts pods.
 pub(crate) struct EngineHealth {
     problems: Mutex<EngineProblems>,
     outage: Mutex<Option<EngineOutage>>,

@@ -25,7 +25,7 @@ pub fn resources(volumes: &Path) -> Resources {
 }
 
 /// Returns the size of the disk with a directory, or with its nearest existing parent: a worker in a
-/// container may not see the engine's directory, and its own root is usually on the same disk.
+/// container may not see the engine's directory, but usually shares its disk.
 fn disk(directory: &Path) -> u64 {
     let Some(found) = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok()) else {
         tracing::warn!(

@@ -22,6 +22,7 @@ const TRY_INTERVAL: Duration = Duration::from_secs(5);
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
 /// Records vanish, and the node's record may be among them.
 const REPORT_HELD_AGAIN: Duration = Duration::from_secs(5);
+/// A full disk may have space for a few bytes.
 const TRIED_BYTES: usize = 64 << 10;
 
 pub(crate) struct ProblemsLoop {

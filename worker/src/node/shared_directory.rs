@@ -49,8 +49,7 @@ struct DirectoryIdentity {
 }
 
 impl SharedDirectory {
-    /// Runs `work` on a blocking thread for at most `limit`. A hanging file system keeps its threads, so
-    /// their number is small.
+    /// Runs `work` on a blocking thread. A hanging file system keeps its threads, so their number is small.
     async fn blocking<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -115,7 +114,7 @@ impl SharedDirectory {
         look.unwrap_or_else(|error| SharedDirectoryReport::Unusable(unusable(self.path.as_deref(), &error)))
     }
 
-    /// Writes an id into the directory, unless it has one: another worker may have been faster.
+    /// Leaves an existing id: another worker may have been faster.
     pub(crate) async fn give_id(&self, cluster: &ClusterId) -> Result<(), String> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         let identity = DirectoryIdentity { cluster: cluster.clone(), id: Uuid::new_v4().to_string() };
@@ -167,8 +166,7 @@ impl SharedDirectory {
         }
     }
 
-    /// Returns the volumes in the directory, if it is the cluster's, and removes the remains of earlier
-    /// removals.
+    /// Also deletes the remains of earlier removals.
     pub(crate) async fn volumes(&self, cluster: Option<&ClusterId>) -> Vec<EngineVolume> {
         if self.path.is_none() {
             return Vec::new();

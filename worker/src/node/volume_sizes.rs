@@ -77,6 +77,7 @@ impl Loop<RuntimeError> for VolumeSizeLoop {
         Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
     }
 
+    /// The engine's health has its own log lines.
     fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
         false
     }

@@ -87,6 +87,7 @@ impl Loop<RuntimeError> for VolumeLoop {
         Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
     }
 
+    /// The engine's health has its own log lines.
     fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
         false
     }
@@ -105,8 +106,7 @@ impl VolumeLoop {
         }
     }
 
-    /// Reports persistent volumes to Redis, and removes those that it requests. Returns true if nothing is
-    /// left to remove.
+    /// Returns true if nothing is left to remove.
     async fn report(&mut self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
         let present = own.iter().filter_map(|volume| {
             let claim = claim_of(volume)?.clone();

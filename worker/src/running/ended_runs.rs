@@ -10,7 +10,6 @@ use model::pod::EndedRun;
 const LINES: usize = 10;
 const READ_TIME: Duration = Duration::from_secs(2);
 
-/// Returns the id of a run, made of the assignment, the container, and its number of earlier restarts.
 pub(crate) fn id(assignment: &AssignmentId, container: Option<&ContainerName>, restarts: u32) -> String {
     let assignment: String =
         assignment.as_str().chars().filter(char::is_ascii_alphanumeric).take(12).collect();

@@ -63,7 +63,6 @@ async fn explain(context: &SessionContext, change: HealthChange) -> Option<Healt
     Some(HealthChange { message, ..change })
 }
 
-/// Records a change. Requests a look at containers that are unhealthy, or that others wait for.
 fn note(context: &SessionContext, change: &HealthChange) {
     let HealthChange { handle, kind, health, message, .. } = change;
     let Some(pod) = context.table.note_health(change) else { return };

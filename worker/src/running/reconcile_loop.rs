@@ -78,6 +78,7 @@ impl Loop<PassError> for WorkerReconcileLoop {
         Backoff::new(Duration::from_millis(250), Duration::from_secs(10))
     }
 
+    /// Engine health and Redis have their own log lines.
     fn is_logged(&self, _error: &PassError, _failures: u32) -> bool {
         false
     }

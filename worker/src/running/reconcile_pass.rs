@@ -40,7 +40,7 @@ pub(crate) enum PassError {
     Redis(#[from] StoreError),
 }
 
-/// Reconciles all containers of this node. A `full` pass also reads the running pods back from Redis.
+/// A `full` pass also reads the running pods back from Redis.
 pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Result<(), PassError> {
     // Without Redis nothing can be read back, but managed pods are still handled.
     let recovered = if full { recover_all(context).await } else { Ok(()) };
@@ -86,8 +86,8 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     Ok(recovered?)
 }
 
-/// Inspects pods with a doubted container, and starts their actions. Asks the engine about these alone, so
-/// other pods do not wait. Returns false if an inspection failed and must be retried.
+/// Inspects pods with a doubted container, and starts their actions. The engine is asked about these alone,
+/// so other pods do not wait. Returns false if an inspection must be retried.
 pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     let mut is_complete = true;
     for (pod, handle) in context.doubted.all() {
@@ -120,8 +120,8 @@ pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     is_complete
 }
 
-/// Returns the current containers of a pod: the one with this handle, and the other known ones. `None` if one
-/// of them is gone or another pod's.
+/// Returns the pod's current containers: the one with this handle, and the other known ones. `None` if one of
+/// them is gone or another pod's.
 async fn inspect(
     context: &SessionContext,
     managed: &ManagedPod,
@@ -197,8 +197,8 @@ fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'
     if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
 }
 
-/// Asks Redis about the containers, and removes those that are not this node's. Without a reply nothing is
-/// removed. If some have no record, asks about all, because their share matters.
+/// Asks Redis about the containers, and removes those of other nodes. Without a reply nothing is removed. If
+/// some have no record, asks about all, because their share matters.
 async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container], full: bool) {
     let accounted = |c: &&Container| context.table.accounts_for(&c.handle, &c.pod, &c.assignment);
     let is_unaccounted = |c: &&Container| !accounted(c) && (full || !context.held.contains_container(c));

@@ -69,6 +69,7 @@ impl Loop<StoreError> for ReloadLoop {
         Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
     }
 
+    /// The connection to Redis has its own log lines.
     fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
         false
     }

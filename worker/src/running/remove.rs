@@ -11,6 +11,7 @@ use crate::handover::close_all::drain_and_stop;
 use crate::session::context::SessionContext;
 use crate::support::measure::{self, ContainerStopReason};
 
+/// The pod's own setting is not known here.
 const MAX_DRAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,7 @@ impl Why {
     }
 }
 
-/// Stops and removes a container, unless its removal is in progress. After a failure the next pass finds the
-/// container again.
+/// Does nothing during a removal. After a failure the next pass finds the container again.
 pub(crate) fn remove(context: &Arc<SessionContext>, container: Container, why: Why) {
     if !context.table.begin_removal(&container.handle, &container.pod) {
         return;

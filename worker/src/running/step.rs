@@ -24,11 +24,11 @@ pub(crate) struct PodFacts {
     pub(crate) desired: DesiredState,
     pub(crate) containers: Vec<ContainerFacts>,
     pub(crate) sandbox: SandboxFacts,
-    /// True if this worker's lease is valid. Without it Redis cannot be written, and the fence decides about
-    /// `stop` pods.
+    /// Without a valid lease Redis cannot be written, and the fence decides about `stop` pods.
     pub(crate) is_leased: bool,
-    /// True if the pod continues while Redis is unavailable (`on_disconnect: keep`).
+    /// `on_disconnect: keep`.
     pub(crate) keeps_running: bool,
+    /// True if it waits for services that its service depends on.
     pub(crate) is_waiting: bool,
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) now: BootInstant,
@@ -44,16 +44,19 @@ pub(crate) enum SandboxFacts {
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerFacts {
     pub(crate) sidecar: bool,
-    /// Conditions for its first start: the index of another container, and that one's required progress.
+    /// Conditions for its first start: another container's index, and its required progress.
     pub(crate) depends_on: Vec<(usize, StartCondition)>,
+    /// `None` if it does not exist.
     pub(crate) observed: Option<ContainerState>,
     pub(crate) health: Option<Health>,
+    /// Stopped as unhealthy: its exit is a failure, whatever its code.
     pub(crate) was_unhealthy: bool,
     pub(crate) policy: RestartPolicy,
     pub(crate) crash_streak: u32,
     pub(crate) running_since: Option<BootInstant>,
-    /// True if it restarted after an exit and does not count as well yet.
+    /// Restarted after an exit, and not yet counted as well.
     pub(crate) is_recovering: bool,
+    /// True if it ended with its engine, which returned a moment ago.
     pub(crate) ended_with_engine: bool,
     pub(crate) restart_at: Option<BootInstant>,
 }
@@ -64,7 +67,7 @@ pub(crate) struct RestartBackoff {
     /// long counts as well.
     pub(crate) first: Duration,
     pub(crate) max: Duration,
-    /// After a run this long a container counts as healthy: its next exit is a first one again.
+    /// After a run this long the next exit is a first one again.
     pub(crate) healthy_after: Duration,
 }
 
@@ -125,8 +128,8 @@ impl ContainerExit {
         }
     }
 
-    /// Returns true if its first process was killed because of memory. The engine reports any killed process:
-    /// a first process that survives the end of a child determines the exit itself.
+    /// The engine reports any killed process: a first process that survives the end of a child determines the
+    /// exit itself.
     pub(crate) fn was_killed_for_memory(self) -> bool {
         self.out_of_memory && self.code == KILLED
     }
@@ -241,7 +244,7 @@ fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &Restar
             after_exit(facts, container, backoff, ContainerExit { code, out_of_memory })
         }
         None if can_create(facts, container) => ContainerStep::Act(ContainerAction::Create),
-        // A container in an unknown state is left alone until the engine reports it.
+        // Left alone until the engine reports its state.
         Some(ContainerState::Running | ContainerState::Unknown | ContainerState::Created) | None => {
             ContainerStep::Leave
         }
@@ -298,8 +301,8 @@ fn after_exit(
     }
 }
 
-/// Returns true if an unhealthy container must be stopped. One that would not restart is left running, as
-/// with Docker.
+/// Returns true if an unhealthy container must be stopped. One that would not restart goes on, as with
+/// Docker.
 fn is_to_be_replaced(facts: &PodFacts, container: &ContainerFacts) -> bool {
     let is_unhealthy = container.health == Some(Health::Unhealthy);
     is_unhealthy && container.policy != RestartPolicy::Never && can_start(facts)

@@ -1,5 +1,5 @@
-//! Containers of this node's name without a cluster label and without a record in Redis: a version before
-//! that label created them, for this or another cluster. They are reported and left alone.
+//! Containers of this node's name without a cluster label or a record in Redis. A version before that label
+//! created them, for this or another cluster. They are reported and left alone.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

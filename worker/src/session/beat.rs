@@ -1,5 +1,5 @@
-//! One heartbeat: renews the lease (invariant 5), and returns pods to stop and pods that are not this node's
-//! any more (invariant 3).
+//! One heartbeat: renews the lease (invariant 5), and returns pods to stop and pods that belong to other
+//! nodes now (invariant 3).
 
 use daemon::clock::BootInstant;
 use model::RedisMillis;
@@ -79,7 +79,6 @@ pub(crate) async fn beat(
     Ok(HeartbeatOutcome { sent, master_changed_at, foreign, unknown, redis })
 }
 
-/// Renews the lease from the sending of the heartbeat that confirmed all pods.
 pub(crate) fn renew_lease(context: &SessionContext, sent: BootInstant, redis: &RedisProcess) {
     let was_leased = context.worker.is_leased();
     context.worker.renew_lease(sent, redis);

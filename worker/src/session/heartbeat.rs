@@ -86,6 +86,7 @@ impl Loop<StoreError> for HeartbeatLoop {
         Backoff::new(Duration::from_millis(100), period.min(Duration::from_secs(2)))
     }
 
+    /// [`SessionContext::classify`] has logged it.
     fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
         false
     }
@@ -178,7 +179,6 @@ fn may_request_logs(message: &[u8]) -> bool {
     message != b"stop" && message != b"channel"
 }
 
-/// Returns true if a message may request a channel. An empty one means that messages were missed.
 fn may_request_channel(message: &[u8]) -> bool {
     message.is_empty() || message == b"channel"
 }

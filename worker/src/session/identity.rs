@@ -91,7 +91,7 @@ impl ClusterIdentity {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the cluster of a registration. Returns true if it was not known before.
+    /// Returns true if the cluster was not known before.
     pub(crate) fn join(&self, cluster: &ClusterId) -> bool {
         if self.lock().as_ref() == Some(cluster) {
             return false;

@@ -84,7 +84,7 @@ impl LinkState {
         self.masters().is_doubted = true;
     }
 
-    /// Returns true if the master may have lost reports, and clears the doubt.
+    /// Clears the doubt.
     pub(crate) fn take_doubt(&self) -> bool {
         std::mem::take(&mut self.masters().is_doubted)
     }
@@ -93,14 +93,12 @@ impl LinkState {
         self.masters().current
     }
 
-    /// Sets the master that confirmed every pod here that must not run twice; `None` withdraws the
-    /// confirmation.
     pub(crate) fn set_confirmed_by(&self, master: Option<RedisMillis>) {
         self.masters().confirmed_by = master;
     }
 
     /// Returns true if this master confirmed every pod here that must not run twice. Another one may have
-    /// lost the assignments, and may assign the pods to other nodes.
+    /// lost the assignments, and may assign the pods again.
     pub(crate) fn is_confirmed_by(&self, changed_at: RedisMillis) -> bool {
         self.masters().confirmed_by == Some(changed_at)
     }

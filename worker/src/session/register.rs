@@ -22,7 +22,7 @@ use crate::session::unknown_cluster::{self, UnknownCluster};
 use crate::worker::Worker;
 
 const DRAINING_RETRY: Duration = Duration::from_millis(300);
-/// Time for the engine to list containers before a worker registers without their number.
+/// Then a worker registers without the number of its containers.
 const MAX_COUNT_WAIT: Duration = Duration::from_secs(1);
 /// Time for removing the former pods. The rest is found again as foreign.
 const PURGE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -114,7 +114,6 @@ async fn count_containers(worker: &Worker) -> Option<u64> {
     listed.ok().map(|containers| containers.len() as u64)
 }
 
-/// Returns the wait before the next attempt, or an error if another live worker has the name.
 fn watch_name(worker: &Worker, watch: &mut NameWatch, taken: &NameTaken) -> Result<Duration, WorkerError> {
     let (node, since) = (&worker.node, rfc3339(taken.since));
     let NameTaken { silence, left, .. } = taken;

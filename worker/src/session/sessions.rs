@@ -107,8 +107,8 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
     Ok(())
 }
 
-/// Runs the loops until the session ends, then ends them in order: first no new work starts, then running
-/// tasks get time to end, then everything is aborted. Heartbeats go on until the last stage.
+/// Runs the loops until the session ends, then ends them in order: no new work starts, running tasks get time
+/// to end, everything is aborted. Heartbeats go on until the last stage.
 async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &CancellationToken) -> SessionEnd {
     let (context, ack_requests, health_changes) = SessionContext::new(worker.clone(), session);
     // Even if this future is dropped.

@@ -87,7 +87,6 @@ pub(crate) async fn admit(
     Ok(admitted)
 }
 
-/// Returns the job to start, or why the payload cannot be a pod of this node.
 async fn resolve(context: &SessionContext, payload: Payload) -> Result<Result<StartJob, String>, StoreError> {
     let Some(id) = &payload.spec else {
         return Ok(match payload.inline_spec() {
@@ -110,7 +109,7 @@ fn service_of(name: &PodName) -> Option<ServiceName> {
     ServiceName::new(name.as_str()).ok()
 }
 
-/// Asks Redis about these jobs. The reply has one claim for each, in the same order.
+/// The reply has one claim for each job, in the same order.
 pub(crate) async fn claim<'a>(
     context: &SessionContext,
     jobs: impl Iterator<Item = &'a StartJob>,

@@ -1,7 +1,7 @@
 //! The claim loop: takes payloads from this node's queue and begins their starts.
 //!
-//! Restores invariant 2 (each payload is in exactly one place) for payloads in the in-flight list (`rq`)
-//! without a start, after a lost reply or an ended session: the sweep finds them. Restores invariant 7: bad
+//! Restores invariant 2 (each payload is in exactly one place): payloads in the in-flight list (`rq`) may
+//! lack a start after a lost reply or an ended session. The sweep finds them. Restores invariant 7: bad
 //! payloads become dead letters, and one broken record does not delay the others.
 //!
 //! A payload is taken only when its start can begin at once, so that the in-flight list stays short.
@@ -39,7 +39,6 @@ pub(crate) struct ClaimLoop {
 impl Loop<StoreError> for ClaimLoop {
     const NAME: &'static str = "claim";
 
-    /// Sweeps if it is time, waits for a free start permit and for a payload, and begins its start.
     async fn step(&mut self) -> Result<Next, StoreError> {
         if self.context.tasks.stopping().is_cancelled() {
             return Ok(Next::End);
@@ -225,7 +224,7 @@ async fn wait_after_failover(context: &SessionContext, remaining: Duration) {
 }
 
 /// Finds the payload with a broken record, so that it does not delay the others. If a key of this node is
-/// broken instead, all wait until a person has repaired it.
+/// broken, all wait for its repair.
 async fn claim_one_by_one(
     context: &Arc<SessionContext>,
     batch: Vec<AdmittedJob>,

@@ -37,8 +37,8 @@ pub(crate) async fn provide(
     Ok(ProvidedFiles { files: mounted.collect(), _guard: Some(guard) })
 }
 
-/// Writes the files of a restarting container if they are gone, because a reboot of the machine empties its
-/// memory. Existing files stay: a restart does not change the container's version.
+/// Writes a restarting container's files if a reboot of the machine has emptied its memory. Existing files
+/// stay: a restart does not change the container's version.
 pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Result<(), FilesUnavailable> {
     let names: Vec<String> =
         wanted(worker, &request.container).into_iter().map(|(name, _, _)| name).collect();
@@ -77,8 +77,8 @@ pub(crate) async fn reload(
     replaced.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })
 }
 
-/// Returns the files of a container, with their names in its directory. Other runtimes than an engine have
-/// none: plain processes are refused by the name of the field, and simulated containers have no files.
+/// Only containers of an engine have files: plain processes are refused by the name of the field, and
+/// simulated containers have none.
 fn wanted<'a>(worker: &Worker, container: &'a ContainerSpec) -> Vec<(String, ValueKind, &'a FileReference)> {
     if worker.config.runtime != RuntimeKind::Docker {
         return Vec::new();

@@ -36,7 +36,6 @@ pub(crate) fn watch_waiting(context: &Arc<SessionContext>, pods: &[ManagedPod]) 
     }
 }
 
-/// Watches one pod until nothing is missing any more, or until it stops waiting for another reason.
 async fn watch(context: Arc<SessionContext>, pod: PodId, assignment: AssignmentId, service: ServiceName) {
     let is_waiting = || {
         let managed = context.table.get(&pod).filter(|managed| managed.assignment == assignment);

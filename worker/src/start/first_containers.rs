@@ -1,5 +1,5 @@
 //! The first containers of a pod: its sandbox, and the containers without dependencies. The others start once
-//! the pod is managed and their dependencies are met.
+//! the pod is managed.
 
 use engine::{Container, RuntimeError};
 use model::spec::Port;
@@ -19,7 +19,7 @@ pub(crate) enum Interrupted {
     Failed { error: RuntimeError, image: String },
 }
 
-/// Starts the first containers of a pod, and records them in `managed`. Finds earlier started ones.
+/// Records them in `managed`. Finds earlier started ones.
 pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<Vec<Container>, Interrupted> {
     let mut started = Vec::new();
     image_checks::find(worker, managed).await;

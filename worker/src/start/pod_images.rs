@@ -34,8 +34,8 @@ struct ChosenImage {
     differs: String,
 }
 
-/// Pulls the images of a pod about to start, and records their content. Returns its specification with the
-/// chosen images.
+/// Pulls the images of a pod about to start, and records their content. Returns its specification with these
+/// images.
 pub(crate) async fn ensure(
     context: &SessionContext,
     job: &StartJob,

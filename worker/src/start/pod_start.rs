@@ -292,8 +292,8 @@ impl PodStart {
         }
     }
 
-    /// Waits until this worker has a valid lease, this start has a permit, and nothing else of the pod is in
-    /// the way. Returns false if Redis must be asked first.
+    /// Waits for a valid lease, a permit, and the end of anything else of the pod. Returns false if Redis
+    /// must be asked first.
     async fn wait_for_turn(&mut self, assignment: &AssignmentId) -> bool {
         let pod = self.job.payload.id.clone();
         let mut has_requested_reconcile = false;
@@ -451,7 +451,7 @@ impl PodStart {
         after_wait(assignment, self.sleep(POLL_DEPENDENCIES).await)
     }
 
-    /// Waits until the engine answers pings again. Returns false if Redis must be asked first.
+    /// Returns false if Redis must be asked first.
     async fn wait_for_engine(&mut self) -> bool {
         let wait = self.engine_backoff.next_exact();
         if !self.sleep(wait).await {
@@ -465,7 +465,7 @@ impl PodStart {
         true
     }
 
-    /// Reports why the pod does not run yet. Returns false if this session is fenced.
+    /// Returns false if this session is fenced.
     async fn report(&self, assignment: &AssignmentId, reason: &str, message: &str) -> bool {
         let pod = PodRef { id: &self.job.payload.id, assignment };
         let status = StatusReport { reason, message, ..StatusReport::default() };
@@ -528,7 +528,7 @@ fn after_wait(assignment: AssignmentId, is_over: bool) -> StartPhase {
     if is_over { StartPhase::Attempt(assignment) } else { StartPhase::Claim }
 }
 
-/// Returns the ports whose number is in the engine's message; all if there is none.
+/// Returns all ports if the engine's message names none.
 fn ports_named_in(ports: &HostPorts, message: &str) -> HostPorts {
     let numbers: Vec<&str> = message.split(|c: char| !c.is_ascii_digit()).collect();
     let is_named = |port: &&str| port.split_once('/').is_some_and(|(number, _)| numbers.contains(&number));

@@ -22,8 +22,7 @@ pub(crate) enum VolumeObstacle {
     Fenced,
 }
 
-/// Checks that a pod may have its persistent volumes, and records the epochs of those that its containers
-/// create.
+/// Records the epochs of the persistent volumes that the pod's containers create.
 pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) -> Result<(), VolumeObstacle> {
     let Some(service) = &managed.service else { return Ok(()) };
     let claims = VolumeClaim::of_replica(service, &managed.spec, managed.payload.replica);

@@ -12,8 +12,8 @@ use crate::RuntimeError;
 
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
-/// bollard's timeout for the first byte of an answer, in seconds. Each call has its own shorter deadline,
-/// which includes the body, so this only has to exceed the longest: a grace period of a day, and a pull.
+/// bollard's timeout for the first byte of an answer, in seconds. It must exceed the calls' own deadlines, of
+/// which the longest are a grace period of a day and a pull.
 const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl EngineAddress {
 }
 
 /// Adds the default port if none is given. Returns `None` if the address is invalid. IPv6 addresses need
-/// brackets: otherwise the last part would be taken for the port.
+/// brackets.
 fn with_port(address: &str) -> Option<String> {
     let (host, rest) = match address.strip_prefix('[') {
         Some(inner) => inner.split_once(']')?,

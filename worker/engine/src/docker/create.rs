@@ -46,7 +46,7 @@ pub(super) fn create_body(
     }
 }
 
-/// Returns the ports that the container itself publishes. A sandbox publishes those of its pod.
+/// A sandbox publishes the ports of its pod.
 fn own_ports(request: &ContainerRequest) -> &[Port] {
     if request.sandbox.is_some() { &[] } else { &request.container.ports }
 }

@@ -161,7 +161,7 @@ impl DockerRuntime {
         Ok(self.client.within(EngineCall::Import, READ, call).await?)
     }
 
-    /// Removes a tag, and the image with its last tag. Succeeds if it does not exist; fails if it is in use.
+    /// Removes a tag, and the image with its last tag. Fails if it is in use.
     pub async fn remove_image(&self, tag: &str) -> Result<(), RuntimeError> {
         image::check_path(tag)?;
         let options = RemoveImageOptionsBuilder::default().build();
@@ -214,8 +214,8 @@ impl DockerRuntime {
         )))
     }
 
-    /// Removes a container about to be restarted if one of its host paths now leads elsewhere. A new
-    /// container gets only paths that the node's policy allows.
+    /// Removes a container about to restart if one of its host paths now leads elsewhere. A new one gets only
+    /// paths that the node's policy allows.
     pub(super) async fn check_binds(&self, handle: &str) -> Result<(), RuntimeError> {
         if self.bind_prefixes.is_empty() {
             return Ok(());
@@ -258,7 +258,7 @@ impl DockerRuntime {
         Ok(containers)
     }
 
-    /// Lists this node's containers in one call: those that may run, and those that have ended.
+    /// Lists this node's containers in one call.
     pub(super) async fn list_rows(
         &self,
         node: &NodeName,

@@ -163,7 +163,7 @@ impl EngineFailure {
         RuntimeError::Engine(detail).into()
     }
 
-    /// Returns true if a container of that name exists. Docker answers 409, older Podman only with a message.
+    /// Docker answers 409, older Podman only with a message.
     pub(super) fn is_name_taken(&self) -> bool {
         let says_so = |message: &str| message.contains("name") && message.contains("already in use");
         self.status == Some(409) || matches!(&self.error, RuntimeError::Failed(message) if says_so(message))
@@ -219,7 +219,6 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
     }
 }
 
-/// Returns the message about the port, without the engine calls that failed because of it.
 fn port_problem(message: &str) -> String {
     let before = [" failed: port is already allocated", ": bind: address already in use"];
     let address =
@@ -233,7 +232,6 @@ fn port_problem(message: &str) -> String {
     }
 }
 
-/// Returns why a pull failed. For a failed name lookup, omits the sockets.
 fn pull_problem(message: &str) -> String {
     let Some((_, found)) = message.split_once("dial tcp: lookup ") else { return message.to_owned() };
     let host = found.split([' ', ':']).next().unwrap_or(found);
@@ -245,8 +243,7 @@ fn without_container(message: &str) -> &str {
     message.split(" in container ").next().unwrap_or(message)
 }
 
-/// Returns true if the OCI runtime could not run a container's command. Other programs of an engine, such as
-/// its networks, fail with similar words.
+/// Other programs of an engine, such as its networks, fail with similar words.
 fn is_about_command(message: &str) -> bool {
     let any = |words: &[&str]| words.iter().any(|word| message.contains(word));
     any(&["OCI ", "runc", "crun", "standard_init_linux"])
@@ -260,8 +257,7 @@ fn without_preface(message: &str) -> &str {
     without_class.trim_end_matches(": unknown")
 }
 
-/// Returns why the engine was not reached: the system's error without the libraries between, else all
-/// sources.
+/// Returns the system's error without the libraries between, else all sources.
 fn cause(error: &Error) -> String {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = source {
@@ -275,7 +271,7 @@ fn cause(error: &Error) -> String {
     with_sources(error)
 }
 
-/// Returns the error with its sources: the library has the reason (connection refused) only there.
+/// The library has the reason (connection refused) only in the sources.
 fn with_sources(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -21,7 +21,7 @@ use crate::end_all::end_all;
 use crate::process::ProcessIdentity;
 use crate::{Container, ContainerState, RuntimeError};
 
-/// Time to ask the engine for unknown processes, before asking it to stop them instead.
+/// Time to ask the engine for unknown processes, before it must stop them instead.
 const LEARN_TIMEOUT: Duration = Duration::from_millis(700);
 const LEARN_CONCURRENCY: usize = 16;
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ pub(super) struct FirstProcesses {
 }
 
 impl FirstProcesses {
-    /// Inspects listed containers that the fence would stop and whose process is unknown, one by one in the
+    /// Inspects unknown processes of listed containers that the fence would stop, one by one in the
     /// background.
     pub(super) fn learn_later(self: &Arc<Self>, client: &Arc<EngineClient>, listed: &[Container]) {
         let is_listed = |handle: &str| listed.iter().any(|container| container.handle == handle);
@@ -72,7 +72,7 @@ impl FirstProcesses {
         self.lock().remove(handle);
     }
 
-    /// See [`crate::Runtime::end_all`]. The engine ends processes that are not on this machine or may not be
+    /// See [`crate::Runtime::end_all`]. The engine ends processes elsewhere and those that may not be
     /// signalled. It is slow, so it starts earlier.
     pub(super) async fn end_all(
         &self,

@@ -17,7 +17,6 @@ use super::deadlines::{READ, WRITE};
 use super::errors::{EngineCall, EngineFailure};
 use crate::{RuntimeError, label};
 
-/// Number and interval of lookups for a network that another worker is creating.
 const CREATED_ELSEWHERE_TRIES: u32 = 20;
 const CREATED_ELSEWHERE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -62,7 +61,7 @@ impl PodNetwork {
         self.choose(Choice::Avoid);
     }
 
-    /// Returns true if the network exists. A missing network is not looked up again; joining creates it.
+    /// A missing network is not looked up again; joining creates it.
     async fn is_there(&self, client: &EngineClient, cluster: &ClusterId) -> Result<bool, RuntimeError> {
         let is_there = gateway(client, &name(cluster)).await?.is_some();
         let mut choice = self.choice.lock().unwrap_or_else(PoisonError::into_inner);

@@ -85,7 +85,7 @@ fn verify_owner(name: &str, found: Inspected, identity: &Identity) -> Result<Con
     found.container.ok_or_else(detail)
 }
 
-/// Starts a created container, or removes it if it cannot start. Returns `None` if it was removed meanwhile.
+/// Removes a container that cannot start. Returns `None` if it was removed meanwhile.
 async fn start_created(
     client: &EngineClient,
     name: &str,

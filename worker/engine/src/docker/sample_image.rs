@@ -13,7 +13,7 @@ use tokio_util::io::ReaderStream;
 use super::engine::DockerRuntime;
 use crate::RuntimeError;
 
-/// Label that identifies the executable in an image, so that a newer one replaces it.
+/// Replaces an image when the executable is newer.
 const SOURCE_LABEL: &str = "kubeleet.made-of";
 
 const PATH_IN_IMAGE: &str = "/kubeleet";
@@ -111,7 +111,7 @@ fn programs_of(recipe: &Recipe<'_>) -> Vec<(PathBuf, String)> {
     recipe.programs.iter().map(|(program, path)| (program.to_path_buf(), (*path).to_owned())).collect()
 }
 
-/// Removes an image without a tag, unless it is in use. Otherwise each build would leave one on disk.
+/// Otherwise each build would leave an image on disk. One in use stays.
 async fn remove_replaced(docker: &DockerRuntime, replaced: Option<(String, HashMap<String, String>)>) {
     if let Some((id, _)) = replaced
         && let Err(error) = docker.remove_image(&id).await
@@ -120,8 +120,7 @@ async fn remove_replaced(docker: &DockerRuntime, replaced: Option<(String, HashM
     }
 }
 
-/// Returns a fingerprint of recipe and build, from size and modification time: a digest of the programs takes
-/// seconds.
+/// Uses size and modification time: a digest of the programs takes seconds.
 fn fingerprint(recipe: &Recipe<'_>) -> Result<String, RuntimeError> {
     let mut hasher = Sha256::new();
     for (program, path) in recipe.programs {
@@ -136,8 +135,7 @@ fn failed(operation: &'static str) -> impl Fn(io::Error) -> RuntimeError {
     move |error| RuntimeError::Failed(format!("creating an image: could not {operation}: {error}"))
 }
 
-/// Writes the image's files into a tar and rewinds it. On disk, because an unstripped executable has hundreds
-/// of megabytes.
+/// Writes the image's files into a tar on disk, because an unstripped executable has hundreds of megabytes.
 fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     let mut tar = tar::Builder::new(tempfile::tempfile().map_err(failed("open a temporary file"))?);
     let mut libraries = BTreeSet::new();
@@ -158,8 +156,7 @@ fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     Ok(file)
 }
 
-/// Appends the file under exactly this path, with symbolic links resolved: the loader opens the path it
-/// knows.
+/// Uses exactly this path, with links resolved: the loader opens the path it knows.
 fn append(tar: &mut tar::Builder<File>, file: &Path, path: &str) -> io::Result<()> {
     let mut file = File::open(file)?;
     let mut header = tar::Header::new_gnu();
@@ -201,7 +198,7 @@ fn listed_libraries(listing: &str) -> BTreeSet<PathBuf> {
     listing.lines().filter_map(path).collect()
 }
 
-/// Returns the loader named in an ELF header (`PT_INTERP`); `None` for a static program or a script.
+/// Reads `PT_INTERP` of an ELF header; `None` for a static program or a script.
 fn interpreter(program: &Path) -> io::Result<Option<PathBuf>> {
     use std::os::unix::fs::FileExt;
     const PT_INTERP: u32 = 3;

@@ -148,7 +148,7 @@ fn bound_ports(ports: PortMap) -> impl Iterator<Item = PublishedPort> {
     })
 }
 
-/// Returns the address in the first network by name, so that it is stable; empty if there is none.
+/// Takes the first network by name, so that the address is stable.
 fn first_address(networks: HashMap<String, EndpointSettings>) -> String {
     let mut named: Vec<_> =
         networks.into_iter().filter_map(|(name, net)| Some((name, net.ip_address?))).collect();

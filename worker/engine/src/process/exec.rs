@@ -66,7 +66,7 @@ impl Drop for ExecChild {
     }
 }
 
-/// Returns a command beside a pod's process, and the pod's record. Fails if the pod does not run.
+/// Fails if the pod does not run.
 pub(super) fn prepare(
     folder: &Folder,
     words: &[String],

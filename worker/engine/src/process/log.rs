@@ -129,7 +129,6 @@ impl TimedLines {
     }
 }
 
-/// Moves the times to the older part of the log, which begins at `offset`.
 fn keep_times(folder: &Folder, offset: u64) -> io::Result<()> {
     let text = LogTimes::read(&folder.log_times()).moved(offset).to_text();
     private_file().write(true).truncate(true).open(folder.older_log_times())?.write_all(text.as_bytes())?;
@@ -215,8 +214,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Seeks backwards to the start of the last `lines` lines before `end`. Returns their number, at most
-/// `lines`.
+/// Seeks backwards to the last `lines` lines before `end`. Returns their number.
 fn seek_to_tail(file: &mut File, lines: usize, end: u64) -> io::Result<usize> {
     if lines == 0 {
         file.seek(SeekFrom::Start(end))?;

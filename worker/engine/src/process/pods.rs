@@ -156,8 +156,8 @@ impl ProcessPods {
         started
     }
 
-    /// Starts the process and records its identity. The record says `Starting` first: after a crash, a worker
-    /// then looks for the process by its environment.
+    /// The record says `Starting` first: after a crash, a worker then looks for the process by its
+    /// environment.
     fn start(self: &Arc<Self>, folder: &Folder, mut record: Record) -> Result<Record, RuntimeError> {
         let failed =
             |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
@@ -205,7 +205,7 @@ impl ProcessPods {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Spawns a task that waits for a process, records its end and sends a hint. One task per process.
+    /// Watches a process in a task of its own, which records its end and sends a hint.
     fn watch(self: &Arc<Self>, folder: &Folder, process: ProcessIdentity, child: Option<Child>) {
         if !self.watched().insert(process.clone()) {
             return;
@@ -302,7 +302,7 @@ pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     folder.remove().map_err(|error| failed(error.to_string()))
 }
 
-/// Kills the processes of the pods with these folders until none is left. Returns false if some do not end.
+/// Returns false if some processes do not end.
 pub(super) fn kill_all(folders: &[PathBuf]) -> bool {
     let deadline = Instant::now() + KILL_TIMEOUT;
     while kill_marked(folders) > 0 {

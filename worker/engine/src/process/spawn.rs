@@ -15,7 +15,7 @@ use crate::RuntimeError;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const MAX_OPEN_FILES: u64 = 65_536;
 
-/// Starts the pod of this folder as the leader of a new process group, which outlives this process.
+/// The process leads a new process group and outlives this one.
 pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeError> {
     let failed = |doing: &str, error: io::Error| {
         RuntimeError::Failed(format!("process pod {}: could not {doing}: {error}", folder.handle))

@@ -123,8 +123,7 @@ pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
     ProcessIdentity::of(leader.pid)
 }
 
-/// Kills the remaining processes of the pods with these folders, even outside the pods' process groups.
-/// Returns their number.
+/// Kills remaining processes of the pods, even outside their process groups. Returns their number.
 pub(super) fn kill_marked(folders: &[PathBuf]) -> usize {
     let mut traces = PodTraces::of(folders);
     let remaining = traces.find();
@@ -144,8 +143,7 @@ pub(super) fn marked(folder: &Path) -> Vec<Process> {
     PodTraces::of(&[folder.to_owned()]).find()
 }
 
-/// Marks of the processes of some pods. Built once per scan: there may be thousands of processes, and each
-/// pod's end scans all.
+/// Marks of some pods' processes, built once per scan: there may be thousands of processes.
 struct PodTraces {
     markers: HashSet<Vec<u8>>,
     logs: HashSet<FileIdentity>,

@@ -202,8 +202,8 @@ impl SimRuntime {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `change` for each container of a pod, and sends a hint where it returns true. Returns true if
-    /// any did.
+    /// Calls `change` for each container of a pod, with a hint where it returns true. Returns true if any
+    /// did.
     fn for_each(&self, pod: &PodId, change: impl Fn(&mut SimNode, &str) -> bool) -> bool {
         let mut any_changed = false;
         for node in self.nodes().values_mut() {
@@ -219,7 +219,6 @@ impl SimRuntime {
         any_changed
     }
 
-    /// Simulates the duration of a call: until the engine does not hang, then `delay`.
     async fn respond(&self, delay: Duration) -> Result<(), RuntimeError> {
         let mut faults = self.faults.subscribe();
         let is_responsive = faults.wait_for(|faults| !faults.hangs);

@@ -114,7 +114,7 @@ fn measure(name: &str, spec: &str) -> usize {
     })
 }
 
-/// Returns the sorted lateness of each probe, compared with the earliest of its container within its second.
+/// Returns the sorted lateness of each probe, relative to the earliest of its container.
 fn lateness(probes: &HashMap<String, Vec<f64>>) -> Vec<f64> {
     let mut all: Vec<f64> = Vec::new();
     for times in probes.values() {

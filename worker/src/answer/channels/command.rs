@@ -23,7 +23,7 @@ const RESIZE_PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1)];
 const KILLED: u8 = 137;
 
-/// Further input for the command. A piece counts as read once it was written.
+/// A piece counts as read once it was written.
 type Input = mpsc::UnboundedSender<(Bytes, Receipt)>;
 
 /// Runs the command until it ends. If the client leaves, ends the command, but not a main process.
@@ -217,7 +217,7 @@ async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, i
     }
 }
 
-/// Sets the terminal's size, with retries: the client sends it once, and a busy engine may refuse it.
+/// Retries: the client sends the size once, and a busy engine may refuse it.
 async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), RuntimeError> {
     for pause in RESIZE_PAUSES {
         let Err(error) = control.resize(size).await else { return Ok(()) };

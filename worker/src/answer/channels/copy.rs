@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::ends::{ChannelEnd, broken, until_left};
 use crate::session::context::SessionContext;
 
-/// Unpacks the client's archive. The engine refuses an unfinished archive, but has written the part before.
+/// The engine refuses an unfinished archive, but has written the part before.
 pub(super) async fn to_container(
     context: &SessionContext,
     container: &Container,
@@ -43,7 +43,7 @@ pub(super) async fn to_container(
     done.map(|()| Some(Frame::Exit(0))).map_err(|error| error.to_string())
 }
 
-/// Forwards the client's data to its end. Fails without an error if the client leaves.
+/// Fails without an error if the client leaves.
 async fn read_archive(
     reader: &mut ChannelReader,
     pieces: mpsc::Sender<io::Result<Bytes>>,
@@ -62,7 +62,7 @@ async fn read_archive(
     }
 }
 
-/// Forwards a piece to the engine. If the engine stopped reading, waits forever: its call reports the reason.
+/// If the engine stopped reading, waits forever: its call reports the reason.
 async fn pass_on(pieces: &mpsc::Sender<io::Result<Bytes>>, data: Bytes) {
     if pieces.send(Ok(data)).await.is_err() {
         std::future::pending::<()>().await;

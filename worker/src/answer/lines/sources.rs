@@ -1,5 +1,5 @@
-//! The logs of one answer: those of existing containers, of containers that start while they are followed,
-//! and kept logs.
+//! The logs of one answer: of existing containers, of containers that start while they are followed, and of
+//! removed ones.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -157,7 +157,7 @@ impl<'a> LineSources<'a> {
         managed.into_iter().flatten().collect()
     }
 
-    /// Opens the output of containers' former runs, which is in the engine's log.
+    /// The output of former runs is in the engine's log.
     async fn open_ended_runs(&mut self) {
         let Ok(containers) = self.context.worker.list().await else { return };
         let runtime = self.context.worker.runtime.clone();
@@ -184,7 +184,6 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Converts a worker time to nanoseconds since the Unix epoch; 0 if unknown.
     fn wall_clock_of(&self, time: Option<BootInstant>) -> u64 {
         let Some(time) = time else { return 0 };
         let age = self.context.worker.clock.now().since(time);
@@ -314,7 +313,6 @@ impl<'a> LineSources<'a> {
         SourceEvent::Lines
     }
 
-    /// Continues a log from its end, because it is written faster than read.
     async fn skip(&mut self, index: usize, lag: Duration) -> SourceEvent {
         let source = &mut self.open[index];
         let after = wall_clock();

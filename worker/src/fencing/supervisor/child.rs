@@ -18,6 +18,7 @@ use super::decide::WorkerState;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
+/// Meant for the supervisor only; the worker must not inherit them.
 const SUPERVISOR_ONLY_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// The program to run as the worker.
@@ -57,7 +58,7 @@ impl Child {
         Self { program, running: None, backoff, restart_at: None }
     }
 
-    /// Starts the worker. Remembers `lease_is_expired`: such a worker first enforces the fence itself.
+    /// Remembers `lease_is_expired`: such a worker first enforces the fence itself.
     pub(super) fn start(&mut self, lease_is_expired: bool) -> io::Result<Pid> {
         match self.spawn() {
             Ok((pid, pipe)) => {
@@ -104,7 +105,7 @@ impl Child {
         self.running.as_ref().map(|running| running.pid)
     }
 
-    /// Signals the worker, if it runs. Its id cannot have been reused: the exit status is not collected yet.
+    /// The id cannot have been reused: the exit status is not collected yet.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(running) = &self.running
             && let Err(error) = kill_process(running.pid, signal)

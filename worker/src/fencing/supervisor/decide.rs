@@ -7,7 +7,7 @@ use model::node::timing::Timing;
 use crate::fencing::liveness;
 
 /// Time for the first sign of life of a process started after the lease expired, before the supervisor fences
-/// in its place: it is about to fence itself, and the supervisor has just done so.
+/// in its place. The process is about to fence, and the supervisor has just done so.
 const FIRST_SIGN_GRACE: Duration = Duration::from_secs(3);
 /// Time for a new process's first sign of life before it is killed.
 const FIRST_SIGN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,8 +37,10 @@ pub(super) enum WorkerState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SupervisorFacts {
+    /// `None` if it has expired, or there is none.
     pub(super) lease_remaining: Option<Duration>,
     pub(super) expired_for: Duration,
+    /// Time since the last scan after the expiry without a container to stop.
     pub(super) clean_for: Option<Duration>,
     pub(super) is_fencing: bool,
     pub(super) worker: WorkerState,

@@ -46,7 +46,7 @@ const REPLACED: u8 = 4;
 const FINAL_EXIT_CODES: [u8; 2] = [2, REPLACED];
 
 /// Runs the worker as a child process, and enforces the fence when it cannot, until SIGTERM or SIGINT. Pods
-/// are left running. Returns the exit code. A single-threaded runtime is enough.
+/// are left running. Returns the exit code. Works on a single-threaded runtime.
 ///
 /// # Errors
 /// If it cannot start.
@@ -58,8 +58,8 @@ pub async fn run(config: Arc<Config>, program: Program) -> Result<u8, Supervisor
     }
     let code = supervisor.watch().await?;
     if code == REPLACED && supervisor.has_worker_given_up {
-        // The pods were left running for the worker that has the name now. If it is on this machine it renews
-        // the lease, and nothing is fenced. If it is on another machine, the lease expires.
+        // The pods were left running for the worker that has the name now. On this machine it renews the
+        // lease, and nothing is fenced. On another machine, the lease expires.
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             _ = terminate.recv() => {}

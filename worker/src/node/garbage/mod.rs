@@ -64,6 +64,7 @@ impl Loop<StoreError> for GarbageLoop {
         Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
     }
 
+    /// The heartbeat logs when Redis is unavailable.
     fn is_logged(&self, error: &StoreError, _failures: u32) -> bool {
         !error.is_transient()
     }
@@ -170,7 +171,7 @@ async fn engine_directory(context: &SessionContext) -> PathBuf {
 }
 
 /// Returns the device of a directory, or of its nearest existing parent: a worker in a container may not see
-/// the engine's directory, and its own root is usually on the same disk.
+/// the engine's directory, but usually shares its disk.
 fn device(directory: &Path) -> Option<u64> {
     directory.ancestors().find_map(|path| path.metadata().ok()).map(|found| found.dev())
 }
@@ -211,12 +212,11 @@ fn images_in_use(context: &SessionContext) -> HashSet<String> {
     images.into_iter().flatten().collect()
 }
 
-/// Images that no pod of this node uses, and that no service has, or had within the generations of its undo
-/// history.
+/// Images that neither a pod of this node nor a service within its undo history has.
 #[derive(Default)]
 struct RemovableImages {
     images: Vec<String>,
-    /// Images that stay, because they came from no registry and cannot be pulled again.
+    /// They came from no registry and cannot be pulled again.
     unpullable: Vec<String>,
 }
 

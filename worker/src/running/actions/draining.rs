@@ -20,7 +20,7 @@ const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl PodAction {
     /// Closes the pod's gate and waits until nothing is in flight, or the limit is over. The gate stays
-    /// closed until the result is dropped. Returns `None` if nothing is to be stopped now.
+    /// closed until the result is dropped. Returns `None` if nothing must be stopped now.
     pub(super) async fn drain(&self, reason: ContainerStopReason) -> Option<ClosedGate<'_>> {
         let (handover, limit) = (&self.context.handover, drain::limit(&self.stop_facts(reason)));
         let (begun, master) = (Instant::now(), self.context.link.master());

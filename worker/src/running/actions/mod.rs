@@ -163,8 +163,7 @@ impl PodAction {
         self.context.persist("finishing a pod", finish).await
     }
 
-    /// Requests a new start of the pod. Returns true if Redis gave it another assignment; otherwise the pod
-    /// is forgotten, or this is retried.
+    /// Returns true if Redis gave the pod another assignment; otherwise it is forgotten, or this is retried.
     async fn report_lost(&self, what: &str) -> bool {
         let raw = &self.managed.payload.raw;
         let report_lost = || self.context.session.report_lost(self.pod(), raw).boxed();

@@ -112,7 +112,6 @@ impl ContainerChecks {
         }
     }
 
-    /// Marks the checks as passed, as reported by an earlier session of this worker.
     pub(crate) fn set_passed(&mut self) {
         for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
             state.set(Health::Healthy, "");

@@ -61,7 +61,6 @@ impl ManagedContainer {
         }
     }
 
-    /// Takes over the counts of an earlier session: restarts, and the exit code of the last run.
     pub(crate) fn recover(
         &mut self,
         now: BootInstant,
@@ -87,7 +86,6 @@ impl ManagedContainer {
         }
     }
 
-    /// Returns true if it recovered after it was, or was reported, about to be stopped for its health.
     pub(super) fn has_recovered(&self) -> bool {
         self.was_unhealthy && self.checks.health() == Some(Health::Healthy)
     }

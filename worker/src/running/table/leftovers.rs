@@ -1,4 +1,4 @@
-//! Containers without a managed pod: those in removal, and those of ended pods kept for their logs.
+//! Containers without a managed pod: in removal, or of ended pods and kept for their logs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -39,7 +39,7 @@ impl Leftovers {
     }
 
     pub(super) fn keep(&mut self, ended: EndedPod) {
-        // One that ended before this session may be older than others.
+        // A pod that ended before this session may be older than others.
         let at = self.ended.partition_point(|other| other.ended_at <= ended.ended_at);
         self.ended.insert(at, ended);
     }

@@ -137,7 +137,6 @@ impl ManagedPods {
         }
     }
 
-    /// Makes way for a start of `pod` under `assignment`; see [`super::PodTable::can_start`].
     pub(super) fn make_way(&mut self, pod: &PodId, assignment: &AssignmentId) -> StartCheck {
         let version = self.next_version();
         let Some(managed) = self.pods.get_mut(pod) else { return StartCheck::Free };

@@ -145,8 +145,7 @@ impl PodTable {
         self.lock().managed.len()
     }
 
-    /// Records a check's result, if it is for the current start of the container with this handle. Returns
-    /// its pod.
+    /// Ignores a result for an earlier start of the container. Returns its pod.
     pub(crate) fn note_health(&self, change: &HealthChange) -> Option<PodId> {
         self.lock().managed.note_health(change)
     }
@@ -220,8 +219,8 @@ impl PodTable {
         times.filter(|at| *at > looked_at).min()
     }
 
-    /// Returns the managed pods that became due after `looked_at` and until `now`, each with the handle of
-    /// one of its containers, if any.
+    /// Returns the pods that became due after `looked_at` and until `now`, each with the handle of one
+    /// container, if any.
     pub(crate) fn due(
         &self,
         (looked_at, now): (BootInstant, BootInstant),
@@ -262,9 +261,8 @@ impl PodTable {
         inner.managed.mark_foreign(pod, assignment) || inner.starts.mark_foreign(pod, assignment)
     }
 
-    /// Returns true if a hint about a container of this pod is news. `is_start` means that the container was
-    /// created or started. Hints caused by our own starts and actions are no news, nor are hints irrelevant
-    /// to managed pods.
+    /// Returns true if a hint about a container of this pod is news. `is_start` means that it was created or
+    /// started. Hints of our own starts and actions are no news, nor are those irrelevant to managed pods.
     pub(crate) fn is_news(&self, pod: &PodId, is_start: bool) -> bool {
         let inner = self.lock();
         let is_starting = inner.starts.contains(pod);
@@ -272,8 +270,7 @@ impl PodTable {
         if is_start { !is_starting } else { is_starting || is_idle }
     }
 
-    /// Returns the assignments of pods that may start to run here and may need exclusivity: managed ones that
-    /// may restart, and starting ones.
+    /// Returns the assignments of pods that may start to run here and may need exclusivity.
     pub(crate) fn exclusive_assignments(&self) -> Vec<(PodId, AssignmentId)> {
         let inner = self.lock();
         let exclusive = inner.managed.iter().filter(|pod| pod.spec.on_disconnect == OnDisconnect::Stop);
@@ -283,7 +280,7 @@ impl PodTable {
     }
 
     /// Returns up to `count` own pods and assignments, in the order of their ids after `after`, wrapping
-    /// around at the end, each once.
+    /// around, each once.
     pub(crate) fn assignments_after(
         &self,
         after: Option<&PodId>,
@@ -300,15 +297,13 @@ impl PodTable {
 
 /// Containers.
 impl PodTable {
-    /// Returns true if a container with these labels is accounted for: its pod is managed or starting under
-    /// this assignment, it is in removal, or it is kept for its logs.
+    /// Returns true if the container's pod is managed or starting under this assignment, it is in removal, or
+    /// it is kept for its logs.
     pub(crate) fn accounts_for(&self, handle: &str, pod: &PodId, assignment: &AssignmentId) -> bool {
         let inner = self.lock();
         inner.has(pod, assignment) || inner.leftovers.is_removing(handle)
     }
 
-    /// Returns true if a pod is managed or starting under this assignment, or its containers are kept for
-    /// their logs.
     pub(crate) fn has(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         self.lock().has(pod, assignment)
     }

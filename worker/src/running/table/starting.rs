@@ -52,7 +52,6 @@ impl Starts {
         starting.map(|starting| starting.has_duplicate = true).is_some()
     }
 
-    /// Ends the start of `pod`. Returns true if a duplicate payload arrived meanwhile.
     pub(super) fn release(&mut self, pod: &PodId) -> bool {
         self.starts.remove(pod).is_some_and(|starting| starting.has_duplicate)
     }

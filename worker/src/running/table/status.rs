@@ -46,7 +46,6 @@ impl ManagedPod {
         }
     }
 
-    /// Returns true if it can serve: it has no problem to report, and all its containers were started.
     pub(crate) fn is_ready(&self) -> bool {
         let is_waiting = self.waits_for.as_ref().is_some_and(|message| !message.is_empty());
         let is_well = |container: &ManagedContainer| {

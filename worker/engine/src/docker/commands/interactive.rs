@@ -201,8 +201,7 @@ impl CommandControl for DockerCommand {
     }
 }
 
-/// Returns true if this process belongs to that container. A worker in its own container may see another
-/// process with the same id.
+/// A worker in its own container may see another process with the same id.
 fn is_in_container(pid: Pid, container: &str) -> bool {
     let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_nonzero()));
     cgroup.is_ok_and(|text| text.contains(container))

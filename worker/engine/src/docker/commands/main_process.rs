@@ -23,7 +23,7 @@ use crate::docker::deadlines::{READ, WRITE};
 use crate::docker::errors::EngineCall;
 use crate::{CommandControl, CommandInput, CommandOutput, ContainerState, RunningCommand, RuntimeError};
 
-/// Time that a new container waits for its first client before its input ends.
+/// Then its input ends.
 const FIRST_CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The output ends shortly before the engine knows that the container has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +40,6 @@ impl FirstConnections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Attaches to a container about to start, if its input belongs to its first client.
     pub(crate) async fn before_start(
         client: &EngineClient,
         name: &str,

@@ -77,7 +77,7 @@ impl RegistryConfig {
 }
 
 impl ConfigFile {
-    /// Adds a registry's credentials in Docker's order: its own helper, the default helper, the file itself.
+    /// Adds credentials in Docker's order: the registry's helper, the default helper, the file.
     async fn find(&self, path: &Path, host: &RegistryHost, found: &mut FoundCredentials) {
         let is_host = |key: &str| RegistryHost::of_address(key).is_ok_and(|key| key == *host);
         let helper = self.cred_helpers.iter().find(|(key, _)| is_host(key));
@@ -141,7 +141,6 @@ impl FoundCredentials {
         self.credentials.iter().find(|one| Some(&one.login) != denied)
     }
 
-    /// Returns an addition to a registry's refusal: the credentials used, and what to do.
     pub(crate) fn explain(&self, host: &RegistryHost, used: &[Option<&RegistryCredentials>]) -> String {
         let shown = |one: &Option<&RegistryCredentials>| one.map_or("none".to_owned(), ToString::to_string);
         let shown: Vec<String> = used.iter().map(shown).collect();
@@ -185,8 +184,7 @@ impl fmt::Display for RegistryCredentials {
     }
 }
 
-/// Returns true if a registry refused because of credentials. Docker, containerd and Podman only signal it by
-/// text.
+/// Docker, containerd and Podman only signal it by text.
 pub(crate) fn is_denied(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let signs = [

@@ -191,12 +191,12 @@ pub(crate) async fn came_from_registry(client: &EngineClient, image: &str) -> Re
     Ok(seen.is_none_or(|seen| seen.repo_digests.is_some_and(|digests| !digests.is_empty())))
 }
 
-/// Checks an image name, which becomes part of an API path: `..` could address anything there.
+/// The name becomes part of an API path: `..` could address anything there.
 pub(crate) fn check_path(image: &str) -> Result<(), RuntimeError> {
     model::spec::check_image(image).map_err(|why| RuntimeError::Refused(format!("image {image:?}: {why}")))
 }
 
-/// Pulls an image. If the registry refuses, reads the credentials again and tries others once.
+/// If the registry refuses, reads the credentials again and tries others once.
 async fn pull(
     client: Arc<EngineClient>,
     registries: RegistryConfig,
