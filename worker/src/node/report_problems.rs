@@ -22,7 +22,7 @@ const TRY_INTERVAL: Duration = Duration::from_secs(5);
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
 /// Records vanish, and the node's record may be among them.
 const REPORT_HELD_AGAIN: Duration = Duration::from_secs(5);
-/// A full disk may have space for a few bytes.
+/// More than a few bytes, for which a full disk may have space.
 const TRIED_BYTES: usize = 64 << 10;
 
 pub(crate) struct ProblemsLoop {

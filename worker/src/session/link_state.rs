@@ -84,7 +84,7 @@ impl LinkState {
         self.masters().is_doubted = true;
     }
 
-    /// Clears the doubt.
+    /// Also clears the doubt.
     pub(crate) fn take_doubt(&self) -> bool {
         std::mem::take(&mut self.masters().is_doubted)
     }
@@ -98,7 +98,7 @@ impl LinkState {
     }
 
     /// Returns true if this master confirmed every pod here that must not run twice. Another one may have
-    /// lost the assignments, and may assign the pods again.
+    /// lost the assignments, and may assign the pods elsewhere.
     pub(crate) fn is_confirmed_by(&self, changed_at: RedisMillis) -> bool {
         self.masters().confirmed_by == Some(changed_at)
     }

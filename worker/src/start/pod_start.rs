@@ -528,7 +528,7 @@ fn after_wait(assignment: AssignmentId, is_over: bool) -> StartPhase {
     if is_over { StartPhase::Attempt(assignment) } else { StartPhase::Claim }
 }
 
-/// Returns all ports if the engine's message names none.
+/// Returns the ports named in the engine's message; all if it names none.
 fn ports_named_in(ports: &HostPorts, message: &str) -> HostPorts {
     let numbers: Vec<&str> = message.split(|c: char| !c.is_ascii_digit()).collect();
     let is_named = |port: &&str| port.split_once('/').is_some_and(|(number, _)| numbers.contains(&number));

@@ -13,7 +13,7 @@ use tokio_util::io::ReaderStream;
 use super::engine::DockerRuntime;
 use crate::RuntimeError;
 
-/// Replaces an image when the executable is newer.
+/// Identifies the executable, so that a newer one replaces the image.
 const SOURCE_LABEL: &str = "kubeleet.made-of";
 
 const PATH_IN_IMAGE: &str = "/kubeleet";

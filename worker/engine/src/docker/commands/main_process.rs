@@ -23,7 +23,7 @@ use crate::docker::deadlines::{READ, WRITE};
 use crate::docker::errors::EngineCall;
 use crate::{CommandControl, CommandInput, CommandOutput, ContainerState, RunningCommand, RuntimeError};
 
-/// Then its input ends.
+/// A new container's input ends if no client attaches within this time.
 const FIRST_CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The output ends shortly before the engine knows that the container has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,7 +85,7 @@ impl FirstConnections {
         {
             tracing::debug!(%error, "the size of a terminal could not be set");
         }
-        // The engine would take the end of the input as the end of the connection.
+        // The engine would take the end of an input that stays open as the end of the connection.
         let ends_input = found.is_stdin_once && !found.has_terminal;
         Ok(RunningCommand { input: Some(input), ends_input, output, control: Box::new(control) })
     }

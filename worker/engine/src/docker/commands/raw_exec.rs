@@ -29,6 +29,7 @@ pub(crate) async fn start(
     connect(client, EngineCall::StartExec, &path, r#"{"Detach":false,"Tty":true}"#).await
 }
 
+/// Upgrades the connection of a call to a terminal.
 pub(crate) async fn connect(
     client: &EngineClient,
     call: EngineCall,
