@@ -1,4 +1,4 @@
-//! What a worker uses of its machine: container engine, clock, lease store, pressure metrics.
+//! The worker's environment on its machine: container engine, clock, lease store, pressure metrics.
 
 use std::sync::Arc;
 
@@ -19,21 +19,21 @@ use crate::handover::socket::{self, ProxySocket};
 use crate::node::psi;
 use crate::session::identity::{IdentityFiles, IdentityStore};
 
-/// What a worker uses of its machine. Tests replace each part.
+/// The worker's environment on its machine. Tests replace each part.
 #[derive(Clone)]
 pub struct WorkerEnv {
     /// Runs the containers.
     pub runtime: Arc<dyn Runtime>,
-    /// Measures the lease; must count the time that the machine is suspended.
+    /// Measures the lease. Must count the time that the machine is suspended.
     pub clock: Arc<dyn Clock>,
     /// Keeps the lease for the next worker process; `None` if no container outlives this process.
     pub lease_store: Option<Arc<dyn LeaseStore>>,
-    /// Keeps the id of the cluster for the next worker process; `None` if no container outlives this process.
+    /// Keeps the cluster id for the next worker process; `None` if no container outlives this process.
     pub identity_store: Option<Arc<dyn IdentityStore>>,
-    /// Where the pods that run here are saved, so that a lost Redis can be written again.
+    /// The store of saved pods, to restore a lost Redis.
     pub pod_store: PodStore,
-    /// Whether containers use this machine's disk, processor and memory, and write logs; those of a
-    /// simulation do not.
+    /// True if containers use this machine's disk, processor and memory, and write logs. False for a
+    /// simulation.
     pub uses_machine: bool,
     /// The proxy of this host; `None` if it has none.
     pub proxy: Option<Arc<dyn ProxySocket>>,
@@ -63,7 +63,6 @@ impl WorkerEnv {
     }
 }
 
-/// Returns the configured container runtime. It connects with its first call.
 pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> {
     Ok(match config.runtime {
         RuntimeKind::Docker => {
@@ -81,13 +80,11 @@ pub(crate) fn runtime(config: &Config) -> Result<Arc<dyn Runtime>, WorkerError> 
     })
 }
 
-/// Returns which engine had the pods of this node last.
 fn engine_record(config: &Config) -> EngineRecord {
     let path = config.data_dir.join(format!("{}.engine-host", config.node));
     EngineRecord::read(path, backup_containers::pod_names(&config.data_dir, &config.node))
 }
 
-/// Returns the store for the lease of this node's worker.
 fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerError> {
     if config.runtime == RuntimeKind::Sim {
         // Simulated containers end with this process, so no later worker needs its lease.
@@ -99,8 +96,8 @@ fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerErr
     let file = LeaseFile::new(path.clone(), lease_file::boot_id().map_err(failed)?);
     match file.check() {
         Ok(()) => {}
-        // Its supervisor could write there when it began. A worker that ended for this would take the node
-        // and its pods down. The next worker stops what it must.
+        // Its supervisor could write there at its start. A worker that ended for this would take the node and
+        // its pods down. The next worker fences as needed.
         Err(error) if config.guard => tracing::error!(
             %node, path = %path.display(), %error,
             "the lease cannot be written: going on without; make room, or make the directory writable"
@@ -110,7 +107,6 @@ fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerErr
     Ok(Some(Arc::new(file)))
 }
 
-/// Returns the store for the cluster id of this node's worker.
 fn identity_store(config: &Config) -> Option<Arc<dyn IdentityStore>> {
     // Simulated containers end with this process.
     (config.runtime != RuntimeKind::Sim)

@@ -1,11 +1,11 @@
-//! Why a worker cannot start, or cannot go on.
+//! Errors that keep a worker from starting or continuing.
 
 use std::path::PathBuf;
 
 use engine::RuntimeError;
 use model::ids::{InvalidName, NodeName};
 
-/// Why a worker cannot start, or cannot go on.
+/// Errors that keep a worker from starting or continuing.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// The directory of the lease file cannot be written.
@@ -22,7 +22,7 @@ pub enum WorkerError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The process runtime gives no isolation, so the operator has to allow it explicitly.
+    /// The process runtime provides no isolation, so the operator must allow it explicitly.
     #[error(
         "the process runtime runs pods as plain processes of this machine, without isolation; set \
          KUBELEET_ALLOW_PROCESSES=true to allow that, or use KUBELEET_RUNTIME=docker"
@@ -34,7 +34,7 @@ pub enum WorkerError {
     /// The node name of one of several simulated workers is invalid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// Another worker has the node name, and is alive.
+    /// Another live worker has the node name.
     #[error(
         "another worker has been node {node} since {since} and is alive; two workers cannot share a name: set \
          another KUBELEET_NODE here, or stop the other worker first (it was not disturbed; pods of {node} on \

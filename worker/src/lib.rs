@@ -1,11 +1,11 @@
 //! The worker: runs the pods assigned to this node on its container engine and reports their state.
 //!
 //! [`run`] is the daemon. `session` registers with the cluster and runs the loops until the process ends or
-//! the cluster gives up on it; what they share is in `session::context`. `start` brings payloads to pods that
-//! run, `running` keeps them as they should be, `handover` tells the proxy who serves, `answer`
-//! answers people, `node` looks after the machine, `backup` saves what runs. `fencing` watches the lease over
-//! all sessions; the [`supervisor`], in the parent process, does so when this process cannot. Decisions are
-//! pure: `running::step`, `start::policy`.
+//! the cluster gives up on it; `session::context` has their shared state. `start` turns payloads into running
+//! pods, `running` reconciles them, `handover` reports them to the proxy, `answer` serves people's requests,
+//! `node` manages the machine, `backup` saves the running pods. `fencing` enforces the lease across sessions;
+//! the [`supervisor`], in the parent process, does so when this process cannot. Decisions are pure:
+//! `running::step`, `start::policy`.
 //!
 //! Nothing important is only in memory: payloads stay in the in-flight list (`rq`) until their pods run, and
 //! containers are found again by their labels. Imports the store and the engine; `tests` run whole workers.
@@ -57,20 +57,20 @@ pub use crate::session::identity::{IdentityStore, cluster_of};
 pub use crate::support::timings::WorkerTimings;
 
 /// Runs this node's worker, or with the `sim` runtime all simulated workers of this process, until
-/// `shutdown`. Pods are left running; pods that are being started stay in the queue for the next worker
-/// process. The shutdown takes up to ten seconds.
+/// `shutdown`. Pods are left running; pods that are starting stay in the queue for the next worker process.
+/// The shutdown takes up to ten seconds.
 ///
 /// # Errors
-/// If the worker cannot start, or cannot go on.
+/// If the worker cannot start or continue.
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), WorkerError> {
     run_supervised(config, LivenessPipe::none(), NodeProblems::default(), shutdown).await
 }
 
-/// Like [`run`], and sends signs of life to the supervisor process at the other end of `liveness`. What is
-/// noted in `problems` is reported as well.
+/// Like [`run`], but sends signs of life to the supervisor process at the other end of `liveness`, and
+/// reports `problems` as well.
 ///
 /// # Errors
-/// If the worker cannot start, or cannot go on.
+/// If the worker cannot start or continue.
 pub async fn run_supervised(
     config: Arc<Config>,
     liveness: LivenessPipe,
@@ -98,7 +98,7 @@ pub async fn run_supervised(
 /// Runs one worker on this machine, with the given store and container runtime, until `shutdown`.
 ///
 /// # Errors
-/// If the worker cannot start, or cannot go on.
+/// If the worker cannot start or continue.
 pub async fn run_with(
     config: Arc<Config>,
     store: Store,
@@ -113,7 +113,7 @@ pub async fn run_with(
 /// Runs one worker in the given environment, which may be simulated, until `shutdown`.
 ///
 /// # Errors
-/// If the worker cannot go on.
+/// If the worker cannot continue.
 pub async fn run_in_env(
     config: Arc<Config>,
     store: Store,
@@ -124,8 +124,8 @@ pub async fn run_in_env(
     sessions::run(Arc::new(Worker::new(config, store, env, timings, Arc::default())), shutdown).await
 }
 
-/// Runs the workers `<node>-1` … `<node>-N` with one engine and one connection to Redis. The first that
-/// cannot go on ends all.
+/// Runs the workers `<node>-1` … `<node>-N` with one engine and one connection to Redis. The first failure
+/// ends all.
 async fn run_many(
     config: Arc<Config>,
     store: Store,
@@ -153,21 +153,21 @@ async fn run_many(
     result
 }
 
-/// Describes the metrics of the workers of this process: units and help texts for the installed recorder.
+/// Describes the metrics of this process's workers: units and help texts for the installed recorder.
 pub fn describe_metrics() {
     support::measure::describe();
 }
 
-/// Returns why this node's worker holds: its Redis does not know its cluster. `None` if it does not hold.
+/// Returns why this node's worker holds (its Redis does not know its cluster); `None` if it does not.
 pub fn hold_reason(config: &Config) -> Option<String> {
     IdentityFiles::of(config).hold()
 }
 
-/// Returns for how much longer the lease of this node's worker is valid, in whatever process it runs. Reads
-/// the lease file only; simulated workers have none.
+/// Returns the remaining validity of the lease of this node's worker, in any process. Reads only the lease
+/// file; simulated workers have none.
 ///
 /// # Errors
-/// If the lease has expired or there is none, as a sentence.
+/// A sentence, if the lease has expired or there is none.
 pub fn health(config: &Config) -> Result<Duration, String> {
     let boot_id = fencing::lease_file::boot_id()
         .map_err(|error| format!("the boot id of this machine cannot be read: {error}"))?;

@@ -1,4 +1,4 @@
-//! What one worker process has for as long as it runs, over all its sessions.
+//! State of one worker process, across its sessions.
 
 use std::sync::Arc;
 
@@ -30,11 +30,10 @@ use crate::support::change_log::RedisLog;
 use crate::support::timings::WorkerTimings;
 use policy::NodePolicy;
 
-/// How many starts of a pod may be attempted before it goes to the dead letters, if it never runs. Restarts
-/// of this worker count too: a pod that crashes its worker is given up, one that met a few restarts is not.
+/// Maximum number of start attempts of a pod that never runs, before it becomes a dead letter. Restarts of
+/// this worker count too: a pod that crashes its worker is given up, but not one that met a few restarts.
 pub(crate) const MAX_START_ATTEMPTS: u32 = 20;
 
-/// One worker: its configuration, its environment and its lease.
 pub(crate) struct Worker {
     pub(crate) config: Arc<Config>,
     pub(crate) node: NodeName,
@@ -50,25 +49,16 @@ pub(crate) struct Worker {
     /// The memory limit of a pod that sets none; `None` for no limit.
     pub(crate) default_memory: Option<Memory>,
     pub(crate) liveness: LivenessPipe,
-    /// What is wrong with this node although its pods run.
+    /// Problems of this node that do not stop its pods.
     pub(crate) problems: NodeProblems,
-    /// What the fence stops if the engine does not list.
     pub(crate) known: KnownContainers,
-    /// What is saved of the pods that run here.
     pub(crate) backup: PodBackup,
-    /// Credentials of registries that the cluster has stored.
     pub(crate) logins: Arc<dyn RegistryLogins>,
-    /// The files that containers get.
     pub(crate) files: FileStore,
-    /// The directory for volumes that nodes share.
     pub(crate) shared: SharedDirectory,
-    /// When images were used last.
     pub(crate) image_uses: ImageUses,
-    /// Whether containers use this machine, see [`WorkerEnv`].
     pub(crate) uses_machine: bool,
-    /// The proxy of this host; `None` if it has none.
     pub(crate) proxy: Option<Arc<dyn ProxySocket>>,
-    /// The logs of containers that were removed.
     pub(crate) kept_logs: KeptLogs,
     /// Logs when Redis becomes unavailable to any loop, and when it is back.
     pub(crate) redis_log: Arc<RedisLog>,
@@ -120,12 +110,12 @@ impl Worker {
         self.clock.now()
     }
 
-    /// Renews the lease after `redis` has answered a heartbeat that was sent at `sent` or later.
+    /// Renews the lease after `redis` answered a heartbeat that was sent at `sent` or later.
     pub(crate) fn renew_lease(&self, sent: BootInstant, redis: &RedisProcess) {
         self.lease.renew(self.now(), sent.plus(self.config.timing.fence_after), redis);
     }
 
-    /// Returns the containers of this node, in any state. Never another cluster's.
+    /// Returns the containers of this node and cluster, in any state.
     ///
     /// # Errors
     /// If the engine cannot list them.
@@ -133,7 +123,7 @@ impl Worker {
         engine::list_own(&*self.runtime, &self.node, self.identity.cluster().as_ref()).await
     }
 
-    /// Returns the containers of this node that run or may begin to. Never another cluster's.
+    /// Returns the containers of this node and cluster that run or may start to run.
     ///
     /// # Errors
     /// If the engine cannot list them.
@@ -144,7 +134,6 @@ impl Worker {
         Ok(containers)
     }
 
-    /// Returns whether the lease is valid now.
     pub(crate) fn is_leased(&self) -> bool {
         self.lease.is_valid(self.now())
     }

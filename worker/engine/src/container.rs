@@ -1,4 +1,4 @@
-//! A container: what it is to be, and how an engine lists it.
+//! Requests for containers, and containers as an engine lists them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::label;
 
-/// The identity of a container: everything that its name and labels are made of.
+/// The identity of a container, from which its name and labels are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The node whose worker creates it.
@@ -31,14 +31,14 @@ pub struct Identity {
     pub assignment: AssignmentId,
     /// The container, if its pod has several; `None` for their sandbox.
     pub container: Option<ContainerName>,
-    /// What the fence does with it when the lease has expired.
+    /// The fence's action when the lease has expired.
     pub on_disconnect: OnDisconnect,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
 }
 
 impl Identity {
-    /// Returns the identity of a pod under an assignment to `node`: its only container's, or its sandbox's.
+    /// Returns the identity of a pod's only container, or of its sandbox.
     pub fn of_pod(
         (cluster, node): (Option<ClusterId>, &NodeName),
         (payload, spec): (&Payload, &PodSpec),
@@ -61,9 +61,8 @@ impl Identity {
 }
 
 impl Identity {
-    /// Returns `<name>-<replica>-<hash>`, for one of several containers
-    /// `<name>-<replica>-<hash>-<container>`. The hash covers pod and assignment, so that creating twice is
-    /// one container.
+    /// Returns `<name>-<replica>-<hash>`, with `-<container>` appended if the pod has several. The hash
+    /// covers pod and assignment, so creating twice yields one container.
     pub fn container_name(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(self.pod.as_str());
@@ -102,18 +101,18 @@ pub struct ContainerRequest {
     pub container: ContainerSpec,
     /// The handle of the sandbox whose network it shares, if its pod has one.
     pub sandbox: Option<String>,
-    /// Files of the worker's machine that it gets, read-only.
+    /// Files of the worker's machine, mounted read-only.
     pub files: Vec<MountedFile>,
-    /// The epochs of the persistent volumes that it creates, by their sources.
+    /// Epochs of the persistent volumes that it creates, by source.
     pub volume_epochs: BTreeMap<String, u64>,
 }
 
-/// A file that a container gets. Its content is not here.
+/// A file for a container, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountedFile {
-    /// Where it is on the worker's machine.
+    /// Path on the worker's machine.
     pub source: PathBuf,
-    /// Where it is in the container.
+    /// Path in the container.
     pub target: String,
 }
 
@@ -131,13 +130,12 @@ pub enum ContainerState {
         /// The kernel killed it because it exceeded its memory limit.
         out_of_memory: bool,
     },
-    /// The engine does not tell: it failed to inspect this container, or named a state that kubeleet does not
-    /// know. It may run.
+    /// Unknown: the engine failed to inspect it, or named a state that kubeleet does not know. It may run.
     Unknown,
 }
 
 impl ContainerState {
-    /// Returns whether its process may run, now or in a moment.
+    /// Returns true if its process may run, now or soon.
     pub fn may_run(self) -> bool {
         !matches!(self, Self::Exited { .. })
     }
@@ -148,23 +146,23 @@ impl ContainerState {
 pub struct Container {
     /// The engine's handle for the other calls.
     pub handle: String,
-    /// The cluster, from its label; `None` if a version that wrote no such label has created it.
+    /// The cluster, from its label; `None` if created by a version that wrote no such label.
     pub cluster: Option<ClusterId>,
     /// The pod, from its label.
     pub pod: PodId,
     /// The assignment, from its label.
     pub assignment: AssignmentId,
-    /// Its name in the pod, from its label; `None` if it is the pod's only container, or its sandbox.
+    /// Its name in the pod, from its label; `None` for a pod's only container or its sandbox.
     pub name: Option<ContainerName>,
-    /// What the fence does with it when the lease has expired, from its label.
+    /// The fence's action when the lease has expired, from its label.
     pub on_disconnect: OnDisconnect,
     /// Time between SIGTERM and SIGKILL, from its label.
     pub grace: Duration,
     /// Its state.
     pub state: ContainerState,
-    /// Its processes are paused, by another client of the engine. Its state is running.
+    /// True if another client of the engine paused it. Its state is still running.
     pub is_paused: bool,
-    /// Where it can be reached; `None` if the engine does not tell.
+    /// Its address and ports; `None` if the engine does not report them.
     pub network: Option<ContainerNetwork>,
 }
 
@@ -177,7 +175,7 @@ impl Container {
         (self.pod.clone(), self.assignment.clone())
     }
 
-    /// Returns the container that was created for this identity, without its network.
+    /// Returns a container of this identity, without its network.
     pub fn new(handle: String, identity: &Identity, state: ContainerState) -> Self {
         Self {
             handle,
@@ -193,13 +191,12 @@ impl Container {
         }
     }
 
-    /// Returns whether it may be of `cluster`. One without the label may be of any cluster.
+    /// Returns true if it may belong to `cluster`; true if it has no cluster label.
     pub fn may_be_of(&self, cluster: Option<&ClusterId>) -> bool {
         self.cluster.is_none() || self.cluster.as_ref() == cluster
     }
 
-    /// Reads back what [`Identity::labels`] wrote. Returns `None`, and logs a warning, if that is not
-    /// possible.
+    /// Reads the labels of [`Identity::labels`]. Logs a warning and returns `None` if they are invalid.
     pub fn from_labels<'a>(
         handle: String,
         get: impl Fn(&str) -> Option<&'a str>,

@@ -1,4 +1,4 @@
-//! Ends many containers by one moment, whatever their number.
+//! Stops any number of containers before a common deadline.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Container, RuntimeError};
 
-/// Has all containers asked to stop at once, and has those killed together that have not ended when their
-/// grace period is over, at `kill_by` at the latest. `stopped` asks one to stop and waits for its end.
+/// Asks all containers to stop at once, and kills those that outlive their grace period, at `kill_by` at the
+/// latest. `stopped` asks one to stop and waits for its end.
 ///
 /// # Errors
-/// The first of `kill`; the other containers were killed nevertheless.
+/// The first error of `kill`; the other containers were killed nevertheless.
 pub(crate) async fn end_all<S, K>(
     containers: Vec<Container>,
     kill_by: Instant,
@@ -36,7 +36,6 @@ where
     join_all(groups).await.into_iter().collect()
 }
 
-/// Groups containers by the moment at which they are killed.
 fn by_moment(
     containers: Vec<Container>,
     now: Instant,
@@ -64,8 +63,7 @@ mod tests {
         Container { grace, ..Container::new(handle.to_owned(), &identity, ContainerState::Running) }
     }
 
-    /// 1,000 containers that ignore the request: all are asked at the beginning, and all are killed at one
-    /// moment.
+    /// 1,000 containers ignore the request: all are asked at the beginning, and all are killed at once.
     #[tokio::test(start_paused = true)]
     async fn all_are_asked_at_once_and_killed_when_their_grace_is_over_or_at_the_moment_for_all() {
         let begun = Instant::now();

@@ -1,30 +1,26 @@
-//! The result of a command that was run in a container.
+//! The result of a command run in a container.
 
-/// The end of a command's output that is kept.
 const MAX_OUTPUT: usize = 4096;
 
-/// How a command in a container ended.
+/// The result of a command in a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecResult {
-    /// Its exit code; 126 and 127 if it could not be started. `None` if it did not end in time.
+    /// The exit code; 126 and 127 if the command could not start. `None` if it did not end in time.
     pub exit_code: Option<i64>,
-    /// The end of its output, standard output and standard error together; at most 4 KiB.
+    /// The end of standard output and standard error together; at most 4 KiB.
     pub output: String,
 }
 
-/// Collects the end of an output.
 #[derive(Debug, Default)]
 pub(crate) struct OutputTail(Vec<u8>);
 
 impl OutputTail {
-    /// Adds what follows.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(&bytes[bytes.len().saturating_sub(MAX_OUTPUT)..]);
         let surplus = self.0.len().saturating_sub(MAX_OUTPUT);
         self.0.drain(..surplus);
     }
 
-    /// Returns the text. Bytes that are no UTF-8 are replaced.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }

@@ -24,7 +24,7 @@ use crate::{
 
 const COMPONENT: &str = "engine";
 
-/// Passes every call on to the runtime inside, between two failpoints.
+/// Wraps a runtime, with two failpoints around each call.
 pub struct FailpointRuntime(pub Arc<dyn Runtime>);
 
 fn with_failpoints<'a, T: 'a>(op: &'static str, call: BoxFuture<'a, T>) -> BoxFuture<'a, T> {

@@ -1,8 +1,7 @@
-//! The files that containers of this node get: a directory for each container, in memory, that only the
-//! worker's user can enter. The engine mounts the files; the directories of containers that are gone are
-//! removed.
+//! Files for this node's containers: a directory in memory per container, accessible only to the worker's
+//! user. The engine mounts the files. Directories of removed containers are deleted.
 //!
-//! All calls are on a file system in memory and take microseconds, so they block their thread.
+//! All calls block their thread: they use a file system in memory and take microseconds.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -19,16 +18,15 @@ use rustix::fs::{FallocateFlags, FsWord, fallocate, statfs};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-/// Where files are if the state directory is on a disk.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// The types of file systems in memory, as statfs(2) names them: tmpfs and ramfs.
+/// Types of file systems in memory, as in statfs(2): tmpfs and ramfs.
 const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// A file to be written.
+/// A file to write.
 pub struct NewFile {
     /// Its name in the container's directory.
     pub name: String,
-    /// What it has.
+    /// Its content.
     pub content: ValueBytes,
     /// Its owner; `None` for the worker's user.
     pub uid: Option<u32>,
@@ -47,7 +45,7 @@ pub struct FileStore {
 
 type InUse = Arc<Mutex<HashSet<String>>>;
 
-/// While it exists the directory of a container stays, although the engine does not list the container yet.
+/// Keeps a container's directory while the engine does not list the container yet.
 pub struct DirectoryGuard {
     name: String,
     in_use: InUse,
@@ -60,41 +58,40 @@ impl Drop for DirectoryGuard {
 }
 
 impl FileStore {
-    /// Returns the directories of the configured node.
+    /// Returns the store of the configured node.
     pub fn new(config: &Config) -> Self {
         Self { state_dir: config.state_dir.clone(), node: config.node.clone(), in_use: InUse::default() }
     }
 
-    /// Keeps the directory of a container until the result is dropped.
+    /// Keeps a container's directory until the guard is dropped.
     pub fn guard(&self, identity: &Identity) -> DirectoryGuard {
         let name = directory_of(identity);
         lock(&self.in_use).insert(name.clone());
         DirectoryGuard { name, in_use: self.in_use.clone() }
     }
 
-    /// Writes the files of a container, in the place of those that are there. Returns their paths.
+    /// Writes a container's files, replacing the existing ones. Returns their paths.
     ///
     /// # Errors
-    /// Why they cannot be written, as a sentence without their content.
+    /// A sentence about the failure, without the content.
     pub fn write(&self, identity: &Identity, files: &[NewFile]) -> Result<Vec<PathBuf>, String> {
         let directory = self.root()?.join(directory_of(identity));
         create_private(self.base()?, &directory)?;
         files.iter().map(|file| write_file(&directory, file)).collect()
     }
 
-    /// Returns whether a container has all files of these names.
+    /// Returns true if a container has all files of these names.
     pub fn has_all(&self, identity: &Identity, names: &[String]) -> bool {
         let Ok(root) = self.root() else { return false };
         let directory = root.join(directory_of(identity));
         names.iter().all(|name| directory.join(name).is_file())
     }
 
-    /// Writes another content into a file that a container has mounted. Returns whether the container has to
-    /// be told: also if a worker was killed before it called [`FileStore::note_told`]. A file that is not
-    /// there stays away.
+    /// Replaces the content of a mounted file; a missing file stays missing. Returns true if the container
+    /// must be notified, also after a worker was killed before [`FileStore::note_told`].
     ///
     /// # Errors
-    /// Why it cannot be written, as a sentence without its content.
+    /// A sentence about the failure, without the content.
     pub fn replace(&self, identity: &Identity, file: &NewFile) -> Result<bool, String> {
         let directory = self.root()?.join(directory_of(identity));
         let path = directory.join(&file.name);
@@ -110,14 +107,14 @@ impl FileStore {
         Ok(true)
     }
 
-    /// Notes that a container was told that this file is another one.
+    /// Records that a container was notified of this file's change.
     pub fn note_told(&self, identity: &Identity, name: &str) {
         let Ok(root) = self.root() else { return };
-        // If it stays the container is told once more.
+        // If it stays, the container is notified once more.
         let _missing = fs::remove_file(root.join(directory_of(identity)).join(mark_of(name)));
     }
 
-    /// Returns the directories of containers of `cluster`, but those that are being started.
+    /// Returns the directories of `cluster`'s containers, except of those being started.
     pub fn directories(&self, cluster: Option<&ClusterId>) -> Vec<String> {
         let in_use = lock(&self.in_use).clone();
         let Ok(entries) = self.root().and_then(|root| fs::read_dir(root).map_err(|error| error.to_string()))
@@ -129,7 +126,7 @@ impl FileStore {
         names.filter(|name| name.starts_with(&prefix) && !in_use.contains(name)).collect()
     }
 
-    /// Removes those of `directories` that belong to none of these containers, which were listed after them.
+    /// Removes those of `directories` that belong to none of `containers`, which must be listed after them.
     pub fn remove_leftovers(
         &self,
         directories: Vec<String>,
@@ -146,7 +143,7 @@ impl FileStore {
         }
     }
 
-    /// Removes the files of a container that is gone.
+    /// Removes the files of a removed container.
     pub fn remove(&self, container: &Container, cluster: Option<&ClusterId>) {
         self.remove_directory(&directory_name(cluster, container));
     }
@@ -161,7 +158,6 @@ impl FileStore {
         }
     }
 
-    /// Returns the directory of this node.
     fn root(&self) -> Result<PathBuf, String> {
         let base = self.base()?;
         if base == self.state_dir {
@@ -172,8 +168,6 @@ impl FileStore {
         Ok(base.join(user).join(place).join(self.node.as_str()))
     }
 
-    /// Returns the file system that has the files: the one of the state directory if that is in memory, else
-    /// `/dev/shm`.
     fn base(&self) -> Result<&Path, String> {
         let shared = Path::new(SHARED_MEMORY);
         match [self.state_dir.as_path(), shared].into_iter().find(|path| is_in_memory(path)) {
@@ -191,14 +185,14 @@ fn lock(in_use: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
     in_use.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the name of a container's directory: of the cluster, so that each cluster removes only its own,
-/// and of what its labels say.
+/// Returns the name of a container's directory. It contains the cluster, so that each cluster removes only
+/// its own, and the labels.
 fn directory_of(identity: &Identity) -> String {
     let Identity { cluster, pod, assignment, container, .. } = identity;
     cluster_prefix(cluster.as_ref()) + &hash(pod, assignment, container.as_ref())
 }
 
-/// A container without a label of its cluster is of this one: it was created before the cluster had an id.
+/// A container without a cluster label belongs to this cluster: it was created before the cluster had an id.
 fn directory_name(cluster: Option<&ClusterId>, container: &Container) -> String {
     let Container { pod, assignment, name, .. } = container;
     cluster_prefix(container.cluster.as_ref().or(cluster)) + &hash(pod, assignment, name.as_ref())
@@ -226,8 +220,8 @@ fn is_in_memory(path: &Path) -> bool {
     statfs(path).is_ok_and(|found| IN_MEMORY.contains(&found.f_type))
 }
 
-/// Creates a directory below `base`, and those between, that only this user can enter. One that another user
-/// could have made is refused: `/dev/shm` is open to everybody.
+/// Creates a directory below `base`, with its parents, accessible only to this user. Refuses a directory that
+/// another user could have made: `/dev/shm` is open to everybody.
 fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     let below = directory.strip_prefix(base).unwrap_or(directory);
     let mut path = base.to_owned();
@@ -250,15 +244,14 @@ fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the name of the empty file that is there from before a file is replaced until its container was
-/// told.
+/// The marker exists from before a file is replaced until its container was notified.
 fn mark_of(name: &str) -> String {
     format!("{name}.changed")
 }
 
-/// Writes into the very file that is mounted: a mount follows the file, not the name.
+/// Writes into the mounted file itself: a mount follows the inode, not the name.
 fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
-    // A worker that is not root needs it.
+    // Needed by a worker that is not root.
     fs::set_permissions(path, Permissions::from_mode(file.mode | 0o200))?;
     let written = OpenOptions::new().write(true).open(path);
     let written = written.and_then(|target| write_over(&target, file.content.expose()));
@@ -266,13 +259,12 @@ fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
     written
 }
 
-/// Replaces the content of a file. The room for the new one is reserved first: without it, the container
-/// keeps what it has.
+/// Reserves the space first; without it the container keeps the old content.
 fn write_over(target: &File, content: &[u8]) -> std::io::Result<()> {
     let length = content.len() as u64;
     if length > 0 {
         match fallocate(target, FallocateFlags::KEEP_SIZE, 0, length) {
-            // Not all file systems in memory can reserve room.
+            // Not all file systems in memory can reserve space.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
@@ -281,7 +273,7 @@ fn write_over(target: &File, content: &[u8]) -> std::io::Result<()> {
     target.set_len(length)
 }
 
-/// Writes a file under another name first: a container that has the file mounted keeps the one it has.
+/// Writes a file under another name first: a container that has mounted the old file keeps it.
 fn write_file(directory: &Path, file: &NewFile) -> Result<PathBuf, String> {
     let path = directory.join(&file.name);
     let new = directory.join(format!("{}.new", file.name));

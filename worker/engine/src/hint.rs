@@ -2,14 +2,14 @@
 
 use model::ids::PodId;
 
-/// Tells that containers may have changed; only a list or an inspection tells how. The default hint means
-/// that any may have.
+/// Hints that containers may have changed; only a list or an inspection shows how. The default hint means any
+/// container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hint {
-    /// The pod concerned, if the engine tells.
+    /// The pod concerned, if known.
     pub pod: Option<PodId>,
     /// Its container, if a list may not show the change yet.
     pub handle: Option<String>,
-    /// A container was created or started and nothing else happened: no news for the worker that did it.
+    /// True if a container was only created or started: no news for the worker that did it.
     pub is_start: bool,
 }

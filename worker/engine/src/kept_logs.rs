@@ -1,7 +1,7 @@
-//! Logs of containers that were removed, on this worker's own disk: for a time, and within a size.
+//! Logs of removed containers on this worker's disk, limited in age and size.
 //!
-//! One file for each container: a line of JSON that says whose log it is, then the lines, each after its
-//! time. The oldest files go first.
+//! One file per container: a line of JSON with its owner, then the lines, each after its time. The oldest
+//! files are removed first.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -18,18 +18,15 @@ use model::ids::{ContainerName, PodId, ServiceName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-/// The last lines of a container that are read.
 const MAX_LINES: usize = 200_000;
-/// A file has at most this many bytes, and a quarter of what all may have.
+/// Maximum size of a file, which is also limited to a quarter of the total.
 const MAX_FILE: u64 = 16 << 20;
-/// How long the removal of a container waits for its log.
 const READ_TIME: Duration = Duration::from_secs(10);
-/// Logs that are kept at the same time: each is in memory until it is written.
+/// Number of logs kept concurrently: each is in memory until it is written.
 const CONCURRENCY: usize = 2;
-/// Lines that are sent at once.
 const BATCH: usize = 256;
 
-/// Whose log it is.
+/// The owner of a kept log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptOwner {
     /// The pod.
@@ -44,18 +41,17 @@ pub struct KeptOwner {
     pub container: Option<ContainerName>,
 }
 
-/// A log that was kept.
+/// A kept log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptLog {
     /// The name of its file.
     pub file: String,
-    /// Whose it is.
+    /// Its owner.
     pub owner: KeptOwner,
 }
 
-/// The logs that were kept.
+/// The kept logs of this node.
 pub struct KeptLogs {
-    /// `None` keeps none.
     directory: Option<PathBuf>,
     keep: Duration,
     max_bytes: u64,
@@ -63,7 +59,7 @@ pub struct KeptLogs {
 }
 
 impl KeptLogs {
-    /// Returns the logs in the configured directory; none are kept if the containers do not use this machine.
+    /// Returns the logs in the configured directory. Keeps none if the containers do not use this machine.
     pub fn new(config: &Config, uses_machine: bool) -> Self {
         let directory = config.data_dir.join(format!("{}.logs", config.node));
         let is_on = !config.log_keep.is_zero() && config.log_keep_bytes > 0 && uses_machine;
@@ -75,13 +71,13 @@ impl KeptLogs {
         }
     }
 
-    /// Returns whether logs are kept.
+    /// Returns true if logs are kept.
     pub fn is_on(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// Keeps the log of a container that has ended. What cannot be read in time, or written, is lost: the
-    /// removal of a container does not wait for it.
+    /// Keeps the log of an ended container. Lines that cannot be read in time or written are lost: the
+    /// container's removal does not wait for them.
     pub async fn keep(&self, runtime: &dyn Runtime, handle: &str, owner: KeptOwner) {
         let Some(directory) = self.directory.clone() else { return };
         let kept = tokio::time::timeout(READ_TIME, async {
@@ -108,7 +104,7 @@ impl KeptLogs {
         tracing::warn!(container = handle, error, "the log of a container that is removed could not be kept");
     }
 
-    /// Returns the logs that are kept, the oldest first.
+    /// Returns the kept logs, oldest first.
     pub async fn list(&self) -> Vec<KeptLog> {
         let Some(directory) = self.directory.clone() else { return Vec::new() };
         let list = move || {
@@ -139,7 +135,7 @@ impl KeptLogs {
         batches.boxed()
     }
 
-    /// Returns how many logs are kept, and how many bytes they have.
+    /// Returns the number of kept logs and their total size in bytes.
     pub async fn size(&self) -> (u64, u64) {
         let Some(directory) = self.directory.clone() else { return (0, 0) };
         let found = tokio::task::spawn_blocking(move || files(&directory)).await;
@@ -147,7 +143,7 @@ impl KeptLogs {
         (found.len() as u64, found.iter().map(|file| file.bytes).sum())
     }
 
-    /// Removes the oldest log: the disk is filling up.
+    /// Removes the oldest log, to free disk space.
     pub async fn remove_oldest(&self) {
         let Some(directory) = self.directory.clone() else { return };
         let remove = move || match files(&directory)?.first() {
@@ -159,7 +155,7 @@ impl KeptLogs {
         }
     }
 
-    /// Removes what is too old, and the oldest beyond the size.
+    /// Removes logs that are too old, and the oldest beyond the size limit.
     pub async fn expire(&self) {
         let Some(directory) = self.directory.clone() else { return };
         let (keep, max_bytes) = (self.keep, self.max_bytes);
@@ -170,8 +166,8 @@ impl KeptLogs {
     }
 }
 
-/// Returns what the runs of a container have written that have ended, if it runs since `running_since`.
-/// `tail` is the number of last lines.
+/// Returns the output of a container's ended runs, if it runs since `running_since`. `tail` is the number of
+/// last lines.
 ///
 /// # Errors
 /// If its log cannot be read.
@@ -188,7 +184,6 @@ pub async fn ended_runs(
     Ok(stream::iter(batches).boxed())
 }
 
-/// Reads the last lines of a container that were written before a time: at most `tail`, within `max` bytes.
 async fn last_lines(
     runtime: &dyn Runtime,
     handle: &str,
@@ -219,7 +214,7 @@ async fn last_lines(
 
 fn write(directory: &Path, owner: &KeptOwner, lines: &VecDeque<EngineLine>) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    // Sorted by name is sorted by time.
+    // The name begins with the time, so sorting by name sorts by time.
     let time = lines.back().map_or(0, |line| line.time);
     let container = owner.container.as_ref().map_or_else(String::new, |name| format!("-{name}"));
     let name = format!("{time:020}-{}{container}", owner.name);
@@ -251,7 +246,7 @@ fn read(path: &Path, tail: Option<usize>) -> io::Result<Vec<EngineLine>> {
         let time = std::str::from_utf8(&line[..end]).ok()?.parse().ok()?;
         Some(EngineLine { time, text: text.slice_ref(&line[end + 1..]) })
     };
-    // The first line says whose log it is.
+    // The first line is the owner.
     let lines = text.split(|byte| *byte == b'\n').skip(1);
     let mut lines: Vec<EngineLine> = lines.filter_map(line).collect();
     let surplus = tail.map_or(0, |tail| lines.len().saturating_sub(tail));
@@ -259,7 +254,6 @@ fn read(path: &Path, tail: Option<usize>) -> io::Result<Vec<EngineLine>> {
     Ok(lines)
 }
 
-/// A file with a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct KeptFile {
     name: String,
@@ -267,7 +261,7 @@ struct KeptFile {
     age: Duration,
 }
 
-/// Returns the files with logs, the oldest first. Removes what a worker left that ended while it wrote.
+/// Also removes partial files of a worker that ended while writing.
 fn files(directory: &Path) -> io::Result<Vec<KeptFile>> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -298,8 +292,8 @@ fn expire(directory: &Path, keep: Duration, max_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the files that have to go: those that are too old, and the oldest while the others have more than
-/// `max_bytes`. `files` are sorted, the oldest first. Pure.
+/// Returns the files that are too old, and the oldest until the rest fit into `max_bytes`. `files` are
+/// sorted, oldest first. Pure.
 fn surplus(files: &[KeptFile], keep: Duration, max_bytes: u64) -> Vec<&KeptFile> {
     let (old, rest): (Vec<&KeptFile>, Vec<&KeptFile>) = files.iter().partition(|file| file.age > keep);
     let mut bytes: u64 = rest.iter().map(|file| file.bytes).sum();

@@ -4,7 +4,7 @@
 pub const ORCHESTRATOR: &str = "orchestrator";
 /// The node whose worker created the container.
 pub const NODE: &str = "kubeleet.node";
-/// The cluster that the node belonged to. Containers without it are of a version before 0.2.
+/// The node's cluster. Absent from containers of versions before 0.2.
 pub const CLUSTER: &str = "kubeleet.cluster";
 /// The pod's uuid.
 pub const POD: &str = "kubeleet.pod";
@@ -16,16 +16,16 @@ pub const REPLICA: &str = "kubeleet.replica";
 pub const VOLUME: &str = "kubeleet.volume";
 /// `local` or `persistent`. Only volumes have it.
 pub const VOLUME_KIND: &str = "kubeleet.volume-kind";
-/// How many bytes a volume is meant to hold.
+/// The intended capacity of a volume in bytes.
 pub const SPACE: &str = "kubeleet.space";
-/// When a persistent volume was bound for which this copy was created, in milliseconds: of two copies the one
-/// with the greater number is younger. Absent from copies of a version before.
+/// When the persistent volume of this copy was bound, in milliseconds: of two copies the greater number is
+/// younger. Absent from copies of earlier versions.
 pub const EPOCH: &str = "kubeleet.epoch";
-/// The assignment for which it was created.
+/// The pod's assignment.
 pub const ASSIGNMENT: &str = "kubeleet.assignment";
-/// `stop` or `keep`. The fence reads it, because it cannot ask Redis.
+/// `stop` or `keep`. Read by the fence, which cannot ask Redis.
 pub const ON_DISCONNECT: &str = "kubeleet.on-disconnect";
-/// Seconds between SIGTERM and SIGKILL. The fence reads it.
+/// Seconds between SIGTERM and SIGKILL. Read by the fence.
 pub const GRACE: &str = "kubeleet.grace";
-/// The name of the container in its pod. Absent from the only container of a pod, and from a sandbox.
+/// The container's name in its pod. Absent from a pod's only container, and from a sandbox.
 pub const CONTAINER: &str = "kubeleet.container";

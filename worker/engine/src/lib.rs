@@ -1,10 +1,10 @@
-//! Container engines: the interface between the worker and what runs containers, and its implementations.
+//! The interface between the worker and container engines, and its implementations.
 //!
-//! A runtime decides nothing and keeps no state of its own: containers are found by [`Runtime::list`], by
-//! label. Every call may be repeated, and every call may have been carried out although its answer was lost.
-//! [`docker`] talks to Docker and Podman, [`process`] runs plain processes, [`sim`] simulates an engine.
+//! A runtime decides nothing and keeps no state: [`Runtime::list`] finds containers by label. Every call may
+//! be repeated, and may have taken effect although its answer was lost. [`docker`] talks to Docker and
+//! Podman, [`process`] runs plain processes, [`sim`] simulates an engine.
 //!
-//! Imports the domain types, and neither the worker nor the store. The tests of [`docker`] need an engine.
+//! Imports the domain types, but neither the worker nor the store. The tests of [`docker`] need an engine.
 //!
 //! Tests: beside the code, scenarios::containers
 

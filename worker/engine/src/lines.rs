@@ -8,30 +8,30 @@ use model::stream::log_line::LineSplitter;
 
 use crate::RuntimeError;
 
-/// What to read of a container's log.
+/// Selects lines of a container's log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineQuery {
     /// The number of last lines; `None` for all.
     pub tail: Option<usize>,
-    /// Whether to continue until the container ends.
+    /// True to continue until the container ends.
     pub follow: bool,
     /// Only lines after this time, in nanoseconds since the Unix epoch.
     pub after: u64,
 }
 
-/// A line of a container's log, without its end.
+/// A line of a container's log, without its line feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineLine {
-    /// When it was written: nanoseconds since the Unix epoch.
+    /// Time of writing, in nanoseconds since the Unix epoch.
     pub time: u64,
-    /// What was written.
+    /// The text.
     pub text: Bytes,
 }
 
-/// Lines as they come.
+/// A stream of batches of lines.
 pub type LineStream = BoxStream<'static, Result<Vec<EngineLine>, RuntimeError>>;
 
-/// Returns the time of this machine in nanoseconds since the Unix epoch.
+/// Returns this machine's time in nanoseconds since the Unix epoch.
 pub fn wall_clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -40,7 +40,6 @@ pub fn wall_clock() -> u64 {
 /// Longer lines are cut: each waits in memory until it is sent.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
 
-/// Splits output into lines that have the time at which they were read.
 pub(crate) fn stamped_when_read(output: BoxStream<'static, Result<Bytes, RuntimeError>>) -> LineStream {
     let state = Some((output, LineSplitter::default()));
     let line = |text| EngineLine { time: wall_clock(), text };
@@ -58,17 +57,16 @@ pub(crate) fn stamped_when_read(output: BoxStream<'static, Result<Bytes, Runtime
     .boxed()
 }
 
-/// Makes lines of what an engine sends with timestamps: an entry begins with its time. A line that is longer
-/// than an engine's buffer comes as several entries, of which only the last one has a line feed.
+/// Assembles lines from an engine's entries, each of which begins with its time. A line beyond the engine's
+/// buffer comes as several entries, of which only the last has a line feed.
 #[derive(Debug, Default)]
 pub(crate) struct StampedEntries {
-    /// The beginning of a line whose end has not come yet, and its time.
     begun: Option<(u64, BytesMut)>,
     last_time: u64,
 }
 
 impl StampedEntries {
-    /// Returns the lines that are complete with this entry, or with these entries if a terminal wrote them.
+    /// Returns the lines that this entry completes. A terminal's output may hold several entries.
     pub(crate) fn add(&mut self, entry: &Bytes) -> Vec<EngineLine> {
         let mut lines = Vec::new();
         for piece in entry.split_inclusive(|byte| *byte == b'\n') {
@@ -92,24 +90,21 @@ impl StampedEntries {
         lines
     }
 
-    /// Returns the last line, if it did not end.
     pub(crate) fn finish(&mut self) -> Option<EngineLine> {
         self.begun.take().map(|(time, text)| EngineLine { time, text: text.freeze() })
     }
 }
 
-/// Splits an entry into its time and its text; `None` if it does not begin with a time.
 fn split_time(entry: &[u8]) -> Option<(u64, &[u8])> {
     let end = entry.iter().take(40).position(|byte| *byte == b' ')?;
     let time = std::str::from_utf8(&entry[..end]).ok()?;
-    // Cheaper than parsing what cannot be a time.
+    // Cheaper than parsing text that cannot be a time.
     if !time.as_bytes().first()?.is_ascii_digit() || !time.contains('T') {
         return None;
     }
     Some((nanoseconds(time)?, &entry[end + 1..]))
 }
 
-/// Reads a time as engines write it: nanoseconds since the Unix epoch.
 pub(crate) fn nanoseconds(time: &str) -> Option<u64> {
     u64::try_from(time.parse::<jiff::Timestamp>().ok()?.as_nanosecond()).ok()
 }

@@ -1,15 +1,15 @@
-//! What a runtime asks for the credentials that the cluster has stored.
+//! A runtime's access to the cluster's registry credentials.
 
 use futures_util::future::BoxFuture;
 use model::ids::RegistryHost;
 use model::value::registry::RegistryLogin;
 
-/// The credentials that `kubeleet registry login` has stored.
+/// Credentials stored by `kubeleet registry login`.
 pub trait RegistryLogins: Send + Sync {
     /// Returns the current login for a registry; `None` if there is none.
     ///
     /// # Errors
-    /// Why it cannot be read or decrypted, and what to do, without a part of the password.
+    /// Why the login cannot be read or decrypted, and what to do, without any part of the password.
     fn login<'a>(&'a self, host: &'a RegistryHost) -> BoxFuture<'a, Result<Option<RegistryLogin>, String>>;
 }
 

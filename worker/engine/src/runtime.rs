@@ -1,4 +1,4 @@
-//! What the worker asks of what runs containers.
+//! The interface of container runtimes.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,18 +26,19 @@ use crate::registry_logins::RegistryLogins;
 use crate::usage::Counters;
 use crate::volume::EngineVolume;
 
-/// Why a runtime without images copies nothing.
+/// The refusal to copy files of a runtime without images.
 const NO_FILES: &str = "the pods of this runtime have no files of their own: copy on their node";
 
-/// Runs containers. Every call has a deadline of its own and never hangs.
+/// Runs containers. Every call has its own deadline and never hangs.
 pub trait Runtime: Send + Sync + 'static {
     /// Checks that the engine answers. Cheap; called with each heartbeat.
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>>;
 
-    /// Returns all containers with this node's label, in any state, of all clusters. Never another node's.
+    /// Returns all containers with this node's label, in any state and of all clusters.
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>>;
 
-    /// Returns one container of this node as it is now, also where a list is late; `None` if there is none.
+    /// Returns the current state of one container of this node, even if lists lag; `None` if it does not
+    /// exist.
     fn find<'a>(
         &'a self,
         node: &'a NodeName,
@@ -49,14 +50,14 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Returns the handle of the container that was or would be created for this identity, which the other
-    /// calls take as well as the handle from [`Runtime::list`]. Asks no engine.
+    /// Returns the container's handle for this identity without asking the engine. Other calls accept it like
+    /// the handles of [`Runtime::list`].
     fn handle_of(&self, identity: &Identity) -> String {
         identity.container_name()
     }
 
-    /// As [`Runtime::list`], without containers that have ended: what the fence has to know. Waits longer for
-    /// a slow engine, and asks nothing about single containers, so that a broken one harms no other.
+    /// Like [`Runtime::list`] without ended containers: for the fence. Waits longer for a slow engine and
+    /// inspects no container, so that a broken one affects no other.
     fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         Box::pin(async move {
             let all = self.list(node).await?;
@@ -64,8 +65,8 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Pulls the image, if `policy` says so: by default unless the engine has it. `logins` are used where the
-    /// worker has no credentials of its own.
+    /// Pulls the image if `policy` requires it, by default if the engine lacks it. `logins` are used where
+    /// the worker has no own credentials.
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
@@ -73,28 +74,27 @@ pub trait Runtime: Send + Sync + 'static {
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Returns whether a name of an image can become that of another one.
+    /// Returns true if an image name can come to denote another image.
     fn has_images(&self) -> bool {
         false
     }
 
-    /// Returns what an image is that is here, by its name or id; `None` if there is none, or this runtime has
-    /// no images.
+    /// Returns a local image by name or id; `None` if it is missing, or this runtime has no images.
     fn local_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<Option<LocalImage>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Creates the container, or finds the one that was created for the same identity before, and starts it
-    /// if it was never started. Returns it as [`Runtime::list`] would.
+    /// Creates the container, or finds the existing one of this identity, and starts it if it never started.
+    /// Returns it as [`Runtime::list`] would.
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>>;
 
-    /// Returns whether the containers of a pod share one network, which a sandbox holds.
+    /// Returns true if the containers of a pod share the network of a sandbox.
     fn has_sandboxes(&self) -> bool {
         false
     }
 
-    /// As [`Runtime::run`] for the sandbox of a pod with several containers: it runs as long as the pod, and
-    /// has the pod's address and its published ports. `identity` is the pod's, without a container.
+    /// Like [`Runtime::run`], for the sandbox of a pod with several containers, which has the pod's address
+    /// and published ports. `identity` is the pod's, without a container.
     fn run_sandbox<'a>(
         &'a self,
         identity: &'a Identity,
@@ -104,18 +104,18 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(async move { Err(RuntimeError::Refused(format!("{name}: this runtime has no sandboxes"))) })
     }
 
-    /// Returns whether containers are reached at this machine's own loopback address.
+    /// Returns true if containers are reached at this machine's loopback address.
     fn uses_host_network(&self) -> bool {
         false
     }
 
-    /// Returns whether containers can be in a network for pods.
+    /// Returns true if containers can be in a pod network.
     fn has_pod_networks(&self) -> bool {
         false
     }
 
-    /// Makes sure that there is a network for the pods of this cluster, in which new containers are from now
-    /// on. Returns the engine's host in it.
+    /// Ensures that the pod network of this cluster exists, and joins new containers to it from now on.
+    /// Returns the engine's host in it.
     fn join_pod_network<'a>(
         &'a self,
         _cluster: &'a ClusterId,
@@ -124,11 +124,11 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// From now on new containers are in the engine's own network. Before either is called they are in the
-    /// network for pods if it exists: names worked before this process began.
+    /// Puts new containers into the engine's default network from now on. Before either call they join an
+    /// existing pod network, because names worked before this process began.
     fn leave_pod_network(&self) {}
 
-    /// Returns the health check that an image describes; `None` if it describes none, or is not there.
+    /// Returns an image's health check; `None` if it has none or is missing.
     fn image_check<'a>(
         &'a self,
         _image: &'a str,
@@ -136,8 +136,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Stops a container as [`Runtime::stop`] does, and keeps it: it can be restarted. Succeeds if it does
-    /// not run.
+    /// Stops a container like [`Runtime::stop`], but keeps it for a restart. Succeeds if it does not run.
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
     /// Sends a signal to the first process of a container. Succeeds if it does not run.
@@ -149,17 +148,17 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Returns the directory of the machine in which volumes are; `None` if the engine does not tell.
+    /// Returns the directory of volumes on the machine; `None` if unknown.
     fn volumes_directory(&self) -> BoxFuture<'_, Option<PathBuf>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Returns the volumes with this node's label, of all clusters. Never another node's.
+    /// Returns all volumes with this node's label, of all clusters.
     fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Removes a volume with its data, unless a container has it. Returns whether it is gone.
+    /// Removes a volume with its data, unless a container uses it. Returns true if it is gone.
     fn remove_volume<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         Box::pin(std::future::ready(Ok(true)))
     }
@@ -167,13 +166,12 @@ pub trait Runtime: Send + Sync + 'static {
     /// Starts an exited container again. Succeeds if it runs already.
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Stops a container (SIGTERM, up to `grace` later SIGKILL) and removes it. Succeeds if it does not
-    /// exist.
+    /// Stops a container (SIGTERM, SIGKILL after `grace`) and removes it. Succeeds if it does not exist.
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Ends containers that must not run any longer, and keeps them. All are asked to stop at once, whatever
-    /// their number, and those that have not ended when their grace period is over are killed, at `kill_by`
-    /// at the latest. Succeeds if none of them runs.
+    /// Stops containers that must not run any longer, and keeps them. Asks all at once, whatever their
+    /// number, and kills those that outlive their grace period, at `kill_by` at the latest. Succeeds if none
+    /// of them runs.
     fn end_all<'a>(
         &'a self,
         containers: &'a [Container],
@@ -185,8 +183,8 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(async move { halts.await.into_iter().collect() })
     }
 
-    /// Streams the container's output, oldest first: the last `tail` lines, and with `follow` everything
-    /// after them until the container ends or the stream is dropped.
+    /// Streams the container's output, oldest first: the last `tail` lines, and with `follow` all later ones
+    /// until the container ends or the stream is dropped.
     fn logs<'a>(
         &'a self,
         handle: &'a str,
@@ -194,7 +192,7 @@ pub trait Runtime: Send + Sync + 'static {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>>;
 
-    /// Streams the lines of a container's log with the times at which they were written, oldest first.
+    /// Streams the lines of a container's log with their times, oldest first.
     fn lines<'a>(
         &'a self,
         handle: &'a str,
@@ -206,24 +204,24 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Returns since when lines of a container are of its present run, in nanoseconds since the Unix epoch;
-    /// `None` if the runtime does not tell.
+    /// Returns the start of the container's current run, in nanoseconds since the Unix epoch, to tell its
+    /// lines from earlier ones; `None` if unknown.
     fn run_began_at<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Returns whether an image that is here came from a registry: one that was built or loaded here is
-    /// nowhere else. An image that is not here can only come from a registry.
+    /// Returns true if an image came from a registry; one built or loaded here exists nowhere else. True for
+    /// a missing image.
     fn came_from_registry<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// Removes an image, unless a container has it. Succeeds if it is not there.
+    /// Removes an image, unless a container uses it. Succeeds if it is missing.
     fn remove_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Asks the registry of a login whether it is right.
+    /// Asks a registry whether a login is valid.
     fn check_login<'a>(
         &'a self,
         _host: &'a RegistryHost,
@@ -232,9 +230,8 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(LoginVerdict::Unknown("this runtime asks no registry".to_owned())))
     }
 
-    /// Runs a program in a running container: in its directory, as its user, with its environment and limits.
-    /// Waits for its end at most `limit`. What runs on then is the runtime's to say: a plain process is
-    /// killed, an engine cannot be asked to.
+    /// Runs a program in a running container, with its directory, user, environment and limits. Waits at most
+    /// `limit`, after which plain processes are killed; an engine cannot kill a command.
     ///
     /// # Errors
     /// `NotFound` if the container does not run.
@@ -245,17 +242,16 @@ pub trait Runtime: Send + Sync + 'static {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>>;
 
-    /// Returns what these containers have used since they began, in this order; `None` for one that is not
-    /// measured.
+    /// Returns the usage of these containers since their start, in this order; `None` if not measured.
     fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
         Box::pin(std::future::ready(vec![None; handles.len()]))
     }
 
-    /// Starts a command in a running container for a person: in its directory, as its user, with its
-    /// environment and limits.
+    /// Starts an interactive command in a running container, with its directory, user, environment and
+    /// limits.
     ///
     /// # Errors
-    /// `NotFound` if the container does not run; `Refused` if this runtime cannot do what is requested.
+    /// `NotFound` if the container does not run; `Refused` if this runtime does not support the request.
     fn start_command<'a>(
         &'a self,
         _handle: &'a str,
@@ -265,11 +261,12 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// Connects a client with the standard input and output of a container's main process. One whose input
-    /// belongs to its first client sends that client all that it has written.
+    /// Attaches a client to the standard input and output of a container's main process. If the input belongs
+    /// to the first client, that client receives all earlier output.
     ///
     /// # Errors
-    /// `NotFound` if there is no such container; `Refused` if it has no standard input, or this runtime none.
+    /// `NotFound` if the container does not exist; `Refused` if it has no standard input, or the runtime does
+    /// not support it.
     fn attach<'a>(
         &'a self,
         _handle: &'a str,
@@ -292,7 +289,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(RuntimeError::Refused(NO_FILES.to_owned()))))
     }
 
-    /// Returns a file or directory of a container as a tar archive. It is named as the last part of its path.
+    /// Returns a file or directory of a container as a tar archive, named as the last part of its path.
     ///
     /// # Errors
     /// `Refused` if this runtime has no files of its own.
@@ -304,15 +301,15 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(RuntimeError::Refused(NO_FILES.to_owned()))))
     }
 
-    /// Streams hints that containers of this node changed. The stream ends when the engine closes it; the
-    /// caller then lists, and subscribes again.
+    /// Streams hints that this node's containers changed. When the engine ends the stream, the caller lists
+    /// and subscribes again.
     fn hints<'a>(
         &'a self,
         node: &'a NodeName,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>>;
 }
 
-/// Returns the containers of this node, in any state, that may be of `cluster`. Never another cluster's.
+/// Returns the containers of this node, in any state, that may belong to `cluster`, and no other cluster's.
 ///
 /// # Errors
 /// If the engine cannot list them.

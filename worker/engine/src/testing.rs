@@ -8,7 +8,7 @@ use model::spec::OnDisconnect;
 
 use crate::{Identity, NoLogins, RegistryLogins};
 
-/// Returns the logins of no cluster.
+/// Returns an empty set of logins.
 pub fn no_logins() -> Arc<dyn RegistryLogins> {
     Arc::new(NoLogins)
 }

@@ -1,4 +1,4 @@
-//! Volumes on an engine: their names and labels, from what a container asks for, and back.
+//! Names and labels of volumes on an engine, made from a container's request and parsed back.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{ContainerRequest, Identity, label};
 
-/// A volume that a container is to have.
+/// A volume requested for a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedVolume<'a> {
-    /// Where the container has it.
+    /// Its mount in the container.
     pub mount: &'a VolumeMount,
     /// Its name on the engine.
     pub handle: String,
@@ -20,9 +20,8 @@ pub struct RequestedVolume<'a> {
     pub labels: BTreeMap<&'static str, String>,
 }
 
-/// Returns the volumes that the engine keeps for a container: all but those in memory, shared ones and paths
-/// of the host. Asking twice for the same container, or for two containers of a pod with the same source,
-/// returns the same volumes.
+/// Returns the volumes that the engine keeps for a container: not those in memory, shared directories or host
+/// paths. Containers of a pod with the same source share a volume.
 pub(crate) fn requested(request: &ContainerRequest) -> impl Iterator<Item = RequestedVolume<'_>> {
     let identity = &request.identity;
     request.container.volumes.iter().filter_map(move |mount| {
@@ -62,7 +61,7 @@ fn service_text(identity: &Identity) -> &str {
     identity.service.as_ref().map_or(identity.name.as_str(), ServiceName::as_str)
 }
 
-/// The containers of a pod share a local volume by its source; one without belongs to its container.
+/// The containers of a pod share a local volume by its source; one without a source belongs to its container.
 fn local_handle(identity: &Identity, mount: &VolumeMount) -> String {
     match &mount.source {
         Some(source) => {
@@ -89,8 +88,8 @@ fn short_hash(parts: &[&str]) -> String {
     hasher.finalize().iter().take(5).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the paths at which a container has volumes that it creates, and whose their folders are to be: of
-/// persistent ones those with an epoch, and all local ones, because they are the pod's own.
+/// Returns the mount paths of volumes that a container creates, with their owners: persistent ones with an
+/// epoch, and all local ones, which belong to the pod.
 pub(crate) fn new_folders(request: &ContainerRequest) -> Vec<(&str, FolderOwner)> {
     let is_new = |mount: &&VolumeMount| match mount.kind {
         VolumeKind::Local => true,
@@ -103,10 +102,10 @@ pub(crate) fn new_folders(request: &ContainerRequest) -> Vec<(&str, FolderOwner)
     volumes.filter_map(|mount| Some((mount.target.as_str(), mount.folder_owner()?))).collect()
 }
 
-/// Whose a volume is.
+/// The owner of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeOwner {
-    /// A local volume: it goes with this assignment of the pod.
+    /// A local volume, which lives as long as this assignment of the pod.
     Pod(PodId, AssignmentId),
     /// A persistent volume.
     Replica(VolumeClaim),
@@ -119,17 +118,15 @@ pub struct EngineVolume {
     pub handle: String,
     /// The cluster, from its label.
     pub cluster: Option<ClusterId>,
-    /// Whose it is, from its labels.
+    /// Its owner, from its labels.
     pub owner: VolumeOwner,
-    /// How many bytes it is meant to hold, from its label.
+    /// Its intended capacity in bytes, from its label.
     pub space: Option<u64>,
     /// The epoch for which a persistent volume was created, from its label.
     pub epoch: Option<u64>,
 }
 
 impl EngineVolume {
-    /// Reads back what [`requested`] wrote. Returns `None` if the labels are another program's, or
-    /// unreadable.
     pub(crate) fn from_labels<'a>(handle: &str, get: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let number = |label: &str| get(label).and_then(|number| number.parse::<u64>().ok());
         let (space, epoch) = (number(label::SPACE), number(label::EPOCH));

@@ -1,4 +1,4 @@
-//! Decides the health of a container from the results of its probes. Pure.
+//! Decides a container's health from the results of its probes. Pure.
 
 use std::time::Duration;
 
@@ -6,43 +6,44 @@ use daemon::clock::BootInstant;
 use model::pod::health::Health;
 use model::spec::CheckTiming;
 
-/// What one probe has found.
+/// The result of one probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeOutcome {
     /// The container is well.
     Passed,
-    /// It is not; with a line for people.
+    /// The container is unhealthy; with a line for people.
     Failed(String),
-    /// It could not be asked, for a reason that is not its own: the engine does not answer, for example.
+    /// It could not be probed, for a reason outside the container: the engine does not answer, for example.
     Inconclusive(String),
 }
 
-/// What a result has changed.
+/// The effect of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckChange {
-    /// The health of the container.
+    /// The health of the container changed.
     Health,
-    /// As many probes in a row as failures would decide were inconclusive. The health stays as it is.
+    /// The probes became inconclusive: as many in a row as failures would decide. The health stays.
     Inconclusive,
-    /// After that, the first probe that says something. The health stays as it is.
+    /// The first conclusive probe after that. The health stays.
     Conclusive,
-    /// Twice as many probes as before have failed since the start, and the container still has time.
+    /// Twice as many probes as at the last report have failed since the start, and the container still has
+    /// time.
     Failing,
 }
 
 /// The last result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastProbe {
-    /// What it has found.
+    /// Its outcome.
     pub outcome: ProbeOutcome,
-    /// When it ended.
+    /// The time of its end.
     pub at: BootInstant,
 }
 
 /// The state of one check of one container, from its start to its end.
 ///
-/// Probes are due at fixed distances, not a distance after the end of the one before: so checks that were
-/// spread at first stay spread. One that takes longer leaves out those that it overlaps.
+/// Probes are due at fixed times, not an interval after the last one's end, so checks stay spread. A long
+/// probe skips the due times that it overlaps.
 #[derive(Debug, Clone)]
 pub struct HealthJudge {
     timing: CheckTiming,
@@ -50,7 +51,7 @@ pub struct HealthJudge {
     health: Health,
     passed_in_row: u32,
     failed_in_row: u32,
-    /// Those of its start as well, which do not count.
+    /// Including those during its start, which do not count.
     failed_since_start: u32,
     inconclusive_in_row: u32,
     due: BootInstant,
@@ -58,8 +59,7 @@ pub struct HealthJudge {
 }
 
 impl HealthJudge {
-    /// Begins at `now`. The first probe is due after a part of the distance between two: `spread`, from 0 to
-    /// 1.
+    /// Begins at `now`. The first probe is due after a fraction `spread`, from 0 to 1, of the interval.
     pub fn new(
         timing: CheckTiming,
         started: BootInstant,
@@ -82,12 +82,12 @@ impl HealthJudge {
         judge
     }
 
-    /// Returns when the next probe is due.
+    /// Returns the due time of the next probe.
     pub fn due(&self) -> BootInstant {
         self.due
     }
 
-    /// Returns the health that the results so far show.
+    /// Returns the health according to the results so far.
     pub fn health(&self) -> Health {
         self.health
     }
@@ -97,22 +97,22 @@ impl HealthJudge {
         self.last.as_ref()
     }
 
-    /// Returns how many probes in a row have failed, of those that count.
+    /// Returns the number of consecutive failures that count.
     pub fn failed_in_row(&self) -> u32 {
         self.failed_in_row
     }
 
-    /// Returns how many probes have failed since the start.
+    /// Returns the number of failures since the start.
     pub fn failed_since_start(&self) -> u32 {
         self.failed_since_start
     }
 
-    /// Returns how many probes in a row were inconclusive.
+    /// Returns the number of consecutive inconclusive probes.
     pub fn inconclusive_in_row(&self) -> u32 {
         self.inconclusive_in_row
     }
 
-    /// Takes the result of the probe that was due. Returns what it has changed, if anything.
+    /// Records the result of the due probe. Returns its effect, if any.
     pub fn observe(
         &mut self,
         outcome: ProbeOutcome,
@@ -123,7 +123,7 @@ impl HealthJudge {
         let has_failed = matches!(outcome, ProbeOutcome::Failed(_));
         match &outcome {
             ProbeOutcome::Passed => self.passed(),
-            // As in Docker, it counts where the probe began.
+            // As in Docker, the time of its beginning counts.
             ProbeOutcome::Failed(_) => self.failed(begun),
             ProbeOutcome::Inconclusive(_) => {}
         }
@@ -146,7 +146,7 @@ impl HealthJudge {
         self.inconclusive_in_row >= self.timing.retries
     }
 
-    /// A program that starts refuses a probe or two. After that it is told, and ever more rarely.
+    /// A starting program refuses a probe or two. After that failures are reported, ever more rarely.
     fn is_failing(&self) -> bool {
         let failures = self.failed_since_start;
         self.health == Health::Starting && failures > 1 && failures.is_power_of_two()
@@ -172,8 +172,8 @@ impl HealthJudge {
         }
     }
 
-    /// Returns whether failures do not count yet. In the first interval they never do: Docker does not probe
-    /// so early at all, and here it is done only to see soon that a container is well.
+    /// Returns true if failures do not count yet. In the first interval they never do: Docker does not probe
+    /// so early at all, and here early probes only serve to notice health soon.
     fn is_starting(&self, at: BootInstant) -> bool {
         self.health == Health::Starting && at.since(self.started) < self.protection()
     }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     /// Probes at each due time, with a result for each character: `+` passed, `-` failed, `?` inconclusive.
-    /// Returns what each has made of the health: `s`, `h` or `u`.
+    /// Returns the health after each: `s`, `h` or `u`.
     fn healths(timing: CheckTiming, known: Health, results: &str) -> String {
         let mut judge = HealthJudge::new(timing, at(0.0), known, at(0.0), 0.5);
         let health = |result: char| {
@@ -265,7 +265,7 @@ mod tests {
             (timing(1, 3, 2, 1), Starting, "-----", "ssssu"),
             (timing(1, 3, 2, 1), Starting, "+--", "hhu"),
             (timing(1, 3, 2, 2), Starting, "+----", "ssssu"),
-            // An engine that does not answer proves nothing, and makes nothing forgotten.
+            // An engine that does not answer proves nothing, and clears no earlier result.
             (timing(1, 0, 2, 1), Healthy, "-?????-", "hhhhhhu"),
             (timing(1, 0, 2, 2), Starting, "+?+", "ssh"),
             // The first interval is over after six probes at start_interval.
@@ -276,8 +276,8 @@ mod tests {
         }
     }
 
-    /// Returns for each probe: `H` another health, `I` inconclusive from now on, `C` conclusive again, `F`
-    /// failing.
+    /// Returns the effect of each probe: `H` another health, `I` inconclusive from now on, `C` conclusive
+    /// again, `F` failing.
     fn changes(known: Health, results: &str) -> String {
         let mut judge = HealthJudge::new(timing(1, 0, 3, 1), at(0.0), known, at(0.0), 0.5);
         let change = |result: char| {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model that has all results and no counters.
+        /// Compares with a model that has all results and no counters.
         #[test]
         fn it_is_unhealthy_only_after_as_many_failures_as_the_threshold_says(
             results in prop::collection::vec(0u8..8, 0..60),

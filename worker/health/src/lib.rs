@@ -1,7 +1,7 @@
-//! Health checks of the containers on a node: [`probe`] asks a container once, [`judge`] decides from the
-//! results, and [`monitor`] does both for all containers, each at its time.
+//! Health checks of the containers on a node: [`probe`] probes a container once, [`judge`] decides from the
+//! results, and [`monitor`] does both for all containers on schedule.
 //!
-//! Imports the engine, for commands in containers, and neither the worker nor the store. `schedule` and
+//! Imports the engine, for commands in containers, but neither the worker nor the store. `schedule` and
 //! `judge` are tested without any clock.
 //!
 //! Tests: health, worker::health, scenarios::updates
@@ -21,7 +21,7 @@ use model::spec::{CheckTiming, ProbeMethod};
 
 pub use self::judge::CheckChange;
 
-/// What a check is for.
+/// The purpose of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CheckKind {
     /// `healthcheck`: an unhealthy container is restarted.
@@ -31,7 +31,7 @@ pub enum CheckKind {
 }
 
 impl CheckKind {
-    /// Returns what people call it.
+    /// Returns its name for people.
     pub fn as_str(self) -> &'static str {
         match self {
             CheckKind::Healthcheck => "health check",
@@ -45,35 +45,35 @@ impl CheckKind {
 pub struct ContainerCheck {
     /// The engine's handle of the container.
     pub handle: String,
-    /// What it is for. A container has at most one of each kind.
+    /// Its purpose. A container has at most one check of each kind.
     pub kind: CheckKind,
-    /// How the container is probed.
+    /// The method of its probes.
     pub method: ProbeMethod,
-    /// How often, and how many results decide.
+    /// Interval and thresholds.
     pub timing: CheckTiming,
-    /// Where the container can be reached from this node; `None` if it cannot.
+    /// The container's address from this node; `None` if unreachable.
     pub address: Option<IpAddr>,
-    /// When the container was started.
+    /// The start of the container.
     pub started: BootInstant,
-    /// What was known of it before: `Starting`, unless this worker continues the work of another one.
+    /// The health known before: `Starting`, unless this worker continues another one's work.
     pub health: Health,
 }
 
-/// A check of a container has shown another health, or whether it shows anything at all has changed.
+/// A change of a check's health, or of whether its probes are conclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChange {
     /// The engine's handle of the container.
     pub handle: String,
-    /// The check of it that has changed.
+    /// The kind of the check.
     pub kind: CheckKind,
-    /// The start that the check was for, as it was given: a change of an earlier start is out of date.
+    /// The container start given to the check: a change of an earlier start is out of date.
     pub started: BootInstant,
-    /// What has changed.
+    /// The kind of change.
     pub change: CheckChange,
-    /// Its health from now on.
+    /// The health from now on.
     pub health: Health,
-    /// Why, for people: what the last probe found, and how often. Empty for what is well.
+    /// The reason, for people: the last probe's result, and how often. Empty for a healthy container.
     pub message: String,
-    /// When the last probe ended.
+    /// The end of the last probe.
     pub at: BootInstant,
 }

@@ -1,6 +1,6 @@
-//! Probes all containers of a node, each at its time, and tells when the health of one has changed.
+//! Probes all containers of a node on schedule, and reports changes of their health.
 //!
-//! One task and one timer serve all checks; a check costs a task only while its probe is under way.
+//! One task and one timer serve all checks; a check needs a task only during its probe.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,11 @@ use super::probe::Prober;
 use super::schedule::{CheckId, CheckSchedule, Lane};
 use super::{CheckKind, ContainerCheck, HealthChange};
 
-/// Commands that run at a time: each is a process that the engine starts.
+/// Maximum number of concurrent commands: each is a process that the engine starts.
 const MAX_COMMANDS: usize = 64;
-/// Connections at a time: each is a file descriptor of this process.
+/// Maximum number of concurrent connections: each is a file descriptor of this process.
 const MAX_CONNECTIONS: usize = 512;
-/// How long to sleep without any check; adding one ends it.
+/// Sleep without any check; adding one ends it.
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// The checks of a node's containers. Checks can be added and removed before and while [`HealthMonitor::run`]
@@ -29,14 +29,11 @@ pub struct HealthMonitor {
     clock: Arc<dyn Clock>,
     prober: Arc<dyn Prober>,
     schedule: Mutex<CheckSchedule>,
-    /// A check was added, perhaps one that is due before the others.
     added: Notify,
-    /// One for each [`Lane`].
     permits: [Arc<Semaphore>; Lane::ALL.len()],
     changes: mpsc::UnboundedSender<HealthChange>,
 }
 
-/// A probe that has ended.
 struct EndedProbe {
     id: CheckId,
     outcome: ProbeOutcome,
@@ -44,7 +41,7 @@ struct EndedProbe {
 }
 
 impl HealthMonitor {
-    /// Returns a monitor without checks, and what it reports: each change of a container's health, in order.
+    /// Returns a monitor without checks, and its reports: each change of a container's health, in order.
     pub fn new(
         prober: Arc<dyn Prober>,
         clock: Arc<dyn Clock>,
@@ -55,24 +52,24 @@ impl HealthMonitor {
         (Arc::new(Self { clock, prober, schedule, added, permits, changes }), receiver)
     }
 
-    /// Adds a check, in place of one of the same container and kind. Adding the same one again changes
-    /// nothing, so a caller may do so each time it looks at its containers.
+    /// Adds a check, replacing one of the same container and kind. Adding the same one again has no effect,
+    /// so callers may repeat it.
     pub fn set(&self, check: ContainerCheck) {
         self.schedule().set(check, self.clock.now());
         self.added.notify_one();
     }
 
-    /// Removes the checks of a container. A probe under way is dropped; after this no change is reported.
+    /// Removes the checks of a container. Drops its running probes and reports no further change.
     pub fn remove(&self, handle: &str) {
         self.schedule().remove(handle);
     }
 
-    /// Returns whether there is no check at all.
+    /// Returns true if there is no check.
     pub fn is_empty(&self) -> bool {
         self.schedule().is_empty()
     }
 
-    /// Removes the checks of all containers but these.
+    /// Removes the checks of all other containers.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
         self.schedule().retain(is_kept);
     }
@@ -85,7 +82,7 @@ impl HealthMonitor {
     /// Probes until it is dropped.
     ///
     /// # Cancel safety
-    /// Probes under way end with it. Another run goes on with the other checks, and with these once they are
+    /// Running probes end with it. Another run continues with the other checks, and with these once they are
     /// set again after a removal.
     pub async fn run(self: &Arc<Self>) {
         let mut probes = JoinSet::new();
@@ -104,8 +101,7 @@ impl HealthMonitor {
         }
     }
 
-    /// Begins the probes that are due and for which there is room. Returns the time until the next one is
-    /// due.
+    /// Starts the due probes for which there are permits. Returns the time until the next.
     fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<EndedProbe>) -> Duration {
         let mut schedule = self.schedule();
         let now = self.clock.now();
@@ -115,7 +111,7 @@ impl HealthMonitor {
                 let Some((id, check)) = schedule.next(lane) else { break };
                 let monitor = self.clone();
                 let probe = probes.spawn(async move {
-                    // Released also if the probe is aborted.
+                    // Released even if the probe is aborted.
                     let _permit = permit;
                     monitor.probe(id, &check).await
                 });

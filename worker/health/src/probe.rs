@@ -1,4 +1,4 @@
-//! Asks a container once how it is: with a request, a connection, or a command inside.
+//! Probes a container once: with a request, a connection, or a command inside.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,13 +19,11 @@ use tokio::time::Instant;
 
 use super::judge::ProbeOutcome;
 
-/// The most of an answer's head that is read.
 const MAX_HEAD: usize = 32 * 1024;
-/// The most of a command's output that is in a message.
 const MAX_QUOTE: usize = 200;
 const NAME: &str = concat!("kubeleet/", env!("CARGO_PKG_VERSION"));
 
-/// Asks containers how they are. Tests have their own.
+/// Probes containers. Tests implement their own.
 pub trait Prober: Send + Sync + 'static {
     /// Probes a container once. Takes little longer than `limit`.
     fn probe<'a>(
@@ -39,7 +37,7 @@ pub trait Prober: Send + Sync + 'static {
 
 /// Probes containers of a runtime, over the network of this machine.
 pub struct RuntimeProber(
-    /// Runs the commands.
+    /// The runtime for commands.
     pub Arc<dyn Runtime>,
 );
 
@@ -85,7 +83,7 @@ async fn http(address: SocketAddr, check: &HttpCheck, limit: Duration) -> ProbeO
     .await
 }
 
-/// Returns the status of the answer. Its body is not read: the connection ends with the head.
+/// The body is not read: the connection ends with the head.
 async fn request(address: SocketAddr, check: &HttpCheck) -> Result<u16, String> {
     let request = http_request(address, check)?;
     let stream = TcpStream::connect(address).await.map_err(|error| system_error(&error))?;
@@ -100,7 +98,7 @@ async fn request(address: SocketAddr, check: &HttpCheck) -> Result<u16, String> 
             answer = &mut answer => {
                 return answer.map(|answer| answer.status().as_u16()).map_err(|error| http_error(&error));
             }
-            // The server may close it before the answer has been taken.
+            // The server may close it before the response has been read.
             _ended = &mut connection, if is_open => is_open = false,
         }
     }
@@ -142,8 +140,8 @@ async fn tcp(address: SocketAddr, limit: Duration) -> ProbeOutcome {
     .await
 }
 
-/// Ends a probe at its deadline. If this process was not even there to see the deadline pass, because the
-/// machine was busy or suspended, then the container is not to blame.
+/// Ends a probe at its deadline. If this process missed the deadline because the machine was busy or
+/// suspended, the result is inconclusive.
 async fn within(
     limit: Duration,
     what: &str,
@@ -171,7 +169,7 @@ fn command_outcome(result: Result<ExecResult, RuntimeError>, limit: Duration) ->
             let detail = format!("the command did not end within {}", shown(limit));
             ProbeOutcome::Failed(with_quote(detail, &output))
         }
-        // Neither says anything about the container: the engine has a problem, or its end is being noticed.
+        // Neither concerns the container: the engine has a problem, or the container's end is being noticed.
         Err(error @ (RuntimeError::Engine(_) | RuntimeError::NotFound(_))) => {
             ProbeOutcome::Inconclusive(error.to_string())
         }
@@ -179,7 +177,6 @@ fn command_outcome(result: Result<ExecResult, RuntimeError>, limit: Duration) ->
     }
 }
 
-/// Adds the last line of an output.
 fn with_quote(detail: String, output: &str) -> String {
     let line = output.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let printable = line.chars().map(|c| if c.is_control() { ' ' } else { c });

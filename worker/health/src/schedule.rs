@@ -1,5 +1,4 @@
-//! Which checks there are, which probes are due, and what their results change. Pure: the caller has the
-//! clock.
+//! The checks, their due probes, and the effects of results. Pure: the caller has the clock.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -14,11 +13,11 @@ use tokio::task::AbortHandle;
 use super::judge::{HealthJudge, ProbeOutcome};
 use super::{CheckKind, ContainerCheck, HealthChange};
 
-/// Identifies a check. One that replaces another has a new id, so that late results find nothing.
+/// Identifies a check. A replacement has a new id, so that late results find nothing.
 pub(super) type CheckId = u64;
 
-/// Commands cost the engine a process each, connections nearly nothing. Each has its own limit, so that
-/// commands that hang hold up no connection.
+/// Commands cost the engine a process each, connections nearly nothing. Each lane has its own limit, so that
+/// hanging commands do not block connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Commands,
@@ -39,7 +38,6 @@ impl Lane {
 struct ScheduledCheck {
     check: Arc<ContainerCheck>,
     judge: HealthJudge,
-    /// The probe under way.
     probe: Option<AbortHandle>,
 }
 
@@ -51,21 +49,17 @@ impl Drop for ScheduledCheck {
     }
 }
 
-/// The checks of a node.
 #[derive(Default)]
 pub(super) struct CheckSchedule {
     next_id: CheckId,
     ids: HashMap<(String, CheckKind), CheckId>,
     entries: HashMap<CheckId, ScheduledCheck>,
-    /// Those that wait for their time.
     due: BTreeSet<(BootInstant, CheckId)>,
-    /// Those whose time has come, in its order.
     ready: [VecDeque<CheckId>; 2],
 }
 
 impl CheckSchedule {
-    /// Adds a check, in place of one of the same kind. Does nothing if that is the same one: what it has
-    /// found so far holds.
+    /// Replaces a check of the same kind. The same check keeps its results.
     pub(super) fn set(&mut self, check: ContainerCheck, now: BootInstant) {
         let key = (check.handle.clone(), check.kind);
         let known = self.ids.get(&key).and_then(|id| self.entries.get(id));
@@ -81,14 +75,12 @@ impl CheckSchedule {
         self.entries.insert(id, ScheduledCheck { check: Arc::new(check), judge, probe: None });
     }
 
-    /// Removes the checks of a container, and ends their probes.
     pub(super) fn remove(&mut self, handle: &str) {
         for kind in [CheckKind::Healthcheck, CheckKind::Readiness] {
             self.remove_one(&(handle.to_owned(), kind));
         }
     }
 
-    /// Removes the checks of all containers but these.
     pub(super) fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
@@ -106,13 +98,11 @@ impl CheckSchedule {
         }
     }
 
-    /// Returns the state of a check.
     pub(super) fn judge(&self, handle: &str, kind: CheckKind) -> Option<&HealthJudge> {
         let id = self.ids.get(&(handle.to_owned(), kind))?;
         self.entries.get(id).map(|entry| &entry.judge)
     }
 
-    /// Puts those whose time has come in their lanes. Returns when the next one's comes.
     pub(super) fn advance(&mut self, now: BootInstant) -> Option<BootInstant> {
         while let Some((due, id)) = self.due.first().copied() {
             if due > now {
@@ -126,7 +116,6 @@ impl CheckSchedule {
         None
     }
 
-    /// Returns the next check of a lane that has to be probed now.
     pub(super) fn next(&mut self, lane: Lane) -> Option<(CheckId, Arc<ContainerCheck>)> {
         loop {
             let id = self.ready[lane as usize].pop_front()?;
@@ -137,7 +126,6 @@ impl CheckSchedule {
         }
     }
 
-    /// Notes the probe under way.
     pub(super) fn begun(&mut self, id: CheckId, probe: AbortHandle) {
         match self.entries.get_mut(&id) {
             Some(entry) => entry.probe = Some(probe),
@@ -145,7 +133,6 @@ impl CheckSchedule {
         }
     }
 
-    /// Takes a result. Returns the change that it makes; `None` also if the check is gone.
     pub(super) fn ended(
         &mut self,
         id: CheckId,
@@ -169,7 +156,7 @@ impl CheckSchedule {
     }
 }
 
-/// Whether it asks for the same. What was known at its start does not matter any more.
+/// The health known at its start is irrelevant.
 fn is_same(one: &ContainerCheck, other: &ContainerCheck) -> bool {
     let ContainerCheck { handle, kind, method, timing, address, started, health: _ } = one;
     (handle, kind, method, timing, address, started)
@@ -202,8 +189,8 @@ fn inconclusive(check: &ContainerCheck, probes: u32, why: &str) -> String {
     format!("the last {probes} of its {kind} had no result, so its health stays as it was: {why}; {advice}")
 }
 
-/// Returns a number from 0 to 1 that depends on nothing but the check: a thousand that begin together are
-/// probed one after another, at the same times again when the worker has been restarted.
+/// Returns a number from 0 to 1 that depends only on the check: a thousand checks that begin together are
+/// probed one after another, and at the same times again after a restart of the worker.
 fn spread(key: &(String, CheckKind)) -> f64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

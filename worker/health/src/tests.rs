@@ -15,7 +15,6 @@ use model::spec::HealthCheck;
 
 use super::{CheckKind, ContainerCheck};
 
-/// A clock that stands still with tokio's.
 struct TokioClock(tokio::time::Instant);
 
 impl TokioClock {
@@ -30,7 +29,6 @@ impl Clock for TokioClock {
     }
 }
 
-/// Returns a `healthcheck` of a container on this machine that starts now.
 fn check(handle: &str, spec: &str, clock: &dyn Clock) -> ContainerCheck {
     let spec: HealthCheck = serde_json::from_str(spec).unwrap();
     ContainerCheck {

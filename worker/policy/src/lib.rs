@@ -1,11 +1,11 @@
-//! The node's policy: what a pod may ask for, field by field. Pure.
+//! The node's policy: the allowed values of a pod's fields. Pure.
 //!
 //! A client that can write to a node's queue or to a specification in Redis would own the node if the worker
-//! did everything that is asked. So the worker itself checks each pod before it starts it, a service's as
-//! well as a pushed one. [`refusal`] is the whole policy for the fields that kubeleet knows;
-//! [`unknown_fields`] refuses fields of pushed payloads that would ask for more.
+//! granted everything. So the worker checks each pod before its start, both pods of services and pushed ones.
+//! [`refusal`] is the whole policy for known fields; [`unknown_fields`] refuses unknown fields of pushed
+//! payloads that ask for more.
 //!
-//! Imports the domain types alone. Each field of a container has a rule and a row in
+//! Imports only the domain types. Each field of a container has a rule and a row in
 //! `docs/reference/pod-policy.md`.
 //!
 //! Tests: policy, scenarios::pod_isolation
@@ -17,15 +17,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use daemon::config::PodPolicy;
 use model::spec::{ContainerSpec, PodSpec};
 
-/// The verdict about one field: an error if the node refuses its value.
 type FieldVerdict = Result<(), String>;
 
-/// The field may have any value: it asks for nothing outside its container. The rule says why.
+/// Allows any value: the field affects nothing outside its container. Each rule states the reason.
 fn any<T>(_value: &T) -> FieldVerdict {
     Ok(())
 }
 
-/// Returns why this node does not run a pod with this specification; `None` if it does. The reason names the
+/// Returns why this node refuses a pod with this specification; `None` if it does not. The reason names the
 /// field and what its user or the node's operator can change.
 fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
     let containers = pod.containers.iter().flat_map(|container| container_rules(container, policy));
@@ -40,7 +39,7 @@ fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
 /// after another, and share theirs.
 pub struct NodePolicy {
     rules: PodPolicy,
-    /// Held, so that no other one comes to its place in memory.
+    /// Held, so that no other specification gets its memory address.
     allowed_last: Mutex<Option<Arc<PodSpec>>>,
 }
 
@@ -50,7 +49,7 @@ impl NodePolicy {
         Self { rules, allowed_last: Mutex::default() }
     }
 
-    /// As the function [`refusal`].
+    /// Like the function [`refusal`].
     pub fn refusal(&self, pod: &Arc<PodSpec>) -> Option<String> {
         let mut allowed_last = self.allowed_last.lock().unwrap_or_else(PoisonError::into_inner);
         if allowed_last.as_ref().is_some_and(|allowed| Arc::ptr_eq(allowed, pod)) {
@@ -64,11 +63,11 @@ impl NodePolicy {
     }
 }
 
-/// The rules for the fields of a pod. It names all of them, so a new one does not compile without a rule.
+/// The rules for the fields of a pod. Names all of them, so that a new field does not compile without a rule.
 fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
     let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = pod;
     [
-        // Whether it ends is up to its containers.
+        // Its containers decide when it ends.
         ("kind", any(kind)),
         // Each has the rules below.
         ("containers", any(containers)),
@@ -79,7 +78,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
     ]
 }
 
-/// The rules for the fields of a container. It names all of them, so a new one does not compile without a
+/// The rules for the fields of a container. Names all of them, so that a new field does not compile without a
 /// rule.
 fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, FieldVerdict); 34] {
     let ContainerSpec {
@@ -121,36 +120,35 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
     [
         // A part of the name on the engine.
         ("name", any(name)),
-        // Any that is a reference; see `invalid_value`.
+        // Any valid reference; see `invalid_value`.
         ("image", any(image)),
-        // A pull is one of the engine, with the credentials of the node or the cluster.
+        // The engine pulls, with the credentials of the node or the cluster.
         ("pull_policy", any(pull_policy)),
-        // They take effect inside the container. A user of the image gets no capability that another does
-        // not.
+        // They take effect inside the container. A user of the image gets no extra capability.
         ("entrypoint", any(entrypoint)),
         ("command", any(command)),
         ("environment", any(environment)),
         ("working_dir", any(working_dir)),
         ("user", any(user)),
         ("ports", policy.host.check_ports(ports)),
-        // They only limit; the scheduler keeps the sums below what the node offers.
+        // They only limit; the scheduler keeps the sums below the node's capacity.
         ("memory", any(memory)),
         ("memory_reservation", any(memory_reservation)),
         ("cpus", any(cpus)),
         // A name inside the container.
         ("hostname", any(hostname)),
-        // Drivers that only write on the node are valid, up to a size; see `invalid_value`.
+        // Valid drivers only write on the node, up to a size; see `invalid_value`.
         ("logging", any(logging)),
-        // They only limit: the largest value is what a container gets without them.
+        // They only limit: the largest value is the default.
         ("pids_limit", any(pids_limit)),
         ("read_only", any(read_only)),
         ("cap_drop", any(cap_drop)),
-        // Those that would take time from other pods are no valid values; locked memory counts as memory.
+        // Values that would take time from other pods are invalid; locked memory counts as memory.
         ("ulimits", any(ulimits)),
         // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
-        // Of the engine, or in memory; options of a driver are no valid value. Where a path of the host
-        // really leads is looked at when the container is created.
+        // Volumes of the engine, or in memory; driver options are invalid. The real target of a host path is
+        // checked when the container is created.
         ("volumes", policy.host.check_volumes(volumes)),
         // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
         ("secrets", any(secrets)),
@@ -167,11 +165,11 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("drain_signal", any(drain_signal)),
         // Commands run inside the container, as its user, for the grace period at most.
         ("pre_stop", any(pre_stop)),
-        // Commands run inside the container, as its user. Requests go to the container's own address, and of
-        // the answer only the status is read.
+        // Commands run inside the container, as its user. Requests go to the container's own address, and
+        // only the status of the response is read.
         ("healthcheck", any(healthcheck)),
         ("readiness", any(readiness)),
-        // The worker restarts, with a growing wait.
+        // The worker restarts, with a growing backoff.
         ("restart", any(restart)),
         // They decide when this worker starts and stops it.
         ("depends_on", any(depends_on)),
@@ -179,7 +177,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
     ]
 }
 
-/// Specifications are checked when a service is stored, but anything that writes to Redis can change them.
+/// Specifications are checked when a service is stored, but any writer to Redis can change them.
 fn invalid_value(pod: &PodSpec) -> Option<String> {
     let violations = pod.containers.iter().flat_map(|container| container.violations(""));
     let mut violations = violations.chain(pod.containers_violations());
@@ -207,7 +205,6 @@ mod tests {
         PodPolicy { host, ..PodPolicy::default() }
     }
 
-    /// Returns the names of all fields of a type, from its schema in the OpenAPI document.
     fn fields<T: PartialSchema>() -> BTreeSet<String> {
         let schema: Value = serde_json::to_value(T::schema()).unwrap();
         schema["properties"].as_object().unwrap().keys().cloned().collect()

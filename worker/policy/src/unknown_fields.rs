@@ -1,21 +1,20 @@
-//! Fields of pushed payloads that kubeleet does not know. Pure.
+//! Unknown fields of pushed payloads. Pure.
 //!
-//! The engine gets the fields of [`model::spec::ContainerSpec`] and nothing else. Here the worker refuses,
-//! by name, unknown fields that ask for more: a pod that asked to be privileged must not start unprivileged
-//! as if nothing had happened. Unknown fields that ask for nothing dangerous are ignored.
+//! The engine gets only the fields of [`model::spec::ContainerSpec`]. Here the worker refuses, by name,
+//! unknown fields that ask for more: a pod that asked to be privileged must not silently start unprivileged.
+//! Harmless unknown fields are ignored.
 
 use serde_json::{Map, Value};
 
-/// The values of a field that are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     /// Any but an empty one, `false` and `null`.
     Present,
-    /// One that names a namespace of the host or of another container.
+    /// A namespace of the host or of another container.
     ForeignNamespace,
-    /// One that mounts a path of the host.
+    /// A mount of a host path.
     HostPath,
-    /// One that adds something; removing is allowed.
+    /// An addition; removing is allowed.
     Adds,
 }
 
@@ -63,7 +62,7 @@ const RULES: &[(&str, Rule)] = &[
     ("driveropts", Rule::Present),
 ];
 
-/// Fields with free text, which are not looked into: a label called `privileged` asks for nothing.
+/// Fields with free text, which are not inspected: a label called `privileged` asks for nothing.
 const FREE_TEXT: &[&str] = &["labels", "annotations", "metadata"];
 
 /// Returns why a pushed pod with these unknown fields is refused; `None` if it may run.
@@ -75,7 +74,6 @@ pub fn refusal(unknown: &Map<String, Value>) -> Option<String> {
     ))
 }
 
-/// Returns the path of the first refused field.
 fn forbidden(object: &Map<String, Value>, prefix: &str) -> Option<String> {
     object.iter().find_map(|(key, value)| {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -137,8 +135,8 @@ fn is_foreign_namespace(value: &Value) -> bool {
     }
 }
 
-/// Returns whether a value mounts a path of the host: `source:target` with a path as source, or an object
-/// that binds one. A single path is inside the container.
+/// Returns true if a value mounts a host path: `source:target` with a path as source, or an object that binds
+/// one. A single path is inside the container.
 fn has_host_path(value: &Value) -> bool {
     match value {
         Value::String(text) => text.split_once(':').is_some_and(|(source, rest)| {

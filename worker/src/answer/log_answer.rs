@@ -1,4 +1,4 @@
-//! The answer to one request for logs: written as fast as its reader, this node and Redis allow.
+//! The answer to one log request, written as fast as its reader, this node and Redis allow.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,24 +9,21 @@ use tokio::time::Instant;
 
 use crate::answer::log_throttle::LogThrottle;
 
-/// The worker waits for its reader while this number of chunks is unread,
+/// The worker waits for its reader while this many chunks are unread,
 const MAX_UNREAD: usize = 200;
-/// looks again at this interval,
+/// checks again at this interval,
 const READER_POLL: Duration = Duration::from_millis(50);
 /// and goes on after this long.
 const MAX_READER_WAIT: Duration = Duration::from_secs(20);
 
-/// The answer to one request, as far as it is written.
 pub(crate) struct LogAnswer<'a> {
     store: &'a Store,
     id: &'a str,
-    /// What all answers of this node share.
     shared: &'a Mutex<LogThrottle>,
     throttle: LogThrottle,
-    /// How many bytes of output were written.
     total: u64,
-    /// False once the reader has kept us waiting for too long: an API of an earlier version does not remove
-    /// what it has read. Then the oldest chunks are dropped, and the reader says so.
+    /// False once the reader kept us waiting for too long: an API of an earlier version does not remove
+    /// chunks after reading. Then the oldest chunks are dropped, and the reader reports it.
     waits_for_reader: bool,
 }
 
@@ -35,7 +32,6 @@ impl<'a> LogAnswer<'a> {
         Self { store, id, shared, throttle: LogThrottle::of_one(), total: 0, waits_for_reader: true }
     }
 
-    /// Writes a piece. Returns false if the answer is not read any more.
     pub(crate) async fn write(&mut self, piece: &Bytes) -> Result<bool, StoreError> {
         let now = Instant::now();
         let of_all = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take(piece.len(), now);
@@ -47,7 +43,6 @@ impl<'a> LogAnswer<'a> {
         self.store.write_log_output(self.id, piece, self.total).await
     }
 
-    /// Waits while much is unread. Returns false if the answer is not read any more.
     async fn wait_for_reader(&mut self) -> Result<bool, StoreError> {
         let begun = Instant::now();
         while self.waits_for_reader {

@@ -1,5 +1,5 @@
 //! Logs on demand: a reader leaves a request in Redis, and this worker copies the container's output to a
-//! stream there for as long as it is read.
+//! stream there until the reader is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +20,11 @@ use crate::answer::requested_container::container_of;
 use crate::node::garbage;
 use crate::session::context::SessionContext;
 
-/// The largest piece that is written at once, in bytes.
 const MAX_CHUNK: usize = 16 * 1024;
-/// Output waits this long for more of it.
 const GATHER_TIME: Duration = Duration::from_millis(50);
-/// After this long without output Redis is asked whether the stream is still read.
+/// After this long without output, the worker checks in Redis that the reader is there.
 const READER_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Takes the waiting requests and answers each in the background.
 pub(crate) fn serve(context: &Arc<SessionContext>) {
     let task_context = context.clone();
     context.tasks.spawn(async move {
@@ -59,7 +56,6 @@ fn answer(context: &Arc<SessionContext>, request: LogRequest) {
     });
 }
 
-/// Writes the output, and then why it ended, unless the stream is not read any more.
 async fn write(context: &SessionContext, request: &LogRequest) -> Result<(), StoreError> {
     let permit = context.log_permits.try_acquire();
     let opened = match permit {
@@ -84,8 +80,8 @@ async fn open(
     context.worker.runtime.logs(&container.handle, request.tail, request.follow).await
 }
 
-/// Copies the output to Redis. Returns why it ended (empty if the container ended), or `None` if the stream
-/// is not read any more.
+/// Copies the output to Redis. Returns why it ended (empty if the container ended), or `None` if the reader
+/// is gone.
 async fn copy(
     context: &SessionContext,
     request: &LogRequest,
@@ -127,7 +123,6 @@ async fn copy(
     Ok(is_read.then_some(end))
 }
 
-/// Writes everything gathered. Returns false if the stream is not read any more.
 async fn flush(answer: &mut LogAnswer<'_>, gathered: &mut BytesMut) -> Result<bool, StoreError> {
     while !gathered.is_empty() {
         let piece = gathered.split_to(gathered.len().min(MAX_CHUNK)).freeze();

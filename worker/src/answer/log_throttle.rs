@@ -1,23 +1,20 @@
-//! Keeps a log reader from harming anybody: Redis and its replicas carry heartbeats too.
+//! Throttles log readers, because Redis and its replicas carry heartbeats too.
 
 use std::time::Duration;
 
 use model::ids::NodeName;
 use tokio::time::Instant;
 
-/// How many log requests a node answers at a time. More of them share what a node may write.
+/// Maximum number of concurrent log requests of a node. They share its write rate.
 pub(crate) const MAX_READERS: usize = 128;
-/// How many bytes a second one answer may have, and how many at once after a pause.
+/// Rate of one answer in bytes per second, and its burst in bytes.
 const BYTES_PER_SECOND: f64 = 1_048_576.0;
-/// The same for all answers of a node together.
 const BYTES_PER_SECOND_OF_ALL: f64 = 4.0 * BYTES_PER_SECOND;
 
-/// Returns why one more request is not answered.
 pub(crate) fn too_many_readers(node: &NodeName) -> String {
     format!("{node} answers {MAX_READERS} log requests already; try again when one of them has ended")
 }
 
-/// A token bucket for bytes.
 pub(crate) struct LogThrottle {
     bytes_per_second: f64,
     tokens: f64,
@@ -25,12 +22,10 @@ pub(crate) struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// For one answer.
     pub(crate) fn of_one() -> Self {
         Self::new(BYTES_PER_SECOND)
     }
 
-    /// For all answers of a node.
     pub(crate) fn of_all() -> Self {
         Self::new(BYTES_PER_SECOND_OF_ALL)
     }
@@ -39,7 +34,6 @@ impl LogThrottle {
         Self { bytes_per_second, tokens: bytes_per_second, at: Instant::now() }
     }
 
-    /// Takes tokens for this number of bytes. Returns how long to wait before they are sent.
     pub(crate) fn take(&mut self, bytes: usize, now: Instant) -> Duration {
         let rate = self.bytes_per_second;
         let earned = now.duration_since(self.at).as_secs_f64() * rate;

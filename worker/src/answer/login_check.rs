@@ -1,4 +1,4 @@
-//! Answers requests of the API to check the login for a registry.
+//! Checks registry logins for the API.
 
 use std::sync::Arc;
 
@@ -8,7 +8,6 @@ use store::{LogChunk, LoginCheckRequest, StoreError};
 
 use crate::session::context::SessionContext;
 
-/// Answers a request in the background.
 pub(crate) fn answer(context: &Arc<SessionContext>, request: LoginCheckRequest) {
     let task_context = context.clone();
     context.tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! Answers people and other processes that ask this worker through Redis: logs, channels, images, logins.
+//! Answers requests of people and processes through Redis: logs, channels, images, logins.
 //!
 //! Tests: beside the code, tests::logs, scenarios::logs, scenarios::exec
 

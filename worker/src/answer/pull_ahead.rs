@@ -1,5 +1,4 @@
-//! Pulls images before pods are stopped for others that need them: a scheduler asks, and stops none until
-//! this node has them.
+//! Pulls images ahead: a scheduler stops pods for replacements only once this node has their images.
 
 use std::sync::Arc;
 
@@ -9,7 +8,6 @@ use store::{PrepareRequest, PreparedImages, Store, StoreError};
 use crate::session::context::SessionContext;
 use crate::start::pod_images;
 
-/// Answers a request in the background.
 pub(crate) fn answer(context: &Arc<SessionContext>, request: PrepareRequest) {
     let PrepareRequest { prepare: spec, service } = request;
     let task_context = context.clone();
@@ -54,7 +52,7 @@ async fn pull(
         Some(service) if worker.runtime.has_images() => worker.store.pinned_images(service, spec).await?,
         Some(_) | None => Vec::new(),
     };
-    // Of a specification that is gone nothing is needed.
+    // A deleted specification needs no images.
     let Some(spec) = worker.store.pod_spec(spec).await? else { return Ok(PreparedImages::Ready) };
     if let Err((error, image)) = pod_images::prepare(worker, &spec, &pinned).await {
         tracing::warn!(image, %error, "the image cannot be pulled: the pods that run are not replaced");

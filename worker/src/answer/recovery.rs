@@ -1,4 +1,4 @@
-//! Answers `kubeleet cluster recover`: sends what is saved of the containers that are really there.
+//! Answers `kubeleet cluster recover`: sends the saved pods whose containers exist.
 
 use std::sync::Arc;
 
@@ -7,13 +7,11 @@ use store::StoreError;
 use crate::session::context::SessionContext;
 use crate::worker::Worker;
 
-/// Answers a request in the background, if there is one.
 pub(crate) fn serve(context: &Arc<SessionContext>) {
     let worker = context.worker.clone();
     context.tasks.spawn(async move { answer(&worker).await });
 }
 
-/// Answers a request once, if there is one. A failure is tried again at the next look.
 pub(crate) async fn answer(worker: &Worker) {
     if let Err(error) = try_answer(worker).await {
         tracing::warn!(node = %worker.node, %error, "what is saved of the pods here could not be sent");
@@ -24,7 +22,7 @@ async fn try_answer(worker: &Worker) -> Result<(), StoreError> {
     let Some(cluster) = worker.identity.cluster().filter(|_| worker.backup.is_used()) else { return Ok(()) };
     let request = worker.store.recovery_request().await?;
     let Some(request) = request.filter(|id| worker.backup.is_new_request(id)) else { return Ok(()) };
-    // Without a list of the containers it would be a guess: the next look asks the engine again.
+    // Without a list of the containers it would be a guess; the next pass asks the engine again.
     let Ok(containers) = worker.list().await else { return Ok(()) };
     let lines = worker.backup.answer(&cluster, &containers);
     worker.store.answer_recovery(&request, &worker.node, &lines).await?;

@@ -1,15 +1,15 @@
-//! Finds the container that a request from outside is about.
+//! Finds the container for a request from outside.
 
 use engine::{Container, ContainerState, RuntimeError};
 use model::ids::{ContainerName, PodId};
 
 use crate::session::context::SessionContext;
 
-/// Returns the container of this name under the pod's current assignment; else one that runs; else any.
-/// Without a name it is the first one of the specification.
+/// Returns the container of this name, by default the specification's first, under the pod's current
+/// assignment; else a running one; else any.
 ///
 /// # Errors
-/// `NotFound` if there is none; or what the engine says.
+/// `NotFound` if there is none, or the engine's error.
 pub(crate) async fn container_of(
     context: &SessionContext,
     pod: &PodId,

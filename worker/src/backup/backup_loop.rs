@@ -1,7 +1,7 @@
-//! The loop that saves what runs here ([`crate::backup::pod_backup`]): the workers are the backup of Redis.
+//! The loop that saves this node's pods ([`crate::backup::pod_backup`]): the workers are the backup of Redis.
 //!
-//! It looks once a second whether the table of pods has changed, so that nothing waits for it. Services are
-//! read once for each full look at the containers, specifications once.
+//! It checks the pod table once a second, so that nothing waits for it. It reads services once per full
+//! listing of containers, and specifications once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,12 @@ use crate::backup::pod_backup::{self, Keep};
 use crate::session::context::SessionContext;
 use crate::support::change_log::ChangeLog;
 
-/// Between two looks at the table: the file is written at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The loop.
 pub(crate) struct BackupLoop {
     context: Arc<SessionContext>,
-    /// The version of the table that was saved last.
     saved_version: Option<u64>,
-    /// When the services are read again.
     services_due: Instant,
-    /// What was needed when they were read last.
     read: (Vec<ServiceName>, Vec<SpecId>),
     log: ChangeLog,
 }
@@ -43,7 +38,7 @@ impl Loop<StoreError> for BackupLoop {
         let is_due = Instant::now() >= self.services_due;
         if is_due || self.saved_version != Some(version) {
             self.update();
-            // What runs is on disk before Redis is asked, which may not answer.
+            // Running pods are on disk before Redis is asked, which may not answer.
             self.write().await;
             self.read_missing(is_due).await?;
             self.saved_version = Some(version);
@@ -61,7 +56,7 @@ impl Loop<StoreError> for BackupLoop {
         Backoff::new(INTERVAL, Duration::from_secs(10))
     }
 
-    /// The connection to Redis has its own log lines.
+    /// The connection to Redis logs its own failures.
     fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
         false
     }
@@ -76,7 +71,7 @@ impl BackupLoop {
     fn update(&self) {
         let context = &self.context;
         let node = &context.worker.node;
-        // Before the first full look the table does not have what an earlier session started.
+        // Before the first full listing the table lacks pods of earlier sessions.
         let is_complete = context.first_listing_done.is_cancelled();
         let keep = |pod: &PodId, assignment: &AssignmentId| {
             if !is_complete || context.held.contains_assignment(pod, assignment) {
@@ -92,13 +87,11 @@ impl BackupLoop {
         context.worker.backup.update(pods, keep);
     }
 
-    /// Reads the services and missing specifications of the saved pods, if that `is_due` or there are others
-    /// than before.
     async fn read_missing(&mut self, is_due: bool) -> Result<(), StoreError> {
         let (store, saved) = (&self.context.worker.store, &self.context.worker.backup);
         self.read_records(is_due).await?;
         let needed = saved.needed();
-        // What Redis does not have is not asked for each second.
+        // Records missing in Redis are not requested every second.
         if !is_due && self.read == needed {
             return Ok(());
         }
@@ -111,8 +104,8 @@ impl BackupLoop {
         Ok(())
     }
 
-    /// Reads when the saved pods were assigned to this node, of those of which that is not known. Of those
-    /// that the fence has stopped the records tell that they need not be kept.
+    /// Reads unknown assignment times of saved pods. Pods stopped by the fence that have a record need not be
+    /// kept.
     async fn read_records(&self, is_due: bool) -> Result<(), StoreError> {
         let saved = &self.context.worker.backup;
         let fenced = if is_due { saved.fenced() } else { Vec::new() };
@@ -134,7 +127,6 @@ impl BackupLoop {
         Ok(())
     }
 
-    /// Writes the file on another thread, if something has changed.
     async fn write(&self) {
         let worker = &self.context.worker;
         let Some(cluster) = worker.identity.cluster() else { return };

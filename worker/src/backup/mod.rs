@@ -1,4 +1,4 @@
-//! What the worker saves of the pods that run here, on its own disk: the backup of Redis.
+//! Saves this node's pods on the worker's own disk, as the backup of Redis.
 //!
 //! Tests: beside the code, tests::recovering, scenarios::recovery
 

@@ -1,9 +1,9 @@
-//! What this worker has saved of the pods that run here, over all its sessions: enough to record them again
-//! in a Redis that has lost them.
+//! The pods saved by this worker, across its sessions: enough to restore their records in a Redis that lost
+//! them.
 //!
-//! It is saved in `<node>.pods`, readable by its owner only, as it has the environments of the pods. What
-//! Redis does not say shortens nothing: an entry goes when its container is gone, or when the pod was moved.
-//! One whose container the fence has stopped stays for an hour.
+//! They are saved in `<node>.pods`, readable by its owner only, because it has the pods' environments.
+//! Missing records in Redis remove nothing: an entry goes when its container is gone, or when the pod was
+//! moved. An entry whose container the fence stopped stays for an hour.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, ErrorKind, Write};
@@ -24,13 +24,12 @@ use tokio::time::Instant;
 
 use crate::running::table::EndedPod;
 
-/// How long what is saved of a pod stays after the fence has stopped it.
 const FENCED_RETENTION: Duration = Duration::from_secs(3600);
 
-/// Where a worker saves the pods that run here.
+/// The place where a worker saves its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodStore {
-    /// Nowhere. The worker answers no request for them either.
+    /// Nowhere. The worker also answers no recovery request.
     Nowhere,
     /// In memory: its containers end with the process.
     Memory,
@@ -39,18 +38,15 @@ pub enum PodStore {
 }
 
 impl PodStore {
-    /// Returns the file of a configured worker.
     pub(crate) fn file(config: &Config) -> Self {
         Self::File(file_of(&config.data_dir, &config.node))
     }
 }
 
-/// Returns the file in which the worker of `node` saves its pods.
 pub(crate) fn file_of(data_dir: &Path, node: &NodeName) -> PathBuf {
     data_dir.join(format!("{node}.pods"))
 }
 
-/// See the module.
 pub(crate) struct PodBackup {
     store: PodStore,
     inner: Mutex<BackupInner>,
@@ -61,20 +57,14 @@ struct BackupInner {
     pods: BTreeMap<PodKey, SavedPod>,
     specs: BTreeMap<SpecId, SavedSpec>,
     services: BTreeMap<ServiceName, SavedService>,
-    /// The containers that the engine has listed last.
     listed: HashSet<PodKey>,
-    /// When the fence has stopped pods that have not come back.
     fenced: HashMap<PodKey, Instant>,
-    /// The nodes of the cluster that may have volumes.
     nodes: Vec<NodeName>,
-    /// Whether something has changed since the file was written.
     is_changed: bool,
-    /// The last request that was answered.
     answered: Option<RecoveryId>,
 }
 
 impl PodBackup {
-    /// Reads what the previous worker process saved. A broken file is set aside.
     pub(crate) fn load(store: PodStore) -> Self {
         let mut inner = BackupInner::default();
         if let PodStore::File(path) = &store
@@ -87,17 +77,15 @@ impl PodBackup {
         Self { store, inner: Mutex::new(inner) }
     }
 
-    /// Returns whether anything is saved at all.
     pub(crate) fn is_used(&self) -> bool {
         self.store != PodStore::Nowhere
     }
 
-    /// Returns whether it is saved in a file.
     pub(crate) fn is_on_disk(&self) -> bool {
         matches!(self.store, PodStore::File(_))
     }
 
-    /// The engine has listed these containers and no others.
+    /// Records the engine's complete list of containers.
     pub(crate) fn observe(&self, containers: &[Container]) {
         if self.is_used() {
             let keys = containers.iter().map(Container::key);
@@ -105,8 +93,8 @@ impl PodBackup {
         }
     }
 
-    /// These containers were stopped because their pods may run elsewhere. They are still what Redis should
-    /// have: what is saved of them stays for [`FENCED_RETENTION`], because Redis may have lost them.
+    /// Records containers stopped because their pods may run elsewhere. Redis should still have these pods
+    /// but may have lost them, so their entries stay for [`FENCED_RETENTION`].
     pub(crate) fn note_fenced<'a>(&self, containers: impl IntoIterator<Item = &'a Container>) {
         let (mut inner, now) = (self.lock(), Instant::now());
         for container in containers {
@@ -117,24 +105,21 @@ impl PodBackup {
         }
     }
 
-    /// Returns the pods that the fence has stopped and that have not come back.
     pub(crate) fn fenced(&self) -> Vec<(PodId, AssignmentId)> {
         self.lock().fenced.keys().cloned().collect()
     }
 
-    /// Redis has records of these pods: they come back here, or have moved.
+    /// Forgets fenced pods with a record in Redis: they come back here, or have moved.
     pub(crate) fn forget_fenced(&self, pods: &[(PodId, AssignmentId)]) {
         let mut inner = self.lock();
         inner.fenced.retain(|key, _| !pods.contains(key));
     }
 
-    /// Returns the pods of whose assignment no time is known.
     pub(crate) fn undated(&self) -> Vec<(PodId, AssignmentId)> {
         let inner = self.lock();
         inner.pods.iter().filter(|(_, pod)| pod.since == 0).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Saves a time within the assignment of a pod.
     pub(crate) fn set_since(&self, pod: &PodId, assignment: &AssignmentId, since: RedisMillis) {
         let mut inner = self.lock();
         if let Some(saved) = inner.pods.get_mut(&(pod.clone(), assignment.clone())) {
@@ -143,7 +128,6 @@ impl PodBackup {
         }
     }
 
-    /// Returns the slot of a pod, if it is saved that it is of a service.
     pub(crate) fn slot_of(&self, pod: &PodId, assignment: &AssignmentId) -> Option<HeldPod> {
         let inner = self.lock();
         let saved = inner.pods.get(&(pod.clone(), assignment.clone()))?;
@@ -151,7 +135,6 @@ impl PodBackup {
         Some(HeldPod { service: saved.service.clone()?, replica: payload.replica, pod: pod.clone() })
     }
 
-    /// Returns what is saved of these pods, of those that were assigned before this time of Redis.
     pub(crate) fn older(&self, pods: &HashSet<PodKey>, before: RedisMillis) -> SavedState {
         let inner = self.lock();
         let is_older = |key: &PodKey| inner.pods.get(key).is_some_and(|pod| (1..before).contains(&pod.since));
@@ -173,7 +156,7 @@ impl PodBackup {
                 *is_changed = true;
             }
         }
-        // One that was started again under another assignment is saved as that.
+        // A pod restarted under another assignment is saved under that one.
         let here: HashSet<&PodId> = current.iter().map(|(pod, _)| pod).collect();
         fenced.retain(|key, _| current.contains(key) || !here.contains(&key.0));
         let before = saved.len();
@@ -189,7 +172,6 @@ impl PodBackup {
         *is_changed |= saved.len() != before;
     }
 
-    /// Returns the saved ones of these pods, as they ended.
     pub(crate) fn ended(&self, ended: &[EndedPod]) -> Vec<SavedPod> {
         let inner = self.lock();
         let saved = |one: &EndedPod| {
@@ -199,7 +181,6 @@ impl PodBackup {
         ended.iter().filter_map(saved).collect()
     }
 
-    /// Returns the services of all saved pods, and the specifications of which nothing is saved.
     pub(crate) fn needed(&self) -> (Vec<ServiceName>, Vec<SpecId>) {
         let inner = self.lock();
         let services: BTreeSet<ServiceName> =
@@ -209,8 +190,8 @@ impl PodBackup {
         (services.into_iter().collect(), missing)
     }
 
-    /// Saves services and specifications as Redis has them, and forgets those of no saved pod. An older state
-    /// of a service replaces no newer one.
+    /// Also forgets services and specifications of no saved pod. An older state of a service replaces no
+    /// newer one.
     pub(crate) fn add(&self, services: Vec<SavedService>, specs: BTreeMap<SpecId, String>) {
         let mut state = SavedState::default();
         for service in services {
@@ -227,7 +208,7 @@ impl PodBackup {
         inner.forget_unused();
     }
 
-    /// Saves which nodes of the cluster may have volumes. That Redis knows of none is not believed.
+    /// Ignores an empty list from Redis.
     pub(crate) fn set_nodes(&self, nodes: Vec<NodeName>) {
         let mut inner = self.lock();
         if !nodes.is_empty() && inner.nodes != nodes {
@@ -236,7 +217,6 @@ impl PodBackup {
         }
     }
 
-    /// Returns what is to be written to the file, if it has changed since the last call.
     pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(PathBuf, String)> {
         let PodStore::File(path) = &self.store else { return None };
         let mut inner = self.lock();
@@ -247,12 +227,10 @@ impl PodBackup {
         Some((path.clone(), lines.join("\n") + "\n"))
     }
 
-    /// The file could not be written: it is to be written again.
     pub(crate) fn set_changed(&self) {
         self.lock().is_changed = true;
     }
 
-    /// Returns the lines of what is saved of these containers.
     pub(crate) fn answer(&self, cluster: &ClusterId, containers: &[Container]) -> Vec<String> {
         let inner = self.lock();
         let mut by_key: BTreeMap<PodKey, &Container> = BTreeMap::new();
@@ -269,7 +247,7 @@ impl PodBackup {
         for pod in &mut state.pods {
             let container = pod.id().zip(pod.assignment.clone()).and_then(|key| by_key.get(&key));
             if container.is_none() && pod.phase == Phase::Running {
-                // It is to be started again. A pod that runs goes before it.
+                // It must restart. A running pod takes precedence.
                 pod.phase = Phase::Assigned;
             }
             let network = container.and_then(|container| container.network.as_ref());
@@ -281,12 +259,10 @@ impl PodBackup {
         state.to_lines(inner.header(cluster), unsaved as u64)
     }
 
-    /// Returns whether this request was not answered yet.
     pub(crate) fn is_new_request(&self, id: &RecoveryId) -> bool {
         self.lock().answered.as_ref() != Some(id)
     }
 
-    /// This request was answered.
     pub(crate) fn set_answered(&self, id: RecoveryId) {
         self.lock().answered = Some(id);
     }
@@ -296,14 +272,11 @@ impl PodBackup {
     }
 }
 
-/// What becomes of the entry of a pod that is not managed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// It stays.
     Yes,
-    /// It stays as long as its container is listed.
+    /// Keep it as long as its container is listed.
     WithContainer,
-    /// It goes.
     No,
 }
 
@@ -354,7 +327,7 @@ fn spec_of(pod: &SavedPod) -> Option<SpecId> {
     pod.parsed().ok()?.spec
 }
 
-/// Reads the file. A broken one is set aside: what it had cannot be recovered from this worker any more.
+/// A broken file is set aside: its content cannot be recovered from this worker.
 fn read(path: &Path) -> Option<SavedFile> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -450,7 +423,7 @@ mod tests {
         let all: Vec<Container> = ["a", "b", "c"].map(container).into();
         saved.observe(&all);
         saved.note_fenced(&all);
-        // It is managed and listed still when the fence has just stopped it.
+        // It is still managed and listed right after the fence stopped it.
         saved.update(vec![pod("a"), pod("b"), pod("c")], |_, _| Keep::No);
         saved.observe(&[]);
         saved.update(Vec::new(), |_, _| Keep::No);

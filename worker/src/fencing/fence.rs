@@ -1,12 +1,11 @@
-//! The fence: stops pods that must never run twice when the lease has expired. Restores invariant 5.
+//! The fence: when the lease has expired, stops pods that must never run twice. Restores invariant 5.
 //!
-//! It reads the clock, the lease and the containers' labels, and needs no Redis: that Redis is unavailable is
-//! why it acts. While the lease is expired it looks again and again, so that a container whose start was
-//! under way at the expiry is caught too. Only then can the lease be renewed. `on_disconnect: keep` pods are
-//! left alone.
+//! It reads the clock, the lease and the containers' labels, and needs no Redis: it acts because Redis is
+//! unavailable. While the lease is expired it scans repeatedly, to catch containers whose start was in flight
+//! at the expiry. Only then can the lease be renewed. `on_disconnect: keep` pods are left alone.
 //!
-//! The worker runs it for as long as the process lives, and tells its supervisor so
-//! ([`crate::fencing::liveness`]). If the worker falls silent the supervisor does the same with [`enforce`].
+//! It runs as long as the worker process, and sends the supervisor signs of life
+//! ([`crate::fencing::liveness`]). If they stop, the supervisor calls [`enforce`] itself.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,36 +34,33 @@ use crate::node::engine_health::Probe;
 use crate::support::measure::{self, ContainerStopReason};
 use crate::worker::Worker;
 
-/// No sleep is longer than this: tokio's clock stops while the machine is suspended, and the lease's does
-/// not.
+/// Maximum sleep: tokio's clock stops while the machine is suspended, unlike the lease's.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two looks while the lease is expired and containers whose start was under way may still appear.
+/// Scan interval while the lease is expired and containers with a start in flight may still appear.
 pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// When nothing has appeared for this long, [`POLL_INTERVAL`] is enough: Redis may be unavailable for hours.
+/// Time without findings after which [`POLL_INTERVAL`] is enough: Redis may be unavailable for hours.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
-/// How long the fence waits for the list of containers before it stops those that it knows.
+/// Time to wait for the list of containers before the known ones are stopped.
 const MAX_LIST_WAIT: Duration = Duration::from_secs(1);
-/// Kept free between the last SIGKILL and the moment when another node may start the pod.
+/// Kept free between the last SIGKILL and the time when another node may start the pod.
 pub(crate) const SAFETY_MARGIN: Duration = Duration::from_secs(2);
-/// How long leftovers of an earlier worker process have to end: their pods may run elsewhere by now.
+/// Grace of leftovers of an earlier worker process: their pods may run elsewhere by now.
 const MAX_LEFTOVER_GRACE: Duration = Duration::from_secs(1);
-/// How long the containers of a worker that was declared dead have to end.
 const MAX_PURGE_GRACE: Duration = Duration::from_secs(10);
-/// How many containers that have ended are removed at a time. Nothing waits for that but the next lease.
+/// Maximum concurrent removals of ended containers. Only the next lease waits for them.
 const REMOVE_CONCURRENCY: usize = 16;
 
-/// Runs the fence for as long as the process lives: first over the leftovers of the previous worker process,
-/// which is reported through `startup_done`, then over this worker's pods. Ends early only if `shutdown`
-/// comes first.
+/// Runs the fence for the whole life of the process: first over the leftovers of the previous worker process,
+/// then signals `startup_done`, then over this worker's pods. Ends early only if `shutdown` comes first.
 pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken, startup_done: oneshot::Sender<()>) {
     let fence = async {
         if startup_fence(&worker, &shutdown).await {
-            // The receiver is gone if the worker is being ended.
+            // The receiver is gone if the worker is ending.
             let _ended = startup_done.send(());
             watch(&worker).await;
         }
     };
-    // The signs of life are sent by this very task, so that they stop when the fence hangs or has panicked.
+    // This very task sends the signs of life, so they stop when the fence hangs or panics.
     worker.liveness.while_running(&worker.config.timing, fence).await;
 }
 
@@ -109,7 +105,7 @@ fn log_expiry(worker: &Worker) {
     );
 }
 
-/// One look while the lease is expired. Returns whether nothing was left to stop and no start is under way.
+/// Scans once while the lease is expired. Returns true if nothing was left to stop and no start is in flight.
 async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
     let timing = &worker.config.timing;
     let cluster = worker.identity.cluster();
@@ -125,24 +121,20 @@ async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
     }
 }
 
-/// Returns the wait before the next look while the lease is expired, if nothing was found for `quiet_for`.
 fn recheck_after(quiet_for: Duration) -> Duration {
     if quiet_for > QUIET_AFTER { POLL_INTERVAL } else { RECHECK_INTERVAL }
 }
 
-/// Whose containers the fence stops, and what it has to know of the node.
 pub(crate) struct FenceScope<'a> {
     pub(crate) node: &'a NodeName,
     pub(crate) cluster: Option<&'a ClusterId>,
     pub(crate) timing: &'a Timing,
-    /// The proxy of this host, which has gates to be closed first.
     pub(crate) proxy: Option<&'a dyn ProxySocket>,
-    /// Where the pods are saved, if this process saves them.
     pub(crate) saved: Option<&'a PodBackup>,
 }
 
-/// Stops every `on_disconnect: stop` pod of this node that runs, or may begin to. Returns how many there
-/// were. While the engine takes long to list containers, or fails to, those that are `known` are stopped.
+/// Stops every `on_disconnect: stop` pod of this node that runs or may start to run. Returns their number.
+/// Stops those that are `known` while the engine is slow or fails to list containers.
 pub(crate) async fn enforce(
     runtime: &dyn Runtime,
     scope: &FenceScope<'_>,
@@ -162,8 +154,7 @@ pub(crate) async fn enforce(
         let are_drained = close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
         let left = time_left(timing, deadline, clock.now());
         let stops = stop_all(runtime, &containers, ContainerStopReason::Fenced, left, known);
-        // Without any time, or with a proxy that has not answered in time, nothing more is let in
-        // nevertheless.
+        // With no time left, or if the proxy did not answer in time, its gates are closed nevertheless.
         let close = OptionFuture::from((!are_drained).then(|| cut_all(proxy, &all)));
         let (stopped, _) = tokio::join!(stops, close);
         stopped.map(|()| all.len())
@@ -186,19 +177,17 @@ pub(crate) async fn enforce(
     stop(listed.into_iter().filter(is_own).filter(must_stop).collect()).await
 }
 
-/// Returns how long requests in flight have to end: half of what is left before the pod may be started
-/// elsewhere. The other half is the container's, which often has something to save.
+/// Returns the drain time of requests in flight: half of the time before the pod may start elsewhere. The
+/// other half is the container's, which often has something to save.
 fn fence_drain(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
     time_left(timing, deadline, now) / 2
 }
 
-/// Returns how long containers may go on so that they are gone before their pods may be started elsewhere.
 fn time_left(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
     let declared_dead = deadline.plus(timing.dead_after.saturating_sub(timing.fence_after));
     declared_dead.since(now).saturating_sub(SAFETY_MARGIN)
 }
 
-/// Ends all containers within `left`, whatever their number, and then removes them.
 async fn stop_all(
     runtime: &dyn Runtime,
     containers: &[Container],
@@ -215,12 +204,12 @@ async fn stop_all(
     };
     let removals = stream::iter(containers.to_vec()).map(remove);
     let removed: Vec<_> = removals.buffer_unordered(REMOVE_CONCURRENCY).collect().await;
-    // What could not be killed is gone nevertheless once it is removed.
+    // A container that could not be killed is gone once it is removed.
     removed.into_iter().collect::<Result<(), _>>().map_err(|error| ended.err().unwrap_or(error))
 }
 
-/// Before a worker does anything else: if the lease of the previous worker process has expired, its leftovers
-/// are stopped. Retries until that is done or `shutdown`; returns whether it is done.
+/// Stops leftovers of the previous worker process if its lease has expired, before the worker does anything
+/// else. Retries until done or `shutdown`. Returns true if done.
 async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
     match worker.lease.load_saved() {
         SavedLease::Lease(lease) if worker.now() < lease.deadline => {
@@ -240,21 +229,20 @@ async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
     stop_unleased(worker, shutdown).await
 }
 
-/// Stops every `on_disconnect: stop` pod of this node. Retries until that is done or `shutdown`; returns
-/// whether it is done.
+/// Retries until done or `shutdown`. Returns true if done.
 pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let must_stop = |container: &Container| container.on_disconnect == OnDisconnect::Stop;
     stop_leftovers(worker, shutdown, ContainerStopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
 }
 
-/// Stops and removes what has moved to other nodes after this one was declared dead; the next session removes
-/// the rest. Retries until that is done or `shutdown`; returns whether it is done. A container without a
-/// cluster's label may be another cluster's: the next session asks Redis about it. A pod of which Redis has
-/// no record has moved nowhere: the next session decides whether its container is held.
+/// Stops and removes pods that moved after this node was declared dead; the next session removes the rest.
+/// Retries until done or `shutdown`; returns true if done. Skips containers without a cluster label, which
+/// may be another cluster's, and pods without a record, which have moved nowhere: the next session decides
+/// about them.
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let reason = ContainerStopReason::NotAssigned;
     let is_ours = |container: &Container| container.cluster.is_some();
-    // These wait for no reply of Redis.
+    // These do not wait for Redis.
     let is_exclusive = |one: &Container| is_ours(one) && one.on_disconnect == OnDisconnect::Stop;
     if !stop_leftovers(worker, shutdown, reason, is_exclusive, MAX_PURGE_GRACE).await {
         return false;
@@ -264,7 +252,7 @@ pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool
     stop_leftovers(worker, shutdown, reason, has_moved, MAX_PURGE_GRACE).await
 }
 
-/// Returns the pods with containers here that have a record in Redis. Retries until `shutdown`.
+/// Retries until `shutdown`.
 async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<HashSet<PodId>> {
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
     loop {

@@ -1,9 +1,9 @@
-//! Other names under which workers of this machine have run containers: after a node was renamed, no worker
-//! and no supervisor looks after the containers with its former name. Restores invariant 5 for them.
+//! Fences containers with other node names of this machine: after a node was renamed, no worker or supervisor
+//! manages those with its former name. Restores invariant 5 for them.
 //!
-//! A lease file tells that a worker of that name ran here. When that lease has expired, its pods may be
-//! started on other nodes, and those that must not run twice are stopped: exactly what a worker of that name
-//! would do. So it is also right for several workers of one machine.
+//! A lease file shows that a worker of that name ran here. When its lease has expired, pods that must not run
+//! twice are stopped, exactly as that worker would do, because they may start on other nodes. So it is also
+//! right for several workers on one machine.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,22 +17,17 @@ use crate::fencing::fence::{self, FenceScope};
 use crate::fencing::other_lease::OtherLease;
 use crate::worker::Worker;
 
-/// Between two looks at the lease files.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Between two looks at the containers of a name whose worker does not run: people remove them.
+/// Scan interval of the containers of a name without a worker: people remove them.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// A name of which nothing runs that must not run without a lease.
 struct FencedName {
-    /// The lease that it had.
     deadline: BootInstant,
     next_look: BootInstant,
-    /// How many others ran, as was told last.
     told: usize,
 }
 
-/// Fences the containers with other names for as long as the worker runs.
 pub(crate) async fn watch(worker: &Worker) {
     let mut fenced: HashMap<NodeName, FencedName> = HashMap::new();
     loop {
@@ -65,7 +60,7 @@ pub(crate) async fn watch(worker: &Worker) {
     }
 }
 
-/// Stops what must not run without this lease. Returns how many others run, once nothing was left to stop.
+/// Returns the number of other running containers, once nothing was left to stop.
 async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<Option<usize>, RuntimeError> {
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
@@ -94,15 +89,13 @@ fn problem(former: &NodeName, count: usize) -> String {
     )
 }
 
-/// Says in the log and by an event that containers of a former name go on. Returns whether it was said: this
-/// node has to be registered first.
+/// Returns false if this node is not registered yet.
 async fn tell(worker: &Worker, former: &NodeName, count: usize) -> bool {
     let node = &worker.node;
     match worker.store.report_former_containers(node, former, count).await {
         Ok(true) => {}
         Ok(false) => return false,
-        // The log has it. An event that is lost with Redis away is not worth another look at the engine each
-        // second.
+        // It is in the log. An event lost while Redis is away is not worth another scan each second.
         Err(error) => tracing::debug!(%error, "the event about containers of a former name is not recorded"),
     }
     tracing::warn!(

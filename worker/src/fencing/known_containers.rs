@@ -1,5 +1,5 @@
-//! The containers that the fence stops although the engine does not list them: a list can take a minute or
-//! fail while single calls still work.
+//! Containers that the fence stops although the engine does not list them: a list can take a minute or fail
+//! while single calls still work.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,15 +8,14 @@ use std::time::Instant;
 use engine::Container;
 use model::spec::OnDisconnect;
 
-/// The containers with `on_disconnect: stop` that ran when this process last saw them, by their handle.
+/// Containers with `on_disconnect: stop` that ran when this process last saw them, by handle.
 #[derive(Default)]
 pub(crate) struct KnownContainers {
     containers: Mutex<HashMap<String, (Container, Instant)>>,
 }
 
 impl KnownContainers {
-    /// Replaces all by what the engine has listed, which was asked at `asked`. What was started since then
-    /// stays.
+    /// Replaces all by the engine's list, requested at `asked`. Containers started since then stay.
     pub(crate) fn replace(&self, listed: &[Container], asked: Instant) {
         let mut known = self.lock();
         known.retain(|_, (_, seen)| *seen >= asked);
@@ -25,19 +24,16 @@ impl KnownContainers {
         }
     }
 
-    /// Notes a container that has just been started.
     pub(crate) fn insert(&self, started: &Container) {
         if must_stop(started) {
             self.lock().insert(started.handle.clone(), (started.clone(), Instant::now()));
         }
     }
 
-    /// Forgets a container that is gone.
     pub(crate) fn remove(&self, handle: &str) {
         self.lock().remove(handle);
     }
 
-    /// Returns all of them.
     pub(crate) fn all(&self) -> Vec<Container> {
         self.lock().values().map(|(container, _)| container.clone()).collect()
     }
@@ -47,7 +43,6 @@ impl KnownContainers {
     }
 }
 
-/// Returns whether the fence has to stop this container.
 pub(crate) fn must_stop(container: &Container) -> bool {
     container.on_disconnect == OnDisconnect::Stop && container.state.may_run()
 }

@@ -1,11 +1,11 @@
-//! This worker's lease: until when no other worker may run its pods.
+//! This worker's lease: until it expires, no other worker may run its pods.
 //!
 //! Each successful heartbeat renews it until `fence_after` past the moment *before* that heartbeat was sent.
 //! The fence reads it from memory, the next worker process from a [file](crate::fencing::lease_file). The
 //! file may be older than memory, never newer: a late write makes the next worker stop more, not less.
 //!
-//! An expired lease is renewed only after the fence has stopped what ran under it. A failover may have undone
-//! that this worker was declared dead; its pods may run elsewhere nevertheless.
+//! An expired lease is renewed only after the fence stopped the pods under it. Even if a failover lost this
+//! worker's death, its pods may run elsewhere.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,32 +16,26 @@ use store::RedisProcess;
 
 use crate::fencing::lease_file::{LeaseGrant, LeaseStore, SavedLease};
 
-/// The state of a lease at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseState {
     /// There never was a lease, or it was given up.
     None,
     /// Valid for this much longer.
     Valid(Duration),
-    /// It expired at that moment.
+    /// Expired at that moment.
     Expired(BootInstant),
 }
 
-/// The lease of one worker process.
 pub(crate) struct Lease {
     /// Milliseconds on the boot clock; 0 if there is no lease.
     deadline: AtomicU64,
-    /// The deadline of the last expired lease under which nothing runs any more, because the fence has
-    /// stopped it.
+    /// Deadline of the last expired lease whose pods the fence has stopped.
     fenced: AtomicU64,
-    /// How many containers are being started under it now.
     starts: AtomicUsize,
-    /// The Redis that granted it last.
     granted_by: Mutex<Option<RedisProcess>>,
     store: Option<Arc<dyn LeaseStore>>,
 }
 
-/// The right to start one container; see [`Lease::permit_start`].
 pub(crate) struct StartPermit<'a>(&'a Lease);
 
 impl Drop for StartPermit<'_> {
@@ -51,7 +45,6 @@ impl Drop for StartPermit<'_> {
 }
 
 impl Lease {
-    /// A lease in memory, also saved to `store` if there is one.
     pub(crate) fn new(store: Option<Arc<dyn LeaseStore>>) -> Self {
         Self {
             deadline: AtomicU64::new(0),
@@ -62,7 +55,6 @@ impl Lease {
         }
     }
 
-    /// Reads what the previous worker process saved.
     pub(crate) fn load_saved(&self) -> SavedLease {
         match &self.store {
             Some(store) => store.load(),
@@ -83,24 +75,22 @@ impl Lease {
         matches!(self.state(now), LeaseState::Valid(_))
     }
 
-    /// Takes over the lease of the previous worker process.
     pub(crate) fn take_over(&self, lease: LeaseGrant) {
         self.set_granted_by(lease.granted_by);
         self.deadline.fetch_max(lease.deadline.millis, Ordering::AcqRel);
     }
 
-    /// Returns the right to start a container if the lease is valid now. The engine may take longer than the
-    /// lease lasts: until the permit is dropped an expired lease is not renewed, as the fence may not have
-    /// seen that container yet.
+    /// Returns the right to start a container if the lease is valid now. The start may outlast the lease.
+    /// Until the permit is dropped an expired lease is not renewed, because the fence may not have seen that
+    /// container yet.
     pub(crate) fn permit_start(&self, now: BootInstant) -> Option<StartPermit<'_>> {
         self.starts.fetch_add(1, Ordering::AcqRel);
         let permit = StartPermit(self);
         self.is_valid(now).then_some(permit)
     }
 
-    /// Notes that the fence has stopped everything that must not run without the lease that expired at
-    /// `deadline`. Returns false, and notes nothing, while a start is under way: the fence may not have seen
-    /// its container.
+    /// Records that the fence stopped all pods that need the lease which expired at `deadline`. Returns false
+    /// and records nothing while a start is in flight: the fence may not have seen its container.
     pub(crate) fn mark_fenced(&self, deadline: BootInstant) -> bool {
         let is_complete = self.starts.load(Ordering::Acquire) == 0;
         if is_complete {
@@ -109,8 +99,8 @@ impl Lease {
         is_complete
     }
 
-    /// Extends the lease to `deadline`, granted by `redis`; never shortens it. Does nothing to an expired
-    /// lease that is not yet fenced.
+    /// Extends the lease to `deadline`, granted by `redis`; never shortens it. Ignores an expired lease that
+    /// is not yet fenced.
     pub(crate) fn renew(&self, now: BootInstant, deadline: BootInstant, redis: &RedisProcess) {
         if let LeaseState::Expired(expired) = self.state(now)
             && self.fenced.load(Ordering::Acquire) != expired.millis
@@ -126,9 +116,9 @@ impl Lease {
         }
     }
 
-    /// Extends a valid lease to `deadline` after `redis` has answered that it does not know this cluster (any
-    /// more), if it is the very process and database that has granted the lease: then this worker was not
-    /// declared dead before the cluster was lost, and now it is not known to be assigned to any other.
+    /// Extends a valid lease to `deadline` after `redis` answered that it does not know this cluster (any
+    /// more). Requires the very process and database that granted the lease: then this worker was not
+    /// declared dead before the cluster was lost, and its pods are not known to be assigned elsewhere.
     /// Another Redis proves nothing: the cluster may go on elsewhere.
     pub(crate) fn prolong(&self, now: BootInstant, deadline: BootInstant, redis: &RedisProcess) {
         let is_granter =

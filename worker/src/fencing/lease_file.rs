@@ -1,4 +1,4 @@
-//! The lease on disk, for the worker process that comes after a crash and for the supervisor process.
+//! The lease on disk, for the next worker process after a crash and for the supervisor process.
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -12,35 +12,33 @@ use tokio::task::JoinHandle;
 
 use crate::support::change_log::ChangeLog;
 
-/// The lease that the previous worker process left.
+/// The lease of the previous worker process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SavedLease {
     /// A lease of this boot of the machine.
     Lease(LeaseGrant),
-    /// There is none, it is of an earlier boot, or it is unreadable; says which.
+    /// Missing, of an earlier boot, or unreadable, with the reason.
     Unusable(String),
 }
 
-/// A lease, and which Redis has granted it.
+/// A lease, and the Redis that granted it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseGrant {
-    /// Until when it is valid.
+    /// The time when it expires.
     pub deadline: BootInstant,
     /// The process and database that answered the heartbeat; `None` if an earlier version wrote the file.
     pub granted_by: Option<RedisProcess>,
 }
 
-/// Where a lease outlives its process.
+/// Stores a lease beyond its process.
 pub trait LeaseStore: Send + Sync {
-    /// Returns what was saved last, by this process or an earlier one.
+    /// Returns the last saved lease, of this process or an earlier one.
     fn load(&self) -> SavedLease;
 
-    /// Saves a lease. May happen late or not at all, but what is saved is never later than the last one
-    /// given.
+    /// Saves a lease, possibly late or not at all. The saved lease is never later than the last given one.
     fn save(&self, lease: &LeaseGrant);
 }
 
-/// The content of the file.
 #[derive(Serialize, Deserialize)]
 struct LeaseRecord {
     boot_id: String,
@@ -49,7 +47,6 @@ struct LeaseRecord {
     granted_by: Option<String>,
 }
 
-/// A lease in a file.
 pub(crate) struct LeaseFile {
     path: PathBuf,
     boot_id: String,
@@ -63,7 +60,6 @@ impl LeaseFile {
         Self { path, boot_id, write_in_flight: Mutex::new(None), log }
     }
 
-    /// Creates the file's directory and checks that it can be written.
     pub(crate) fn check(&self) -> std::io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(directory)?;
@@ -78,8 +74,8 @@ impl LeaseStore for LeaseFile {
         read(&self.path, &self.boot_id)
     }
 
-    /// Writes on another thread, so that a slow disk never delays a heartbeat. While a write is in flight the
-    /// next one is skipped.
+    /// Writes on another thread, so that a slow disk never delays a heartbeat. Skipped while a write is in
+    /// flight.
     fn save(&self, lease: &LeaseGrant) {
         let mut write_in_flight = self.write_in_flight.lock().unwrap_or_else(PoisonError::into_inner);
         if write_in_flight.as_ref().is_some_and(|handle| !handle.is_finished()) {
@@ -98,12 +94,11 @@ impl LeaseStore for LeaseFile {
     }
 }
 
-/// Returns the path of the lease file of a configured worker.
 pub(crate) fn path(config: &Config) -> PathBuf {
     config.state_dir.join(format!("{}.lease", config.node))
 }
 
-/// Reads a lease file. A lease of another boot is unusable: the clock that it was measured on started anew.
+/// Reads a lease file. A lease of another boot is unusable: its clock restarted.
 pub(crate) fn read(path: &Path, boot_id: &str) -> SavedLease {
     let unusable = |why: String| SavedLease::Unusable(format!("{}: {why}", path.display()));
     let text = match std::fs::read(path) {
@@ -131,7 +126,6 @@ fn write(path: &Path, lease: &LeaseRecord) -> std::io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
-/// Returns the kernel's random id of this boot of the machine.
 pub(crate) fn boot_id() -> std::io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }

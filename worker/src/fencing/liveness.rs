@@ -1,5 +1,5 @@
-//! The worker's sign of life to its supervisor process ([`crate::fencing::supervisor`]), and how it notices
-//! that the supervisor is gone.
+//! The worker's signs of life to its supervisor process ([`crate::fencing::supervisor`]), and its detection
+//! of a lost supervisor.
 //!
 //! Standard input of a supervised worker is one end of a socket pair. One byte each [`period`] means that the
 //! worker lives and enforces the fence. The end of the stream means that the supervisor is gone.
@@ -20,20 +20,20 @@ pub struct LivenessPipe {
     supervisor: Option<UnixStream>,
 }
 
-/// Returns the time between two signs of life. Several fit between the fence and the moment when pods may
-/// start elsewhere.
+/// Returns the interval of signs of life. Several fit between the fence and the moment when pods may start
+/// elsewhere.
 pub(crate) fn period(timing: &Timing) -> Duration {
     let remaining = timing.dead_after.saturating_sub(timing.fence_after);
     (remaining / 8).clamp(Duration::from_millis(50), Duration::from_secs(1))
 }
 
 impl LivenessPipe {
-    /// A pipe to nowhere, for a worker without a supervisor.
+    /// Returns a pipe to nowhere, for a worker without a supervisor.
     pub fn none() -> Self {
         Self { supervisor: None }
     }
 
-    /// The pipe to the supervisor at the other end of standard input. Must be called within the async
+    /// Returns the pipe to the supervisor at the other end of standard input. Must be called within the async
     /// runtime.
     ///
     /// # Errors
@@ -43,14 +43,12 @@ impl LivenessPipe {
         Self::to(stream)
     }
 
-    /// The pipe to the supervisor at the other end of `stream`.
     pub(crate) fn to(stream: StdStream) -> io::Result<Self> {
         stream.peer_addr()?;
         stream.set_nonblocking(true)?;
         Ok(Self { supervisor: Some(UnixStream::from_std(stream)?) })
     }
 
-    /// Runs `work` and sends signs of life while it is under way.
     pub(crate) async fn while_running<T>(&self, timing: &Timing, work: impl Future<Output = T>) -> T {
         let Some(supervisor) = &self.supervisor else { return work.await };
         let mut work = pin!(work);
@@ -66,8 +64,7 @@ impl LivenessPipe {
                     );
                     return work.await;
                 }
-                // A full buffer means that the supervisor does not read: then it is the supervisor that
-                // hangs.
+                // A full buffer means that the supervisor does not read, so the supervisor hangs.
                 _ = ticks.tick() => drop(supervisor.try_write(b".")),
             }
         }

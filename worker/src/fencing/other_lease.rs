@@ -10,6 +10,6 @@ pub struct OtherLease {
     pub node: NodeName,
     /// Its cluster, if it remembers one.
     pub cluster: Option<ClusterId>,
-    /// Until when its lease is, or was, valid.
+    /// The time when its lease expires or expired.
     pub deadline: BootInstant,
 }

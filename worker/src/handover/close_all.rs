@@ -1,5 +1,5 @@
-//! Closes the gates of pods that the fence stops, or that are not this node's, on a connection of its own:
-//! the fence acts without a session, and also in the process of the supervisor.
+//! Closes the gates of pods that the fence stops, or that belong to other nodes. Uses its own connection: the
+//! fence acts without a session, and also in the supervisor's process.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use tokio::time::Instant;
 
 use super::socket::{ProxySocket, dial};
 
-/// Of the time that there is, this is left for the proxy to cut and to answer.
+/// Part of the available time reserved for the proxy to cut and answer.
 const ANSWER_TIME: Duration = Duration::from_millis(200);
-/// How long the answer is waited for if nothing waits for it: the containers are being stopped meanwhile.
+/// Timeout of an answer that nothing waits for: the containers are being stopped meanwhile.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Stops containers whose pods may run on another node, once nothing is in flight to them, for which there is
-/// `within`. Those of `stop` pods are stopped at once: they must not run twice for any request's sake.
+/// Drains containers whose pods may run on another node, for at most `within`, then stops them. Those of
+/// `stop` pods are stopped at once: no request justifies running twice.
 ///
 /// # Errors
-/// The first of `stop`, which is called for both kinds.
+/// The first error of `stop`, which is called for both kinds.
 pub(crate) async fn drain_and_stop<'a>(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
@@ -41,8 +41,8 @@ pub(crate) async fn drain_and_stop<'a>(
     stopped.and(kept)
 }
 
-/// Closes the gates of the pods of these containers and waits until nothing is in flight to them, at most for
-/// `within`. Returns whether nothing is; false without a proxy, for which nothing is waited.
+/// Waits until nothing is in flight to the closed gates, for at most `within`. Returns true if nothing is;
+/// false without a proxy, at once.
 pub(crate) async fn close_all(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
@@ -65,24 +65,21 @@ pub(crate) async fn close_all(
     closed == CloseOutcome::Drained
 }
 
-/// Closes the gates of the pods of these containers, which are being stopped: what is in flight to them is
-/// cut, and nothing more is let in.
+/// Cuts requests in flight, because the containers are being stopped.
 pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Container]) {
     ask(socket, containers, Duration::ZERO, AT_ONCE).await;
 }
 
-/// What has come of asking a proxy to close gates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseOutcome {
     /// Nothing is in flight.
     Drained,
-    /// It has not said so in time.
+    /// The proxy did not answer in time.
     NoAnswer,
-    /// There is none, or no time, or nothing to ask for.
+    /// There is no proxy, no time, or no gate to close.
     NoProxy,
 }
 
-/// Has a proxy, if there is one, close gates and cut after `within`; waits for `max_wait` at most.
 async fn ask(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
@@ -93,7 +90,7 @@ async fn ask(
         return CloseOutcome::NoProxy;
     };
     let all = async {
-        // Another proxy process may have taken the place of the one that was asked.
+        // Another proxy process may have replaced the first one.
         drained(socket, containers, within).await || drained(socket, containers, within).await
     };
     match tokio::time::timeout(max_wait, all).await {
@@ -103,7 +100,6 @@ async fn ask(
     }
 }
 
-/// Returns false if there is no proxy.
 async fn drained(socket: &dyn ProxySocket, containers: &[&Container], within: Duration) -> bool {
     let Ok(stream) = dial(socket).await else { return false };
     let mut lines = lines(stream);

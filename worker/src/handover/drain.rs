@@ -1,57 +1,48 @@
-//! How long the stop of a pod waits for its requests in flight, and what it does next. Pure.
+//! Decides how long a pod's stop waits for requests in flight, and its next step. Pure.
 
 use std::time::Duration;
 
 use crate::support::measure::ContainerStopReason;
 use crate::support::text::seconds;
 
-/// How much longer than the limit a stop waits for a proxy that does not answer: it cuts at the limit, and
-/// then answers at once.
+/// Time beyond the limit to wait for a silent proxy, which cuts at the limit and then answers at once.
 pub(crate) const ANSWER_MARGIN: Duration = Duration::from_secs(2);
-/// How long a stop waits for the first look for a proxy, which takes a moment only.
+/// Time to wait for the first attempt to reach a proxy, which takes only a moment.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// How long requests to a container have that is stopped because it is unhealthy, or because its pod has
-/// ended. It may never answer them, and nothing else happens to the pod meanwhile.
+/// Drain time of a container that is unhealthy, or whose pod has ended. It may never answer requests, and the
+/// pod's next steps wait for it.
 const BRIEF: Duration = Duration::from_secs(2);
 
-/// The link to the proxy of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkStatus {
     /// No socket is configured.
     Off,
-    /// Not looked for yet, or to be looked for again.
+    /// Not tried yet, or to be tried again.
     Untried,
-    /// No proxy answers: nothing flows through one.
+    /// No proxy answers: it carries no traffic.
     Absent,
-    /// It listens.
+    /// The proxy listens.
     Connected,
 }
 
-/// How far a drain is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainProgress {
-    /// The proxy has not answered.
     Requested,
-    /// The gate is closed.
     Closed { in_flight: u64 },
-    /// Nothing is in flight any more.
+    /// Nothing is in flight.
     Drained { in_flight: u64, after: Duration, cut: u64 },
 }
 
-/// What the limit of a drain depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StopFacts {
     pub(crate) reason: ContainerStopReason,
-    /// The pod's `drain`.
     pub(crate) drain: Duration,
-    /// Whether a container that could answer runs, with its network.
     pub(crate) can_answer: bool,
     /// `on_disconnect: stop`.
     pub(crate) never_twice: bool,
     pub(crate) is_leased: bool,
 }
 
-/// Returns how long requests in flight have to end before they are cut.
 pub(crate) fn limit(facts: &StopFacts) -> Duration {
     let StopFacts { reason, drain, can_answer, never_twice, is_leased } = *facts;
     if !can_answer {
@@ -65,29 +56,26 @@ pub(crate) fn limit(facts: &StopFacts) -> Duration {
         ContainerStopReason::NotAssigned if never_twice => Duration::ZERO,
         ContainerStopReason::NotAssigned => drain,
         ContainerStopReason::Ended | ContainerStopReason::Unhealthy => drain.min(BRIEF),
-        // It has its own limit; see `crate::fencing::fence`.
+        // The fence has its own limit; see `crate::fencing::fence`.
         ContainerStopReason::Fenced => Duration::ZERO,
     }
 }
 
-/// What the next step of a stop depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DrainFacts {
     pub(crate) link: LinkStatus,
     pub(crate) progress: DrainProgress,
-    /// Time since the gate was to be closed.
     pub(crate) waited: Duration,
     pub(crate) limit: Duration,
-    /// The pod is to run after all: a failover has lost the request to stop it.
+    /// True if the pod must run after all: a failover lost its stop request.
     pub(crate) is_revoked: bool,
-    /// This session ends and waits for nothing. The next one finds the gate closed and goes on.
+    /// True if this session ends and waits for nothing. The next one finds the gate closed and continues.
     pub(crate) is_ending: bool,
 }
 
-/// What a stop does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainStep {
-    /// Look again at the next answer of the proxy, after this time at the latest.
+    /// Decide again at the proxy's next answer, after this time at the latest.
     Wait(Duration),
     /// Stop the containers now.
     Stop(DrainEnd),
@@ -95,18 +83,14 @@ pub(crate) enum DrainStep {
     Leave,
 }
 
-/// How a drain ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
-    /// There is no proxy.
     NoProxy,
-    /// Nothing is in flight any more.
     Drained { in_flight: u64, after: Duration, cut: u64 },
-    /// The proxy has not said so in time.
+    /// The proxy did not answer in time.
     Unanswered { waited: Duration },
 }
 
-/// Returns what a stop does next.
 pub(crate) fn step(facts: &DrainFacts) -> DrainStep {
     let DrainFacts { link, progress, waited, limit, is_revoked, is_ending } = *facts;
     if is_revoked {
@@ -130,7 +114,6 @@ pub(crate) fn step(facts: &DrainFacts) -> DrainStep {
 }
 
 impl DrainEnd {
-    /// Describes the drain for people; `None` if there is nothing to tell, because nothing was in flight.
     pub(crate) fn describe(self, limit: Duration) -> Option<String> {
         match self {
             DrainEnd::NoProxy | DrainEnd::Drained { in_flight: 0, .. } => None,
@@ -215,9 +198,9 @@ mod tests {
             (Absent, Requested, 0, stop(DrainEnd::NoProxy)),
             // The proxy died while it drained.
             (Absent, closed, 5, stop(DrainEnd::NoProxy)),
-            // Its last word counts.
+            // Its last answer counts.
             (Absent, drained, 5, stop(end)),
-            // The worker has just started: one look first.
+            // The worker has just started, so it tries once first.
             (Untried, Requested, 0, wait(FIRST_LOOK)),
             (Untried, Requested, 2, stop(DrainEnd::NoProxy)),
             (Connected, Requested, 0, wait(secs(32))),

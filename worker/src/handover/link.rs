@@ -1,7 +1,8 @@
-//! The loop that speaks to the proxy of this host: who this worker is, all its pods, and then each change.
+//! The loop that talks to this host's proxy: it sends this worker's identity, all its pods, and then each
+//! change.
 //!
-//! Without a proxy it only looks once a second whether there is a socket. What it sends is computed after the
-//! requests to close were noted: a gate that a stop has closed is never opened by a row from before.
+//! Without a proxy it only checks for a socket once a second. It computes its messages after recording
+//! requests to close, so an outdated row never opens a gate that a stop has closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +19,20 @@ use super::rows::{self, Rows};
 use super::socket::{ProxyStream, dial};
 use crate::session::context::SessionContext;
 
-/// How often the loop looks for a proxy.
 const DIAL_INTERVAL: Duration = Duration::from_secs(1);
-/// The first look after the proxy has gone: it may only be restarting.
+/// Delay of the first attempt after the proxy is gone: it may only be restarting.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a proxy may take to read what is sent to it.
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// Changes within this time are sent together.
 const GATHER: Duration = Duration::from_millis(5);
-/// Rows also depend on what no change of the table tells of, as which pods are held.
+/// Poll interval for changes outside the table, such as held pods.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The loop.
 pub(crate) struct HandoverLoop {
     context: Arc<SessionContext>,
-    /// How long to wait before the next look for a proxy.
     wait: Duration,
 }
 
-/// Why a connection to the proxy ended. It is dialled again; only that it is gone is worth a line.
+/// Why the connection to the proxy ended. The loop reconnects in any case.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error("{0}")]
@@ -61,12 +57,11 @@ impl Loop<LinkError> for HandoverLoop {
             let begun = Instant::now();
             let ended = self.serve(stream).await;
             self.wait = REDIAL_INTERVAL;
-            // In `dev` both end at the same time. One that ends at once is not dialled without a pause.
+            // In `dev` both end at the same time. A connection that ends at once is retried after a pause.
             if self.context.tasks.stopping().is_cancelled() || begun.elapsed() < REDIAL_INTERVAL {
                 break;
             }
-            // Another process may have taken its place: until that is known, pods that are being stopped
-            // wait.
+            // Another process may have replaced it: until that is known, pods being stopped wait.
             dialled = dial(&*socket).await;
             let goes_on =
                 if dialled.is_ok() { "another takes its place" } else { "pods are stopped without it" };
@@ -93,7 +88,6 @@ impl HandoverLoop {
         Self { context, wait: DIAL_INTERVAL }
     }
 
-    /// Speaks to the proxy until one of the two ends.
     async fn serve(&self, stream: ProxyStream) -> Result<(), LinkError> {
         let context = &self.context;
         let mut lines = lines(stream);
@@ -118,14 +112,13 @@ impl HandoverLoop {
         }
     }
 
-    /// Sends what the proxy does not know yet.
     async fn send_changes(
         &self,
         lines: &mut Lines<ProxyStream>,
         sent: &mut Option<Rows>,
     ) -> Result<(), LinkError> {
         let mut messages = Vec::new();
-        // Before the first full look the table does not have what an earlier session started.
+        // Before the first full listing the table lacks pods of earlier sessions.
         if self.context.first_listing_done.is_cancelled() {
             let now = self.rows(sent.as_ref());
             messages = rows::messages(sent.as_ref(), &now);
@@ -135,8 +128,8 @@ impl HandoverLoop {
         send(lines, &messages).await
     }
 
-    /// Returns the rows of all pods. A pod that was known and is not managed for a while stays as it was if
-    /// it goes on: its payload came once more, or Redis has lost its record.
+    /// Returns the rows of all pods. A known pod that is briefly not managed keeps its row if it goes on: its
+    /// payload arrived again, or Redis lost its record.
     fn rows(&self, sent: Option<&Rows>) -> Rows {
         let SessionContext { table, held, handover, worker, .. } = &*self.context;
         let (uses_host_network, is_leased) = (worker.runtime.uses_host_network(), worker.is_leased());
@@ -159,7 +152,7 @@ impl HandoverLoop {
     }
 
     fn receive(&self, line: &str) {
-        // A proxy of a later version may say more.
+        // A proxy of a later version may send unknown messages.
         if let Ok(answer) = serde_json::from_str(line) {
             self.context.handover.note(&answer);
         }

@@ -1,5 +1,5 @@
-//! The hand-over of a pod's traffic: this node's proxy learns where the pods are, and lets go of a pod before
-//! the worker stops it.
+//! The handover of a pod's traffic: this node's proxy learns the pods' addresses, and drains a pod before the
+//! worker stops it.
 //!
 //! ```text
 //! link.rs       the loop that speaks to the proxy: all pods, then each change
@@ -9,7 +9,7 @@
 //! socket.rs     where the proxy is reached
 //! ```
 //!
-//! Without a proxy nothing flows through one, and no stop waits.
+//! Without a proxy there is no such traffic, and no stop waits.
 //!
 //! Tests: beside the code, tests::handing_over, scenarios::handover
 
@@ -29,36 +29,27 @@ use tokio::sync::{Notify, watch};
 
 use self::drain::{DrainProgress, LinkStatus};
 
-/// What the loop and the stops of one session share: the pods whose gate is to be closed, and what the proxy
-/// answered.
+/// Shared by the loop and the stops of one session.
 pub(crate) struct Handover {
     inner: Mutex<HandoverInner>,
-    /// Wakes the loop.
     wake: Notify,
-    /// Tells that the proxy has said something about names.
     names_changed: Notify,
-    /// Grows with each answer of the proxy, and with each change of the link.
     version: watch::Sender<u64>,
 }
 
 struct HandoverInner {
     status: LinkStatus,
     closings: HashMap<AssignmentId, Closing>,
-    /// What the proxy has said about names; `None` if it is not there, or has said nothing yet.
     names: Option<NamesStatus>,
-    /// The address of this host in the network of its pods.
     gateway: Option<Gateway>,
     is_gateway_sent: bool,
 }
 
-/// Whether pods of this host reach services by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamesStatus {
-    /// Why they do not; `None` if they do.
     pub(crate) problem: Option<String>,
 }
 
-/// A pod whose gate is to be closed for as long as a stop is under way.
 struct Closing {
     pod: PodId,
     within: Duration,
@@ -66,7 +57,7 @@ struct Closing {
     progress: DrainProgress,
 }
 
-/// Keeps the gate of a pod closed until it is dropped. After that, its row says whether it is open.
+/// Keeps the gate of a pod closed until it is dropped. Then the pod's row decides again.
 pub(crate) struct ClosedGate<'a> {
     handover: &'a Handover,
     assignment: AssignmentId,
@@ -92,8 +83,8 @@ impl Handover {
         }
     }
 
-    /// Closes the gate of a pod; what is in flight after `within` is cut. Looks for a proxy at once if there
-    /// was none a moment ago.
+    /// Closes a pod's gate; requests in flight are cut after `within`. Tries at once to reach a proxy if
+    /// there was none a moment ago.
     pub(crate) fn close(&self, pod: &PodId, assignment: &AssignmentId, within: Duration) -> ClosedGate<'_> {
         let mut inner = self.lock();
         let progress = DrainProgress::Requested;
@@ -107,24 +98,21 @@ impl Handover {
         ClosedGate { handover: self, assignment: assignment.clone() }
     }
 
-    /// Returns the state of the link, and how far the drain of a pod is.
     pub(crate) fn progress(&self, assignment: &AssignmentId) -> (LinkStatus, DrainProgress) {
         let inner = self.lock();
         let progress = inner.closings.get(assignment).map(|closing| closing.progress);
         (inner.status, progress.unwrap_or(DrainProgress::Requested))
     }
 
-    /// Returns a receiver that is notified of each answer of the proxy.
     pub(crate) fn answers(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// Returns whether the gate of a pod is kept closed by a stop.
     fn is_closing(&self, assignment: &AssignmentId) -> bool {
         self.lock().closings.contains_key(assignment)
     }
 
-    /// The link is up, down, or was not there. What was sent before has to be sent again.
+    /// Sets the state of the link. Earlier messages must be sent again.
     fn set_status(&self, status: LinkStatus) {
         let mut inner = self.lock();
         inner.status = status;
@@ -134,17 +122,14 @@ impl Handover {
         self.note_answer();
     }
 
-    /// Returns what the proxy has said about names; `None` if nothing, or it is not there.
     pub(crate) fn names(&self) -> Option<NamesStatus> {
         self.lock().names.clone()
     }
 
-    /// Completes when the proxy has said something about names.
     pub(crate) async fn names_changed(&self) {
         self.names_changed.notified().await;
     }
 
-    /// New containers are in the network in which this host is `gateway`: the proxy is told.
     pub(crate) fn set_gateway(&self, gateway: Gateway) {
         let mut inner = self.lock();
         if inner.gateway.replace(gateway) != Some(gateway) {
@@ -153,7 +138,6 @@ impl Handover {
         }
     }
 
-    /// Returns what the proxy has not had: the address in the network of pods, and requests to close.
     fn unsent(&self) -> Vec<FromWorker> {
         let mut inner = self.lock();
         let gateway = inner.gateway.filter(|_| !inner.is_gateway_sent);
@@ -172,7 +156,6 @@ impl Handover {
         network.into_iter().chain(messages).collect()
     }
 
-    /// Notes what the proxy has answered.
     fn note(&self, answer: &FromProxy) {
         let mut inner = self.lock();
         match answer {
@@ -182,7 +165,7 @@ impl Handover {
                 }
             }
             FromProxy::Drained { assignment, after_ms, cut, .. } => {
-                // Without an answer to this stop's own request it is the end of the drain of an earlier stop.
+                // Without an answer to this stop's own request, it ends the drain of an earlier stop.
                 if let Some(closing) = inner.closings.get_mut(assignment)
                     && let DrainProgress::Closed { in_flight } = closing.progress
                 {

@@ -1,4 +1,4 @@
-//! What the proxy is told about a pod. Pure.
+//! The proxy's rows about pods. Pure.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,17 +10,16 @@ use model::pod::ContainerProgress;
 use crate::running::step::DesiredState;
 use crate::running::table::ManagedPod;
 
-/// Rows by assignment.
 pub(super) type Rows = HashMap<AssignmentId, LocalPod>;
 
-/// Returns the row of a pod; `None` if no address of it is known. It is open unless it is to be stopped, a
-/// stop of it is under way (`is_closing`), or a container of it has ended and is not started again yet.
+/// Returns the row of a pod; `None` if its address is unknown. Its gate is open unless the pod must stop, its
+/// stop is in progress (`is_closing`), or a container has ended and not restarted yet.
 pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: bool) -> Option<LocalPod> {
     let address: IpAddr = match uses_host_network {
         true => Ipv4Addr::LOCALHOST.into(),
         false => managed.network.address.parse().ok()?,
     };
-    // What a sidecar does is no matter of those who send requests.
+    // Sidecars serve no requests from outside, so their state is ignored.
     let ordinary = || managed.containers().filter(|(spec, _)| !spec.sidecar).map(|(_, container)| container);
     let is_down = ordinary().any(|container| {
         let has_ended = container.progress == ContainerProgress::Ended;
@@ -39,8 +38,6 @@ pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: boo
     })
 }
 
-/// Returns the messages that make the proxy's table that of `now`: all of it if nothing was `sent`, else what
-/// differs.
 pub(super) fn messages(sent: Option<&Rows>, now: &Rows) -> Vec<FromWorker> {
     let Some(sent) = sent else { return all(now) };
     let gone = sent.values().filter(|row| !now.contains_key(&row.assignment));
@@ -137,7 +134,7 @@ mod tests {
         one.containers.iter_mut().for_each(|container| container.progress = ContainerProgress::Running);
         end(&mut one, 0);
         assert!(!has_ended(&one), "its sidecar runs");
-        // While it is being stopped it still asks for names, and connects.
+        // While it is being stopped it still resolves names and connects.
         assert!(!row(&one, false, true).unwrap().ended);
         end(&mut one, 1);
         assert!(has_ended(&one));

@@ -1,4 +1,4 @@
-//! Where the proxy of this host is reached.
+//! The address of this host's proxy.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,7 +11,6 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
-/// How long a proxy may take to accept a connection.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// A connection to the proxy.
@@ -22,7 +21,7 @@ pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for S {}
 
-/// What connects to the proxy of this host: the path of its socket, or that of a simulation.
+/// Connects to this host's proxy: through the path of its socket, or a simulation.
 pub trait ProxySocket: Send + Sync {
     /// Connects.
     ///
@@ -37,12 +36,10 @@ impl ProxySocket for PathBuf {
     }
 }
 
-/// Returns the socket that is configured; `None` if this host has no proxy.
 pub(crate) fn configured(config: &Config) -> Option<Arc<dyn ProxySocket>> {
     config.proxy_socket.clone().map(|path| Arc::new(path) as Arc<dyn ProxySocket>)
 }
 
-/// Connects to the proxy.
 pub(super) async fn dial(socket: &dyn ProxySocket) -> io::Result<ProxyStream> {
     tokio::time::timeout(MAX_WAIT, socket.connect()).await?
 }

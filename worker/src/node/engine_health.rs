@@ -1,4 +1,4 @@
-//! Whether the container engine works, as far as its last answers tell.
+//! The health of the container engine, judged by its last answers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,29 +9,25 @@ use tokio::time::Instant;
 
 use crate::support::change_log::ChangeLog;
 
-/// How long after its return what has ended is taken to have ended with the engine.
+/// Time after the engine's return in which ended containers are taken to have ended with it.
 const SETTLES_WITHIN: Duration = Duration::from_secs(30);
 
-/// A kind of call to the engine. An engine may answer one kind and hang at the other.
+/// A kind of call to the engine, which may answer one kind and hang at another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// A ping.
     Ping,
-    /// A listing of the containers.
     List,
 }
 
-/// How long the node gets no new pods after a start that failed because of it. Then it is tried again.
+/// Time without new pods after a start that failed because of the node. Then it is tried again.
 const START_PROBLEM_TIME: Duration = Duration::from_secs(60);
 
-/// The health of one engine: its last answer to each kind of probe, and whether it starts pods.
 pub(crate) struct EngineHealth {
     problems: Mutex<EngineProblems>,
     outage: Mutex<Option<EngineOutage>>,
     log: ChangeLog,
 }
 
-/// The last time that the engine did not answer.
 #[derive(Debug, Clone, Copy)]
 struct EngineOutage {
     began: Instant,
@@ -42,7 +38,6 @@ struct EngineOutage {
 struct EngineProblems {
     ping: Option<String>,
     list: Option<String>,
-    /// Why a pod could not be started, and when.
     start: Option<(String, Instant)>,
 }
 
@@ -63,13 +58,12 @@ impl EngineHealth {
         Self { problems: Mutex::default(), outage: Mutex::default(), log }
     }
 
-    /// Returns the engine's current problem; `None` if its last answers were all good.
     pub(crate) fn problem(&self) -> Option<String> {
         self.problems().first().cloned()
     }
 
-    /// Returns whether the engine did not answer at some time since a container was started `ran_for` ago,
-    /// and answers again since a moment ago: what has ended since then ended with it.
+    /// Returns true if the engine had an outage since a container started `ran_for` ago, and answers again
+    /// since a moment ago: containers that ended since then ended with it.
     pub(crate) fn was_away_since(&self, ran_for: Duration) -> bool {
         let outage = *self.outage.lock().unwrap_or_else(PoisonError::into_inner);
         outage.is_some_and(|outage| {
@@ -90,19 +84,15 @@ impl EngineHealth {
         }
     }
 
-    /// Returns why the node should get no new pods: the engine's current problem, or that of a start a while
-    /// ago.
     pub(crate) fn obstacle(&self) -> Option<String> {
         let problems = self.problems();
         problems.first().or(problems.start()).cloned()
     }
 
-    /// Records that a pod could not be started because of this node.
     pub(crate) fn record_start_failure(&self, why: &str) {
         self.problems().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
     }
 
-    /// Records an answer. Returns true if the engine became healthy or unhealthy by it.
     pub(crate) fn record<T>(&self, probe: Probe, answer: &Result<T, RuntimeError>) -> bool {
         let mut problems = self.problems();
         let had_problem = problems.first().is_some();

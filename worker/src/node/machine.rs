@@ -7,8 +7,8 @@ use model::spec::MAX_MEMORY_BYTES;
 use procfs::sys::kernel;
 use procfs::{Current, Meminfo};
 
-/// Returns the cores that this process may use, the memory and the processes of the machine, and the size of
-/// the disk that has the directory `volumes`. `pods` is a setting and left at zero.
+/// Returns the cores available to this process, the machine's memory and process limit, and the size of the
+/// disk with the directory `volumes`. `pods` is a setting and left at zero.
 pub fn resources(volumes: &Path) -> Resources {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let memory_bytes = Meminfo::current().map_or_else(
@@ -24,8 +24,8 @@ pub fn resources(volumes: &Path) -> Resources {
     Resources { cpu_millis: cores * 1000, memory_bytes, pids: pids(), disk_bytes: disk(volumes), pods: 0 }
 }
 
-/// Returns the size of the disk that has a directory, or what of its path there is: a worker in a container
-/// may not see the engine's, and its own root is usually on the same disk.
+/// Returns the size of the disk with a directory, or with its nearest existing parent: a worker in a
+/// container may not see the engine's directory, but usually shares its disk.
 fn disk(directory: &Path) -> u64 {
     let Some(found) = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok()) else {
         tracing::warn!(
@@ -37,10 +37,8 @@ fn disk(directory: &Path) -> u64 {
     found.f_blocks.saturating_mul(found.f_frsize).min(MAX_MEMORY_BYTES)
 }
 
-/// What the kernel allows where nothing else was configured.
 const DEFAULT_PIDS: u64 = 32_768;
 
-/// Returns how many processes and threads the kernel allows.
 fn pids() -> u64 {
     let numbers = kernel::pid_max().ok().and_then(|max| u64::try_from(max).ok());
     let threads = kernel::threads_max().ok().map(u64::from);

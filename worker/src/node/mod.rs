@@ -1,4 +1,4 @@
-//! What is of the node and of no single pod: its resources, volumes, disk, network, engine and problems.
+//! The node beyond single pods: its resources, volumes, disk, network, engine and problems.
 //!
 //! Tests: beside the code, tests::volumes, scenarios::garbage, scenarios::usage, scenarios::volumes
 

@@ -1,22 +1,22 @@
-//! What is wrong with this node although its pods run, over all sessions: reported to Redis, and shown by
+//! Problems of this node that do not stop its pods, across sessions: reported to Redis, and shown by
 //! `kubeleet status`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// At most this many problems are reported,
+/// Maximum number of reported problems,
 const MAX_PROBLEMS: usize = 8;
 /// each with at most this many characters.
 const MAX_CHARACTERS: usize = 600;
 
-/// The problems of one node, each with the subject that it is about. Clones share them.
+/// The problems of one node, by subject. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct NodeProblems {
     problems: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl NodeProblems {
-    /// Notes what is wrong with a subject, in a sentence; `None` if nothing is (any more).
+    /// Sets the problem of a subject, as a sentence; `None` clears it.
     pub fn set(&self, subject: &str, problem: Option<String>) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         match problem {
@@ -25,7 +25,6 @@ impl NodeProblems {
         }
     }
 
-    /// Returns the problems that are reported.
     pub(crate) fn all(&self) -> Vec<String> {
         let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         let cut = |problem: &String| problem.chars().take(MAX_CHARACTERS).collect();

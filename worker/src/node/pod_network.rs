@@ -1,7 +1,7 @@
-//! The loop that decides where new containers are: in the network in which they reach services by name, if
-//! the proxy of this host resolves names; else in the engine's own.
+//! The loop that chooses the network of new containers: the pod network, in which they reach services by
+//! name, if this host's proxy resolves names; else the engine's default.
 //!
-//! While no proxy answers nothing changes for a while: it is only restarting, or the machine is.
+//! While no proxy answers, nothing changes for a while: it or the machine may be restarting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,23 @@ use tokio::time::Instant;
 use crate::handover::NamesStatus;
 use crate::session::context::SessionContext;
 
-/// How often the network is looked at: an operator may have removed it.
+/// Check interval of the network: an operator may have removed it.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long the proxy may say nothing before it counts as one that resolves no names: it was taken away, or
-/// replaced by a version that knows of none.
+/// Silence after which the proxy counts as unable to resolve names: it was removed, or replaced by a version
+/// without names.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
 
-/// The loop.
 pub(crate) struct PodNetworkLoop {
     context: Arc<SessionContext>,
-    /// Since when the proxy has said nothing.
     silent_since: Instant,
-    /// What was logged last.
     logged: Option<Where>,
 }
 
-/// Where new containers are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Where {
     PodNetwork,
-    /// In the engine's own network, because of this.
+    /// The engine's default, with the reason.
     EngineNetwork(String),
 }
 
@@ -93,7 +89,6 @@ impl PodNetworkLoop {
     }
 }
 
-/// Decides where new containers are; `None` if nothing is to change. Pure.
 fn decide(is_wanted: bool, names: Option<NamesStatus>, silent_for: Duration) -> Option<Where> {
     if !is_wanted {
         return Some(Where::EngineNetwork("KUBELEET_NAMES is off for this worker".to_owned()));

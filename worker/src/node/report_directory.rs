@@ -1,5 +1,5 @@
-//! The loop that tells Redis whether this node has the directory that nodes share. Only then pods with shared
-//! volumes are placed here.
+//! The loop that reports to Redis whether this node has the nodes' shared directory. Only then are pods with
+//! shared volumes placed here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,8 @@ use store::{SharedDirectoryReport, StoreError};
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
-/// The loop.
 pub(crate) struct DirectoryLoop {
     context: Arc<SessionContext>,
-    /// Whether this session has reported.
     has_reported: bool,
 }
 
@@ -60,7 +58,6 @@ impl DirectoryLoop {
         Self { context, has_reported: false }
     }
 
-    /// Reports what the directory is. Returns the id of the cluster's directory, if it has one.
     async fn report(&mut self, cluster: &ClusterId, found: &SharedDirectoryReport) -> Option<String> {
         let shared = &self.context.worker.shared;
         let known = shared.known(cluster);

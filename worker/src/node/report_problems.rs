@@ -1,5 +1,5 @@
-//! The loop that tells Redis what is wrong with this node although its pods run and which pods it holds, and
-//! tries whether what has to outlive this process can be saved.
+//! The loop that reports this node's problems and held pods to Redis. It also checks that files which must
+//! outlive this process can be written.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,23 +16,18 @@ use tokio::time::Instant;
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
-/// Between two looks at what is to be reported.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Between two tries to write to the directories.
 const TRY_INTERVAL: Duration = Duration::from_secs(5);
-/// A failover may have lost a report: it is repeated this often while there is something to report.
+/// Interval at which problems are reported again, because a failover may have lost a report.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
-/// Records vanish, and then that of the node may as well.
+/// Records vanish, and the node's record may be among them.
 const REPORT_HELD_AGAIN: Duration = Duration::from_secs(5);
-/// How much is written for a try: a full disk may have room for a few bytes.
+/// More than a few bytes, for which a full disk may have space.
 const TRIED_BYTES: usize = 64 << 10;
 
-/// The loop.
 pub(crate) struct ProblemsLoop {
     context: Arc<SessionContext>,
-    /// What was reported last in this session, and when.
     reported: Option<(Vec<String>, Instant)>,
-    /// The held pods that were reported last in this session, and when.
     reported_held: Option<(Vec<HeldPod>, Instant)>,
     try_due: Instant,
 }
@@ -72,8 +67,8 @@ impl ProblemsLoop {
         Self { context, reported: None, reported_held: None, try_due: Instant::now() }
     }
 
-    /// Reports which pods without a record are held. What an earlier session has reported stands until the
-    /// first look of this one.
+    /// Reports the held pods without a record. The report of an earlier session stands until this one's first
+    /// listing.
     async fn report_held(&mut self) {
         if !self.context.first_listing_done.is_cancelled() {
             return;
@@ -131,7 +126,6 @@ fn state_problem(directory: &Path, node: &NodeName) -> Option<String> {
     ))
 }
 
-/// Writes a file and removes it.
 fn try_to_write(directory: &Path, node: &NodeName) -> io::Result<()> {
     std::fs::create_dir_all(directory)?;
     let path: PathBuf = directory.join(format!("{node}.probe"));

@@ -1,9 +1,8 @@
-//! The directory that the operator of this machine declares to be shared with other nodes, and the volumes in
-//! it.
+//! The directory that this machine's operator shares with other nodes, and the volumes in it.
 //!
-//! Two machines may declare two different file systems by mistake, or a file system may not be mounted. So
-//! the directory has a file with an id, and the cluster records the id of the first one. A container gets a
-//! volume only while the directory has that id: what is in another one would look like an empty volume.
+//! Two machines may share different file systems by mistake, or a file system may not be mounted. So the
+//! directory has a file with an id, and the cluster records the first id. A container gets a volume only
+//! while the directory has that id: another one would look like an empty volume.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind, Write};
@@ -25,31 +24,24 @@ use uuid::Uuid;
 use crate::start::files_unavailable::FilesUnavailable;
 use daemon::replace_file::replace_file;
 
-/// The file with the id.
 const IDENTITY: &str = ".kubeleet-shared";
-/// What is being removed has a name that begins so, which no volume has.
+/// Prefix of volumes being removed; no volume's name begins like this.
 const REMOVING: &str = ".removing-";
-/// Threads that use the file system at a time.
 const MAX_THREADS: usize = 4;
-/// A file system that hangs must not hold up anything for ever.
+/// A hanging file system must not delay anything for ever.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Removing may take longer. What is left then goes on in its thread, and is found again.
+/// Removals may take longer. A slow one continues in its thread, and its remains are found again.
 const REMOVE_LIMIT: Duration = Duration::from_secs(60);
 /// Any user of a container can write to its volumes.
 const MODE: u32 = 0o777;
 
-/// The shared directory of one worker; it may have none.
 pub(crate) struct SharedDirectory {
     path: Option<PathBuf>,
-    /// The cluster's directory, as this worker heard of it last.
     known: Mutex<Option<DirectoryIdentity>>,
-    /// Where it outlives the worker process.
     known_file: PathBuf,
-    /// One permit for each thread that may use the file system.
     threads: Arc<Semaphore>,
 }
 
-/// The content of the identity file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct DirectoryIdentity {
     cluster: ClusterId,
@@ -57,8 +49,7 @@ struct DirectoryIdentity {
 }
 
 impl SharedDirectory {
-    /// Does `work` on a thread of its own, for at most `limit`. A file system that hangs keeps its threads,
-    /// so there are only a few.
+    /// Runs `work` on a blocking thread. A hanging file system keeps its threads, so their number is small.
     async fn blocking<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -92,13 +83,11 @@ impl SharedDirectory {
         self.path.is_some()
     }
 
-    /// Returns the id of this cluster's directory, as this worker heard it last.
     pub(crate) fn known(&self, cluster: &ClusterId) -> Option<String> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|known| known.cluster == *cluster).map(|known| known.id.clone())
     }
 
-    /// Remembers the id of the cluster's directory, also for the next worker process.
     pub(crate) fn remember(&self, cluster: &ClusterId, id: &str) {
         let directory = DirectoryIdentity { cluster: cluster.clone(), id: id.to_owned() };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +105,6 @@ impl SharedDirectory {
         *known = Some(directory);
     }
 
-    /// Looks what id the directory has.
     pub(crate) async fn look(&self, cluster: &ClusterId) -> SharedDirectoryReport {
         let Some(path) = self.path.clone() else {
             return SharedDirectoryReport::Unusable("it is not declared".to_owned());
@@ -126,7 +114,7 @@ impl SharedDirectory {
         look.unwrap_or_else(|error| SharedDirectoryReport::Unusable(unusable(self.path.as_deref(), &error)))
     }
 
-    /// Writes an id into the directory, unless it has one: another worker may have been faster.
+    /// Leaves an existing id: another worker may have been faster.
     pub(crate) async fn give_id(&self, cluster: &ClusterId) -> Result<(), String> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         let identity = DirectoryIdentity { cluster: cluster.clone(), id: Uuid::new_v4().to_string() };
@@ -134,7 +122,6 @@ impl SharedDirectory {
         given.map_err(|error| unusable(self.path.as_deref(), &error))
     }
 
-    /// Creates the shared volumes of a container, and puts their paths in place of their names.
     pub(crate) async fn provide(&self, request: &mut ContainerRequest) -> Result<(), FilesUnavailable> {
         let is_shared = |kind| kind == VolumeKind::Shared;
         if !request.container.volumes.iter().any(|volume| is_shared(volume.kind)) {
@@ -161,7 +148,6 @@ impl SharedDirectory {
         Ok(())
     }
 
-    /// Returns the directory if it is the cluster's.
     async fn usable_root(&self, cluster: Option<&ClusterId>) -> Result<PathBuf, FilesUnavailable> {
         let (Some(path), Some(cluster)) = (&self.path, cluster) else {
             let why = "this node has no directory for shared volumes any more: start its worker with \
@@ -180,8 +166,7 @@ impl SharedDirectory {
         }
     }
 
-    /// Returns the volumes in the directory, if it is the cluster's, and removes what an earlier removal has
-    /// left.
+    /// Also deletes the remains of earlier removals.
     pub(crate) async fn volumes(&self, cluster: Option<&ClusterId>) -> Vec<EngineVolume> {
         if self.path.is_none() {
             return Vec::new();
@@ -207,7 +192,6 @@ impl SharedDirectory {
         claims.filter(|claim| claim.scope.is_shared()).map(of_claim).collect()
     }
 
-    /// Removes a volume with its data. Returns whether it is gone.
     pub(crate) async fn remove(&self, name: &VolumeName, cluster: Option<&ClusterId>) -> bool {
         let Ok(root) = self.usable_root(cluster).await else { return false };
         let name = name.to_string();
@@ -260,8 +244,8 @@ fn read_identity(directory: &Path) -> io::Result<Option<DirectoryIdentity>> {
     }
 }
 
-/// Writes the identity under another name first, and links it: a reader sees all of it or none, and of two
-/// writers, on two machines too, one is first.
+/// Writes the identity under another name first, and links it: a reader sees all of it or none, and one of
+/// two writers is first, even on two machines.
 fn create_identity(directory: &Path, identity: &DirectoryIdentity) -> io::Result<()> {
     let temporary = directory.join(format!("{IDENTITY}.{}", identity.id));
     let mut file = fs::File::create_new(&temporary)?;
@@ -277,7 +261,7 @@ fn create_identity(directory: &Path, identity: &DirectoryIdentity) -> io::Result
 
 fn create_volume(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(MODE).create(path) {
-        // The mask of this process has removed bits from the mode.
+        // This process's umask has removed bits from the mode.
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(MODE)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             // A link could lead out of the directory.
@@ -288,13 +272,12 @@ fn create_volume(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the names of the volumes. What is left of removed ones is removed.
 fn list(root: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(root)? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         if name.starts_with(REMOVING) {
-            // Another node may be at it.
+            // Another node may be deleting it too.
             let _ = fs::remove_dir_all(root.join(&name));
         } else if !name.starts_with('.') {
             names.push(name);

@@ -1,8 +1,8 @@
-//! The loop that measures how much volumes with a `space` hold, and notes those that hold more. Nothing stops
-//! a container from writing more: volumes of engines have no limit on most file systems.
+//! The loop that measures volumes with a `space`, and reports those that exceed it. Containers can always
+//! write more: engines' volumes have no limit on most file systems.
 //!
-//! It walks the folders of the volumes, rarely and off the path of everything else. A worker that does not
-//! see them, because it runs in a container, measures nothing.
+//! It walks the volumes' folders, rarely and in the background. A worker in a container may not see them, and
+//! then measures nothing.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -19,15 +19,12 @@ use model::service::volume::{LocalExcess, VolumeSize};
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
-/// A volume with more files is not measured: looking at them would cost more than it is worth.
+/// A volume with more files is not measured: that would cost more than it is worth.
 const MAX_FILES: usize = 200_000;
-/// The bytes of the blocks in which file systems count.
 const BLOCK: u64 = 512;
 
-/// The loop.
 pub(crate) struct VolumeSizeLoop {
     context: Arc<SessionContext>,
-    /// The local volumes that were noted, by their names on the engine.
     noted: BTreeSet<String>,
 }
 
@@ -80,7 +77,7 @@ impl Loop<RuntimeError> for VolumeSizeLoop {
         Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
     }
 
-    /// The health of the engine has its own log lines.
+    /// The engine's health has its own log lines.
     fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
         false
     }
@@ -92,7 +89,6 @@ impl VolumeSizeLoop {
     }
 }
 
-/// Returns that a volume holds more than its space, in a sentence; `None` if it does not.
 fn excess(volume: &EngineVolume, used: u64) -> Option<String> {
     let space = volume.space.filter(|space| used > *space)?;
     let name = match &volume.owner {
@@ -107,11 +103,11 @@ fn excess(volume: &EngineVolume, used: u64) -> Option<String> {
 
 async fn measured(path: PathBuf) -> Option<u64> {
     let measured = tokio::task::spawn_blocking(move || size_of(&path, MAX_FILES)).await.ok()?;
-    // What cannot be read now may be next time.
+    // Unreadable files may be readable next time.
     measured.ok().flatten()
 }
 
-/// Returns how many bytes of disk a folder takes with all below it; `None` if it has more files than
+/// Returns the disk usage of a folder in bytes, with all below it; `None` if it has more files than
 /// `max_files`. Follows no links, and does not leave its file system.
 fn size_of(path: &Path, max_files: usize) -> io::Result<Option<u64>> {
     let root = fs::symlink_metadata(path)?;
@@ -119,7 +115,7 @@ fn size_of(path: &Path, max_files: usize) -> io::Result<Option<u64>> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
-            // A file that was removed meanwhile takes nothing.
+            // A file removed meanwhile uses nothing.
             let Ok(metadata) = entry.metadata() else { continue };
             files += 1;
             if files > max_files {

@@ -1,8 +1,8 @@
-//! The loop that looks after the volumes of this node: it removes local ones whose pod is gone, tells Redis
-//! which persistent and shared ones are here, and removes those that it is asked to.
+//! The loop that manages this node's volumes: it removes local ones of gone pods, reports persistent and
+//! shared ones to Redis, and removes volumes on request.
 //!
-//! It reads everything anew each time, so a worker that was killed at any step goes on where it was. The
-//! engine refuses to remove a volume that a container has.
+//! It reads everything anew each time, so a restarted worker continues at any step. The engine refuses to
+//! remove a volume in use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +20,16 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::volume_claims;
 use crate::support::rare_log::RareLog;
 
-/// How often the loop looks whether the pods of this node have changed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The loop.
 pub(crate) struct VolumeLoop {
     context: Arc<SessionContext>,
-    /// The version of the table of pods at the last look.
     seen_version: Option<u64>,
-    /// When to look, and to ask Redis, although nothing has changed.
+    /// When to run a pass, and to ask Redis, although nothing has changed.
     due: Instant,
-    /// Whether there were any volumes. Without them nothing hurries.
+    /// True if there were volumes. Without them nothing is urgent.
     has_volumes: bool,
-    /// Whether a volume was to be removed that a container still had.
     is_waiting: bool,
-    /// The run of Redis that the last report was for.
     redis_run: Option<String>,
     misplaced: RareLog,
 }
@@ -44,7 +39,7 @@ impl Loop<RuntimeError> for VolumeLoop {
 
     async fn step(&mut self) -> Result<Next, RuntimeError> {
         let context = &self.context;
-        // Before the first full look the table does not have what an earlier session started.
+        // Before the first full listing the table lacks pods of earlier sessions.
         if !context.first_listing_done.is_cancelled() || !context.link.is_in_touch() {
             return Ok(Next::Rest);
         }
@@ -57,7 +52,7 @@ impl Loop<RuntimeError> for VolumeLoop {
         let cluster = context.worker.identity.cluster();
         let mut own = context.worker.runtime.volumes(&context.worker.node).await?;
         own.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
-        // Nothing waits for a report of a shared volume: it is recorded when its first pod is assigned.
+        // Reports of shared volumes are not urgent: such a volume is recorded when its first pod is assigned.
         let looks_at_shared = is_due || self.is_waiting;
         self.is_waiting = !remove_local(context, &own).await?;
         self.has_volumes = !own.is_empty();
@@ -67,8 +62,7 @@ impl Loop<RuntimeError> for VolumeLoop {
         if is_due || own.iter().any(|volume| claim_of(volume).is_some()) {
             let seen_run = self.redis_run.clone();
             self.is_waiting |= !self.report(&own).await?;
-            // A run of Redis that was not known when the engine was asked gets another report: pods wait for
-            // it.
+            // A Redis run that was unknown at the listing gets another report, because pods wait for it.
             let interval = self.context.worker.timings.relist_interval;
             let is_complete = self.redis_run.is_some() && self.redis_run == seen_run;
             self.due = Instant::now() + if is_complete { interval } else { Duration::ZERO };
@@ -93,7 +87,7 @@ impl Loop<RuntimeError> for VolumeLoop {
         Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
     }
 
-    /// The health of the engine has its own log lines.
+    /// The engine's health has its own log lines.
     fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
         false
     }
@@ -112,8 +106,7 @@ impl VolumeLoop {
         }
     }
 
-    /// Tells Redis which persistent volumes are here, and removes what it asks to. Returns whether nothing is
-    /// left to be removed.
+    /// Returns true if nothing is left to remove.
     async fn report(&mut self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
         let present = own.iter().filter_map(|volume| {
             let claim = claim_of(volume)?.clone();
@@ -149,7 +142,6 @@ impl VolumeLoop {
         Ok(is_complete)
     }
 
-    /// Removes a persistent volume. Returns it if it is gone, also if it never was here.
     async fn remove(
         &self,
         name: &VolumeName,
@@ -164,16 +156,14 @@ impl VolumeLoop {
             let is_gone = self.context.worker.runtime.remove_volume(&volume.handle).await?;
             return Ok(claim_of(volume).filter(|_| is_gone).cloned());
         }
-        // It was bound to this node and no pod of it ever started here, or a worker that was killed has
-        // removed it.
+        // It was bound to this node and no pod of it ever started here, or a killed worker has removed it.
         let Ok(volume) = self.context.worker.store.volume(name).await else { return Ok(None) };
-        // A copy that was given up has no record.
+        // An abandoned copy has no record.
         Ok(volume.map(|volume| volume.claim).or_else(|| VolumeClaim::from_name(name)))
     }
 
-    /// Removes a shared volume when no pod has it any more. Returns whether nothing of it is left to do here.
-    /// The record is read again: another node may have removed the volume, and a new one of this name may be
-    /// in use.
+    /// Removes an unused shared volume. Returns true if nothing of it is left to do here. Reads the record
+    /// again: another node may have removed the volume, and a new one of this name may be in use.
     async fn remove_shared(&self, claim: &VolumeClaim) -> bool {
         let worker = &self.context.worker;
         let is_asked = |volume: &Volume| {
@@ -204,8 +194,8 @@ fn claim_of(volume: &EngineVolume) -> Option<&VolumeClaim> {
     }
 }
 
-/// Removes local volumes whose pod is not on this node under that assignment. Returns whether all of them are
-/// gone: containers of ended pods are kept for their logs, and keep theirs.
+/// Removes local volumes of pods that are not on this node under that assignment. Returns true if all are
+/// gone. Containers of ended pods are kept for their logs, and keep their volumes.
 async fn remove_local(context: &SessionContext, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
     let mut are_gone = true;
     for volume in own {

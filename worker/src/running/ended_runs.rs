@@ -1,4 +1,4 @@
-//! What is kept of a run of a container that has ended: it says why, when the container is gone.
+//! Records of ended container runs, which explain the end after the container is gone.
 
 use std::time::Duration;
 
@@ -7,12 +7,9 @@ use futures_util::StreamExt;
 use model::ids::{AssignmentId, ContainerName};
 use model::pod::EndedRun;
 
-/// The last lines of a run that are kept, within [`EndedRun::MAX_OUTPUT`].
 const LINES: usize = 10;
-/// How long the end of a container waits for its last lines.
 const READ_TIME: Duration = Duration::from_secs(2);
 
-/// Identifies a run: the assignment, the container, and how often it was restarted before.
 pub(crate) fn id(assignment: &AssignmentId, container: Option<&ContainerName>, restarts: u32) -> String {
     let assignment: String =
         assignment.as_str().chars().filter(char::is_ascii_alphanumeric).take(12).collect();
@@ -20,7 +17,6 @@ pub(crate) fn id(assignment: &AssignmentId, container: Option<&ContainerName>, r
     format!("{assignment}.{container}.{restarts}")
 }
 
-/// Returns the last lines that a container wrote; what the engine does not tell in time is missing.
 pub(crate) async fn last_output(runtime: &dyn Runtime, handle: &str) -> String {
     let mut output = Vec::new();
     let read = async {

@@ -1,4 +1,4 @@
-//! The engine's hints that containers have changed, subscribed to again whenever the stream ends.
+//! The engine's hints that containers have changed. Subscribes again whenever the stream ends.
 
 use std::time::Duration;
 
@@ -11,22 +11,19 @@ use tokio::time::Instant;
 use crate::running::table::PodTable;
 use crate::worker::Worker;
 
-/// Between two attempts to subscribe,
+/// Interval between attempts to subscribe,
 const RESUBSCRIBE_INTERVAL: Duration = Duration::from_secs(1);
-/// and after one that failed.
+/// and after a failed one.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A subscription to the hints of one node.
 #[derive(Default)]
 pub(crate) struct EngineHints {
     stream: Option<BoxStream<'static, Hint>>,
-    /// No attempt to subscribe is made before this moment.
     next_attempt: Option<Instant>,
     is_failing: bool,
 }
 
 impl EngineHints {
-    /// Subscribes, unless the stream is open or it is too early for another attempt.
     pub(crate) async fn open(&mut self, worker: &Worker) {
         if self.stream.is_some() || self.next_attempt.is_some_and(|at| Instant::now() < at) {
             return;
@@ -51,26 +48,23 @@ impl EngineHints {
         }
     }
 
-    /// Returns whether there is a subscription.
     pub(crate) fn is_open(&self) -> bool {
         self.stream.is_some()
     }
 
-    /// Waits for the next hint that is news, for the end of the stream, or for the time of the next attempt
-    /// to subscribe. Returns the pod and the container that is to be inspected; without one the containers
-    /// are to be listed. Hints caused by our own starts and stops are no news: a full listing for each of
-    /// them would keep the engine from the other starts.
+    /// Waits for the next relevant hint, the end of the stream, or the next attempt to subscribe. Returns the
+    /// pod and container to inspect; `None` means that the containers must be listed. Ignores hints of our
+    /// own starts and stops: listing after each would keep the engine from other starts.
     ///
     /// # Cancel safety
-    /// May be dropped; at most hints that are no news are lost.
+    /// May be dropped; at most irrelevant hints are lost.
     pub(crate) async fn next(&mut self, table: &PodTable) -> Option<(PodId, String)> {
         match &mut self.stream {
             Some(stream) => {
                 while let Some(hint) = stream.next().await {
                     let Hint { pod, handle, is_start } = hint;
                     match (pod, handle) {
-                        // Also while an action on it is under way: a restarted container may have ended
-                        // again.
+                        // Also during an action on it: a restarted container may have ended again.
                         (Some(pod), Some(handle)) if !is_start && table.contains(&pod) => {
                             return Some((pod, handle));
                         }

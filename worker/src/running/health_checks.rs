@@ -1,5 +1,5 @@
-//! Health checks of the managed pods: keeps the [monitor](health::monitor) probing what runs, and
-//! notes in the table what the probes show.
+//! Health checks of the managed pods: has the [monitor](health::monitor) probe running containers, and
+//! records the results in the table.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,11 +16,10 @@ use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
 use health::{CheckChange, CheckKind, HealthChange};
 
-/// How many unhealthy containers are looked at beside each other, so that a slow engine holds up no other
+/// Maximum number of unhealthy containers examined concurrently, so that a slow engine delays no other
 /// change.
 const LOOKS: usize = 32;
 
-/// Probes for as long as the session lasts.
 pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedReceiver<HealthChange>) {
     let (monitor, stopping) = (context.health.clone(), context.tasks.stopping().clone());
     let task_context = context.clone();
@@ -42,8 +41,8 @@ pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedRec
     });
 }
 
-/// Adds to an unhealthy container's message what it wrote at last. `None` if it has ended, which the engine
-/// may tell later than a probe does: its exit says more than a refused connection.
+/// Adds an unhealthy container's last output to its message. Returns `None` if it has ended, which the engine
+/// may report later than a probe: its exit says more than a refused connection.
 async fn explain(context: &SessionContext, change: HealthChange) -> Option<HealthChange> {
     let is_failed = change.kind == CheckKind::Healthcheck
         && change.change == CheckChange::Health
@@ -64,7 +63,6 @@ async fn explain(context: &SessionContext, change: HealthChange) -> Option<Healt
     Some(HealthChange { message, ..change })
 }
 
-/// Notes a change; a container that is unhealthy, or that others wait for, is looked at.
 fn note(context: &SessionContext, change: &HealthChange) {
     let HealthChange { handle, kind, health, message, .. } = change;
     let Some(pod) = context.table.note_health(change) else { return };
@@ -87,7 +85,6 @@ fn note(context: &SessionContext, change: &HealthChange) {
     context.wakeups.request_reconcile();
 }
 
-/// Probes the running containers of a pod from now on.
 pub(crate) fn probe(context: &SessionContext, managed: &ManagedPod) {
     for container in managed.containers.iter().filter(|container| container.checks.exist()) {
         let is_running = container.progress == ContainerProgress::Running;
@@ -103,9 +100,8 @@ pub(crate) fn probe(context: &SessionContext, managed: &ManagedPod) {
     }
 }
 
-/// Probes no other containers than those of managed pods.
 pub(crate) fn forget_others(context: &SessionContext) {
-    // Most nodes have no checks, and then the handles of all pods are not worth a copy at each pass.
+    // Most nodes have no checks; then copying the handles of all pods at each pass is wasted.
     if context.health.is_empty() {
         return;
     }

@@ -1,10 +1,10 @@
-//! The pods of this session that are held: their containers run here and Redis has no record of them.
+//! Held pods of this session: their containers run here without a record in Redis.
 //!
-//! A pod that has moved or ended has a record that says so, for an hour at least. Without one, an older state
-//! of Redis was restored, or records were lost. Its container is left alone until the record is back or a
-//! person has removed it, unless it is known that no one wants it, it is so young that a failover may have
-//! lost its record, or the pod must not run twice. When most of what runs here has no record, be it one, not
-//! even that is believed.
+//! A pod that moved or ended has a record of that for at least an hour. A missing record means that an older
+//! state of Redis was restored, or that records were lost. The container is left alone until the record is
+//! back or a person removes it. Exceptions: it is known that no one wants it, it is so young that a failover
+//! may have lost its record, or the pod must not run twice. If most of the containers here have no record (or
+//! the only one), all are held in spite of that.
 //!
 //! Tests: tests::holding, scenarios::mistakes::lost_keys
 
@@ -15,7 +15,6 @@ use engine::{Container, ContainerState, PodKey};
 use model::ids::{AssignmentId, PodId};
 use model::node::HeldPod;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct HeldPods {
     inner: Mutex<HeldInner>,
@@ -23,9 +22,7 @@ pub(crate) struct HeldPods {
 
 #[derive(Default)]
 struct HeldInner {
-    /// With the slot of each, if it is known that it is of a service.
     pods: HashMap<PodKey, Option<HeldPod>>,
-    /// Managed pods without a record: to be held, or not.
     undecided: HashSet<PodKey>,
 }
 
@@ -46,17 +43,15 @@ impl HeldPods {
         self.contains_assignment(&container.pod, &container.assignment)
     }
 
-    /// Asks for a check of managed pods that have no record: the next pass has to look at all containers.
+    /// Requests a check of managed pods without a record: the next pass lists all containers.
     pub(crate) fn request_check(&self, pods: impl IntoIterator<Item = PodKey>) {
         self.lock().undecided.extend(pods);
     }
 
-    /// Returns the pods for which a check was requested, and consumes the request.
     pub(crate) fn take_check(&self) -> HashSet<PodKey> {
         std::mem::take(&mut self.lock().undecided)
     }
 
-    /// Replaces the held pods. A slot that was known stays known. Returns whether they have changed.
     pub(crate) fn set(&self, mut pods: HashMap<PodKey, Option<HeldPod>>) -> bool {
         let mut inner = self.lock();
         for (key, slot) in &mut pods {
@@ -69,12 +64,10 @@ impl HeldPods {
         is_changed
     }
 
-    /// Returns which of these pods are held.
     pub(crate) fn among(&self, pods: &HashSet<PodKey>) -> HashSet<PodKey> {
         self.lock().pods.keys().filter(|key| pods.contains(key)).cloned().collect()
     }
 
-    /// Returns the held pods of services, sorted.
     pub(crate) fn of_services(&self) -> Vec<HeldPod> {
         let pods: BTreeSet<HeldPod> = self.lock().pods.values().flatten().cloned().collect();
         pods.into_iter().collect()
@@ -85,8 +78,8 @@ impl HeldPods {
     }
 }
 
-/// Returns whether these containers without a record are to be held: more than half of those that run here.
-/// Those that are new do not count: a failover may have lost their records.
+/// Returns true if these containers without a record must be held: they are more than half of those running
+/// here. New ones do not count: a failover may have lost their records.
 pub(crate) fn must_hold(
     unknown: &[&Container],
     all: &[Container],
@@ -110,7 +103,8 @@ mod tests {
             Container::new(format!("c{number}"), &identity, state)
         };
         let ended = ContainerState::Exited { code: 0, out_of_memory: false };
-        // How many run, of these without a record, of these started a moment ago, and how many have ended.
+        // Numbers of running containers, of those without a record, of new ones among these, and of ended
+        // ones.
         for (running, unknown, new, exited, expected) in [
             (1, 1, 0, 0, true),
             (1, 0, 0, 0, false),

@@ -1,13 +1,12 @@
-//! A new master may have lost what was reported of pods, such as that one is ready: their records are
-//! compared with what is to be reported, and what differs is reported again.
+//! A new master may have lost reports about pods, such as readiness. This compares the records with the
+//! current state, and reports differences again.
 
 use model::ids::PodId;
 use store::StoreError;
 
 use crate::session::context::SessionContext;
 
-/// Compares all pods, if the master has changed since this was done last. Those that differ are reported when
-/// they are looked at next.
+/// Compares all pods, if the master changed since the last call. The next pass reports the differences.
 ///
 /// # Errors
 /// See [`StoreError`]. Then the next call compares again.
@@ -20,7 +19,7 @@ pub(crate) async fn find(context: &SessionContext) -> Result<(), StoreError> {
 
 async fn compare(context: &SessionContext) -> Result<(), StoreError> {
     let ids: Vec<PodId> = context.table.map_managed(|managed| Some(managed.payload.id.clone()));
-    // One whose record cannot be read is left as it is until it is repaired.
+    // A pod with an unreadable record stays as it is until it is repaired.
     for record in context.worker.store.pods_each(&ids).await?.into_iter().flatten().flatten() {
         let Some(assignment) = &record.assignment else { continue };
         context.table.update(&record.id, assignment, |managed| {

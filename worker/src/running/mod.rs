@@ -1,4 +1,4 @@
-//! Keeps what runs here as it should be: compares, decides, and acts, one pod at a time.
+//! Reconciles the pods here: compares, decides, and acts, one pod at a time.
 //!
 //! Tests: beside the code, tests::reconciling, tests::holding, tests::pre_stop, scenarios::ends, schedules
 

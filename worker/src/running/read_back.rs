@@ -1,7 +1,7 @@
-//! Reads back from Redis what runs here: after a restart of the worker, after a failover, or after a manual
+//! Restores the table of running pods from Redis: after a restart of the worker, a failover, or a manual
 //! repair.
 //!
-//! It only fills the table; nothing is started or stopped. The pods are then looked after like any other.
+//! It only fills the table and starts or stops nothing. The pods are then managed like any other.
 
 use std::sync::Arc;
 
@@ -21,7 +21,6 @@ use crate::session::context::SessionContext;
 use crate::start::dependency_gate::WAITING;
 use crate::start::image_checks;
 
-/// Inserts the pods in `cs` that are unknown to this session, if their records assign them to this node.
 pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), StoreError> {
     let members = context.session.container_set().await?;
     let payloads = members.into_iter().filter_map(|raw| parse_member(context, raw));
@@ -44,7 +43,7 @@ pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), Stor
     Ok(())
 }
 
-/// Parses a member of `cs`. Unreadable ones stay there: only a person can tell what they were meant to be.
+/// Parses a member of `cs`. Unreadable ones stay there for a person to repair.
 fn parse_member(context: &SessionContext, raw: Bytes) -> Option<Payload> {
     let payload = Payload::parse(raw.clone());
     if payload.is_err() {
@@ -53,8 +52,8 @@ fn parse_member(context: &SessionContext, raw: Bytes) -> Option<Payload> {
     payload.ok()
 }
 
-/// Reads the records of these pods, in this order: `Some(None)` for one that does not exist, `None` for one
-/// that is broken. A broken record affects only its own pod, which is left as it is.
+/// Reads the records of these pods, in this order: `Some(None)` if missing, `None` if broken. A broken record
+/// affects only its own pod, which is left as it is.
 async fn readable_records(
     context: &SessionContext,
     pods: &[PodId],
@@ -73,7 +72,6 @@ async fn readable_records(
     Ok(readable.collect())
 }
 
-/// Inserts one pod if its record assigns it to this node. Returns whether it does.
 async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) -> Result<bool, StoreError> {
     let desired = match record.phase {
         Phase::Running => DesiredState::Run,
@@ -107,13 +105,12 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
         let count = (record.restarts, record.exit_code);
         container.recover(now, count, reason_of(&record.reason), &record.message);
     }
-    // A remark about its checks, which begin anew.
+    // A remark about its checks, which start anew.
     managed.is_reported = !record.reason.is_empty() || record.message.is_empty();
     context.table.insert_recovered(managed);
     Ok(true)
 }
 
-/// Returns the specification of a pod; the defaults of a service if it does not exist any more.
 async fn spec_of(context: &SessionContext, payload: &Payload) -> Result<Arc<PodSpec>, StoreError> {
     let spec = match &payload.spec {
         None => payload.inline_spec().ok().map(|inline| Arc::new(inline.pod)),
@@ -132,9 +129,9 @@ async fn spec_of(context: &SessionContext, payload: &Payload) -> Result<Arc<PodS
 
 /// Resolves stop requests for pods that have been unknown for too long.
 ///
-/// Most unknown pods wait in the queue, where the claim finishes them, or are in `cs` and are recovered. What
-/// stays unknown is either of another node, and the request is void; or its payload was lost in a failover,
-/// and the pod is inserted from its record so that it can be finished.
+/// Most unknown pods wait in the queue, where the claim finishes them, or are in `cs` and are recovered. The
+/// others belong to another node, so the request is void, or a failover lost their payload. Then the pod is
+/// inserted from its record so that it can be finished.
 pub(crate) async fn resolve_unknown(context: &SessionContext) -> Result<(), StoreError> {
     let overdue = context.unknown_pods.take_overdue(context.worker.timings.sweep_interval);
     let unknown: Vec<PodId> = overdue.into_iter().filter(|pod| !context.table.contains(pod)).collect();
@@ -153,7 +150,7 @@ pub(crate) async fn resolve_unknown(context: &SessionContext) -> Result<(), Stor
                     insert(context, payload, &record).await?;
                 }
             }
-            // It is about to be started or has ended: the claim deals with it.
+            // It is about to start or has ended: the claim handles it.
             Some(_) if is_here => {}
             Some(_) | None => withdraw_stop_request(context, pod).await,
         }
@@ -161,7 +158,8 @@ pub(crate) async fn resolve_unknown(context: &SessionContext) -> Result<(), Stor
     Ok(())
 }
 
-/// The pod is not here. A finish under an assignment that never existed changes nothing but the stop request.
+/// Withdraws the stop request of a pod that is not here: a finish under an assignment that never existed
+/// changes nothing but the stop request.
 async fn withdraw_stop_request(context: &SessionContext, pod: &PodId) {
     let no_assignment = AssignmentId::random();
     let report = FinishReport::new(PodOutcome::Stopped);

@@ -1,11 +1,10 @@
-//! The reconcile loop: compares the engine's containers with what should run here, and acts on the
-//! difference.
+//! The reconcile loop: compares the engine's containers with the desired pods, and acts on the differences.
 //!
-//! Restores invariant 1 on this node: a pod whose container ended or vanished is started again or reported,
-//! and a container that is not this node's is removed.
+//! Restores invariant 1 on this node: a pod whose container ended or vanished is restarted or reported, and a
+//! container that is not this node's is removed.
 //!
-//! It looks whenever something hints at a difference, and at everything once in a while although nothing does
-//! (invariant 8). Each [pass](crate::running::reconcile_pass) reads everything anew.
+//! Runs at every hint of a difference, and over everything at intervals even without one (invariant 8). Each
+//! [pass](crate::running::reconcile_pass) reads everything anew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,26 +18,20 @@ use crate::running::engine_hints::EngineHints;
 use crate::running::reconcile_pass::{PassError, inspect_doubted, reconcile};
 use crate::session::context::SessionContext;
 
-/// The boot clock goes on while the machine is suspended and tokio's does not: no wait for a pod's time is
-/// longer.
+/// Maximum wait for a due pod: the boot clock continues during a suspension, tokio's does not.
 const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
 
-/// A list costs less than inspecting more pods than this one by one.
+/// Maximum number of due pods inspected one by one; a list costs less than more.
 const MAX_INSPECTED_DUE: usize = 8;
 
-/// The wait before a container that could not be inspected is looked at again.
 const INSPECT_RETRY: Duration = Duration::from_secs(1);
 
-/// The loop.
 pub(crate) struct WorkerReconcileLoop {
     context: Arc<SessionContext>,
     hints: EngineHints,
-    /// When the last pass began.
     begun: Instant,
-    /// What was due at this moment was looked at.
     looked_at: BootInstant,
     next_full: Instant,
-    /// How long to wait for the next pass, if nothing hints at a difference.
     wait: Duration,
 }
 
@@ -50,7 +43,7 @@ impl Loop<PassError> for WorkerReconcileLoop {
         self.hints.open(&context.worker).await;
         self.begun = Instant::now();
         self.looked_at = context.worker.now();
-        // While Redis is unavailable managed pods are looked after; everything else waits for the next
+        // While Redis is unavailable only managed pods are handled; everything else waits for the next
         // heartbeat.
         let full = context.link.is_in_touch()
             && (context.wakeups.take_full_reconcile() || self.begun >= self.next_full);
@@ -90,7 +83,7 @@ impl Loop<PassError> for WorkerReconcileLoop {
         false
     }
 
-    /// No request shortens the pause: after a failure there is no hurry.
+    /// Requests do not shorten the pause: after a failure nothing is urgent.
     async fn back_off(&mut self, pause: Duration) {
         tokio::time::sleep(pause).await;
         self.wait = Duration::ZERO;
@@ -106,9 +99,8 @@ impl WorkerReconcileLoop {
         Self { context, hints, begun: now, looked_at, next_full: now, wait: Duration::ZERO }
     }
 
-    /// Waits for the time of the next pass. A hint may bring it forward, but two passes keep their distance;
-    /// a container that a hint names, and a pod that is due, are inspected at once, also while that distance
-    /// is kept.
+    /// Waits for the next pass. A hint may bring it forward, but passes keep a minimum distance. Containers
+    /// named by hints and due pods are inspected at once, even within that distance.
     async fn wait_for_next_pass(&mut self) {
         let earliest = self.begun + self.context.worker.timings.min_relist_gap;
         let next_pass = tokio::time::sleep_until(earliest.max(Instant::now() + self.wait));
@@ -120,7 +112,7 @@ impl WorkerReconcileLoop {
                 () = &mut next_pass => return,
                 () = self.context.wakeups.reconcile_requested() => false,
                 () = tokio::time::sleep(self.until_pod_is_due()) => self.doubt_due_pods(),
-                // Without a subscription this returns at once, again and again, until the pass opens one.
+                // Without a subscription this returns at once, repeatedly, until the pass opens one.
                 doubted = self.hints.next(&self.context.table), if self.hints.is_open() || !is_hurried => {
                     match doubted {
                         Some((pod, handle)) => {
@@ -144,7 +136,7 @@ impl WorkerReconcileLoop {
         next.map_or(MAX_WAIT_FOR_DUE_POD, |at| at.since(context.worker.now()).min(MAX_WAIT_FOR_DUE_POD))
     }
 
-    /// Marks the pods that are due, so that they are inspected. Returns false if only a list can tell enough.
+    /// Marks the due pods for inspection. Returns false if a list is needed instead.
     fn doubt_due_pods(&mut self) -> bool {
         let context = &self.context;
         let now = context.worker.now();

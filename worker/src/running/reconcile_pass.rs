@@ -1,8 +1,8 @@
-//! One pass of the [reconcile loop](crate::running::reconcile_loop): lists the containers, and begins what is
-//! to be done about each.
+//! One pass of the [reconcile loop](crate::running::reconcile_loop): lists the containers, and starts the
+//! action for each pod.
 //!
-//! The decision about each managed pod is [`step`]'s. A pod is left alone while an action on it is under way,
-//! and when it changed after the pass began.
+//! [`step`] decides about each managed pod. A pod is left alone during an action on it, and when it changed
+//! after the pass began.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,12 +29,9 @@ use crate::session::context::SessionContext;
 use crate::start::dependencies;
 use crate::support::measure;
 
-/// How many pods one heartbeat checks after a listing found unknown containers.
 const MAX_CHECKS: usize = 256;
-/// The containers of this many ended pods are kept for their logs.
 const MAX_ENDED_KEPT: usize = 20;
 
-/// Why a pass failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PassError {
     #[error(transparent)]
@@ -43,16 +40,15 @@ pub(crate) enum PassError {
     Redis(#[from] StoreError),
 }
 
-/// Looks at all containers of this node; a `full` pass also reads back what Redis says runs here.
+/// A `full` pass also reads the running pods back from Redis.
 pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Result<(), PassError> {
-    // Without Redis nothing can be read back, and managed pods are looked after all the same.
+    // Without Redis nothing can be read back, but managed pods are still handled.
     let recovered = if full { recover_all(context).await } else { Ok(()) };
-    // Pods change while the engine lists: only those that were idle before and are unchanged after are acted
-    // on.
+    // Pods change while the engine lists: only those idle before and unchanged after are acted on.
     let idle = context.table.idle();
     let asked = Instant::now();
     let cluster = context.worker.identity.cluster();
-    // Before the list: a container that is created meanwhile has files, and is not on the list.
+    // Before the list: a container created meanwhile has files, but is not on the list.
     let directories = context.worker.files.directories(cluster.as_ref());
     let listed = context.worker.list().await;
     if context.worker.engine.record(Probe::List, &listed) {
@@ -66,7 +62,7 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     for container in &containers {
         by_pod.entry((&container.pod, &container.assignment)).or_default().push(container);
     }
-    // Nothing runs any more although pods should: the machine or its engine was down.
+    // Nothing runs although pods should: the machine or its engine was down.
     if !context.first_listing_done.is_cancelled() && !containers.iter().any(|one| one.state.may_run()) {
         dependencies::wait_all(context, &idle);
     }
@@ -90,14 +86,13 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     Ok(recovered?)
 }
 
-/// Inspects the pods with a container that is in doubt, and begins what is to be done about each. The other
-/// pods wait for nothing: it asks the engine about these alone. Returns false if an inspection failed: it is
-/// to be tried again.
+/// Inspects pods with a doubted container, and starts their actions. The engine is asked about these alone,
+/// so other pods do not wait. Returns false if an inspection must be retried.
 pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     let mut is_complete = true;
     for (pod, handle) in context.doubted.all() {
         let Some(managed) = context.table.get(&pod) else {
-            // A pod that is being started is looked at when it is managed.
+            // A starting pod is inspected once it is managed.
             if !context.table.contains(&pod) {
                 context.doubted.remove(&pod);
             }
@@ -111,7 +106,7 @@ pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
                 context.doubted.remove(&pod);
                 act_on(context, managed, &containers.iter().collect::<Vec<_>>());
             }
-            // Only a list tells whether other containers are the pod's.
+            // Only a list shows whether other containers belong to the pod.
             Ok(None) => {
                 context.doubted.remove(&pod);
                 context.wakeups.request_reconcile();
@@ -125,8 +120,8 @@ pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     is_complete
 }
 
-/// Returns the containers of a pod as they are now: the one with this handle, and the others that are known.
-/// `None` if one of them is gone or another pod's.
+/// Returns the pod's current containers: the one with this handle, and the other known ones. `None` if one of
+/// them is gone or another pod's.
 async fn inspect(
     context: &SessionContext,
     managed: &ManagedPod,
@@ -158,7 +153,6 @@ async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
     recovered.await.inspect_err(|error| context.worker.redis_log.failed(error))
 }
 
-/// Decides about a pod of which exactly these containers exist.
 fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Container]) {
     let observed = managed.observe(found);
     let Some(managed) = noted(context, managed, &observed) else { return };
@@ -199,13 +193,12 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
     actions::begin(context, managed, found, action);
 }
 
-/// Notes where the pod's containers are now. Returns `None` if the pod changed since it was looked at.
 fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
     if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
 }
 
-/// Asks Redis which of the containers are not this node's, and removes those. Without a reply nothing is
-/// removed. If some have no record, all are asked about: it counts how many they are.
+/// Asks Redis about the containers, and removes those of other nodes. Without a reply nothing is removed. If
+/// some have no record, asks about all, because their share matters.
 async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container], full: bool) {
     let accounted = |c: &&Container| context.table.accounts_for(&c.handle, &c.pod, &c.assignment);
     let is_unaccounted = |c: &&Container| !accounted(c) && (full || !context.held.contains_container(c));
@@ -229,16 +222,13 @@ async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container],
     }
 }
 
-/// The containers that are not this node's.
 #[derive(Default)]
 struct ForeignContainers<'a> {
-    /// Redis has assigned their pods to another node, or not at all.
+    /// Redis assigned their pods to another node, or to none.
     moved: Vec<&'a Container>,
-    /// Redis has no record of their pods.
     unknown: Vec<&'a Container>,
 }
 
-/// Asks Redis about these containers. Returns `None` without a complete reply.
 async fn ask_about<'a>(
     context: &SessionContext,
     containers: &[&'a Container],
@@ -254,7 +244,7 @@ async fn ask_about<'a>(
         for container in now.into_iter().filter(|container| outcome.foreign.contains(&container.pod)) {
             match outcome.unknown.contains(&container.pod) {
                 false => answer.moved.push(container),
-                // Without a label only the record tells that it is this cluster's.
+                // Without a label only the record proves that it is this cluster's.
                 true if container.cluster.is_none() => context.unlabelled.report(container),
                 true => answer.unknown.push(container),
             }
@@ -264,7 +254,6 @@ async fn ask_about<'a>(
     Some(answer)
 }
 
-/// Splits off as many items as one heartbeat checks, each pod under one assignment.
 fn split_for_check<T>(all: Vec<T>, key: impl Fn(&T) -> (&PodId, &AssignmentId)) -> (Vec<T>, Vec<T>) {
     let mut pods: HashMap<PodId, AssignmentId> = HashMap::new();
     all.into_iter().partition(|one| {
@@ -280,9 +269,8 @@ fn split_for_check<T>(all: Vec<T>, key: impl Fn(&T) -> (&PodId, &AssignmentId)) 
     })
 }
 
-/// Asks the current master whether every pod that must not run twice, and runs here or may run in a moment,
-/// is this node's. If so, heartbeats renew the lease from now on. If not, the foreign ones have to be stopped
-/// first.
+/// Asks the current master to confirm that every pod here that must not run twice, and may run, is this
+/// node's. If so, heartbeats renew the lease from now on. If not, the foreign ones must be stopped first.
 async fn confirm(context: &SessionContext, containers: &[Container]) {
     let may_run = |container: &&Container| container.state.may_run();
     let is_exclusive = |container: &&Container| container.on_disconnect == OnDisconnect::Stop;
@@ -312,7 +300,6 @@ async fn confirm(context: &SessionContext, containers: &[Container]) {
     }
 }
 
-/// Removes the containers of ended pods if there are too many of them, or if they are too old.
 fn remove_expired(context: &Arc<SessionContext>, containers: &[Container]) {
     let now = context.worker.now();
     let retention = context.worker.timings.ended_retention.as_millis() as u64;

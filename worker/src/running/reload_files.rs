@@ -1,8 +1,8 @@
-//! The loop that replaces the files of containers that run when their secret or config changes, and sends
-//! them a signal: `on_change: signal`.
+//! The loop that updates the files of running containers when their secret or config changes, and signals
+//! them: `on_change: signal`.
 //!
-//! It compares the files with what is in Redis, so a worker that was killed at any step goes on where it was:
-//! a container gets its signal at least once.
+//! It compares the files with Redis, so a restarted worker continues at any step: a container gets its signal
+//! at least once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,21 +20,18 @@ use crate::session::context::SessionContext;
 use crate::start::container_files::{self, Reloaded};
 use crate::support::rare_log::RareLog;
 
-/// How often the loop asks for the current versions, if a container here wants to know.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A version, and when it was stored: a value that was deleted and created again begins with 1.
+/// A version and its time of storage: a value that was deleted and created again starts with 1.
 type ValueVersion = (u64, RedisMillis);
 
-/// The loop.
 pub(crate) struct ReloadLoop {
     context: Arc<SessionContext>,
-    /// The version of each file, by the handle of its container and its name: these are not compared again.
+    /// Version of each file, by container handle and file name: these are not compared again.
     seen: HashMap<(String, String), ValueVersion>,
     failures: RareLog,
 }
 
-/// A file of a container that runs.
 struct Mounted {
     handle: String,
     identity: Identity,
@@ -103,8 +100,7 @@ impl ReloadLoop {
         self.context.table.reloading().iter().flat_map(of_pod).collect()
     }
 
-    /// Returns the current versions. One that is gone, or whose record cannot be read, is left out:
-    /// containers keep what they have.
+    /// Returns the current versions. Omits missing and unreadable values: containers keep what they have.
     async fn versions(
         &self,
         mounted: &[Mounted],
@@ -122,7 +118,6 @@ impl ReloadLoop {
         Ok(versions)
     }
 
-    /// Returns whether the container has this version, and was told.
     async fn reload(&mut self, one: &Mounted, version: u64) -> bool {
         let worker = &self.context.worker;
         let Reloaded { name, kind, file, signal } = &one.file;

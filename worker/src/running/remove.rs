@@ -1,4 +1,4 @@
-//! Removes containers that no pod of this node needs, in the background. Nothing is reported to Redis.
+//! Removes containers that no pod of this node needs, in the background, without a report to Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,15 @@ use crate::handover::close_all::drain_and_stop;
 use crate::session::context::SessionContext;
 use crate::support::measure::{self, ContainerStopReason};
 
-/// How long requests in flight have to end. What the pod's specification says is not known here.
+/// The pod's own setting is not known here.
 const MAX_DRAIN: Duration = Duration::from_secs(10);
 
-/// Why a container is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Its pod is assigned anew, here or to another node.
+    /// Its pod has a new assignment, here or on another node.
     AssignedAnew,
-    /// Redis has no record of its pod.
     NoRecord,
-    /// It has been kept long enough since its pod ended.
+    /// It was kept long enough after its pod ended.
     EndedLongAgo,
 }
 
@@ -35,8 +33,7 @@ impl Why {
     }
 }
 
-/// Stops and removes a container, unless that is under way already. If it fails, the next look at the
-/// containers finds the container again.
+/// Does nothing during a removal. After a failure the next pass finds the container again.
 pub(crate) fn remove(context: &Arc<SessionContext>, container: Container, why: Why) {
     if !context.table.begin_removal(&container.handle, &container.pod) {
         return;
@@ -70,7 +67,6 @@ async fn keep_logs_and_stop(
     Ok(())
 }
 
-/// Stops a container and keeps its log, if it is known whose it is.
 async fn keep_log(context: &SessionContext, container: &Container) {
     let worker = &context.worker;
     if !worker.kept_logs.is_on() {
@@ -80,7 +76,7 @@ async fn keep_log(context: &SessionContext, container: &Container) {
     if worker.runtime.halt(&container.handle, container.grace).await.is_err() {
         return;
     }
-    // The record of a pod that was deleted is there for another hour.
+    // The record of a deleted pod remains for an hour.
     let Ok(Some(record)) = worker.store.pod(&container.pod).await else { return };
     let owner = KeptOwner {
         pod: container.pod.clone(),

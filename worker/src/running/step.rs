@@ -1,4 +1,4 @@
-//! Decides what to do about one managed pod: facts in, one action out. Pure: no clock, no engine, no Redis.
+//! Decides the next action about one managed pod from its state. Pure: no clock, no engine, no Redis.
 
 use std::time::Duration;
 
@@ -8,92 +8,71 @@ use model::duration;
 use model::pod::health::Health;
 use model::spec::{RestartPolicy, StartCondition};
 
-/// The exit code of a process that was killed.
 const KILLED: i64 = 137;
 
-/// What this node is to do with a managed pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DesiredState {
-    /// Keep it running.
     Run,
     /// A stop was requested: stop it and report that to Redis.
     Stop,
-    /// It is not assigned to this node any more: stop it and report nothing.
+    /// It is not assigned to this node any more: stop it without a report.
     Discard,
 }
 
-/// Everything that the decision depends on.
 #[derive(Debug, Clone)]
 pub(crate) struct PodFacts {
     pub(crate) desired: DesiredState,
-    /// Its containers, in the order of its specification.
     pub(crate) containers: Vec<ContainerFacts>,
-    /// The container that holds the network of the others.
     pub(crate) sandbox: SandboxFacts,
-    /// Whether this worker's lease is valid. Without it Redis cannot be written, and the fence decides about
-    /// `stop` pods.
+    /// Without a valid lease Redis cannot be written, and the fence decides about `stop` pods.
     pub(crate) is_leased: bool,
-    /// Whether the pod goes on while Redis is unavailable (`on_disconnect: keep`).
+    /// `on_disconnect: keep`.
     pub(crate) keeps_running: bool,
-    /// Whether it waits for services that its service depends on.
+    /// True if it waits for services that its service depends on.
     pub(crate) is_waiting: bool,
-    /// Nothing is to be done before this moment, because the last action failed.
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) now: BootInstant,
 }
 
-/// What the decision depends on about the sandbox of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SandboxFacts {
-    /// The pod has none.
     NotUsed,
     /// Its state on the engine; `None` if it does not exist.
     Used(Option<ContainerState>),
 }
 
-/// What the decision about one container depends on.
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerFacts {
-    /// Whether the pod's end does not wait for it.
     pub(crate) sidecar: bool,
-    /// What has to be before it is started for the first time: the index of another container, and how far
-    /// that one has to be.
+    /// Conditions for its first start: another container's index, and its required progress.
     pub(crate) depends_on: Vec<(usize, StartCondition)>,
-    /// Its state on the engine; `None` if it does not exist.
+    /// `None` if it does not exist.
     pub(crate) observed: Option<ContainerState>,
-    /// What its health check has shown; `None` if it has none.
     pub(crate) health: Option<Health>,
-    /// It was stopped because it was unhealthy: its exit is a failure, whatever its code.
+    /// Stopped as unhealthy: its exit is a failure, whatever its code.
     pub(crate) was_unhealthy: bool,
     pub(crate) policy: RestartPolicy,
-    /// Exits in a row before this one, without a healthy run between them.
     pub(crate) crash_streak: u32,
-    /// Since when it runs, as far as is known.
     pub(crate) running_since: Option<BootInstant>,
-    /// Whether it was started again after an exit and has not counted as well since then.
+    /// Restarted after an exit, and not yet counted as well.
     pub(crate) is_recovering: bool,
-    /// It ran when its engine was stopped, and the engine is back since a moment ago.
+    /// True if it ended with its engine, which returned a moment ago.
     pub(crate) ended_with_engine: bool,
-    /// When it is to be started again after its exit; `None` until that is decided.
     pub(crate) restart_at: Option<BootInstant>,
 }
 
-/// How long exited containers wait for their next start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RestartBackoff {
-    /// The wait after the first exit; it doubles with each further one. A container that was started again
-    /// and has run for this long counts as well.
+    /// The wait after the first exit, doubled with each further one. A restarted container that has run this
+    /// long counts as well.
     pub(crate) first: Duration,
-    /// The longest wait.
     pub(crate) max: Duration,
-    /// A container that ran this long counts as healthy: its next exit is a first one again.
+    /// After a run this long the next exit is a first one again.
     pub(crate) healthy_after: Duration,
 }
 
-/// What to do about a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing for now.
     Leave,
     /// Stop and remove its containers, then finish the pod as stopped.
     Stop,
@@ -105,33 +84,29 @@ pub(crate) enum Action {
     Forget,
     /// Its containers are gone: report it lost, so that the pod is started anew.
     ReportLost,
-    /// Act on some of its containers: index in the specification, and what to do.
+    /// Act on some of its containers: index in the specification, and action.
     Containers(Vec<(usize, ContainerAction)>),
-    /// Its network is gone, and its containers could reach nothing: report it lost, then stop and remove
-    /// them.
+    /// Its network is gone, so its containers reach nothing: report it lost, then stop and remove them.
     Rebuild,
-    /// Its containers exited and are not to be started again: stop the sidecars, then finish the pod.
+    /// Its containers exited and must not restart: stop the sidecars, then finish the pod.
     Finish { exit: ContainerExit },
 }
 
-/// What to do about one container of a pod that is to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ContainerAction {
-    /// It does not exist, and what it depends on is there: create and start it.
+    /// It does not exist, and its dependencies are met: create and start it.
     Create,
     /// It exited: wait before its next start.
     BackOff { exit: ContainerExit, wait: Duration, crash_streak: u32 },
-    /// Start it again.
     Restart,
-    /// It ended with its engine: start it again, which counts as no crash.
+    /// It ended with its engine: restart it, which counts as no crash.
     StartAgain,
-    /// It was started again and has run for a while: it is well.
+    /// It restarted and has run for a while: it is well.
     Recover,
-    /// Its health check has failed: stop it, so that it is started again.
+    /// Its health check failed: stop it, so that it restarts.
     StopUnhealthy,
 }
 
-/// How a container ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContainerExit {
     pub(crate) code: i64,
@@ -139,7 +114,6 @@ pub(crate) struct ContainerExit {
 }
 
 impl ContainerExit {
-    /// Describes the exit for people: "exited with code 1".
     pub(crate) fn describe(self) -> String {
         match (self.out_of_memory, self.was_killed_for_memory()) {
             (true, true) => {
@@ -154,8 +128,8 @@ impl ContainerExit {
         }
     }
 
-    /// Returns whether its first process was killed because of memory. The engine tells of any process: one
-    /// that has survived the end of a child says itself how the run ended.
+    /// The engine reports any killed process: a first process that survives the end of a child determines the
+    /// exit itself.
     pub(crate) fn was_killed_for_memory(self) -> bool {
         self.out_of_memory && self.code == KILLED
     }
@@ -165,7 +139,6 @@ impl ContainerExit {
     }
 }
 
-/// Returns what to do about a pod now.
 pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
     if facts.retry_at.is_some_and(|at| facts.now < at) {
         return Action::Leave;
@@ -178,20 +151,19 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
         (DesiredState::Stop, true) => Action::Stop,
         (DesiredState::Stop, false) => Action::FinishStopped,
         (DesiredState::Run, false) if facts.is_leased => Action::ReportLost,
-        // The fence may have removed it, and without a lease Redis cannot be told anyway.
+        // The fence may have removed it, and without a lease Redis cannot be written.
         (DesiredState::Run, false) => Action::Leave,
         (DesiredState::Run, true) => keep_running(facts, backoff),
     }
 }
 
-/// What a pod that is to run needs from one of its containers.
 #[derive(Clone)]
 enum ContainerStep {
     Leave,
     Act(ContainerAction),
     /// It has ended for good.
     Ended(ContainerExit),
-    /// It can never start, because one that it depends on has failed for good.
+    /// It can never start, because one of its dependencies failed for good.
     Blocked,
 }
 
@@ -216,11 +188,10 @@ fn keep_running(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
     if actions.is_empty() { Action::Leave } else { Action::Containers(actions) }
 }
 
-/// Returns what each container needs. One that another depends on may stand after it in the specification.
 fn container_steps(facts: &PodFacts, backoff: &RestartBackoff) -> Vec<ContainerStep> {
     let of_one = |container| container_step(facts, container, backoff);
     let mut steps: Vec<ContainerStep> = facts.containers.iter().map(of_one).collect();
-    // A chain of containers that cannot start has at most as many links as there are containers.
+    // A chain of blocked containers is at most as long as the list of containers.
     for _ in 0..steps.len() {
         for (index, container) in facts.containers.iter().enumerate() {
             if container.observed.is_none() && is_blocked(container, &steps) {
@@ -241,7 +212,6 @@ fn is_blocked(container: &ContainerFacts, steps: &[ContainerStep]) -> bool {
     })
 }
 
-/// Returns how the pod ended, if all its containers but sidecars have ended for good or can never start.
 fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<ContainerExit> {
     let with_steps = || facts.containers.iter().zip(steps);
     let is_over = |step: &ContainerStep| matches!(step, ContainerStep::Ended(_) | ContainerStep::Blocked);
@@ -257,7 +227,6 @@ fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<ContainerExit
     pod_exit(&exits)
 }
 
-/// Returns how a pod ended: as the first of its containers that failed, else as the first.
 fn pod_exit(exits: &[ContainerExit]) -> Option<ContainerExit> {
     exits.iter().find(|exit| !exit.is_success()).or(exits.first()).copied()
 }
@@ -275,7 +244,7 @@ fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &Restar
             after_exit(facts, container, backoff, ContainerExit { code, out_of_memory })
         }
         None if can_create(facts, container) => ContainerStep::Act(ContainerAction::Create),
-        // A container that the engine cannot tell about is left alone until it can.
+        // Left alone until the engine reports its state.
         Some(ContainerState::Running | ContainerState::Unknown | ContainerState::Created) | None => {
             ContainerStep::Leave
         }
@@ -332,8 +301,8 @@ fn after_exit(
     }
 }
 
-/// Whether a container is stopped because it is unhealthy. One that would not be started again is left
-/// running, as with Docker.
+/// Returns true if an unhealthy container must be stopped. One that would not restart goes on, as with
+/// Docker.
 fn is_to_be_replaced(facts: &PodFacts, container: &ContainerFacts) -> bool {
     let is_unhealthy = container.health == Some(Health::Unhealthy);
     is_unhealthy && container.policy != RestartPolicy::Never && can_start(facts)

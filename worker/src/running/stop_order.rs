@@ -1,11 +1,10 @@
-//! The order in which the containers of a pod are stopped: the reverse of their starts, sidecars after the
-//! others, the sandbox last. Pure.
+//! The order in which a pod's containers are stopped: the reverse of their starts, sidecars after the others,
+//! the sandbox last. Pure.
 
 use engine::Container;
 use model::spec::PodSpec;
 
-/// Sorts the containers of a pod into groups. Those of one group are stopped together, after those of the
-/// groups before it.
+/// Groups the containers of a pod. Those of one group are stopped together, after the earlier groups.
 pub(crate) fn groups<'a>(spec: &PodSpec, containers: &'a [Container]) -> Vec<Vec<&'a Container>> {
     let mut ranked: Vec<(Rank, &Container)> =
         containers.iter().map(|container| (rank(spec, container), container)).collect();
@@ -19,7 +18,7 @@ enum Rank {
     /// The more steps before its start, the earlier its stop.
     Ordinary(std::cmp::Reverse<usize>),
     Sidecar(std::cmp::Reverse<usize>),
-    /// The sandbox, and what is not in the specification.
+    /// The sandbox, and containers outside the specification.
     Last,
 }
 
@@ -29,7 +28,6 @@ fn rank(spec: &PodSpec, container: &Container) -> Rank {
     if spec.containers[index].sidecar { Rank::Sidecar(depth) } else { Rank::Ordinary(depth) }
 }
 
-/// Returns which container of the specification it is; `None` for the sandbox, and for what is not in it.
 pub(crate) fn index_of(spec: &PodSpec, container: &Container) -> Option<usize> {
     match (&container.name, spec.containers.as_slice()) {
         (None, [_]) => Some(0),
@@ -38,7 +36,6 @@ pub(crate) fn index_of(spec: &PodSpec, container: &Container) -> Option<usize> {
     }
 }
 
-/// Returns how many starts come before that of a container, at most `limit`.
 fn depth(spec: &PodSpec, index: usize, limit: usize) -> usize {
     if limit == 0 {
         return 0;

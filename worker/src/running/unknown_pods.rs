@@ -1,4 +1,4 @@
-//! Pods that Redis wants stopped here and that this session does not know.
+//! Pods with a stop request for this node that are unknown to this session.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::ids::PodId;
 use tokio::time::Instant;
 
-/// Since when each unknown pod has been in stop requests. [`crate::running::read_back`] resolves those that
+/// First time of each unknown pod in the stop requests. [`crate::running::read_back`] resolves those that
 /// stay unknown.
 #[derive(Default)]
 pub(crate) struct UnknownPods {
@@ -15,13 +15,12 @@ pub(crate) struct UnknownPods {
 }
 
 impl UnknownPods {
-    /// Notes a stop request for an unknown pod.
     pub(crate) fn note(&self, pod: &PodId) {
         self.since().entry(pod.clone()).or_insert_with(Instant::now);
     }
 
-    /// Removes and returns the pods that have been unknown for at least `age`. Those that are still requested
-    /// are noted again with the next heartbeat.
+    /// Removes and returns the pods unknown for at least `age`. The next heartbeat adds those again that are
+    /// still requested.
     pub(crate) fn take_overdue(&self, age: Duration) -> Vec<PodId> {
         let mut since = self.since();
         let overdue = since.iter().filter(|(_, at)| at.elapsed() >= age);

@@ -1,19 +1,17 @@
-//! Containers of this node's name that have no cluster's label and that Redis does not know: a version before
-//! the label has created them, for this cluster or for another one. They are reported and left alone.
+//! Containers of this node's name without a cluster label or a record in Redis. A version before that label
+//! created them, for this or another cluster. They are reported and left alone.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use engine::Container;
 
-/// The handles of those that were reported in this session.
 #[derive(Default)]
 pub(crate) struct Unlabelled {
     handles: Mutex<HashSet<String>>,
 }
 
 impl Unlabelled {
-    /// Logs the container, once.
     pub(crate) fn report(&self, container: &Container) {
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
         if handles.insert(container.handle.clone()) {
@@ -25,7 +23,6 @@ impl Unlabelled {
         }
     }
 
-    /// Returns whether the container was reported.
     pub(crate) fn contains(&self, container: &Container) -> bool {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&container.handle)
     }

@@ -1,4 +1,4 @@
-//! Containers whose pods have no record in Redis: which of them are held ([`crate::running::held_pods`]), and
+//! Containers whose pods have no record in Redis: decides which are held ([`crate::running::held_pods`]), and
 //! which are removed.
 //!
 //! Tests: tests::holding, scenarios::mistakes::lost_keys
@@ -16,8 +16,8 @@ use crate::running::held_pods;
 use crate::running::remove::{Why, remove};
 use crate::session::context::SessionContext;
 
-/// Decides about all containers without a record, and about managed pods that have neither a record nor a
-/// container. Returns false if Redis did not say what it has to: then nothing was done about them.
+/// Decides about all containers without a record, and about managed pods with neither record nor container.
+/// Returns false without any action if Redis did not answer completely.
 pub(crate) async fn decide(
     context: &Arc<SessionContext>,
     managed: &HashSet<PodKey>,
@@ -42,7 +42,7 @@ pub(crate) async fn decide(
     true
 }
 
-/// Forgets pods that have neither a record nor a container: nothing of them is left to hold.
+/// Forgets pods with neither record nor container: nothing is left to hold.
 fn forget(context: &SessionContext, pods: &HashSet<PodKey>, containers: &[Container]) {
     let with_container: HashSet<PodKey> = containers.iter().map(Container::key).collect();
     for (pod, assignment) in pods.difference(&with_container) {
@@ -52,7 +52,7 @@ fn forget(context: &SessionContext, pods: &HashSet<PodKey>, containers: &[Contai
 
 struct Sorted {
     held: HashSet<PodKey>,
-    /// Pods that are not held because they must not run twice. What is saved of them stays.
+    /// Pods that are not held because they must not run twice. Their saved entries stay.
     fenced: HashSet<PodKey>,
 }
 
@@ -71,8 +71,8 @@ async fn sort(
     if held_pods::must_hold(unknown, all, is_new) {
         return Ok(Sorted { held: pods, fenced: HashSet::new() });
     }
-    // While records come back one by one, the rest is held although it is not most of what runs here any
-    // more.
+    // While records come back one by one, the rest stays held even when it is no longer most of the pods
+    // here.
     let mut held = context.held.among(&pods);
     let may_run = unknown.iter().filter(|container| container.state.may_run());
     let running: HashSet<PodKey> = may_run.map(|container| container.key()).collect();
@@ -84,8 +84,8 @@ async fn sort(
     Ok(Sorted { held, fenced })
 }
 
-/// Returns those of these pods that are old enough that no failover has lost their records, and of which
-/// Redis does not say that they are not wanted.
+/// Returns those of these pods that are too old for a failover to have lost their records, unless Redis says
+/// that they are not wanted.
 async fn wanted(context: &SessionContext, pods: HashSet<PodKey>) -> Result<HashSet<PodKey>, StoreError> {
     if pods.is_empty() {
         return Ok(pods);
@@ -101,16 +101,15 @@ async fn wanted(context: &SessionContext, pods: HashSet<PodKey>) -> Result<HashS
     read.await.inspect_err(|error| worker.redis_log.failed(error))
 }
 
-/// Holds these pods and no others.
 fn hold(context: &SessionContext, unknown: &[&Container], held: &HashSet<PodKey>) {
     let containers = unknown.iter().filter(|container| held.contains(&container.key()));
     let pods: HashMap<_, _> =
         containers.map(|container| (container.key(), slot_of(context, container))).collect();
     let (node, count) = (&context.worker.node, pods.len());
-    // Held before they are managed no more: what is saved of them stays.
+    // Held before they are no longer managed, so that their saved entries stay.
     let is_changed = context.held.set(pods);
     for (pod, assignment) in held {
-        // Nothing restarts or stops a held pod; if its record comes back it is found in `cs` again.
+        // Nothing restarts or stops a held pod; once its record is back, it is found in `cs` again.
         context.table.remove(pod, assignment);
     }
     if is_changed && count > 0 {
@@ -123,7 +122,6 @@ fn hold(context: &SessionContext, unknown: &[&Container], held: &HashSet<PodKey>
     }
 }
 
-/// Returns the slot of a container's pod, if it is known that it is of a service.
 fn slot_of(context: &SessionContext, container: &Container) -> Option<HeldPod> {
     let managed = context.table.get(&container.pod).filter(|pod| pod.assignment == container.assignment);
     let Some(managed) = managed else {

@@ -1,5 +1,5 @@
-//! One heartbeat: renews the lease (invariant 5), and learns which pods are to be stopped and which are not
-//! this node's any more (invariant 3).
+//! One heartbeat: renews the lease (invariant 5), and returns pods to stop and pods that belong to other
+//! nodes now (invariant 3).
 
 use daemon::clock::BootInstant;
 use model::RedisMillis;
@@ -12,32 +12,28 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::support::measure;
 
-/// The reply to a heartbeat, as far as its sender acts on it.
 pub(crate) struct HeartbeatOutcome {
-    /// When the heartbeat was sent, or a little earlier.
+    /// The time of sending, or a little earlier.
     pub(crate) sent: BootInstant,
-    /// When the master that answered took over; identifies the master.
+    /// When the answering master took over; identifies the master.
     pub(crate) master_changed_at: RedisMillis,
-    /// Those of the checked pods that are not this node's.
     pub(crate) foreign: Vec<PodId>,
-    /// Those of the foreign pods that Redis has no record of.
     pub(crate) unknown: Vec<PodId>,
-    /// The Redis that answered.
     pub(crate) redis: RedisProcess,
 }
 
-/// Why a heartbeat had no good reply. Logged already.
+/// The failure of a heartbeat, already logged.
 pub(crate) enum HeartbeatError {
-    /// The cluster has given up this session; its end has been requested.
+    /// The cluster has given up this session, whose end was requested.
     Fenced,
     /// Redis is unavailable, or a key of this node is broken.
     Store(StoreError),
 }
 
-/// Sends one heartbeat, and checks whether the pods in `checked`, each at most once, are still this node's.
+/// Sends one heartbeat, and checks that the pods in `checked`, each at most once, are still this node's.
 ///
-/// It renews the lease, unless a pod that must not run twice may run here although this master has assigned
-/// it, or may assign it, to another node.
+/// It renews the lease, unless a pod that must not run twice may run here although this master assigned it,
+/// or may assign it, to another node.
 pub(crate) async fn beat(
     context: &SessionContext,
     checked: &[(PodId, AssignmentId)],
@@ -72,7 +68,7 @@ pub(crate) async fn beat(
     if context.link.is_confirmed_by(reply.master_changed_at) {
         renew_lease(context, sent, &reply.redis);
     } else {
-        // The next full look asks this master for its confirmation.
+        // The next full pass asks this master for its confirmation.
         context.wakeups.request_full_reconcile();
     }
     apply(context, &reply);
@@ -83,12 +79,11 @@ pub(crate) async fn beat(
     Ok(HeartbeatOutcome { sent, master_changed_at, foreign, unknown, redis })
 }
 
-/// Renews the lease from when the heartbeat was sent that confirmed all pods.
 pub(crate) fn renew_lease(context: &SessionContext, sent: BootInstant, redis: &RedisProcess) {
     let was_leased = context.worker.is_leased();
     context.worker.renew_lease(sent, redis);
     if !was_leased && context.worker.is_leased() {
-        // What had to wait for the lease goes on, and containers that the fence removed are reported.
+        // Resumes work that waited for the lease, and reports containers that the fence removed.
         context.wakeups.request_full_reconcile();
     }
 }
@@ -107,8 +102,8 @@ fn apply(context: &SessionContext, reply: &HeartbeatReply) {
     }
 }
 
-/// Stops what is managed or being started of the checked pods that are not this node's. Managed pods without
-/// a record may be held: the next look at all containers decides.
+/// Stops checked pods that are managed or starting but not this node's. Managed pods without a record may be
+/// held: the next full listing decides.
 pub(crate) fn settle(
     context: &SessionContext,
     checked: &[(PodId, AssignmentId)],
@@ -125,7 +120,6 @@ pub(crate) fn settle(
     }
 }
 
-/// Stops what is managed or being started of the checked pods that are not this node's.
 pub(crate) fn mark_foreign(context: &SessionContext, checked: &[(PodId, AssignmentId)], foreign: &[PodId]) {
     let mut any_known = false;
     for (pod, assignment) in checked.iter().filter(|(pod, _)| foreign.contains(pod)) {

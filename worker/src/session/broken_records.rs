@@ -1,4 +1,4 @@
-//! What this node found in Redis and cannot be used, each logged once and not with every look.
+//! Logs each unusable record in Redis once, instead of with every pass.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,18 +7,16 @@ use model::ids::PodId;
 
 use crate::support::text::short_sha256;
 
-/// What is wrong with a record that a script found broken.
 pub(crate) const UNUSABLE_FIELDS: &str =
     "it is no hash, or its phase, node or assignment is missing or wrong";
 
-/// Remembers which broken records have been logged. Holds no more than the broken objects of one node.
+/// The broken records logged so far: at most the broken objects of one node.
 #[derive(Default)]
 pub(crate) struct BrokenRecords {
     logged: Mutex<HashSet<String>>,
 }
 
 impl BrokenRecords {
-    /// The record of a pod cannot be used: logs why, the first time.
     pub(crate) fn note(&self, pod: &PodId, why: &str) {
         if self.is_news(format!("pod {pod}")) {
             tracing::warn!(
@@ -29,7 +27,7 @@ impl BrokenRecords {
         }
     }
 
-    /// A member of `cs` is no payload: logs it, the first time, without its content.
+    /// Logs, the first time and without its content, a member of `cs` that is no payload.
     pub(crate) fn note_member(&self, member: &[u8], key: &str) {
         let digest = short_sha256(member);
         if self.is_news(format!("member {digest}")) {
@@ -43,7 +41,6 @@ impl BrokenRecords {
         }
     }
 
-    /// The record of this pod is usable: if it breaks again, that is news.
     pub(crate) fn forget(&self, pod: &PodId) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if !logged.is_empty() {

@@ -1,4 +1,4 @@
-//! What the loops and tasks of one session share. Imports no loop.
+//! Shared state of one session's loops and tasks. Imports no loop.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,19 +32,16 @@ use health::HealthChange;
 use health::monitor::HealthMonitor;
 use health::probe::RuntimeProber;
 
-/// How many channels a node has at a time. Each has a connection to Redis.
+/// Maximum number of channels of a node. Each has a connection to Redis.
 pub(crate) const MAX_CHANNELS: usize = 64;
-/// How many starts a simulated engine has under way at a time: they cost nothing.
+/// Maximum number of concurrent starts on a simulated engine, where they cost nothing.
 const SIM_START_CONCURRENCY: usize = 64;
 
-/// What the loops and tasks of one session share.
 pub(crate) struct SessionContext {
     pub(crate) worker: Arc<Worker>,
-    /// This session's writes to Redis.
     pub(crate) session: Session,
     pub(crate) table: PodTable,
     pub(crate) link: LinkState,
-    /// The gates of this session's pods at the proxy of this host.
     pub(crate) handover: Handover,
     pub(crate) wakeups: Wakeups,
     pub(crate) tasks: Tasks,
@@ -54,28 +51,20 @@ pub(crate) struct SessionContext {
     pub(crate) unlabelled: Unlabelled,
     pub(crate) held: HeldPods,
     pub(crate) doubted: DoubtedContainers,
-    /// Probes the containers that have checks.
     pub(crate) health: Arc<HealthMonitor>,
     pub(crate) broken_records: BrokenRecords,
-    /// What pods wait for before they are started.
     pub(crate) dependencies: DependencyGate,
     permanent_errors: RareLog,
     pub(crate) acks: AckQueue,
-    /// One permit for each log request that is being answered.
     pub(crate) log_permits: Semaphore,
-    /// The bytes that all answers may have together.
     pub(crate) log_throttle: Mutex<LogThrottle>,
-    /// One permit for each channel.
     pub(crate) channel_permits: Semaphore,
-    /// One permit for each start under way.
     pub(crate) start_permits: Arc<Semaphore>,
-    /// Cancelled after the first full listing of the containers: from then on pods may be started.
+    /// Cancelled after the first full listing of containers: from then on pods may start.
     pub(crate) first_listing_done: CancellationToken,
 }
 
 impl SessionContext {
-    /// Returns the context, and what its loops receive: acknowledgements, and changes of the health of
-    /// containers.
     pub(crate) fn new(
         worker: Arc<Worker>,
         session: Session,
@@ -115,7 +104,7 @@ impl SessionContext {
         (Arc::new(context), ack_requests, health_changes)
     }
 
-    /// Sorts a reply of Redis to `operation` and logs when Redis becomes unavailable or comes back.
+    /// Classifies a reply of Redis to `operation`. Logs when Redis becomes unavailable or returns.
     pub(crate) fn classify<T>(&self, operation: &str, reply: SessionResult<T>) -> ReplyClass<T> {
         match reply {
             Ok(Ok(value)) => {
@@ -123,7 +112,7 @@ impl SessionContext {
                 ReplyClass::Reply(value)
             }
             Ok(Err(_)) => {
-                // Only the reply to a heartbeat ends the session, and tells it why.
+                // Only the reply to a heartbeat ends the session, with the reason.
                 self.wakeups.request_heartbeat();
                 ReplyClass::Fenced
             }
@@ -140,8 +129,8 @@ impl SessionContext {
         }
     }
 
-    /// Repeats a write until Redis replies. Returns `None` if this session is fenced or if repeating cannot
-    /// help; the latter is logged.
+    /// Repeats a write until Redis replies. Returns `None` if this session is fenced, or if repeating is
+    /// useless, which is logged.
     pub(crate) async fn persist<'a, T>(
         &self,
         operation: &str,

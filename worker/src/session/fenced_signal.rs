@@ -1,11 +1,10 @@
-//! Carries the news that the cluster has fenced this session from the heartbeat to the session.
+//! Signals from the heartbeat to the session that the cluster fenced it.
 
 use std::sync::OnceLock;
 
 use store::Fenced;
 use tokio_util::sync::CancellationToken;
 
-/// Set once, when Redis refuses this session's writes for good.
 #[derive(Default)]
 pub(crate) struct FencedSignal {
     reason: OnceLock<Fenced>,
@@ -19,7 +18,6 @@ impl FencedSignal {
         self.is_set.cancel();
     }
 
-    /// Waits until it is set, and returns the reason.
     pub(crate) async fn wait(&self) -> Fenced {
         self.is_set.cancelled().await;
         self.reason.get().copied().unwrap_or(Fenced::Dead)

@@ -3,7 +3,7 @@
 //! Restores invariant 5 (a pod runs under a valid lease or is fenced) and invariant 3 (a worker that was
 //! declared dead learns so at its next call).
 //!
-//! It waits for nothing but Redis: the engine is pinged in the background, and the heartbeat reports its last
+//! It waits only for Redis: the engine is pinged in the background, and the heartbeat reports its last
 //! answer.
 
 use std::sync::Arc;
@@ -24,28 +24,26 @@ use crate::node::engine_health::Probe;
 use crate::session::beat::{self, HeartbeatError};
 use crate::session::context::SessionContext;
 
-/// How many pods all workers together check in each second: about a thirtieth of Redis' capacity.
+/// Pods that all workers together check per second: about a thirtieth of Redis' capacity.
 const CHECKS_PER_SECOND: f64 = 4_000.0;
-/// How many pods one heartbeat checks at least,
+/// Minimum number of pods checked per heartbeat,
 const MIN_CHECKS: usize = 4;
-/// and at most.
+/// and maximum.
 const MAX_CHECKS: usize = 64;
-/// Least time between two heartbeats, so that a burst of requests is one heartbeat.
+/// Minimum interval of heartbeats, so that a burst of requests is one heartbeat.
 const MIN_GAP: Duration = Duration::from_millis(20);
-/// Between two heartbeats while Redis answers and the lease is not valid: the fence, or a look at the
-/// containers, has to finish first.
+/// Interval of heartbeats while Redis answers and the lease is not valid: the fence, or a pass over the
+/// containers, must finish first.
 const UNLEASED_PERIOD: Duration = Duration::from_millis(250);
 
-/// The loop.
 pub(crate) struct HeartbeatLoop {
     context: Arc<SessionContext>,
     subscription: Subscription,
-    /// When the next heartbeat is due, if nothing requests one earlier.
     due: Instant,
     last_sent: Option<Instant>,
-    /// Registration counted as a heartbeat: the first step sends none.
+    /// True right after registration, which counted as a heartbeat: the first step sends none.
     has_just_registered: bool,
-    /// The last pod that was checked: each heartbeat checks the next ones.
+    /// The last checked pod: each heartbeat checks the next ones.
     last_checked: Option<PodId>,
     is_ping_in_flight: Arc<AtomicBool>,
 }
@@ -93,7 +91,7 @@ impl Loop<StoreError> for HeartbeatLoop {
         false
     }
 
-    /// Requests and messages end the wait early: after a lost connection, the first message tells that Redis
+    /// Requests and messages end the wait early: after a lost connection, the first message shows that Redis
     /// is back.
     async fn back_off(&mut self, pause: Duration) {
         self.due = Instant::now() + pause;
@@ -105,8 +103,7 @@ impl HeartbeatLoop {
     pub(crate) fn new(context: Arc<SessionContext>) -> Self {
         let worker = &context.worker;
         let subscription = worker.store.subscribe(&channel::worker(&worker.node));
-        // Thousands of workers that registered at the same time must not send their heartbeats at the same
-        // time.
+        // Spreads the heartbeats of thousands of workers that registered at the same time.
         let due = Instant::now() + worker.config.timing.heartbeat.mul_f64(rand::random::<f64>());
         Self {
             context,
@@ -119,8 +116,8 @@ impl HeartbeatLoop {
         }
     }
 
-    /// Waits until the next heartbeat is due, requested, or hinted at by a message. Serves requests for logs,
-    /// channels and saved pods on the way.
+    /// Waits until the next heartbeat is due, requested, or hinted at by a message. Meanwhile serves requests
+    /// for logs, channels and saved pods.
     async fn wait(&mut self) {
         if let Some(last_sent) = self.last_sent {
             tokio::time::sleep_until(last_sent + MIN_GAP).await;
@@ -160,7 +157,6 @@ impl HeartbeatLoop {
         }
     }
 
-    /// Pings the engine in the background, one ping at a time.
     fn ping_engine(&self) {
         if self.is_ping_in_flight.swap(true, Ordering::AcqRel) {
             return;
@@ -177,18 +173,16 @@ impl HeartbeatLoop {
     }
 }
 
-/// Returns whether a message may request logs: any but `stop` and `channel` (and `discard`: a pod that has
-/// ended was deleted). An empty one says that messages were missed.
+/// Returns true if a message may request logs: any but `stop`, `channel` and `discard` (which reports that an
+/// ended pod was deleted). An empty one means that messages were missed.
 fn may_request_logs(message: &[u8]) -> bool {
     message != b"stop" && message != b"channel"
 }
 
-/// Returns whether a message may request a channel. An empty one says that messages were missed.
 fn may_request_channel(message: &[u8]) -> bool {
     message.is_empty() || message == b"channel"
 }
 
-/// Returns how many pods one heartbeat checks in a cluster of `nodes`.
 fn checks_per_heartbeat(period: Duration, nodes: u64) -> usize {
     let checks = CHECKS_PER_SECOND * period.as_secs_f64() / nodes.max(1) as f64;
     (checks as usize).clamp(MIN_CHECKS, MAX_CHECKS)

@@ -1,8 +1,8 @@
-//! What a worker remembers on its own disk, over all its processes: which cluster it belongs to, and under
-//! which id it holds the name of its node.
+//! The worker's memory on disk, across its processes: its cluster, and the id under which it holds its node's
+//! name.
 //!
-//! A Redis that does not know the cluster was emptied, or is another one. A name that is held under another
-//! id is another machine's. That id is this boot's only: a copy of the machine's disk does not have it.
+//! A Redis that does not know the cluster was emptied, or is another one. A name held under another id is
+//! another machine's. That id is valid for this boot only, so a copy of the machine's disk does not have it.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -16,37 +16,36 @@ use serde::{Deserialize, Serialize};
 use crate::fencing::lease_file::{self, SavedLease};
 use crate::fencing::other_lease::OtherLease;
 
-/// Where the id of the cluster outlives the worker process.
+/// Stores the identity beyond the worker process.
 pub trait IdentityStore: Send + Sync {
-    /// Returns the id that was saved last.
+    /// Returns the last saved cluster id.
     fn load(&self) -> Option<ClusterId>;
 
-    /// Saves the id. A failure is logged; then the next worker process joins the cluster that its Redis
-    /// knows.
+    /// Saves the cluster id. A failure is logged; then the next worker process joins the cluster that its
+    /// Redis knows.
     fn save(&self, cluster: &ClusterId);
 
-    /// Returns the id under which the workers of this machine hold the name of their node. Makes and saves
-    /// one the first time.
+    /// Returns the id under which this machine's workers hold their node's name. Creates and saves one the
+    /// first time.
     fn holder(&self) -> HolderId;
 
-    /// Saves that id again if the file was removed: without it, a worker that is started again waits.
+    /// Saves that id again if the file was removed: without it, a restarted worker waits.
     fn keep_holder(&self, _holder: &HolderId) {}
 
-    /// Returns the id of the container engine that this node had last, if it is known.
+    /// Returns the id of the node's last container engine, if known.
     fn engine(&self) -> Option<String>;
 
     /// Saves that id. A failure is logged; then a worker whose engine does not answer waits before it
     /// registers.
     fn save_engine(&self, id: &str);
 
-    /// Writes down for other processes of this machine why the worker holds, or that it does not (any more).
+    /// Records for other processes of this machine why the worker holds; `None` clears it.
     fn note_hold(&self, why: Option<&str>);
 
-    /// Returns the leases of the other workers that run, or ran since the last boot, on this machine.
+    /// Returns the leases of other workers that run, or ran since the last boot, on this machine.
     fn other_leases(&self) -> Vec<OtherLease>;
 }
 
-/// The cluster of one worker process, over all its sessions.
 pub(crate) struct ClusterIdentity {
     cluster: Mutex<Option<ClusterId>>,
     holder: HolderId,
@@ -55,7 +54,6 @@ pub(crate) struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
-    /// Reads what the previous worker process saved.
     pub(crate) fn load(store: Option<Arc<dyn IdentityStore>>) -> Self {
         let cluster = Mutex::new(store.as_ref().and_then(|store| store.load()));
         let holder = store.as_ref().map_or_else(HolderId::random, |store| store.holder());
@@ -63,28 +61,23 @@ impl ClusterIdentity {
         Self { cluster, holder, engine, store }
     }
 
-    /// Returns the id of the cluster; `None` before the first registration ever.
     pub(crate) fn cluster(&self) -> Option<ClusterId> {
         self.lock().clone()
     }
 
-    /// Returns the id under which this worker holds the name of its node.
+    /// Returns the id under which this worker holds its node's name.
     pub(crate) fn holder(&self) -> &HolderId {
         &self.holder
     }
 
-    /// Returns the store, if there is one, and the id under which this worker holds the name of its node.
     pub(crate) fn clone_store(&self) -> Option<(Arc<dyn IdentityStore>, HolderId)> {
         Some((self.store.clone()?, self.holder.clone()))
     }
 
-    /// Returns the id of the container engine that this node had last, if it is known: empty if that had
-    /// none.
     pub(crate) fn engine(&self) -> Option<String> {
         self.lock_engine().clone()
     }
 
-    /// The engine has answered, and has this id.
     pub(crate) fn note_engine(&self, id: &str) {
         let before = self.lock_engine().replace(id.to_owned());
         if let Some(store) = &self.store
@@ -98,7 +91,7 @@ impl ClusterIdentity {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The worker has registered with this cluster. Returns whether it did not know it before.
+    /// Returns true if the cluster was not known before.
     pub(crate) fn join(&self, cluster: &ClusterId) -> bool {
         if self.lock().as_ref() == Some(cluster) {
             return false;
@@ -110,14 +103,12 @@ impl ClusterIdentity {
         true
     }
 
-    /// See [`IdentityStore::note_hold`].
     pub(crate) fn note_hold(&self, why: Option<&str>) {
         if let Some(store) = &self.store {
             store.note_hold(why);
         }
     }
 
-    /// See [`IdentityStore::other_leases`].
     pub(crate) fn other_leases(&self) -> Vec<OtherLease> {
         self.store.as_ref().map(|store| store.other_leases()).unwrap_or_default()
     }
@@ -127,23 +118,21 @@ impl ClusterIdentity {
     }
 }
 
-/// The content of `<node>.cluster`.
 #[derive(Serialize, Deserialize)]
 struct ClusterRecord {
     cluster: ClusterId,
 }
 
-/// The content of `<node>.holder`.
 #[derive(Serialize, Deserialize)]
 struct HolderRecord {
     boot_id: String,
     holder: HolderId,
 }
 
-/// The files of one worker: `<node>.cluster` has the id of the cluster, `<node>.holder` that of the holder of
-/// the name, `<node>.engine` that of the container engine; `<node>.hold` exists while the worker holds.
+/// The files of one worker: `<node>.cluster` has the cluster id, `<node>.holder` the id of the name's holder,
+/// `<node>.engine` that of the container engine; `<node>.hold` exists while the worker holds.
 pub(crate) struct IdentityFiles {
-    /// Where the id may be, best first: a directory that outlives a reboot, then the one of the lease.
+    /// Candidates for the cluster file, best first: a directory that outlives a reboot, then the lease's.
     clusters: [PathBuf; 2],
     engine: PathBuf,
     holder: PathBuf,
@@ -169,7 +158,6 @@ impl IdentityFiles {
         replace_file(&self.holder, &serde_json::to_vec(&record).unwrap_or_default())
     }
 
-    /// Returns why the worker holds, if it does.
     pub(crate) fn hold(&self) -> Option<String> {
         std::fs::read_to_string(&self.hold).ok()
     }
@@ -224,7 +212,7 @@ impl IdentityStore for IdentityFiles {
             Ok(()) => {
                 tracing::warn!(%path, "the file was removed while this worker ran: it is written again")
             }
-            // That the directory cannot be written is said elsewhere.
+            // An unwritable directory is reported elsewhere.
             Err(error) => tracing::debug!(%path, %error, "the holder of the name cannot be written again"),
         }
     }
@@ -268,7 +256,7 @@ impl IdentityStore for IdentityFiles {
     }
 }
 
-/// Returns the cluster that the worker of this node remembers.
+/// Returns the cluster that this node's worker remembers.
 pub fn cluster_of(config: &Config) -> Option<ClusterId> {
     IdentityFiles::of(config).load()
 }

@@ -1,4 +1,4 @@
-//! The sessions of a worker with its cluster: registering, the heartbeat, what its loops share, and their
+//! The sessions of a worker with its cluster: registration, heartbeat, shared state of the loops, and the
 //! ends.
 //!
 //! Tests: beside the code, tests::sessions, scenarios::leaving, schedules

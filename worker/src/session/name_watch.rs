@@ -1,7 +1,7 @@
-//! Decides what a worker does whose name another one has. Pure: replies of Redis in, a verdict out.
+//! Decides about a worker whose name another one has, from Redis' replies. Pure.
 //!
-//! The other worker is alive if its heartbeats go on: then this one ends. If they do not, the other one has
-//! died, and this one registers as soon as Redis lets it.
+//! If the other worker's heartbeats go on, it is alive and this one ends. If they do not, the other one has
+//! died, and this one registers as soon as Redis allows it.
 
 use std::time::Duration;
 
@@ -10,36 +10,31 @@ use store::NameTaken;
 
 use crate::fencing::fence::SAFETY_MARGIN;
 
-/// How many heartbeats show that the other worker is alive. One may have been on its way when the worker
-/// died, or a change of the master may have brought an older value back.
+/// Heartbeats that prove that the other worker is alive. One may have been in flight when the worker died, or
+/// a change of the master may have brought an older value back.
 const SIGNS_OF_LIFE: u32 = 2;
-/// The shortest and the longest wait between two looks.
 const MIN_WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// What was seen of the other worker, since this one tries to register.
 #[derive(Debug, Default)]
 pub(crate) struct NameWatch {
     last_heartbeat: Option<String>,
     heartbeats: u32,
 }
 
-/// What follows from what was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameVerdict {
-    /// Look again after this time.
+    /// Check again after this time.
     Wait(Duration),
     /// The other worker is alive and keeps the name.
     OtherIsAlive,
 }
 
 impl NameWatch {
-    /// Returns true before the first look.
     pub(crate) fn is_new(&self) -> bool {
         self.last_heartbeat.is_none()
     }
 
-    /// Looks at what Redis says of the other worker.
     pub(crate) fn look(&mut self, taken: &NameTaken, timing: &Timing) -> NameVerdict {
         let before = self.last_heartbeat.replace(taken.last_heartbeat.clone());
         if before.is_some_and(|before| before != taken.last_heartbeat) {
@@ -54,9 +49,9 @@ impl NameWatch {
     }
 }
 
-/// Returns the silence after which a worker loses its name to another one: when it has stopped what must not
-/// run twice, and shortly before it is declared dead. A worker that comes back to its machine without its
-/// files is in time to keep its pods.
+/// Returns the silence after which another worker may take over a name: when the silent one has fenced its
+/// pods, and shortly before it is declared dead. A worker that comes back to its machine without its files is
+/// in time to keep its pods.
 pub(crate) fn takes_over_after(timing: &Timing) -> Duration {
     timing.fence_after.max(timing.dead_after.saturating_sub(SAFETY_MARGIN / 2))
 }

@@ -1,24 +1,21 @@
-//! Limits how much of Redis' time one worker takes.
+//! Limits one worker's share of Redis' time.
 //!
-//! When thousands of pods are assigned at once, a thousand workers that each poll for the next one or two
-//! keep Redis from assigning the rest. So a loop pauses for several times as long as its last round with
-//! Redis took. An idle Redis answers in a fraction of a millisecond, and the pause does not matter. A busy
-//! one answers late, is left alone for longer, and then returns many pods in one reply. The pause is bounded
-//! by the number of nodes that share Redis, which each heartbeat reply tells.
+//! When thousands of pods are assigned at once, a thousand workers polling for the next one or two keep Redis
+//! from assigning the rest. So a loop pauses several times as long as its last round with Redis took. With an
+//! idle Redis that is next to nothing. A busy one is left alone for longer, and then returns many pods in one
+//! reply. The number of nodes, known from heartbeats, bounds the pause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A pause is this many times as long as the round before it.
 const PAUSE_FACTOR: u32 = 8;
-/// A pause is at most this long for each node: roughly the time that Redis needs to serve all of them once.
+/// Maximum pause per node: roughly the time that Redis needs to serve all of them once.
 const MAX_PAUSE_PER_NODE: Duration = Duration::from_micros(100);
-/// No pause is longer, however many nodes there are.
+/// Maximum pause for any number of nodes.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// A small command that takes this long means that Redis is busy; an idle Redis needs a fraction of it.
 const BUSY_THRESHOLD: Duration = Duration::from_millis(3);
 
-/// Computes pauses from response times and the number of nodes.
 #[derive(Debug)]
 pub(crate) struct RedisThrottle {
     nodes: AtomicU64,
@@ -29,24 +26,21 @@ impl RedisThrottle {
         Self { nodes: AtomicU64::new(1) }
     }
 
-    /// Sets how many nodes share Redis.
     pub(crate) fn set_nodes(&self, nodes: u64) {
         self.nodes.store(nodes, Ordering::Relaxed);
     }
 
-    /// Returns how many nodes share Redis.
     pub(crate) fn nodes(&self) -> u64 {
         self.nodes.load(Ordering::Relaxed)
     }
 
-    /// Returns how long to pause after a round with Redis that took `round`.
     pub(crate) fn pause_after(&self, round: Duration) -> Duration {
         let nodes = u32::try_from(self.nodes()).unwrap_or(u32::MAX);
         round.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE_PER_NODE.saturating_mul(nodes)).min(MAX_PAUSE)
     }
 
-    /// Returns how long to pause between two halves of a round, the first of which took `first`. Zero unless
-    /// Redis is busy.
+    /// Returns the pause between two halves of a round, the first of which took `first`. Zero unless Redis is
+    /// busy.
     pub(crate) fn pause_between(&self, first: Duration) -> Duration {
         if first < BUSY_THRESHOLD { Duration::ZERO } else { self.pause_after(first) }
     }

@@ -21,11 +21,10 @@ use crate::session::name_watch::{NameVerdict, NameWatch, takes_over_after};
 use crate::session::unknown_cluster::{self, UnknownCluster};
 use crate::worker::Worker;
 
-/// Between two tries while the node's former pods are still being moved.
 const DRAINING_RETRY: Duration = Duration::from_millis(300);
-/// How long the engine has to list containers before a worker registers without their number.
+/// Then a worker registers without the number of its containers.
 const MAX_COUNT_WAIT: Duration = Duration::from_secs(1);
-/// How long the removal of the former pods may take. What is left then is found again as foreign.
+/// Time for removing the former pods. The rest is found again as foreign.
 const PURGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Retries until the node is registered. Returns `None` at `shutdown`.
@@ -48,7 +47,7 @@ pub(crate) async fn register(
     let mut is_purged = false;
     let mut hold = UnknownCluster::default();
     let mut known = worker.identity.cluster();
-    // Counted before it is said: a worker that holds is looked at in the first moment.
+    // Counted before the report: people look at a worker as soon as it holds.
     let mut containers = if known.is_some() { count_containers(worker).await } else { None };
     loop {
         let sent = worker.now();
@@ -71,7 +70,7 @@ pub(crate) async fn register(
                 prolong_lease(worker, sent, &redis);
                 containers = count_containers(worker).await.or(containers);
                 if found.is_some() && containers == Some(0) {
-                    // A worker without containers has nothing to hold: it joins the other cluster.
+                    // A worker without containers has nothing to hold, so it joins the other cluster.
                     known = None;
                     continue;
                 }
@@ -110,13 +109,11 @@ pub(crate) async fn register(
     }
 }
 
-/// Returns the number of containers; `None` if the engine does not list them soon.
 async fn count_containers(worker: &Worker) -> Option<u64> {
     let listed = tokio::time::timeout(MAX_COUNT_WAIT, worker.list()).await.ok()?;
     listed.ok().map(|containers| containers.len() as u64)
 }
 
-/// Returns how long to wait before the next try, or the error that another worker has the name and is alive.
 fn watch_name(worker: &Worker, watch: &mut NameWatch, taken: &NameTaken) -> Result<Duration, WorkerError> {
     let (node, since) = (&worker.node, rfc3339(taken.since));
     let NameTaken { silence, left, .. } = taken;
@@ -133,9 +130,8 @@ fn watch_name(worker: &Worker, watch: &mut NameWatch, taken: &NameTaken) -> Resu
     }
 }
 
-/// Remembers the cluster. The containers that a worker finds when it joins one that it did not know may be
-/// those of an earlier worker whose files were lost: without a lease, those that must not run twice are
-/// stopped.
+/// Remembers the cluster. If it is new to this worker, its containers may be those of an earlier worker whose
+/// files were lost. Then, without a lease, those that must not run twice are stopped.
 async fn join(worker: &Worker, cluster: &ClusterId, shutdown: &CancellationToken) {
     if worker.identity.join(cluster) && !worker.is_leased() {
         fence::stop_unleased(worker, shutdown).await;
@@ -146,7 +142,6 @@ fn prolong_lease(worker: &Worker, sent: BootInstant, redis: &RedisProcess) {
     worker.lease.prolong(worker.now(), sent.plus(worker.config.timing.fence_after), redis);
 }
 
-/// Removes all containers of this node, as far as that is possible within [`PURGE_TIMEOUT`].
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) {
     if tokio::time::timeout(PURGE_TIMEOUT, fence::purge(worker, shutdown)).await.is_err() {
         tracing::error!(
@@ -156,7 +151,6 @@ pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) {
     }
 }
 
-/// Returns what this node is; `None` at `shutdown`.
 async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<NodeInfo> {
     let EngineInfo { runtime, version: engine_version, id: engine_id } = tokio::select! {
         () = shutdown.cancelled() => return None,
@@ -179,8 +173,8 @@ async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<Node
     })
 }
 
-/// Returns what the engine is. One that does not answer is the one that this node had last: only a worker
-/// that has seen none yet waits for it, because it may be on another machine than the volumes of this name.
+/// Returns the engine's description. If it does not answer, it counts as the node's last engine. A worker
+/// without a known engine waits, because this engine may be on another machine than the volumes of this name.
 async fn engine_info(worker: &Worker) -> EngineInfo {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {
@@ -197,13 +191,12 @@ async fn engine_info(worker: &Worker) -> EngineInfo {
             (Err(_), Some(id)) => {
                 return EngineInfo { runtime: configured_runtime(runtime), version: String::new(), id };
             }
-            // Why it does not answer is logged already.
+            // The failure is logged already.
             (Err(_), None) => tokio::time::sleep(backoff.next()).await,
         }
     }
 }
 
-/// Returns the runtime's name for a node whose engine does not answer.
 fn configured_runtime(kind: RuntimeKind) -> &'static str {
     match kind {
         RuntimeKind::Docker => "docker",

@@ -1,13 +1,13 @@
-//! Tells what has taken the registration of a worker away: a failover of Redis or another worker. Pure.
+//! Decides whether a failover of Redis or another worker replaced a worker's registration. Pure.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use model::ids::Incarnation;
 
-/// A worker that is replaced twice within this time shares its name with one of an earlier version.
+/// A worker replaced twice within this time shares its name with one of an earlier version.
 const SHARED_NAME_WINDOW: Duration = Duration::from_secs(60);
-/// The number of registrations that are remembered. A failover loses seconds, not days.
+/// Maximum number of remembered registrations. A failover loses seconds, not days.
 const MAX_REMEMBERED: usize = 16;
 
 /// The registrations of this process, the newest last.
@@ -17,20 +17,17 @@ pub(crate) struct Registrations {
     last_replaced: Option<Instant>,
 }
 
-/// What has taken a registration away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replacement {
-    /// Redis has none, or an earlier one of this process: a failover has lost the last one.
+    /// Redis has none, or an earlier one of this process: a failover lost the last one.
     Lost,
-    /// Another worker has registered, or a failover has brought back a registration of an earlier process.
+    /// Another worker registered, or a failover restored a registration of an earlier process.
     Another,
-    /// The same for the second time within a short while: another worker takes the name whenever it finds it
-    /// taken.
+    /// The same again within a short time: another worker takes the name whenever it finds it taken.
     AnotherAgain,
 }
 
 impl Registrations {
-    /// Remembers a registration of this process.
     pub(crate) fn note(&mut self, incarnation: &Incarnation) {
         self.own.push_back(incarnation.clone());
         if self.own.len() > MAX_REMEMBERED {
@@ -38,7 +35,6 @@ impl Registrations {
         }
     }
 
-    /// Returns what has taken the last registration away, if Redis has `found` in its place now.
     pub(crate) fn replaced(&mut self, found: Option<&Incarnation>, now: Instant) -> Replacement {
         if found.is_none_or(|found| self.own.contains(found)) {
             return Replacement::Lost;

@@ -1,9 +1,9 @@
-//! The sessions of a worker: register, run the loops, end them in order; then perhaps another session.
+//! The sessions of a worker: register, run the loops, end them in order, and perhaps begin another session.
 //!
-//! A session ends at shutdown, or when the cluster has given up on this worker. In the latter case its pods
-//! have been assigned to other nodes: its containers are removed, and the next session begins with none.
+//! A session ends at shutdown, or when the cluster gives up on this worker. In the latter case its pods were
+//! assigned to other nodes: its containers are removed, and the next session begins with none.
 //!
-//! This is the only file that knows the loops. What they share is in [`crate::session::context`].
+//! Only this file knows the loops. Their shared state is in [`crate::session::context`].
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,14 +38,13 @@ use crate::start::ack::AckLoop;
 use crate::start::claim::ClaimLoop;
 use crate::worker::Worker;
 
-/// Why a session ended.
 enum SessionEnd {
     Shutdown,
     Fenced(Fenced),
     LoopPanicked,
 }
 
-/// Runs a worker until `shutdown`, or until it cannot go on. The fence comes first, and watches over all
+/// Runs a worker until `shutdown`, or until it cannot continue. The fence starts first, and spans all
 /// sessions.
 pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Result<(), WorkerError> {
     let (startup_fence_done, is_startup_fence_done) = oneshot::channel();
@@ -69,7 +68,6 @@ pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Res
     }
 }
 
-/// Runs one session after the other.
 async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Result<(), WorkerError> {
     let node = &worker.node;
     let mut registrations = Registrations::default();
@@ -78,7 +76,8 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
         match run_session(worker, session, shutdown).await {
             SessionEnd::Shutdown => break,
             SessionEnd::LoopPanicked => return Err(WorkerError::Broken { node: node.clone() }),
-            // Registering refuses to fight with a worker of this version, but one of an earlier version does.
+            // Registration refuses to compete with a worker of this version, but one of an earlier version
+            // competes.
             SessionEnd::Fenced(Fenced::Replaced) => {
                 let found = worker.store.node(node).await.ok().flatten().and_then(|found| found.incarnation);
                 match registrations.replaced(found.as_ref(), Instant::now()) {
@@ -96,7 +95,7 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
                     }
                 }
             }
-            // Nothing is removed: registering says why, and waits until the cluster is back.
+            // Nothing is removed: registration logs the reason, and waits until the cluster is back.
             SessionEnd::Fenced(Fenced::UnknownCluster) => {}
             SessionEnd::Fenced(Fenced::Dead) => {
                 tracing::warn!(%node, "declared dead, its pods move to other nodes: removing its containers");
@@ -108,11 +107,11 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
     Ok(())
 }
 
-/// Runs the loops until the session ends, and ends them in order: first nothing new is begun, then tasks
-/// under way get time to end, then everything is aborted. Heartbeats go on until the last stage.
+/// Runs the loops until the session ends, then ends them in order: no new work starts, running tasks get time
+/// to end, everything is aborted. Heartbeats go on until the last stage.
 async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &CancellationToken) -> SessionEnd {
     let (context, ack_requests, health_changes) = SessionContext::new(worker.clone(), session);
-    // Also when this future is dropped.
+    // Even if this future is dropped.
     let _abort = context.tasks.abort_on_drop();
     let aborted = context.tasks.aborted();
     let mut loops = JoinSet::new();

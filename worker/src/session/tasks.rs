@@ -5,11 +5,10 @@ use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// Starts, stops, removals and log streams that run beside the loops.
 pub(crate) struct Tasks {
-    /// Stage one: take on nothing new. Tasks under way go on.
+    /// Stage one: start no new work. Running tasks go on.
     stopping: CancellationToken,
-    /// Stage two: every task and loop is dropped wherever it is.
+    /// Stage two: every task and loop is dropped.
     aborted: CancellationToken,
     tracker: TaskTracker,
 }
@@ -23,10 +22,10 @@ impl Tasks {
         }
     }
 
-    /// Runs `task` beside the loops. It is dropped at stage two.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let aborted = self.aborted.clone();
-        // The start of a pod has some kilobytes: they would be copied with each of the futures around it.
+        // Boxed, because the future of a pod's start has some kilobytes, which each future around it would
+        // copy.
         let task = Box::pin(task);
         self.tracker.spawn(async move {
             tokio::select! {
@@ -36,29 +35,25 @@ impl Tasks {
         });
     }
 
-    /// Returns the token of stage one.
     pub(crate) fn stopping(&self) -> &CancellationToken {
         &self.stopping
     }
 
-    /// Returns the token of stage two.
     pub(crate) fn aborted(&self) -> &CancellationToken {
         &self.aborted
     }
 
-    /// Returns a guard that begins stage two when it is dropped.
     pub(crate) fn abort_on_drop(&self) -> DropGuard {
         self.aborted.clone().drop_guard()
     }
 
-    /// Stage one: waits up to `limit` for the tasks under way. Returns false if some are left.
+    /// Stage one: waits up to `limit` for running tasks. Returns false if some are left.
     pub(crate) async fn stop(&self, limit: Duration) -> bool {
         self.stopping.cancel();
         self.tracker.close();
         tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()
     }
 
-    /// Stage two.
     pub(crate) fn abort(&self) {
         self.aborted.cancel();
     }

@@ -1,9 +1,9 @@
-//! Holding: the Redis that answers does not know this worker's cluster. It was emptied, or is another one.
+//! Holding: the answering Redis does not know this worker's cluster. It was emptied, or is another one.
 //!
-//! The worker then begins no session, starts nothing and removes nothing, says so, and registers again and
-//! again until the cluster is back. Its lease goes on only while the Redis that granted it is the one that
-//! answers (see [`crate::fencing::lease::Lease::prolong`]); otherwise the fence stops `on_disconnect: stop`
-//! pods as always.
+//! The worker then begins no session, starts and removes nothing, reports it, and registers repeatedly until
+//! the cluster is back. Its lease goes on only while the Redis that granted it answers (see
+//! [`crate::fencing::lease::Lease::prolong`]); otherwise the fence stops `on_disconnect: stop` pods as
+//! always.
 
 use std::time::Duration;
 
@@ -12,19 +12,17 @@ use tokio::time::Instant;
 
 use crate::worker::Worker;
 
-/// Between two registrations while the worker holds, at most.
+/// Maximum interval of registrations while the worker holds.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
-/// Between two lines in the log.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Says that a worker holds, from the first answer to the last.
 #[derive(Default)]
 pub(crate) struct UnknownCluster {
     last_said: Option<(String, Instant)>,
 }
 
 impl UnknownCluster {
-    /// Says why the worker holds, at once and then every minute.
+    /// Reports why the worker holds, at once and then every minute.
     pub(crate) fn say(
         &mut self,
         worker: &Worker,
@@ -42,7 +40,6 @@ impl UnknownCluster {
         }
     }
 
-    /// The worker has registered.
     pub(crate) fn end(&mut self, worker: &Worker) {
         if self.last_said.take().is_some() {
             tracing::info!(node = %worker.node, "holding no more: Redis knows the cluster");

@@ -1,11 +1,10 @@
-//! Requests from one part of a session to its loops. All are hints: each loop also acts on its own schedule
+//! Requests from parts of a session to its loops. All are hints: each loop also acts on its own schedule
 //! (invariant 8).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// The pending requests. Requesting something twice is the same as once.
 pub(crate) struct Wakeups {
     heartbeat: Notify,
     reconcile: Notify,
@@ -26,43 +25,37 @@ impl Wakeups {
         }
     }
 
-    /// Requests a heartbeat now.
     pub(crate) fn request_heartbeat(&self) {
         self.heartbeat.notify_one();
     }
 
-    /// Waits for a requested heartbeat, and consumes the request.
     pub(crate) async fn heartbeat_requested(&self) {
         self.heartbeat.notified().await;
     }
 
-    /// Requests a look at the containers soon.
     pub(crate) fn request_reconcile(&self) {
         self.reconcile.notify_one();
     }
 
-    /// Requests a look at the containers and at everything that Redis says runs here.
+    /// Requests a full reconcile pass, which also reads the running pods back from Redis.
     pub(crate) fn request_full_reconcile(&self) {
         self.full_reconcile.store(true, Ordering::Release);
         self.reconcile.notify_one();
     }
 
-    /// Waits for a requested look at the containers, and consumes the request.
     pub(crate) async fn reconcile_requested(&self) {
         self.reconcile.notified().await;
     }
 
-    /// Returns whether the next look was requested to be a full one, and consumes the request.
+    /// Returns true if a full pass was requested, and consumes the request.
     pub(crate) fn take_full_reconcile(&self) -> bool {
         self.full_reconcile.swap(false, Ordering::AcqRel)
     }
 
-    /// Requests a look at the volumes.
     pub(crate) fn request_volumes(&self) {
         self.volumes.notify_one();
     }
 
-    /// Waits for a requested look at the volumes, and consumes the request.
     pub(crate) async fn volumes_requested(&self) {
         self.volumes.notified().await;
     }
@@ -72,7 +65,7 @@ impl Wakeups {
         self.sweep.store(true, Ordering::Release);
     }
 
-    /// Returns whether a sweep was requested, and consumes the request.
+    /// Returns true if a sweep was requested, and consumes the request.
     pub(crate) fn take_sweep(&self) -> bool {
         self.sweep.swap(false, Ordering::AcqRel)
     }

@@ -1,8 +1,7 @@
-//! The acknowledgement loop: reports started pods to Redis, all that wait in one call.
+//! The acknowledgement loop: reports started pods to Redis, all waiting ones in one call.
 //!
-//! Restores invariant 2 for pods that have just been started: their payload moves from the in-flight list
-//! (`rq`) to the set of running pods (`cs`). Acknowledging twice is acknowledging once, so a batch is
-//! repeated until Redis answers.
+//! Restores invariant 2 for newly started pods: their payload moves from the in-flight list (`rq`) to the set
+//! of running pods (`cs`). Acknowledging is idempotent, so a batch is repeated until Redis answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,31 +16,25 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::start::ack_queue::AckRequest;
 
-/// How many acknowledgements go into one call.
 const MAX_BATCH: usize = 128;
-/// Pods that were claimed together run within moments of each other: the first waits this long for the
-/// others.
+/// Pods claimed together start within moments of each other: the first waits this long for the others.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
-/// The loop.
 pub(crate) struct AckLoop {
     context: Arc<SessionContext>,
     requests: mpsc::Receiver<AckRequest>,
-    /// Not yet answered; empty while the loop waits for requests.
+    /// Unanswered requests; empty while the loop waits for requests.
     batch: Vec<AckRequest>,
-    /// How many of the batch go into the next call. One at a time after a broken record, which fails the
-    /// whole call.
+    /// Number of requests in the next call. One after a broken record, which fails the whole call.
     per_call: usize,
-    /// When the current batch was first sent.
     begun: Option<Instant>,
-    /// How long to leave Redis alone after the last batch.
     pause: Option<Duration>,
 }
 
 impl Loop<StoreError> for AckLoop {
     const NAME: &'static str = "ack";
 
-    /// Sends the batch, or its first request. Only a transient error fails the step; the batch is then sent
+    /// Sends the batch, or its first request. Only a transient error fails the step; then the batch is sent
     /// again.
     async fn step(&mut self) -> Result<Next, StoreError> {
         if self.batch.is_empty() {
@@ -54,7 +47,7 @@ impl Loop<StoreError> for AckLoop {
         match self.context.classify("acknowledging pods", reply) {
             ReplyClass::Reply(acks) => {
                 for (request, ack) in self.batch.drain(..count).zip(acks) {
-                    // A start that has ended meanwhile does not wait for the reply.
+                    // A start that ended meanwhile does not wait for the reply.
                     let _start_ended = request.reply.send(ack);
                 }
             }
@@ -72,7 +65,6 @@ impl Loop<StoreError> for AckLoop {
         Ok(Next::Rest)
     }
 
-    /// Waits for requests and gathers a batch.
     async fn rest(&mut self) -> Result<(), StoreError> {
         if let Some(pause) = self.pause.take() {
             tokio::time::sleep(pause).await;

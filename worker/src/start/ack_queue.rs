@@ -3,16 +3,13 @@
 use store::{Ack, AckItem};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many acknowledgements may wait before further starts have to.
 const CAPACITY: usize = 256;
 
-/// A running pod that is to be acknowledged, and where Redis' reply goes.
 pub(crate) struct AckRequest {
     pub(crate) item: AckItem,
     pub(crate) reply: oneshot::Sender<Ack>,
 }
 
-/// The sending side.
 pub(crate) struct AckQueue {
     requests: mpsc::Sender<AckRequest>,
 }

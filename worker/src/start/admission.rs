@@ -1,5 +1,5 @@
-//! From a payload in the in-flight list (`rq`) to a pod that may be started: parsing, the node's policy, and
-//! the claim.
+//! From a payload in the in-flight list (`rq`) to a pod that may start: parsing, the node's policy, and the
+//! claim.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::session::context::SessionContext;
 use crate::support::measure;
 use crate::worker::MAX_START_ATTEMPTS;
 
-/// A payload with everything that is needed to start it.
 pub(crate) struct StartJob {
     pub(crate) payload: Payload,
     pub(crate) service: Option<ServiceName>,
@@ -29,12 +28,12 @@ pub(crate) struct StartJob {
 pub(crate) struct StartGuard {
     context: Arc<SessionContext>,
     payload: Payload,
-    /// Notified when Redis must be asked again before the start goes on.
+    /// Notified when Redis must be asked again before the start continues.
     pub(crate) recheck: Arc<Notify>,
 }
 
 impl StartGuard {
-    /// Returns `None` if the pod is being started already.
+    /// Returns `None` if the pod is already starting.
     fn acquire(context: &Arc<SessionContext>, payload: &Payload) -> Option<Self> {
         match context.table.admit(payload) {
             Admission::Started(recheck) => {
@@ -53,7 +52,6 @@ impl Drop for StartGuard {
     }
 }
 
-/// A job whose start may begin once Redis has agreed to it.
 pub(crate) struct AdmittedJob {
     pub(crate) job: StartJob,
     pub(crate) guard: StartGuard,
@@ -61,7 +59,7 @@ pub(crate) struct AdmittedJob {
 }
 
 /// Parses payloads and reads their specifications. Payloads that cannot be pods become dead letters.
-/// Duplicates of pods that are being started are left in the in-flight list.
+/// Duplicates of starting pods stay in the in-flight list.
 ///
 /// # Errors
 /// If specifications cannot be read now. All payloads are then still in the in-flight list, or were rejected.
@@ -89,7 +87,6 @@ pub(crate) async fn admit(
     Ok(admitted)
 }
 
-/// Returns what is to be started, or why the payload cannot be a pod of this node.
 async fn resolve(context: &SessionContext, payload: Payload) -> Result<Result<StartJob, String>, StoreError> {
     let Some(id) = &payload.spec else {
         return Ok(match payload.inline_spec() {
@@ -108,12 +105,11 @@ async fn resolve(context: &SessionContext, payload: Payload) -> Result<Result<St
     Ok(Ok(StartJob { service: service_of(&payload.name), spec, payload }))
 }
 
-/// Pods of a service carry its name.
 fn service_of(name: &PodName) -> Option<ServiceName> {
     ServiceName::new(name.as_str()).ok()
 }
 
-/// Asks Redis what to do with these jobs; the reply has one claim for each, in the same order.
+/// The reply has one claim for each job, in the same order.
 pub(crate) async fn claim<'a>(
     context: &SessionContext,
     jobs: impl Iterator<Item = &'a StartJob>,
@@ -122,7 +118,6 @@ pub(crate) async fn claim<'a>(
     context.session.claim(&items, MAX_START_ATTEMPTS, context.worker.config.timing.fence_after).await
 }
 
-/// Moves a payload to the dead letters.
 pub(crate) async fn reject(context: &SessionContext, raw: &Bytes, payload: Option<&Payload>, reason: &str) {
     let pod = payload.map(|payload| &payload.id);
     let node = &context.worker.node;

@@ -1,9 +1,8 @@
 //! The claim loop: takes payloads from this node's queue and begins their starts.
 //!
-//! Restores invariant 2 (each payload is in exactly one place) for payloads that were moved to the in-flight
-//! list (`rq`) and that no start works on: a reply was lost, or an earlier session ended. The sweep finds
-//! them. Restores invariant 7: bad payloads are moved to the dead letters, and one broken record does not
-//! hold up the others.
+//! Restores invariant 2 (each payload is in exactly one place): payloads in the in-flight list (`rq`) may
+//! lack a start after a lost reply or an ended session. The sweep finds them. Restores invariant 7: bad
+//! payloads become dead letters, and one broken record does not delay the others.
 //!
 //! A payload is taken only when its start can begin at once, so that the in-flight list stays short.
 
@@ -22,28 +21,24 @@ use crate::session::context::SessionContext;
 use crate::start::admission::{self, AdmittedJob};
 use crate::start::pod_start;
 
-/// How many payloads are claimed in one call.
 const MAX_BATCH: usize = 64;
-/// After this many failures in a row while heartbeats succeed, the queue itself is the problem and not Redis.
+/// Consecutive failures, while heartbeats succeed, after which the queue itself is the problem and not Redis.
 const SUSPICIOUS_FAILURES: u32 = 8;
 
-/// The loop.
 pub(crate) struct ClaimLoop {
     context: Arc<SessionContext>,
-    /// `None` after an error: what a blocking pop was about to return is in the in-flight list, and its
-    /// connection cannot be used any more.
+    /// `None` after an error: the result of a blocking pop is in the in-flight list, and its connection is
+    /// unusable.
     queue: Option<WorkQueue>,
     next_sweep: Option<Instant>,
-    /// How many left-over payloads the sweeps have dealt with: the next one begins after them.
+    /// Number of left-over payloads handled by sweeps: the next one begins after them.
     swept: usize,
-    /// How long to leave Redis alone before the next step.
     pause: Duration,
 }
 
 impl Loop<StoreError> for ClaimLoop {
     const NAME: &'static str = "claim";
 
-    /// Sweeps if it is time, waits for a free start permit and for a payload, and begins what arrived.
     async fn step(&mut self) -> Result<Next, StoreError> {
         if self.context.tasks.stopping().is_cancelled() {
             return Ok(Next::End);
@@ -74,7 +69,7 @@ impl Loop<StoreError> for ClaimLoop {
         Backoff::new(Duration::from_millis(100), Duration::from_secs(5))
     }
 
-    /// The heartbeat loop logs that Redis is unavailable; here only problems of the queue itself are logged.
+    /// The heartbeat loop logs that Redis is unavailable; only problems of the queue itself are logged here.
     fn is_logged(&self, error: &StoreError, failures: u32) -> bool {
         !error.is_transient()
             || error.is_out_of_memory()
@@ -113,8 +108,8 @@ impl ClaimLoop {
         };
         let first = match first {
             Err(error) if error.is_out_of_memory() => {
-                // The script that moves several payloads goes on where Redis refuses BRPOPLPUSH. The backoff
-                // after the error sets the pace.
+                // The script that moves several payloads works even when Redis refuses BRPOPLPUSH. The
+                // backoff after the error sets the pace.
                 drop(permit);
                 begin_starts(context, take_more(context).await).await?;
                 return Err(error);
@@ -129,7 +124,8 @@ impl ClaimLoop {
         let arrived = Instant::now();
         let mut taken = vec![(first, permit)];
         taken.extend(take_more(context).await);
-        // A Redis that is slow here is busy with other nodes. What was taken is safe in the in-flight list.
+        // A Redis that is slow here is busy with other nodes. The taken payloads are safe in the in-flight
+        // list.
         if !context.tasks.pause(context.throttle.pause_between(arrived.elapsed())).await {
             return Ok(Next::End);
         }
@@ -140,7 +136,6 @@ impl ClaimLoop {
     }
 }
 
-/// Takes as many more payloads as there are free start permits.
 async fn take_more(context: &SessionContext) -> Vec<(Bytes, OwnedSemaphorePermit)> {
     let permits = free_permits(context, MAX_BATCH - 1);
     match context.session.pop_more(permits.len()).await {
@@ -157,9 +152,8 @@ fn free_permits(context: &SessionContext, max: usize) -> Vec<OwnedSemaphorePermi
     std::iter::from_fn(|| context.start_permits.clone().try_acquire_owned().ok()).take(max).collect()
 }
 
-/// Begins the starts of payloads in the in-flight list that no start works on, as far as there are free
-/// permits, and returns how many. Those that cannot be cleared stay the oldest, so each sweep begins
-/// elsewhere.
+/// Begins the starts of in-flight payloads without one, as far as permits are free, and returns their number.
+/// Payloads that cannot be cleared stay the oldest, so each sweep begins elsewhere.
 async fn sweep(context: &Arc<SessionContext>, swept: usize) -> Result<usize, StoreError> {
     let in_flight = context.session.in_flight().await?.into_iter();
     let mut left_over: Vec<Bytes> = in_flight.filter(|raw| !is_being_started(context, raw)).collect();
@@ -177,15 +171,15 @@ async fn sweep(context: &Arc<SessionContext>, swept: usize) -> Result<usize, Sto
     Ok(count)
 }
 
-/// Returns whether a start works on this payload, or on another text of the same pod: that one is looked at
-/// when the start has ended, and takes no permit before.
+/// Returns true if a start works on this payload, or on another text of the same pod. Such a text is handled
+/// after that start, and takes no permit before.
 fn is_being_started(context: &SessionContext, raw: &Bytes) -> bool {
     context.table.is_starting_payload(raw)
         || Payload::parse(raw.clone()).is_ok_and(|payload| context.table.is_duplicate(&payload))
 }
 
-/// Rejects what cannot be a pod, and claims the rest in one call. Payloads that are not begun here stay in
-/// the in-flight list for the sweep.
+/// Rejects payloads that cannot be pods, and claims the rest in one call. Payloads whose start does not begin
+/// here stay in the in-flight list for the sweep.
 async fn begin_starts(
     context: &Arc<SessionContext>,
     taken: Vec<(Bytes, OwnedSemaphorePermit)>,
@@ -208,7 +202,7 @@ async fn claim_batch(context: &Arc<SessionContext>, batch: Vec<AdmittedJob>) -> 
             Ok(())
         }
         Ok(Err(_)) => {
-            // Only the reply to a heartbeat ends the session, and tells it why.
+            // Only the reply to a heartbeat ends the session, with the reason.
             context.wakeups.request_heartbeat();
             Ok(())
         }
@@ -217,8 +211,8 @@ async fn claim_batch(context: &Arc<SessionContext>, batch: Vec<AdmittedJob>) -> 
     }
 }
 
-/// The Redis master changed a moment ago: no pod may be started until `remaining` is over. What was taken
-/// stays in the in-flight list.
+/// Waits `remaining` after a change of the Redis master, in which no pod may start. Taken payloads stay in
+/// the in-flight list.
 async fn wait_after_failover(context: &SessionContext, remaining: Duration) {
     let node = &context.worker.node;
     tracing::info!(%node, ?remaining, "the Redis master has changed: starting no pods for now");
@@ -229,8 +223,8 @@ async fn wait_after_failover(context: &SessionContext, remaining: Duration) {
     }
 }
 
-/// Finds the payload whose record is broken, so that it does not hold up the others. If instead a key of this
-/// node is broken, all wait until a person has repaired it.
+/// Finds the payload with a broken record, so that it does not delay the others. If a key of this node is
+/// broken, all wait for its repair.
 async fn claim_one_by_one(
     context: &Arc<SessionContext>,
     batch: Vec<AdmittedJob>,

@@ -1,4 +1,4 @@
-//! The credentials of registries that `kubeleet registry login` has stored in Redis, decrypted.
+//! Decrypts the registry credentials that `kubeleet registry login` stored in Redis.
 
 use engine::RegistryLogins;
 use futures_util::future::BoxFuture;
@@ -8,7 +8,7 @@ use model::value::registry::RegistryLogin;
 use model::value::secret_key::SecretKey;
 use store::Store;
 
-/// Reads each login when it is asked for: a changed password needs no restart.
+/// Reads each login on demand: a changed password needs no restart.
 pub(crate) struct ClusterLogins {
     pub(crate) store: Store,
     pub(crate) key: Option<SecretKey>,

@@ -1,5 +1,5 @@
-//! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts
-//! them.
+//! The secrets and configs of a container: reads them from Redis, decrypts them, and writes them where the
+//! engine mounts them.
 
 use daemon::config::RuntimeKind;
 use engine::file_store::{DirectoryGuard, NewFile};
@@ -10,14 +10,12 @@ use model::value::{ReadError, ValueBytes, ValueKind};
 use crate::start::files_unavailable::FilesUnavailable;
 use crate::worker::Worker;
 
-/// The files of a container that is being started.
 pub(crate) struct ProvidedFiles {
     pub(crate) files: Vec<MountedFile>,
     /// Keeps them until the engine lists the container.
     _guard: Option<DirectoryGuard>,
 }
 
-/// Writes the current versions of the secrets and configs of a container.
 pub(crate) async fn provide(
     worker: &Worker,
     request: &ContainerRequest,
@@ -39,8 +37,8 @@ pub(crate) async fn provide(
     Ok(ProvidedFiles { files: mounted.collect(), _guard: Some(guard) })
 }
 
-/// Writes the files of a container that is to be started again, if they are gone: a reboot of the machine
-/// empties its memory. Files that are there stay: a restart does not change the version that a container has.
+/// Writes a restarting container's files if a reboot of the machine has emptied its memory. Existing files
+/// stay: a restart does not change the container's version.
 pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Result<(), FilesUnavailable> {
     let names: Vec<String> =
         wanted(worker, &request.container).into_iter().map(|(name, _, _)| name).collect();
@@ -50,17 +48,15 @@ pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Resu
     provide(worker, request).await.map(drop)
 }
 
-/// A file of a container that runs, which is replaced when its secret or config changes.
+/// A file of a running container that is replaced when its secret or config changes.
 pub(crate) struct Reloaded {
     /// Its name in the container's directory.
     pub(crate) name: String,
     pub(crate) kind: ValueKind,
     pub(crate) file: FileReference,
-    /// What the container gets then.
     pub(crate) signal: StopSignal,
 }
 
-/// Returns the files of a container with `on_change: signal`.
 pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reloaded> {
     let of = |(name, kind, file): (String, ValueKind, &FileReference)| {
         Some(Reloaded { name, kind, file: file.clone(), signal: file.reload_signal()? })
@@ -68,8 +64,7 @@ pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reload
     wanted(worker, container).into_iter().filter_map(of).collect()
 }
 
-/// Writes the current version of a file into the one that the container has. Returns whether the container
-/// has to be told.
+/// Writes the current version into a container's file. Returns true if the container must be notified.
 pub(crate) async fn reload(
     worker: &Worker,
     identity: &Identity,
@@ -82,8 +77,8 @@ pub(crate) async fn reload(
     replaced.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })
 }
 
-/// Returns the files of a container, with their names in its directory. Other runtimes than an engine have
-/// none: plain processes are refused by the name of the field, and simulated containers have no files.
+/// Only containers of an engine have files: plain processes are refused by the name of the field, and
+/// simulated containers have none.
 fn wanted<'a>(worker: &Worker, container: &'a ContainerSpec) -> Vec<(String, ValueKind, &'a FileReference)> {
     if worker.config.runtime != RuntimeKind::Docker {
         return Vec::new();

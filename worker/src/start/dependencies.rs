@@ -1,8 +1,8 @@
-//! What pods wait for before they are started: the services that theirs depends on.
+//! Waiting for the services that a pod's service depends on, before the pod starts.
 //!
-//! The first start of a pod waits in [`crate::start::pod_start`]. Pods whose containers have all ended while
-//! no worker looked, as when their machine was down, wait as well, before their containers are started again:
-//! they wait here. A container that ends while this worker looks is started again without a wait.
+//! A pod's first start waits in [`crate::start::pod_start`]. Here wait pods whose containers all ended unseen
+//! by a worker, for example while their machine was down. A container that ends while this worker looks
+//! restarts without a wait.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
 use crate::start::dependency_gate::POLL_INTERVAL;
 
-/// Lets all managed pods of services wait: nothing runs on this machine any more, and no worker saw it end.
+/// Makes all managed pods of services wait: nothing runs on this machine any more, and no worker saw it end.
 pub(crate) fn wait_all(context: &SessionContext, pods: &[ManagedPod]) {
     for managed in pods {
         if managed.service.is_some() && managed.desired == DesiredState::Run {
@@ -25,7 +25,6 @@ pub(crate) fn wait_all(context: &SessionContext, pods: &[ManagedPod]) {
     context.wakeups.request_reconcile();
 }
 
-/// Begins to look after the pods that wait.
 pub(crate) fn watch_waiting(context: &Arc<SessionContext>, pods: &[ManagedPod]) {
     for managed in pods {
         let pod = &managed.payload.id;
@@ -37,7 +36,6 @@ pub(crate) fn watch_waiting(context: &Arc<SessionContext>, pods: &[ManagedPod]) 
     }
 }
 
-/// Looks after one pod until nothing is missing any more, or until it does not wait for another reason.
 async fn watch(context: Arc<SessionContext>, pod: PodId, assignment: AssignmentId, service: ServiceName) {
     let is_waiting = || {
         let managed = context.table.get(&pod).filter(|managed| managed.assignment == assignment);
@@ -47,7 +45,7 @@ async fn watch(context: Arc<SessionContext>, pod: PodId, assignment: AssignmentI
     while is_waiting() {
         match context.dependencies.obstacle(store, dead_after, &service).await {
             Ok(obstacle) => note(&context, &pod, &assignment, obstacle),
-            // The wait goes on; what is reported stays.
+            // The wait goes on; the reported status stays.
             Err(error) => context.worker.redis_log.failed(&error),
         }
         if !is_waiting() {

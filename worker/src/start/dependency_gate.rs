@@ -1,4 +1,4 @@
-//! Reads what services wait for, for all pods of a worker at once.
+//! Reads the missing dependencies of services, for all pods of a worker at once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -9,38 +9,31 @@ use model::spec::Dependency;
 use store::{Store, StoreError};
 use tokio::time::Instant;
 
-/// How often a pod that waits looks again.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// What was read less than this ago is not read again.
 const FRESH: Duration = Duration::from_millis(900);
-/// The time after which a service that no pod has asked about is not read any more.
+/// Time after which a service without requests is no longer read.
 const FORGET_AFTER: Duration = Duration::from_secs(5);
 
-/// The reason of a pod that waits.
 pub(crate) const WAITING: &str = "WaitingForDependencies";
 
-/// Reads what services wait for: together for all pods of this worker that ask at about the same time.
+/// Reads the missing dependencies of services, in one read for all pods of this worker that ask at about the
+/// same time.
 #[derive(Default)]
 pub(crate) struct DependencyGate {
-    /// Services that pods ask about, for the next read.
     asked: Mutex<HashSet<ServiceName>>,
-    /// What was read last.
     known: Mutex<HashMap<ServiceName, KnownObstacle>>,
-    /// Locked during a read, so that those who ask meanwhile share the next one.
+    /// Locked during a read, so that requests made meanwhile share the next one.
     reading: tokio::sync::Mutex<()>,
-    /// Pods that wait and have a task.
     watched: Mutex<HashSet<PodId>>,
 }
 
 struct KnownObstacle {
     read_at: Instant,
     asked_at: Instant,
-    /// What is missing; `None` if pods may start.
     obstacle: Option<String>,
 }
 
 impl DependencyGate {
-    /// Returns what the pods of a service still wait for, in a sentence.
     pub(crate) async fn obstacle(
         &self,
         store: &Store,
@@ -78,7 +71,6 @@ impl DependencyGate {
         Ok(answer)
     }
 
-    /// Returns what was read a moment ago: what is missing, if anything is.
     fn fresh(&self, service: &ServiceName) -> Option<Option<String>> {
         let now = Instant::now();
         let mut known = self.known();
@@ -87,7 +79,7 @@ impl DependencyGate {
         Some(found.obstacle.clone())
     }
 
-    /// Forgets services that no pod has asked about for a while, and returns those whose pods wait.
+    /// Forgets services without recent requests, and returns those whose pods wait.
     fn waiting(&self) -> HashSet<ServiceName> {
         let now = Instant::now();
         let mut known = self.known();
@@ -104,13 +96,11 @@ impl DependencyGate {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the pods that wait and have a task.
     pub(crate) fn watched(&self) -> std::sync::MutexGuard<'_, HashSet<PodId>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns all that is missing, in a sentence.
 fn missing(dependencies: &[Dependency]) -> Option<String> {
     let obstacles: Vec<String> = dependencies.iter().filter_map(Dependency::obstacle).collect();
     (!obstacles.is_empty()).then(|| obstacles.join("; "))

@@ -1,10 +1,9 @@
-//! Why files or volumes of a container are not there.
+//! Missing files or volumes of a container.
 
-/// Why the files of a container are not there: the start is tried again.
+/// Missing files of a container: the start is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilesUnavailable {
-    /// The reason of the pod's status.
     pub(crate) reason: &'static str,
-    /// What is missing and what to do, without a part of any content.
+    /// The missing object and what to do, without any content.
     pub(crate) message: String,
 }

@@ -1,5 +1,5 @@
-//! The first containers of a pod: its sandbox, and the containers that depend on no other one. Those that do
-//! are started when the pod is managed and what they depend on is there.
+//! The first containers of a pod: its sandbox, and the containers without dependencies. The others start once
+//! the pod is managed.
 
 use engine::{Container, RuntimeError};
 use model::spec::Port;
@@ -10,17 +10,16 @@ use crate::start::files_unavailable::FilesUnavailable;
 use crate::start::image_checks;
 use crate::worker::Worker;
 
-/// Why the first containers do not all run.
 pub(crate) enum Interrupted {
     /// The lease has expired: nothing may be started.
     NoLease,
-    /// A secret or config is not there.
+    /// A secret or config is missing.
     NoFiles(FilesUnavailable),
     /// The engine failed to start a container of this image.
     Failed { error: RuntimeError, image: String },
 }
 
-/// Starts the first containers of a pod, and notes them in `managed`. What was started before is found again.
+/// Records them in `managed`. Finds earlier started ones.
 pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<Vec<Container>, Interrupted> {
     let mut started = Vec::new();
     image_checks::find(worker, managed).await;

@@ -1,11 +1,10 @@
-//! The health checks that images describe: they count for containers whose specification says nothing, or
-//! only the times.
+//! Health checks of images: they apply to containers whose specification has none, or only its times.
 
 use crate::running::table::{ContainerChecks, ManagedPod};
 use crate::worker::Worker;
 
-/// Sets the checks of a pod's containers, also those that their images describe. Without an answer of the
-/// engine an image describes none.
+/// Sets the checks of a pod's containers, including those of their images. If the engine does not answer, an
+/// image counts as having none.
 pub(crate) async fn find(worker: &Worker, managed: &mut ManagedPod) {
     let spec = managed.spec.clone();
     for (spec, container) in spec.containers.iter().zip(&mut managed.containers) {

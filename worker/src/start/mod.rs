@@ -1,4 +1,4 @@
-//! From a payload in the queue of this node to a pod that runs and is acknowledged.
+//! From a payload in this node's queue to a running and acknowledged pod.
 //!
 //! Tests: beside the code, tests::claiming, scenarios::secrets, schedules
 

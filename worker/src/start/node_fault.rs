@@ -1,7 +1,7 @@
-//! Whether a pod could not be started because of its node, as far as the engine's words tell. Pure.
+//! Decides by the engine's message whether a pod's start failed because of its node. Pure.
 
-/// What engines say when the machine lacks something, in lower case. What a pod can cause alone, such as a
-/// program that its image does not have, is not among them.
+/// Engine messages about missing resources of the machine, in lower case. Failures that a pod can cause
+/// alone, such as a program missing in its image, are not among them.
 const NODE_FAULTS: [&str; 13] = [
     "no space left on device",
     "disk quota exceeded",
@@ -18,7 +18,6 @@ const NODE_FAULTS: [&str; 13] = [
     "no available network",
 ];
 
-/// Returns whether another node might start the pod that failed with this message.
 pub(crate) fn is_node_fault(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     NODE_FAULTS.iter().any(|fault| message.contains(fault))

@@ -1,5 +1,5 @@
-//! Makes sure that the images of a pod are here, with the content that the first pod of its specification
-//! had: a tag may have moved since, and pods of one generation are to be the same everywhere.
+//! Ensures that the images of a pod are here, with the content that the first pod of its specification had. A
+//! tag may have moved since, and pods of one generation must be the same everywhere.
 
 use std::sync::Arc;
 
@@ -15,31 +15,27 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::admission::StartJob;
 use crate::worker::Worker;
 
-/// How often other pods may be faster with noting what the images are, before Redis is asked what to do.
+/// Maximum number of lost races to record the images before Redis is asked again about the pod.
 const MAX_ROUNDS: usize = 3;
 
-/// Why the images of a pod are not here.
 pub(crate) enum ImagesUnavailable {
-    /// The engine cannot have this image.
+    /// The engine cannot get this image.
     Failed { error: RuntimeError, image: String },
-    /// Redis has to be asked what becomes of the pod.
+    /// Redis must be asked again about the pod.
     Ask,
-    /// This session is fenced.
     Fenced,
 }
 
-/// The image that a container gets.
 struct ChosenImage {
-    /// What the engine is asked for: the name in the specification, or what names exactly this content.
+    /// The engine's reference: the name in the specification, or one of exactly this content.
     reference: String,
-    /// `None` if the runtime does not tell.
     content: Option<ImageContent>,
-    /// How it differs from what is pinned; empty if it does not.
+    /// The difference to the pinned content; empty if there is none.
     differs: String,
 }
 
-/// Pulls the images of a pod that is about to be started, and notes what they are. Returns its specification
-/// with the images that its containers get.
+/// Pulls the images of a pod about to start, and records their content. Returns its specification with these
+/// images.
 pub(crate) async fn ensure(
     context: &SessionContext,
     job: &StartJob,
@@ -79,7 +75,7 @@ pub(crate) async fn ensure(
 /// Pulls the images that pods of this specification will need here.
 ///
 /// # Errors
-/// What the engine says, and about which image.
+/// The engine's error, and the image.
 pub(crate) async fn prepare(
     worker: &Worker,
     spec: &PodSpec,
@@ -128,7 +124,6 @@ async fn choose_all(
     Ok(chosen)
 }
 
-/// Makes sure that the image of a container is here.
 async fn choose(
     worker: &Worker,
     container: &ContainerSpec,
@@ -141,7 +136,8 @@ async fn choose(
         return Ok(exactly(name.clone(), pin, here.unwrap_or_default()));
     }
     let Some(reference) = pin.reference() else {
-        // It came from no registry. The tag may have moved on this node, and what it was may be here still.
+        // It came from no registry. The tag may have moved on this node, and the old content may still be
+        // here.
         return match worker.runtime.local_image(&pin.id).await? {
             Some(found) => Ok(exactly(pin.id.clone(), pin, found)),
             None => by_name(worker, container, Some(pin)).await,
@@ -171,7 +167,7 @@ async fn choose(
     }
 }
 
-/// Takes what the name of the image is on this node now.
+/// Chooses the current content of the image's name on this node.
 async fn by_name(
     worker: &Worker,
     container: &ContainerSpec,
@@ -197,7 +193,6 @@ async fn by_name(
     Ok(ChosenImage { reference: name.clone(), content, differs })
 }
 
-/// Returns the choice of what is pinned.
 fn exactly(reference: String, pin: &ImageContent, found: LocalImage) -> ChosenImage {
     let id = if found.id.is_empty() { pin.id.clone() } else { found.id };
     ChosenImage { reference, content: Some(ImageContent { id, ..pin.clone() }), differs: String::new() }
@@ -207,8 +202,8 @@ fn is_pinned(here: &LocalImage, pin: &ImageContent) -> bool {
     here.id == pin.id || pin.digest.as_ref().is_some_and(|digest| here.digests.contains(digest))
 }
 
-/// Returns whether it does not help to ask the registry again: it does not have the content, or this node is
-/// not to ask.
+/// Returns true if asking the registry again is useless: it does not have the content, or this node may not
+/// ask.
 fn is_refusal(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     ["denied", "unauthorized", "authentication required", "not found", "unknown", "does not exist", "forbids"]
@@ -216,7 +211,6 @@ fn is_refusal(reason: &str) -> bool {
         .any(|sign| reason.contains(sign))
 }
 
-/// Returns what the images are, each once.
 fn contents(chosen: &[ChosenImage]) -> Vec<ImageContent> {
     let mut contents: Vec<ImageContent> = Vec::new();
     for content in chosen.iter().filter_map(|one| one.content.as_ref()) {

@@ -1,9 +1,8 @@
-//! One start: from a claimed payload to a container that runs and is acknowledged, or to a reason why not.
+//! One start: from a claimed payload to a running and acknowledged container, or to the reason of a failure.
 //!
-//! Only one start at a time works on a pod. A start that has to wait gives back its permit, so that an image
-//! that cannot be pulled holds up no other pod; its payload stays in the in-flight list (`rq`). Whenever
-//! something may have changed (the pod is to be stopped, it may have moved, Redis has another master) Redis
-//! is asked again before anything else is done.
+//! Only one start at a time works on a pod. A waiting start returns its permit, so that a missing image
+//! delays no other pod; its payload stays in the in-flight list (`rq`). Whenever something may have changed
+//! (a stop, a move, another Redis master), Redis is asked again first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,47 +31,41 @@ use crate::start::volume_claims::{self, VolumeObstacle};
 use crate::support::measure;
 use crate::support::text::seconds;
 
-/// How often a start that waits for something on this machine looks again.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a pod is tried that fails because of its node, or whose host port another program has, before it
-/// is given back.
+/// Number of attempts for a pod that fails because of its node, or whose host port another program has,
+/// before it is given back.
 const MAX_NODE_FAILURES: u32 = 3;
 
-/// The reason of a pod whose host port another program has.
 const HOST_PORT_TAKEN: &str = "HostPortTaken";
-/// The reason of a pod whose data is on another node.
 const VOLUME_ELSEWHERE: &str = "VolumeElsewhere";
 
-/// The longest wait for a secret or config: its creation wakes no worker.
+/// Maximum wait for a secret or config: its creation wakes no worker.
 const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
 
-/// What comes after one phase of a start.
 enum StartPhase {
     /// It has ended, one way or the other.
     Done,
-    /// Ask Redis what to do with the payload.
+    /// Ask Redis about the payload.
     Claim,
-    /// It is to be stopped, and what was started of it may be there.
+    /// It must stop, and parts of it may have started.
     Stop,
     /// Try to start it under this assignment.
     Attempt(AssignmentId),
     /// Wait, then try again.
     Wait(AssignmentId, Obstacle),
-    /// It cannot be started because of this node, as reason and message: let the schedulers choose another
-    /// one.
+    /// It cannot start because of this node, with reason and message: let the schedulers choose another one.
     GiveBack(AssignmentId, &'static str, String),
     /// It cannot be a pod of this node: move it to the dead letters.
     Reject(String),
 }
 
-/// What a start waits for.
 enum Obstacle {
     /// A problem of this pod, as reason and message of its status.
     Pod(&'static str, String),
-    /// A secret or config is not there.
+    /// A missing secret or config.
     Files(FilesUnavailable),
-    /// Services that its service depends on are not there, in a sentence; `None` if Redis does not tell.
+    /// Missing services that its service depends on, in a sentence; `None` if Redis does not answer.
     Services(Option<String>),
     /// A problem of the engine, which the node's heartbeat reports.
     Engine,
@@ -83,22 +76,17 @@ struct PodStart {
     job: StartJob,
     guard: StartGuard,
     permit: Option<OwnedSemaphorePermit>,
-    /// How often it could not be started because of this node.
+    /// Number of failures because of this node.
     node_failures: u32,
-    /// Whether the services that its service depends on were there. They are not asked about again: what
-    /// fails after that is no reason to wait for them.
+    /// True once the services that its service depends on were there. They are not checked again: later
+    /// failures are no reason to wait for them.
     has_dependencies: bool,
-    /// What was last reported as missing of them.
     reported_missing: String,
-    /// The waits after problems of this pod.
     pod_backoff: Backoff,
-    /// The waits after problems of the engine.
     engine_backoff: Backoff,
-    /// The waits while Redis is unavailable.
     redis_backoff: Backoff,
 }
 
-/// Starts a pod as `claim` says.
 pub(crate) async fn run(context: Arc<SessionContext>, admitted: AdmittedJob, claim: Claim) {
     let AdmittedJob { job, guard, permit } = admitted;
     let timings = &context.worker.timings;
@@ -127,7 +115,7 @@ impl PodStart {
                 StartPhase::Done => return,
                 StartPhase::Stop => {
                     let context = self.context.clone();
-                    // Only a pod that is not being started is managed, and so stopped, by the next pass.
+                    // Only a pod that is not starting is managed, and so stopped, by the next pass.
                     drop(self);
                     return context.wakeups.request_full_reconcile();
                 }
@@ -135,7 +123,7 @@ impl PodStart {
                     let payload = &self.job.payload;
                     return admission::reject(&self.context, &payload.raw, Some(payload), &reason).await;
                 }
-                // The payload stays in the in-flight list, and the next session takes it from there.
+                // The payload stays in the in-flight list for the next session.
                 StartPhase::Claim
                 | StartPhase::Attempt(_)
                 | StartPhase::Wait(..)
@@ -165,7 +153,7 @@ impl PodStart {
             ),
             Claim::Stopping => StartPhase::Stop,
             Claim::Stale => {
-                // Its container, if there is one, has to be removed.
+                // Its container, if any, must be removed.
                 self.context.wakeups.request_reconcile();
                 StartPhase::Done
             }
@@ -182,7 +170,7 @@ impl PodStart {
         }
     }
 
-    /// Checks a pod that this node is to run. Only now: a stale copy of a payload is dropped, not rejected.
+    /// Checks a pod that this node must run. Only now: a stale copy of a payload is dropped, not rejected.
     fn check_policy(&self, assignment: AssignmentId) -> StartPhase {
         let Some(spec) = &self.job.spec else {
             return StartPhase::Reject(format!(
@@ -197,7 +185,7 @@ impl PodStart {
     }
 
     async fn claim(&mut self) -> StartPhase {
-        // It may be another assignment, and a wait is no attempt only if it is reported.
+        // It may be another assignment, and a wait only counts as no attempt if it is reported.
         self.reported_missing.clear();
         let reply = admission::claim(&self.context, std::iter::once(&self.job)).await;
         match self.context.classify("claiming a pod", reply) {
@@ -216,7 +204,7 @@ impl PodStart {
                 self.sleep(wait).await;
                 StartPhase::Claim
             }
-            // The sweep finds the payload in the in-flight list, and deals with a broken record.
+            // The sweep finds the payload in the in-flight list, and handles a broken record.
             ReplyClass::Fenced | ReplyClass::Permanent(_) => StartPhase::Done,
         }
     }
@@ -282,7 +270,6 @@ impl PodStart {
         }
     }
 
-    /// Looks whether the services are there that the pod's service depends on.
     async fn check_dependencies(&mut self) -> Result<(), Obstacle> {
         let Some(service) = self.job.service.as_ref().filter(|_| !self.has_dependencies) else {
             return Ok(());
@@ -305,8 +292,8 @@ impl PodStart {
         }
     }
 
-    /// Waits until this worker has a valid lease, this start has a permit, and nothing else of the pod is in
-    /// the way. Returns false if Redis has to be asked first.
+    /// Waits for a valid lease, a permit, and the end of anything else of the pod. Returns false if Redis
+    /// must be asked first.
     async fn wait_for_turn(&mut self, assignment: &AssignmentId) -> bool {
         let pod = self.job.payload.id.clone();
         let mut has_requested_reconcile = false;
@@ -329,7 +316,7 @@ impl PodStart {
             }
         }
         if was_busy {
-            // The action may have reported the pod lost, and then it has another assignment now.
+            // The action may have reported the pod lost, which changes its assignment.
             return false;
         }
         if self.permit.is_none() {
@@ -372,15 +359,15 @@ impl PodStart {
                 let pod = &self.job.payload.id;
                 tracing::warn!(%pod, error = reason, "the engine did not answer to a start; retrying");
                 measure::start("engine");
-                // A heartbeat also pings the engine: that tells whether only this one call failed.
+                // A heartbeat also pings the engine, which shows whether only this call failed.
                 self.context.wakeups.request_heartbeat();
                 StartPhase::Wait(assignment, Obstacle::Engine)
             }
         }
     }
 
-    /// The node is to get no new pods for a while, which its next heartbeat says: the schedulers know it
-    /// before the pod is given back.
+    /// Keeps new pods from the node for a while, through its next heartbeat: so the schedulers know it before
+    /// the pod is given back.
     fn after_node_fault(
         &mut self,
         assignment: AssignmentId,
@@ -406,7 +393,7 @@ impl PodStart {
         }
     }
 
-    /// If the reply is lost the pod is pending already, or still assigned here: the claim tells which.
+    /// If the reply is lost, the pod is either pending already or still assigned here: the claim finds out.
     async fn give_back(
         &mut self,
         assignment: AssignmentId,
@@ -452,8 +439,7 @@ impl PodStart {
         after_wait(assignment, self.sleep(wait).await)
     }
 
-    /// Waits before the services are asked about again. What is missing is reported once, and not with each
-    /// look.
+    /// Waits before the services are checked again. Reports missing services once, not with each check.
     async fn wait_for_services(&mut self, assignment: AssignmentId, missing: Option<String>) -> StartPhase {
         if let Some(missing) = missing.filter(|missing| *missing != self.reported_missing) {
             tracing::info!(pod = %self.job.payload.id, missing, "the pod is not started yet");
@@ -465,7 +451,7 @@ impl PodStart {
         after_wait(assignment, self.sleep(POLL_DEPENDENCIES).await)
     }
 
-    /// Waits until the engine answers pings again. Returns false if Redis has to be asked first.
+    /// Returns false if Redis must be asked first.
     async fn wait_for_engine(&mut self) -> bool {
         let wait = self.engine_backoff.next_exact();
         if !self.sleep(wait).await {
@@ -479,17 +465,17 @@ impl PodStart {
         true
     }
 
-    /// Reports why the pod does not run yet. Returns false if this session is fenced.
+    /// Returns false if this session is fenced.
     async fn report(&self, assignment: &AssignmentId, reason: &str, message: &str) -> bool {
         let pod = PodRef { id: &self.job.payload.id, assignment };
         let status = StatusReport { reason, message, ..StatusReport::default() };
         let reply = self.context.session.report(pod, &status).await;
-        // The other outcomes do not matter: the start is tried again anyway. A pod that is to be stopped is
-        // `Stale` here too, and the claim after the wait tells it.
+        // Other outcomes do not matter, because the start is retried anyway. A pod that must stop is `Stale`
+        // here too, and the claim after the wait handles it.
         !matches!(self.context.classify("reporting the status of a pod", reply), ReplyClass::Fenced)
     }
 
-    /// Returns false if it was woken because Redis has to be asked again, or because the session ends.
+    /// Returns false if it was woken because Redis must be asked again, or because the session ends.
     async fn sleep(&self, wait: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
@@ -518,7 +504,6 @@ impl PodStart {
         StartPhase::Done
     }
 
-    /// Looks after an acknowledged pod from now on.
     fn manage(&self, mut managed: ManagedPod, containers: Vec<Container>, ack: Ack) {
         measure::start("ok");
         let (node, payload) = (&self.context.worker.node, managed.payload.clone());
@@ -526,7 +511,7 @@ impl PodStart {
         if ack == Ack::Stop {
             managed.desired = DesiredState::Stop;
         }
-        // Containers that depend on others are still to be started.
+        // Containers with dependencies are still to be started.
         let is_complete = managed.is_reported;
         let desired = self.context.table.insert_started(managed);
         for container in containers.into_iter().filter(|found| found.state != ContainerState::Running) {
@@ -539,12 +524,11 @@ impl PodStart {
     }
 }
 
-/// Returns what comes after a wait: the next attempt if its time is over, or else Redis is asked first.
 fn after_wait(assignment: AssignmentId, is_over: bool) -> StartPhase {
     if is_over { StartPhase::Attempt(assignment) } else { StartPhase::Claim }
 }
 
-/// Returns those of the ports whose number the engine's message names; all if it names none.
+/// Returns the ports named in the engine's message; all if it names none.
 fn ports_named_in(ports: &HostPorts, message: &str) -> HostPorts {
     let numbers: Vec<&str> = message.split(|c: char| !c.is_ascii_digit()).collect();
     let is_named = |port: &&str| port.split_once('/').is_some_and(|(number, _)| numbers.contains(&number));

@@ -1,5 +1,5 @@
-//! Asks, before a pod's containers are created, whether they may have its persistent volumes: an engine
-//! creates a volume that it does not have, and then the pod would start without its data.
+//! Checks, before a pod's containers are created, that they may have its persistent volumes: an engine
+//! creates missing volumes, and the pod would start without its data.
 
 use engine::{RuntimeError, VolumeOwner};
 use model::ids::VolumeName;
@@ -10,23 +10,19 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::start::files_unavailable::FilesUnavailable;
 
-/// Why a pod cannot have its volumes.
 #[derive(Debug)]
 pub(crate) enum VolumeObstacle {
-    /// They are not there, or it is not known where they are: the start is tried again.
+    /// They are missing, or their place is unknown: the start is retried.
     Waits(FilesUnavailable),
     /// The data is on another node, in a sentence: the schedulers place the pod again.
     Elsewhere(String),
-    /// The engine failed.
     Engine(RuntimeError),
-    /// Redis has to be asked first what to do with the pod.
+    /// Redis must be asked again about the pod.
     Redis,
-    /// This session has ended.
     Fenced,
 }
 
-/// Returns whether a pod may have its persistent volumes, and notes the epochs of those that its containers
-/// create.
+/// Records the epochs of the persistent volumes that the pod's containers create.
 pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) -> Result<(), VolumeObstacle> {
     let Some(service) = &managed.service else { return Ok(()) };
     let claims = VolumeClaim::of_replica(service, &managed.spec, managed.payload.replica);
@@ -69,7 +65,7 @@ pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) ->
     Ok(())
 }
 
-/// Returns the persistent volumes of this node and cluster that its engine has, and whether a pod has them.
+/// Returns the engine's persistent volumes of this node and cluster, and whether a pod uses each.
 pub(crate) async fn own_copies(context: &SessionContext) -> Result<Vec<EngineCopy>, RuntimeError> {
     let worker = &context.worker;
     let mut own = worker.runtime.volumes(&worker.node).await?;
@@ -82,7 +78,6 @@ pub(crate) async fn own_copies(context: &SessionContext) -> Result<Vec<EngineCop
     Ok(copies.collect())
 }
 
-/// Notes which of these volumes a pod of this node has.
 pub(crate) fn note_mounted(context: &SessionContext, copies: &mut [EngineCopy]) {
     let of_pods: Vec<_> = context.table.map_managed(|pod| {
         let service = pod.service.clone().filter(|_| pod.handles().next().is_some())?;

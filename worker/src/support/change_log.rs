@@ -1,4 +1,4 @@
-//! Log on change: one line when something starts to fail and one when it works again, not one for each retry.
+//! Log on change: one line when something starts to fail and one when it works again, not one per retry.
 
 use std::fmt::Display;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use store::StoreError;
 use tokio::time::Instant;
 
-/// A Redis that refuses some commands and allows others works again once none was refused for this time.
+/// A Redis that refuses only some commands counts as working again once none was refused for this time.
 const NO_REFUSAL_FOR: Duration = Duration::from_secs(30);
 
-/// Remembers whether the last try of something failed, and logs only changes.
+/// Remembers whether the last attempt failed, and logs only changes.
 #[derive(Debug)]
 pub(crate) struct ChangeLog {
     subject: String,
@@ -23,21 +23,18 @@ impl ChangeLog {
         Self { subject: subject.into(), is_failing: Mutex::new(false) }
     }
 
-    /// Notes a failure; logs it unless the try before failed too.
     pub(crate) fn failed(&self, why: &dyn Display) {
         if !self.replace(true) {
             tracing::warn!("{} failed: {why}; retrying", self.subject);
         }
     }
 
-    /// Notes a success; logs it if the try before failed.
     pub(crate) fn succeeded(&self) {
         if self.replace(false) {
             tracing::info!("{} works again", self.subject);
         }
     }
 
-    /// Returns whether the try before failed.
     fn replace(&self, is_failing: bool) -> bool {
         let mut current = self.is_failing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *current;
@@ -46,7 +43,7 @@ impl ChangeLog {
     }
 }
 
-/// As [`ChangeLog`] for the connection to Redis: also one line when it fails for another cause.
+/// Like [`ChangeLog`] for the connection to Redis. Also logs a failure with another cause.
 #[derive(Debug, Default)]
 pub(crate) struct RedisLog {
     failure: Mutex<Option<RedisFailure>>,
@@ -55,7 +52,7 @@ pub(crate) struct RedisLog {
 #[derive(Debug)]
 struct RedisFailure {
     cause: &'static str,
-    /// Whether the reply to one command says nothing about the next.
+    /// True if the failure concerns one command only.
     is_refusal: bool,
     last: Instant,
 }
@@ -65,14 +62,12 @@ impl RedisLog {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a failure; logs it unless the last one had the same cause.
     pub(crate) fn failed(&self, error: &StoreError) {
         if self.begins(error) {
             tracing::warn!("the connection to Redis failed: {error}; retrying");
         }
     }
 
-    /// Notes a success; logs it if it ends a failure.
     pub(crate) fn succeeded(&self) {
         if self.ends() {
             tracing::info!("the connection to Redis works again");

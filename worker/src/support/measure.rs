@@ -1,4 +1,4 @@
-//! The worker's metrics. Each is counted where the act happens.
+//! The worker's metrics, each counted where it happens.
 
 use std::time::Duration;
 
@@ -19,7 +19,6 @@ const POD_READ: &str = "kubeleet_pod_read_bytes_per_second";
 const POD_WRITTEN: &str = "kubeleet_pod_written_bytes_per_second";
 const PODS: &str = "kubeleet_worker_pods";
 
-/// Describes the metrics of the workers of this process.
 pub(crate) fn describe() {
     describe_counter!(
         STARTS,
@@ -74,7 +73,6 @@ pub(crate) fn restart() {
     counter!(RESTARTS).increment(1);
 }
 
-/// Why a container was stopped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ContainerStopReason {
     Requested,
@@ -105,8 +103,8 @@ pub(crate) fn managed_pods(node: &NodeName, count: usize) {
     gauge!(PODS, "node" => node.to_string()).set(count as f64);
 }
 
-/// Sets what a pod uses; NaN for what is not known. Pods are named by service and index, which are the same
-/// for the pods that follow each other there: their number stays bounded.
+/// Sets the usage of a pod; NaN for unknown values. Pods are named by service and index, which successors
+/// share, so that their number stays bounded.
 pub(crate) fn pod_uses(node: &NodeName, pod: &str, usage: &Usage) {
     let value = |amount: Option<u64>, unit: f64| amount.map_or(f64::NAN, |amount| amount as f64 / unit);
     for (name, value) in [

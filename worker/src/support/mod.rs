@@ -1,4 +1,4 @@
-//! Small helpers that know nothing of the worker: logs, metrics, waits.
+//! Small helpers independent of the worker: logs, metrics, waits.
 
 pub(crate) mod change_log;
 pub(crate) mod measure;

@@ -1,22 +1,19 @@
-//! Errors that no retry helps are logged once and then rarely, although each retry meets them again.
+//! Logs recurring errors that retries cannot fix once and then rarely.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two log lines with the same text.
 const INTERVAL: Duration = Duration::from_secs(600);
-/// How many different texts are remembered. When there are more, all are forgotten, and logged again.
+/// Maximum number of remembered texts. Beyond it all are forgotten, and logged again.
 const MAX_TEXTS: usize = 256;
 
-/// Remembers which errors were logged a short while ago.
 #[derive(Default)]
 pub(crate) struct RareLog {
     logged: Mutex<HashMap<String, Instant>>,
 }
 
 impl RareLog {
-    /// Returns whether this text is to be logged now.
     pub(crate) fn is_due(&self, text: &str) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.get(text).is_some_and(|at| at.elapsed() < INTERVAL) {

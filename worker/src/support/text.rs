@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-/// Formats a wait for people: "20 s", "0.5 s".
 pub(crate) fn seconds(wait: Duration) -> String {
     let seconds = wait.as_secs_f64();
     if seconds >= 1.0 { format!("{seconds:.0} s") } else { format!("{seconds:.1} s") }
 }
 
-/// Returns the first twelve digits of a SHA-256: names bytes in messages that must not contain them.
+/// Returns the first twelve digits of a SHA-256, to identify bytes in messages that must not contain them.
 pub(crate) fn short_sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }

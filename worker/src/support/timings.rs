@@ -1,33 +1,33 @@
-//! Waits that no setting changes.
+//! Fixed waits without a setting.
 
 use std::time::Duration;
 
-/// Waits that no setting changes; tests shorten them.
+/// Fixed waits without a setting; tests shorten them.
 #[derive(Debug, Clone)]
 pub struct WorkerTimings {
-    /// How long one blocking pop of the node's queue waits in Redis.
+    /// Time that one blocking pop of the node's queue waits in Redis.
     pub queue_block: Duration,
-    /// Between two sweeps of the in-flight list (`rq`).
+    /// Interval of sweeps of the in-flight list (`rq`).
     pub sweep_interval: Duration,
-    /// Between two full listings of the containers that nothing requested.
+    /// Interval of full listings of the containers without a request.
     pub relist_interval: Duration,
-    /// Least time between two listings of the containers.
+    /// Minimum interval of container listings.
     pub min_relist_gap: Duration,
-    /// The first wait after a failed image pull or container start.
+    /// First wait after a failed image pull or container start.
     pub start_retry: Duration,
-    /// The longest wait between starts of one pod, also in a crash loop.
+    /// Maximum wait between starts of one pod, also in a crash loop.
     pub max_backoff: Duration,
     /// A container that ran this long counts as healthy: its next exit starts a new series of restarts.
     pub healthy_after: Duration,
-    /// How long starts and stops under way may take to end at shutdown.
+    /// Time for running starts and stops to end at shutdown.
     pub shutdown_timeout: Duration,
-    /// A pod that was started less than this before a change of the master may have lost its record by it.
+    /// A change of the master may lose the record of a pod that started less than this before it.
     pub record_lag: Duration,
-    /// For how long after a change of the master records may be missed that it has lost.
+    /// Time after a change of the master in which records may be missing because of it.
     pub failover_memory: Duration,
-    /// Between two measurements of what volumes hold.
+    /// Interval of volume measurements.
     pub measure_interval: Duration,
-    /// How long the container of an ended pod is kept for its logs.
+    /// Time for which the container of an ended pod is kept for its logs.
     pub ended_retention: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of broken records and keys: each harms its own pod, and no other.
+//! Broken records and keys: each harms only its own pod.
 
 use model::pod::lifecycle::Phase;
 
@@ -6,7 +6,6 @@ use super::rig::{Rig, eventually, id, payload};
 
 const BROKEN: [&str; 6] = ["b0", "b1", "b2", "b3", "b4", "b5"];
 
-/// Breaks the record of each pod of [`BROKEN`] in its own way.
 async fn break_records(rig: &Rig) {
     let commands: [&[&str]; 6] = [
         &["HSET", "pod:b0", "phase", "Running"],
@@ -64,14 +63,13 @@ async fn broken_records_leave_their_pods_running_and_harm_no_other_before_and_af
     all_run(&rig, "after a restart of the worker");
     assert_eq!(rig.length("dq"), 0);
 
-    // A copy of the payload of a broken pod ends, and the container is still left alone.
+    // A copy of a broken pod's payload ends, and the container is still left alone.
     rig.push(&payload("b1", "alpine"));
     rig.push(&payload("b2", "alpine"));
     eventually("two dead letters", || async { rig.length("dq") == 2 && rig.length("rq:w") == 0 }).await;
     heartbeats(&rig, 3).await;
     all_run(&rig, "after its payload was rejected");
 
-    // Once repaired, it is managed as before.
     rig.redis.cli::<()>(&["HSET", "pod:b0", "phase", "running"]).await;
     eventually("b0 is managed again", || async {
         rig.stop("b0").await;

@@ -1,4 +1,4 @@
-//! Tests of the way from the queue to a container, and of what must not block it.
+//! The way from the queue to a container, and obstacles that must not block it.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn a_command_that_cannot_be_started_is_retried_and_no_dead_letter() {
     let message = rig.record("typo").await.unwrap().message;
     assert!(message.contains("the command cannot be started: \"x\": not found; retrying in"), "{message}");
     assert_eq!(rig.length("dq"), 0);
-    // It is corrected or deleted as any other pod.
+    // It is corrected or deleted like any other pod.
     rig.stop("typo").await;
     rig.until("typo", Phase::Stopped).await;
     worker.end().await.unwrap();
@@ -89,7 +89,7 @@ async fn the_policy_of_a_node_holds_for_pushed_pods_and_for_pods_of_services() {
     let events = rig.store.last_events(100).await.unwrap();
     let refusals = events.iter().filter(|event| event.message.contains("policy of this node")).count();
     assert_eq!((refusals, rig.length("dq")), (2, 2), "each was refused once, and says why");
-    // What asks for nothing more runs.
+    // A payload that asks for nothing more runs.
     rig.push(&payload_with("local", "alpine", r#""ports":["8082:80"]"#));
     rig.until("local", Phase::Running).await;
     rig.until_settled(1).await;
@@ -124,7 +124,7 @@ async fn a_missing_image_does_not_block_other_pods() {
     assert!(record.message.contains("missing-image"), "the engine's own message: {}", record.message);
     rig.push(&payload("good", "alpine"));
     rig.until("good", Phase::Running).await;
-    // A pod that waits can be stopped, and is then gone.
+    // A waiting pod can be stopped, and is then gone.
     rig.stop("absent").await;
     rig.until("absent", Phase::Stopped).await;
     rig.until_settled(1).await;
@@ -147,8 +147,8 @@ async fn a_queue_of_the_wrong_type_is_retried_without_spinning() {
     worker.end().await.unwrap();
 }
 
-/// Counts for a second what Redis is asked, with every command of a script: nearly all are of heartbeats. A
-/// loop that spins makes thousands.
+/// Counts a second of Redis commands, including those of scripts: nearly all belong to heartbeats. A spinning
+/// loop makes thousands.
 async fn assert_does_not_spin(rig: &Rig) {
     let commands = || -> u64 {
         let stats: String = rig.redis.blocking_cli(&["INFO", "stats"]);
@@ -169,7 +169,7 @@ async fn a_full_redis_fences_no_pod_and_a_stop_still_reaches_its_node() {
         rig.until(pod, Phase::Running).await;
     }
     let maxmemory = async |bytes| rig.redis.cli::<()>(&["CONFIG", "SET", "maxmemory", bytes]).await;
-    // What waits in the queue when Redis is full is started all the same.
+    // Payloads queued while Redis is full start nevertheless.
     rig.push(&payload("last", "alpine"));
     maxmemory("1").await;
     rig.until("last", Phase::Running).await;
@@ -212,7 +212,7 @@ async fn a_payload_whose_reply_was_lost_is_swept_up() {
     let worker = rig.worker();
     rig.push(&payload("a", "alpine"));
     rig.until("a", Phase::Running).await;
-    // As if a pop had been carried out and its reply lost.
+    // As if a pop had taken effect and its reply was lost.
     rig.redis.cli::<()>(&["LPUSH", "rq:w", &payload("b", "alpine")]).await;
     rig.until("b", Phase::Running).await;
     rig.until_settled(2).await;
@@ -253,7 +253,7 @@ async fn after_a_failover_no_pod_starts_for_a_fence_period() {
     rig.push(&payload("waits", "missing-image"));
     rig.until("before", Phase::Running).await;
     rig.until_reason("waits", "ImagePullBackOff").await;
-    // As if another server had written it: the one that answers now has just taken over.
+    // As if another server had written it: the answering one has just taken over.
     rig.redis.cli::<()>(&["HSET", "meta", "run_id", "0123456789abcdef"]).await;
     let changed = std::time::Instant::now();
     rig.push(&payload("after", "alpine"));

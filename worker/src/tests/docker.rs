@@ -1,4 +1,4 @@
-//! One worker on the real engine of this machine, from the push of a pod to its removal.
+//! One worker on this machine's real engine, from the push of a pod to its removal.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +22,7 @@ use crate::session::identity;
 
 const IMAGE: &str = "kubeleet-test/worker-sleep:1";
 
-/// Removes the containers of the test, also if it panics.
+/// Removes the containers of the test, even if it panics.
 struct Cleanup(String);
 
 impl Drop for Cleanup {
@@ -83,7 +83,7 @@ async fn a_push_is_one_container_across_restarts_and_gone_after_a_stop() {
         rig.store.last_events(50).await.unwrap().iter().any(|event| event.reason == "NodeRestarted")
     })
     .await;
-    // A container that was removed by hand is created again; the other is left alone.
+    // A container removed by hand is created again; the other is left alone.
     let other = rig.containers_on(engine.as_ref(), "two").await.remove(0).handle;
     let removed = rig.containers_on(engine.as_ref(), "one").await.remove(0).handle;
     docker(&["rm", "-f", &removed]);
@@ -216,7 +216,6 @@ async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
         assert_eq!(rig.containers_on(engine.as_ref(), "keep").await.len(), 1, "{fault:?}");
         rig.redis.thaw();
         proxy.heal();
-        // Once Redis is back it is started again.
         let before = rig.record("stop").await.unwrap().assignment;
         eventually(&format!("{fault:?}: it is started again"), || async {
             let record = rig.record("stop").await.unwrap();
@@ -229,7 +228,7 @@ async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
     worker.end().await.unwrap();
 }
 
-/// As the supervisor does when its worker is silent.
+/// Like the supervisor of a silent worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_stops_what_a_worker_has_saved_although_the_engine_lists_nothing() {
     let Some(mut rig) = Rig::new("another_process_stops") else { return };

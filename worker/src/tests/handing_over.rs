@@ -1,4 +1,4 @@
-//! Tests of stops with the socket of a real proxy: nothing is stopped before the gate has let go.
+//! Stops with the socket of a real proxy: nothing stops before its gate has drained.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ fn socket(rig: &Rig) -> PathBuf {
     rig.config.proxy_socket.clone().unwrap()
 }
 
-/// The proxy of the host of a rig, as far as workers speak to it.
+/// The proxy of a rig's host, as far as workers talk to it.
 struct Host {
     gates: Arc<Gates>,
     shutdown: CancellationToken,
@@ -48,7 +48,6 @@ impl Host {
         Self { gates, shutdown, served }
     }
 
-    /// Lets a request in.
     async fn enter(&self, rig: &Rig, pod: &str) -> Result<Pass, EnterError> {
         let assignment = rig.record(pod).await.unwrap().assignment.unwrap();
         self.gates.enter(&id(pod), &assignment)
@@ -70,14 +69,13 @@ impl Host {
     }
 }
 
-/// Returns the message of the event that tells of the drain of a pod.
 async fn drained_event(rig: &Rig, pod: &str) -> Option<String> {
     let events = rig.store.last_events(100).await.unwrap();
     let mut of_pod = events.into_iter().filter(|event| event.object == pod && event.reason == "PodDrained");
     of_pod.next().map(|event| event.message)
 }
 
-/// A worker with the running pod `p`, with `more` fields, and a request in flight to it.
+/// Starts a worker with the running pod `p`, with `more` fields, and a request in flight to it.
 async fn with_request(rig: &Rig, host: &Host, more: &str) -> (RunningWorker, Pass) {
     let worker = rig.worker();
     rig.push(&payload_with("p", "alpine", more));
@@ -103,7 +101,7 @@ async fn a_pod_is_stopped_when_its_last_request_has_ended() {
     worker.end().await.unwrap();
 }
 
-/// What is unhealthy and not restarted may become healthy again, also while its worker is away.
+/// An unhealthy pod that is not restarted may recover, even while its worker is away.
 #[tokio::test]
 async fn a_pod_that_is_healthy_again_is_open_again() {
     let Some(rig) = rig("a_pod_that_is_healthy_again_is_open_again") else { return };
@@ -135,7 +133,7 @@ async fn a_request_that_takes_longer_than_drain_is_cut_and_told() {
     worker.end().await.unwrap();
 }
 
-/// A pod that is not asked before cannot end its WebSockets: when SIGTERM comes they are cut already.
+/// Without this signal a pod cannot end its WebSockets: they are already cut when SIGTERM comes.
 #[tokio::test]
 async fn a_pod_gets_its_drain_signal_when_its_gate_is_closed_and_something_is_in_flight() {
     let Some(rig) = rig("a_pod_gets_its_drain_signal_when_its_gate_is_closed_and_something_is_in_flight")
@@ -321,7 +319,7 @@ async fn a_pod_that_belongs_to_another_node_is_drained_unless_it_must_not_run_tw
 #[tokio::test]
 async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_pod() {
     let Some(mut rig) = rig("the_fence_closes_the_gate_and_cuts_before_another_node") else { return };
-    // Of the 9 s from the fence until the death of the node, 2 are kept free, and half of the rest is for
+    // 2 of the 9 s from the fence until the death of the node are kept free, and half of the rest is for
     // requests.
     rig.config.timing.dead_after = Duration::from_secs(10);
     let host = Host::start(&rig).await;
@@ -343,7 +341,7 @@ async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_po
 #[tokio::test]
 async fn a_fence_without_time_closes_the_gate_while_it_stops() {
     let Some(mut rig) = rig("a_fence_without_time_closes_the_gate_while_it_stops") else { return };
-    // Nothing is left of the time between the fence and the death of the node.
+    // No time is left between the fence and the death of the node.
     rig.config.timing.dead_after = Duration::from_secs(2);
     let host = Host::start(&rig).await;
     let (worker, pass) = with_request(&rig, &host, STOP).await;
@@ -362,7 +360,7 @@ async fn a_stop_that_a_failover_has_lost_opens_the_gate_again() {
     let (worker, pass) = with_request(&rig, &host, r#""drain":"1h""#).await;
     rig.stop("p").await;
     host.until_closed(&rig, "p").await;
-    // What a master that was not told of the stop knows.
+    // The state of a master without the stop request.
     let _removed: u64 = rig.redis.cli(&["SREM", "stop:w", "p"]).await;
     let _set: u64 = rig.redis.cli(&["HSET", "pod:p", "phase", "running"]).await;
     let _set: u64 = rig.redis.cli(&["HSET", "meta", "run_id", "another"]).await;

@@ -54,7 +54,7 @@ async fn a_status_that_a_new_master_does_not_have_is_reported_again() {
     rig.until_reason(pod.as_str(), "").await;
 }
 
-/// Its probes fail before the engine says that it has ended.
+/// Its probes fail before the engine reports its end.
 #[tokio::test]
 async fn a_container_that_has_ended_is_not_called_unhealthy() {
     let Some(rig) = Rig::new("health_ended") else { return };
@@ -82,7 +82,7 @@ async fn a_container_that_is_not_ready_is_left_alone() {
     assert_eq!(rig.record(pod.as_str()).await.unwrap().restarts, 0);
 }
 
-/// Its address is none that this node can reach, for ever.
+/// Its address is never reachable from this node.
 #[tokio::test]
 async fn a_pod_whose_probes_say_nothing_says_so() {
     let Some(rig) = Rig::new("health_inconclusive") else { return };
@@ -100,8 +100,7 @@ async fn a_pod_whose_probes_say_nothing_says_so() {
     .await;
 }
 
-/// A remark about the check of a pod that is ready, from a worker that died before its probes had results
-/// again.
+/// A remark about the check of a ready pod, from a worker that died before its probes had results again.
 #[tokio::test]
 async fn a_remark_about_a_check_ends_with_the_worker_that_made_it() {
     let Some(rig) = Rig::new("health_remark") else { return };

@@ -1,4 +1,4 @@
-//! Tests of workers that meet an emptied Redis, another one, or another cluster's containers.
+//! Workers with an emptied Redis, another one, or another cluster's containers.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn an_emptied_redis_stops_nothing_and_its_data_come_back_without_a_restart
     let worker = rig.worker();
     run_two(&rig).await;
     let before = (rig.containers("keep").await, rig.containers("stop").await);
-    // To the worker's database that is the same as FLUSHALL.
+    // For the worker's database this equals FLUSHALL.
     let _ok: String = rig.redis.blocking_cli(&["SWAPDB", "0", "1"]);
     eventually("it holds two containers", || async {
         let held = rig.store.held_nodes().await.unwrap();
@@ -96,7 +96,7 @@ async fn at_another_database_stop_pods_are_fenced_and_keep_pods_go_on() {
     let worker = rig.worker();
     run_two(&rig).await;
     drop(worker);
-    // It proves nothing that another database does not know the cluster: it may go on in the first one.
+    // Another database's ignorance of the cluster proves nothing: the cluster may go on in the first one.
     rig.config.redis = format!("{}/5", rig.redis.url()).parse().unwrap();
     let worker = rig.worker();
     rig.until_containers("stop", 0).await;
@@ -128,7 +128,7 @@ async fn a_redis_that_lost_only_the_id_gets_it_back_from_a_worker_that_it_knows(
     worker.end().await.unwrap();
 }
 
-/// Invariant 16: a death without proof removed what was held for a recovery.
+/// Invariant 16: a death without proof removed containers held for a recovery.
 #[tokio::test]
 async fn a_worker_declared_dead_removes_what_has_moved_and_goes_on_to_hold_what_has_no_record() {
     let name = "a_worker_declared_dead_removes_what_has_moved_and_goes_on_to_hold_what_has_no_record";
@@ -170,7 +170,7 @@ async fn two_clusters_with_the_same_node_name_share_an_engine() {
     rig.push(&payload("fourth", "alpine"));
     rig.until("fourth", Phase::Running).await;
     assert_eq!(rig.engine.running(), 4);
-    // What a declared death and the end of a lease remove is only their own.
+    // A declared death and the end of a lease only remove its own containers.
     other.declare_dead().await;
     eventually("its own container is gone", || async { rig.containers("third").await.is_empty() }).await;
     other.redis.freeze();
@@ -203,7 +203,7 @@ async fn an_unlabelled_container_that_redis_does_not_know_is_left_alone() {
     rig.engine.run(&labelled("theirs", Some(ClusterId::random()))).await.unwrap();
     let worker = rig.worker();
     run_two(&rig).await;
-    // A container of this cluster that Redis does not know is removed, in the same look.
+    // A container of this cluster that Redis does not know is removed, in the same pass.
     let own = rig.store.cluster_id().await.unwrap();
     rig.engine.run(&labelled("stale", own)).await.unwrap();
     rig.until_containers("stale", 0).await;
@@ -256,7 +256,7 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     let worker = rig.worker();
     let pods = ["a", "b", "c", "d"];
     run_keepers(&rig, &pods).await;
-    // An older state knows the cluster and the node, and not yet the pods.
+    // An older state has the cluster and the node, but not yet the pods.
     for pod in pods {
         let _renamed: String =
             rig.redis.blocking_cli(&["RENAME", &format!("pod:{pod}"), &format!("saved:{pod}")]);
@@ -297,7 +297,7 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     worker.end().await.unwrap();
 }
 
-/// Waits until this number of pods is saved, with the times of their assignments.
+/// Waits until this many pods are saved with the times of their assignments.
 async fn until_dated(rig: &Rig, count: usize) {
     eventually(&format!("{count} pods are saved"), || async {
         saved(rig)

@@ -111,7 +111,7 @@ async fn a_node_answers_few_readers_of_logs_at_a_time_and_tells_the_next_one() {
         let (chunks, _) = rig.store.read_log(request, "0").await.unwrap();
         chunks.into_iter().find_map(|chunk| if let LogChunk::End(why) = chunk { Some(why) } else { None })
     };
-    // More than there are places: which of them comes last does not matter.
+    // One request too many: it does not matter which one is refused.
     let requests: Vec<String> = (0..=MAX_READERS).map(|number| format!("r{number}")).collect();
     for request in &requests {
         ask(request).await;

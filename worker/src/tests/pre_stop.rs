@@ -1,4 +1,4 @@
-//! Tests of `pre_stop` with real processes: what runs before the signal, and what a failure of it holds up.
+//! `pre_stop` with real processes: commands before the signal, and the effect of their failures.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::rig::{Rig, eventually, payload_with};
 
-/// A pod that notes its signal, and commands that write into the same file.
 fn pod(rig: &Rig, hooks: &str, grace: u32) -> (String, PathBuf) {
     let journal = rig.config.data_dir.join("journal");
     let path = journal.display();

@@ -1,4 +1,4 @@
-//! Tests of containers that exit, vanish, or are to be stopped.
+//! Containers that exit, vanish, or must stop.
 
 use engine::testing::identity;
 use engine::{ContainerRequest, Identity, Runtime};
@@ -89,7 +89,7 @@ async fn the_containers_of_ended_pods_outlive_a_restart_of_the_worker_for_as_lon
     let worker = rig.worker().until_registered(&rig).await;
     rig.push(&payload("later", "alpine"));
     rig.until("later", Phase::Running).await;
-    // The look at the containers that removes one without a record leaves them.
+    // The pass that removes one without a record leaves them.
     let cluster = rig.store.cluster_id().await.unwrap();
     let identity = Identity { cluster, ..identity("w", "stale", "a") };
     let stale = ContainerRequest {
@@ -114,7 +114,7 @@ async fn the_containers_of_ended_pods_outlive_a_restart_of_the_worker_for_as_lon
     worker.end().await.unwrap();
 }
 
-/// Prompt by a hint; without it, with the next full look at the containers.
+/// At once by a hint; without it, at the next full pass.
 #[tokio::test]
 async fn the_containers_of_ended_pods_are_removed_when_the_pods_are_deleted() {
     let Some(mut rig) = Rig::new("the_containers_of_ended_pods_are_removed_when_the_pods_are_deleted") else {

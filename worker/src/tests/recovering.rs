@@ -1,4 +1,4 @@
-//! Tests of what workers save, and send when Redis has lost it.
+//! Saved pods of workers, and their answers after Redis lost them.
 
 use std::time::Duration;
 
@@ -36,7 +36,6 @@ async fn until_saved(rig: &Rig, count: usize) {
     .await;
 }
 
-/// Asks the worker for what it has saved, as the api does.
 async fn ask(rig: &Rig) -> SavedState {
     let id = RecoveryId::random();
     let found = std::sync::Mutex::new(None);
@@ -82,7 +81,7 @@ async fn after_flushall_and_a_restart_of_the_worker_its_pods_are_recovered_witho
         let record = rig.record(pod).await.unwrap();
         assert_eq!((record.phase, record.node, record.restarts), (Phase::Running, Some(rig.node()), 0));
     }
-    // They are managed again: one can be stopped, and another one is started.
+    // They are managed again: one can be stopped, and another one started.
     rig.stop("a").await;
     rig.until("a", Phase::Stopped).await;
     rig.push(&payload("e", "alpine"));
@@ -92,7 +91,6 @@ async fn after_flushall_and_a_restart_of_the_worker_its_pods_are_recovered_witho
     worker.end().await.unwrap();
 }
 
-/// The container of each of [`PODS`] that has one.
 async fn handles(rig: &Rig) -> Vec<String> {
     let mut handles = Vec::new();
     for pod in PODS {
@@ -115,7 +113,7 @@ async fn pods_without_records_are_recovered_in_an_older_state() {
         rig.store.held_nodes().await.unwrap().first().is_some_and(|held| held.containers == 4)
     })
     .await;
-    // Neither that Redis says nothing of them, nor a restart of the worker shortens the file.
+    // Neither missing records in Redis nor a restart of the worker shortens the file.
     drop(worker);
     let worker = rig.worker();
     tokio::time::timeout(Duration::from_secs(20), until_held_again(&rig)).await.unwrap();
@@ -151,7 +149,7 @@ async fn the_file_has_the_services_and_specifications_of_what_runs_and_forgets_w
     let service = rig.store.service(&desired.name).await.unwrap().unwrap();
     rig.store.create_pods(&service, &[0]).await.unwrap();
     let id = rig.store.slots(&service.name).await.unwrap().remove(0).1;
-    // What a scheduler does: the record says where the pod is, and the queue has its payload.
+    // Like a scheduler: the record has the pod's node, and the queue has its payload.
     let _set: u64 = rig.redis.blocking_cli(&[
         "HSET",
         &format!("pod:{id}"),
@@ -192,7 +190,7 @@ async fn held(rig: &Rig) -> Vec<HeldPod> {
     nodes.into_iter().flat_map(|node| node.held_pods).collect()
 }
 
-/// Without records it is not known whether pods with `on_disconnect: stop` were moved: the fence stops them.
+/// Without records it is unknown whether pods with `on_disconnect: stop` moved, so the fence stops them.
 #[tokio::test]
 async fn what_the_fence_has_stopped_is_recovered_with_its_service_and_runs_again() {
     let Some(rig) = Rig::new("what_the_fence_has_stopped_is_recovered_with_its_service_and_runs_again")

@@ -41,24 +41,21 @@ pub(super) struct RunningWorker {
 }
 
 impl RunningWorker {
-    /// Shuts it down in order.
     pub(super) async fn end(mut self) -> Result<(), WorkerError> {
         self.shutdown.cancel();
         (&mut self.task).await.unwrap()
     }
 
-    /// Waits until it has registered.
     pub(super) async fn until_registered(self, rig: &Rig) -> Self {
         eventually("the worker has registered", || async { crate::health(&rig.config).is_ok() }).await;
         self
     }
 
-    /// Waits until it ends without a shutdown.
     pub(super) async fn ends(mut self) -> Result<(), WorkerError> {
         self.wait().await
     }
 
-    /// See [`Self::ends`]; what is dropped meanwhile goes on.
+    /// See [`Self::ends`]; dropped objects go on meanwhile.
     pub(super) async fn wait(&mut self) -> Result<(), WorkerError> {
         tokio::time::timeout(Duration::from_secs(20), &mut self.task).await.unwrap().unwrap()
     }
@@ -123,7 +120,6 @@ impl Rig {
         RunningWorker { shutdown, task }
     }
 
-    /// The incarnation of the node, empty before its first registration.
     pub(super) async fn incarnation(&self) -> String {
         let found: Option<String> = self.redis.cli(&["HGET", "node:w", "incarnation"]).await;
         found.unwrap_or_default()
@@ -133,13 +129,12 @@ impl Rig {
         self.config.node.clone()
     }
 
-    /// LPUSH onto the worker's queue.
     pub(super) fn push(&self, payload: &str) {
         let queue = format!("pq:{}", self.config.node);
         let _length: u64 = self.redis.blocking_cli(&["LPUSH", &queue, payload]);
     }
 
-    /// Stores a service and assigns its pods to the worker, as a scheduler does. Returns their ids.
+    /// Stores a service and assigns its pods to the worker, like a scheduler. Returns their ids.
     pub(super) async fn assign_service(&self, json: &str) -> Vec<PodId> {
         let desired =
             ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
@@ -190,7 +185,6 @@ impl Rig {
         eventually(&format!("{pod} has reason {reason:?}"), || self.has_reason(pod, reason)).await;
     }
 
-    /// Returns the containers of a pod on the engine.
     pub(super) async fn containers(&self, pod: &str) -> Vec<Container> {
         self.containers_on(&self.engine, pod).await
     }
@@ -212,7 +206,6 @@ impl Rig {
         self.redis.blocking_cli(&[command, key])
     }
 
-    /// Waits until the queues are empty and `running` pods are in `cs`.
     pub(super) async fn until_settled(&self, running: u64) {
         eventually(&format!("queues empty and {running} in cs"), || async {
             (self.length("pq:w"), self.length("rq:w"), self.length("cs:w")) == (0, 0, running)
@@ -225,12 +218,11 @@ impl Rig {
         self.store.stop_pods(None, &pods, "Test", "stopped by the test").await.unwrap();
     }
 
-    /// What a scheduler does once the worker has been silent for long enough: declares it dead and drains its
-    /// queues.
+    /// Declares the silent worker dead and drains its queues, like a scheduler.
     pub(super) async fn declare_dead(&self) {
         let short = Duration::from_millis(1);
         eventually("the node is declared dead", || async {
-            // As a worker of a version before that registered them: its own would be longer.
+            // Like the registration of an earlier version's worker: its own timings would be longer.
             let _removed: u64 = self.redis.cli(&["HDEL", "node:w", "times"]).await;
             let node = self.store.node(&self.node()).await.unwrap().unwrap();
             let (zero, proof) = (Duration::ZERO, fixtures::long_proof());
@@ -251,7 +243,6 @@ pub(super) fn payload(pod: &str, image: &str) -> String {
     format!(r#"{{"name":"test","uuid":"{pod}","image":"{image}","replica":3}}"#)
 }
 
-/// Returns a payload with further fields.
 pub(super) fn payload_with(pod: &str, image: &str, more: &str) -> String {
     format!(r#"{{"name":"test","uuid":"{pod}","image":"{image}","replica":3,{more}}}"#)
 }

@@ -1,4 +1,4 @@
-//! Tests of restarts, declared deaths, the lease and the fence.
+//! Restarts, declared deaths, the lease and the fence.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ async fn a_worker_that_died_loses_its_name_to_another_machine_before_it_is_decla
     second.end().await.unwrap();
 }
 
-/// It takes the name however fresh the heartbeats of the other one are, and so does this one.
+/// Both take the name, however fresh the other's heartbeats are.
 #[tokio::test]
 async fn a_worker_that_an_earlier_version_replaces_twice_ends() {
     let Some(rig) = Rig::new("a_worker_that_an_earlier_version_replaces_twice_ends") else { return };
@@ -144,7 +144,7 @@ async fn a_worker_that_an_earlier_version_replaces_twice_ends() {
     assert!(matches!(error, WorkerError::Replaced { .. }), "{error}");
 }
 
-/// Redis goes back to an earlier registration of it, or to before the first one, as often as it likes.
+/// Redis returns to an earlier registration, or to before the first one, any number of times.
 #[tokio::test]
 async fn a_worker_whose_registration_a_failover_loses_registers_again_each_time() {
     let Some(rig) = Rig::new("a_worker_whose_registration_a_failover_loses") else { return };
@@ -153,7 +153,7 @@ async fn a_worker_whose_registration_a_failover_loses_registers_again_each_time(
     let mut seen = vec![first.clone()];
     for is_forgotten in [false, true, false, true] {
         let () = match is_forgotten {
-            // A registration of its own must be there to go back to.
+            // A registration of its own must be there to return to.
             false if seen.len() > 1 => rig.redis.cli(&["HSET", "node:w", "incarnation", &first]).await,
             _ => rig.redis.cli(&["HDEL", "node:w", "incarnation"]).await,
         };
@@ -200,11 +200,11 @@ async fn a_pod_that_the_fence_stopped_before_its_acknowledgement_is_started_agai
     let worker = rig.worker();
     rig.push(&payload_with("stop", "alpine", STOP));
     rig.until("stop", Phase::Assigned).await;
-    // Its start is under way and ends before the lease expires, but Redis does not learn of it.
+    // Its start is in flight and ends before the lease expires, but Redis does not learn of it.
     rig.redis.freeze();
     rig.until_containers("stop", 1).await;
     rig.until_containers("stop", 0).await;
-    // The container of the acknowledgement that is sent now is gone.
+    // The container of the acknowledgement sent now is gone.
     rig.redis.thaw();
     rig.until("stop", Phase::Running).await;
     rig.until_containers("stop", 1).await;
@@ -225,7 +225,7 @@ async fn after_an_expired_lease_leftovers_are_stopped_before_anything_else() {
         rig.until(pod, Phase::Running).await;
     }
     drop(worker);
-    // Without Redis only the lease file tells the next worker.
+    // Without Redis the next worker only has the lease file.
     rig.redis.freeze();
     let worker = rig.worker();
     // The lease from the file has expired, or expires now: the outcome is the same.
@@ -311,7 +311,7 @@ async fn health_is_read_from_the_lease_file() {
     .await;
 }
 
-/// Dropping a worker leaves its starts under way: a container engine goes on with the calls of a dead client.
+/// Dropping a worker leaves its starts in flight: an engine completes the calls of a dead client.
 #[tokio::test]
 async fn however_often_the_worker_crashes_each_pod_is_one_container() {
     let options = SimOptions { start_delay: Duration::from_millis(30), ..SimOptions::default() };

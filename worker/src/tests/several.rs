@@ -17,7 +17,6 @@ const APPLICATION: &str = r#"{"name":"shop","replicas":1,"containers":[
     {"name":"log","image":"i","sidecar":true,"depends_on":["web"]}
 ]}"#;
 
-/// A job with a sidecar.
 const JOB: &str = r#"{"name":"job","replicas":1,"containers":[
     {"name":"work","image":"i","restart":"no"},
     {"name":"log","image":"i","sidecar":true}
@@ -29,7 +28,6 @@ async fn by_name(rig: &Rig, pod: &str) -> BTreeMap<String, Container> {
     rig.containers(pod).await.into_iter().map(|container| (name(&container), container)).collect()
 }
 
-/// Waits until exactly these containers of the pod exist, and run or have ended as the state says.
 async fn until_states(rig: &Rig, pod: &str, expected: &[(&str, ContainerState)]) {
     let expected: BTreeMap<String, ContainerState> =
         expected.iter().map(|(name, state)| ((*name).to_owned(), *state)).collect();
@@ -154,8 +152,7 @@ async fn a_stop_removes_all_containers() {
     rig.until_settled(0).await;
 }
 
-/// The second container cannot be started, and the first one runs: what a successor needs is taken until both
-/// are gone.
+/// The second container cannot start, and the first one runs: the resources stay taken until both are gone.
 #[tokio::test]
 async fn a_pod_that_is_stopped_while_it_starts_ends_after_its_containers() {
     let options = SimOptions { stop_delay: Duration::from_millis(200), ..SimOptions::default() };

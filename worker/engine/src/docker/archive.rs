@@ -1,5 +1,4 @@
-//! Files of containers as tar archives. The engine reads and writes them itself: nothing is needed in the
-//! image.
+//! Copies files to and from containers as tar archives. The engine does it, so the image needs no tools.
 
 use std::io;
 
@@ -12,14 +11,14 @@ use super::client::EngineClient;
 use super::errors::{EngineCall, EngineFailure};
 use crate::RuntimeError;
 
-/// See [`crate::Runtime::unpack`]. It takes as long as the archive: its sender ends it.
+/// See [`crate::Runtime::unpack`]. It has no deadline: the sender of the archive ends it.
 pub(super) async fn unpack(
     client: &EngineClient,
     handle: &str,
     directory: &str,
     archive: BoxStream<'static, io::Result<Bytes>>,
 ) -> Result<(), RuntimeError> {
-    // A file never takes the place of a directory, and never the other way round.
+    // A file never replaces a directory, nor a directory a file.
     let options =
         UploadToContainerOptionsBuilder::default().path(directory).no_overwrite_dir_non_dir("true").build();
     let call = client.docker()?.upload_to_container(handle, Some(options), bollard::body_try_stream(archive));
@@ -27,7 +26,7 @@ pub(super) async fn unpack(
     call.await.map_err(failed)
 }
 
-/// Makes the folder at `path` of a container that was never started belong to `owner`.
+/// Changes the owner of a folder in a container that never started.
 pub(super) async fn own_folder(
     client: &EngineClient,
     handle: &str,
@@ -35,8 +34,7 @@ pub(super) async fn own_folder(
     owner: FolderOwner,
 ) -> Result<(), RuntimeError> {
     let path = path.trim_end_matches('/');
-    // An engine takes the owner of a folder from the archive, but not that of the folder to which it is
-    // written.
+    // An engine applies owners from the archive, but not to the folder that the archive is written to.
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Directory);
@@ -53,7 +51,6 @@ pub(super) async fn own_folder(
     unpack(client, handle, parent, stream::once(async move { Ok(bytes) }).boxed()).await
 }
 
-/// See [`crate::Runtime::archive`].
 pub(super) async fn read(
     client: &EngineClient,
     handle: &str,

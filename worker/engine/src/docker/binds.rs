@@ -1,5 +1,5 @@
-//! Paths of the host that containers get. A path counts only after its links were followed: it must be below
-//! a prefix that the operator of the node allows.
+//! Bind mounts of host paths. After links are resolved, a path must be below a prefix that the node's
+//! operator allows.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -11,9 +11,9 @@ use model::spec::{VolumeKind, VolumeMount};
 
 use crate::{ContainerRequest, RuntimeError};
 
-/// A path on a file system that hangs must not hold up the start of a pod for ever.
+/// Keeps a hanging file system from delaying a pod's start for ever.
 const LIMIT: Duration = Duration::from_secs(10);
-/// A container with one of these owns the node.
+/// A container with one of these sockets controls the node.
 const ENGINE_SOCKETS: [&str; 5] = [
     "/var/run/docker.sock",
     "/run/docker.sock",
@@ -21,15 +21,15 @@ const ENGINE_SOCKETS: [&str; 5] = [
     "/run/containerd/containerd.sock",
     "/run/crio/crio.sock",
 ];
-/// Each user may run engines, with sockets of these names in a folder here.
+/// Each user may run engines, with sockets of these names below this folder.
 const USERS: &str = "/run/user";
 const USERS_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
-/// Returns the request with each path of the host as the engine is to mount it: without links. `own_socket`
-/// is that of this node's engine.
+/// Returns the request with links in its host paths resolved. `own_socket` is the socket of this node's
+/// engine.
 ///
 /// # Errors
-/// `Refused` if a path leads out of what the operator allows, `Failed` if it is not there (yet).
+/// `Refused` if a path leads outside the allowed prefixes, `Failed` if it does not exist (yet).
 pub(super) async fn resolved<'a>(
     request: &'a ContainerRequest,
     prefixes: &[PathBuf],
@@ -67,8 +67,8 @@ fn resolve_all(
     Ok(())
 }
 
-/// Returns the first of the paths that a container has of the host, below the prefixes, which leads elsewhere
-/// than when the container was created: an engine follows links with each start.
+/// Returns the first host path below the prefixes that now leads elsewhere than at creation. Engines follow
+/// links at each start.
 pub(super) fn led_astray<'a>(
     mut sources: impl Iterator<Item = &'a Path>,
     prefixes: &[PathBuf],
@@ -81,7 +81,6 @@ pub(super) fn led_astray<'a>(
     })
 }
 
-/// Returns the sockets of engines on this machine, without links.
 fn engine_sockets(own: Option<PathBuf>) -> Vec<PathBuf> {
     let users = std::fs::read_dir(USERS).into_iter().flatten().flatten();
     let of_users = users.flat_map(|user| USERS_SOCKETS.map(|name| user.path().join(name)));
@@ -98,7 +97,7 @@ fn resolve(path: &Path, prefixes: &[PathBuf], sockets: &[PathBuf]) -> Result<Pat
         _ => RuntimeError::Failed(format!("{shown} cannot be looked at: {error}")),
     };
     let resolved = path.canonicalize().map_err(failed)?;
-    // A prefix that is not there allows nothing.
+    // A missing prefix allows nothing.
     let allowed: Vec<PathBuf> = prefixes.iter().filter_map(|prefix| prefix.canonicalize().ok()).collect();
     if !allowed.iter().any(|prefix| resolved.starts_with(prefix)) {
         let why =

@@ -1,4 +1,4 @@
-//! The connection to an engine. No call outlives its deadline.
+//! The connection to an engine. Every call has a deadline.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -12,12 +12,10 @@ use crate::RuntimeError;
 
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
-/// bollard's own timeout until the first byte of an answer, in seconds. Every call has a shorter deadline of
-/// its own, which includes the body. This one only has to be longer than the longest of them: a grace period
-/// of a day, and a pull.
+/// bollard's timeout for the first byte of an answer, in seconds. It must exceed the calls' own deadlines, of
+/// which the longest are a grace period of a day and a pull.
 const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
-/// The address of an engine, in the forms of `DOCKER_HOST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum EngineAddress {
     Unix(String),
@@ -40,8 +38,8 @@ impl EngineAddress {
     }
 }
 
-/// Returns an address with its port, or with the default one; `None` if it is no host with or without a port.
-/// An IPv6 address stands in brackets: otherwise its last part would be taken for the port.
+/// Adds the default port if none is given. Returns `None` if the address is invalid. IPv6 addresses need
+/// brackets.
 fn with_port(address: &str) -> Option<String> {
     let (host, rest) = match address.strip_prefix('[') {
         Some(inner) => inner.split_once(']')?,
@@ -55,7 +53,7 @@ fn with_port(address: &str) -> Option<String> {
     }
 }
 
-/// A client that connects with its first call, so that the engine may start after the worker.
+/// A client that connects at its first call, so the engine may start after the worker.
 #[derive(Debug)]
 pub(super) struct EngineClient {
     shown: String,
@@ -64,7 +62,6 @@ pub(super) struct EngineClient {
 }
 
 impl EngineClient {
-    /// Returns the path of the engine's socket, if it has one.
     pub(super) fn socket(&self) -> Option<&Path> {
         match &self.host {
             EngineAddress::Unix(path) => Some(Path::new(path)),
@@ -72,12 +69,10 @@ impl EngineClient {
         }
     }
 
-    /// Returns the engine's address.
     pub(super) fn host(&self) -> &EngineAddress {
         &self.host
     }
 
-    /// Returns the value of the header `Host` for requests to the engine.
     pub(super) fn authority(&self) -> &str {
         match &self.host {
             EngineAddress::Unix(_) => "docker",
@@ -85,17 +80,17 @@ impl EngineClient {
         }
     }
 
-    /// `None` means `DOCKER_HOST`, or the default socket if that is not set either.
+    /// Uses `host`, else `DOCKER_HOST`, else the default socket.
     ///
     /// # Errors
-    /// If the address is invalid, or TLS is asked for, which is not supported.
+    /// If the address is invalid, or requests TLS, which is not supported.
     pub(super) fn new(host: Option<&str>) -> Result<Self, RuntimeError> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let shown = host.map(str::to_owned).or_else(|| variable("DOCKER_HOST"));
         let shown = shown.unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let host = EngineAddress::parse(&shown)?;
         if matches!(host, EngineAddress::Tcp(_)) && variable("DOCKER_TLS_VERIFY").is_some() {
-            // Falling back to plain text would reveal what TLS was to protect.
+            // Falling back to plain text would reveal what TLS should protect.
             let detail =
                 "DOCKER_TLS_VERIFY is set, but TLS to engines is not supported: use the engine's unix socket";
             return Err(RuntimeError::Engine(format!("{shown}: {detail}")));
@@ -103,7 +98,7 @@ impl EngineClient {
         Ok(Self { shown, host, docker: OnceLock::new() })
     }
 
-    /// Returns the client library's handle.
+    /// Returns the client library's handle, connecting if necessary.
     ///
     /// # Errors
     /// If the engine cannot be reached; the message says what to check.
@@ -111,10 +106,9 @@ impl EngineClient {
         if let Some(docker) = self.docker.get() {
             return Ok(docker);
         }
-        // The version that bollard is given here reaches no engine: it puts `/v1.53` before the path and then
-        // joins both with `Url::join`, which drops what is before an absolute path. Without a version in the
-        // path each engine answers with its newest API; one that had dropped the version would refuse the
-        // request.
+        // The version given to bollard here never reaches the engine: bollard prefixes the path with
+        // `/v1.53`, then `Url::join` drops that prefix. Without a version each engine answers with its newest
+        // API; a fixed version would be refused by engines that dropped it.
         let connected = match &self.host {
             EngineAddress::Unix(path) if !Path::new(path).exists() => {
                 let detail = format!(
@@ -133,7 +127,7 @@ impl EngineClient {
         Ok(self.docker.get_or_init(|| docker))
     }
 
-    /// Carries out one call, with a deadline. After the deadline the engine may still carry it out.
+    /// Makes one call with a deadline. The engine may still carry it out afterwards.
     pub(super) async fn within<T>(
         &self,
         kind: EngineCall,
@@ -149,7 +143,6 @@ impl EngineClient {
         }
     }
 
-    /// Returns the engine's address as it was configured, for messages.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }

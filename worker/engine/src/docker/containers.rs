@@ -1,5 +1,5 @@
-//! The calls that look at containers and change them; [`super::run`] creates and starts them. Each may have
-//! been carried out although its answer was lost, so each checks the container after a doubtful answer.
+//! Calls that read and change containers; [`super::run`] creates and starts them. A call may take effect
+//! although its answer was lost, so each checks the container after a doubtful answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,14 +17,13 @@ use super::lenient;
 use super::view::{Inspected, inspected};
 use crate::{ContainerState, RuntimeError};
 
-/// How much longer than the grace period a stop may take.
+/// Time that a stop may take beyond the grace period.
 const STOP_MARGIN: Duration = Duration::from_secs(30);
-/// How long a removal that another client has begun may take until ours counts as failed.
+/// Time allowed for a removal that another client began.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// See [`crate::Runtime::restart`].
 pub(super) async fn restart(client: &EngineClient, handle: &str) -> Result<(), RuntimeError> {
-    // An engine answers 304 if it runs already, which is success.
+    // An engine answers 304 if it runs already, which counts as success.
     let Err(failure) =
         client.within(EngineCall::Start, WRITE, client.docker()?.start_container(handle, None)).await
     else {
@@ -33,7 +32,6 @@ pub(super) async fn restart(client: &EngineClient, handle: &str) -> Result<(), R
     if is_running(client, handle).await? { Ok(()) } else { Err(failure.into()) }
 }
 
-/// Returns the paths of the host that a container has; none if there is no such container.
 pub(super) async fn bind_sources(client: &EngineClient, handle: &str) -> Result<Vec<PathBuf>, RuntimeError> {
     let call = client.docker()?.inspect_container(handle, None);
     let found = match client.within(EngineCall::Inspect, READ, call).await {
@@ -46,15 +44,13 @@ pub(super) async fn bind_sources(client: &EngineClient, handle: &str) -> Result<
     Ok(binds.filter_map(|mount| mount.source).map(PathBuf::from).collect())
 }
 
-/// See [`crate::Runtime::stop`].
 pub(super) async fn stop(client: &EngineClient, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
     halt(client, handle, grace).await?;
     remove(client, handle).await
 }
 
-/// See [`crate::Runtime::halt`].
 pub(super) async fn halt(client: &EngineClient, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
-    // The engine counts whole seconds, and zero means no grace at all.
+    // The engine counts whole seconds, and zero means no grace.
     let seconds = grace.as_millis().div_ceil(1000);
     let options =
         StopContainerOptionsBuilder::default().t(i32::try_from(seconds).unwrap_or(i32::MAX)).build();
@@ -67,7 +63,6 @@ pub(super) async fn halt(client: &EngineClient, handle: &str, grace: Duration) -
     }
 }
 
-/// See [`crate::Runtime::signal`].
 pub(super) async fn signal(
     client: &EngineClient,
     handle: &str,
@@ -77,7 +72,7 @@ pub(super) async fn signal(
     let call = client.docker()?.kill_container(handle, Some(options));
     match client.within(EngineCall::Signal, WRITE, call).await {
         Ok(()) => Ok(()),
-        // It does not exist, or does not run.
+        // It does not exist or does not run.
         Err(failure) if failure.is_not_found() || failure.status == Some(409) => Ok(()),
         Err(failure) => Err(failure.into()),
     }
@@ -118,12 +113,10 @@ async fn is_running(client: &EngineClient, handle: &str) -> Result<bool, Runtime
     }))
 }
 
-/// Returns `None` if there is no such container.
 pub(super) async fn inspect(client: &EngineClient, handle: &str) -> Result<Option<Inspected>, RuntimeError> {
     inspect_within(client, handle, READ).await
 }
 
-/// As [`inspect`], with a deadline of its own.
 pub(super) async fn inspect_within(
     client: &EngineClient,
     handle: &str,

@@ -1,5 +1,4 @@
-//! Builds the create call of a container. Pure, and an allow-list: a field that is not named here is never
-//! passed on.
+//! Builds the create call of a container. Pure, and an allow-list: fields not named here are never passed on.
 
 use std::collections::HashMap;
 
@@ -13,11 +12,8 @@ use super::network::JoinedNetwork;
 use super::{files, volumes};
 use crate::ContainerRequest;
 
-/// Returns the body of the create call.
-///
-/// `init` stays off unless it is asked for: the image's program is process 1, as with `docker run`, and not
-/// every engine has `docker-init`. So a program without a handler for SIGTERM (a bare `sleep`) uses the whole
-/// grace period.
+/// `init` is off by default, as with `docker run`: not every engine has `docker-init`. Programs without a
+/// SIGTERM handler (a bare `sleep`) use their whole grace period.
 pub(super) fn create_body(
     request: &ContainerRequest,
     dropped_capabilities: &[String],
@@ -33,7 +29,7 @@ pub(super) fn create_body(
         cmd: words(&container.command),
         working_dir: container.working_dir.clone(),
         user: container.user.clone(),
-        // The engine refuses one where the network is another container's.
+        // The engine refuses a host name when the network is another container's.
         hostname: container.hostname.clone().filter(|_| request.sandbox.is_none()),
         stop_signal: container.stop_signal.map(|signal| signal.to_string()),
         open_stdin: container.stdin_open.then_some(true),
@@ -42,14 +38,15 @@ pub(super) fn create_body(
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
         exposed_ports: Some(own_ports(request).iter().map(port_key).collect()),
-        // The worker checks, also what the image describes. Two checks would cost twice, and could disagree.
+        // The worker runs all checks, including the image's. Two checkers would cost twice and could
+        // disagree.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..Default::default() }),
         host_config: Some(host_config(request, dropped_capabilities, network)),
         ..Default::default()
     }
 }
 
-/// Returns the ports that the container itself publishes: its sandbox publishes those of the whole pod.
+/// A sandbox publishes the ports of its pod.
 fn own_ports(request: &ContainerRequest) -> &[Port] {
     if request.sandbox.is_some() { &[] } else { &request.container.ports }
 }
@@ -59,7 +56,7 @@ fn host_config(
     dropped_capabilities: &[String],
     network: Option<&JoinedNetwork>,
 ) -> HostConfig {
-    // A container of a sandbox has the sandbox's network and resolver.
+    // Containers of a sandbox share its network and resolver.
     let network = network.filter(|_| request.sandbox.is_none());
     let of_sandbox = request.sandbox.as_ref().map(|sandbox| format!("container:{sandbox}"));
     let container = &request.container;
@@ -69,8 +66,7 @@ fn host_config(
     let (max_size, max_file) = logging.limits();
     let cpus = container.cpus.map(|cpus| i64::try_from(cpus.millis()).unwrap_or(i64::MAX));
     HostConfig {
-        // The worker restarts containers. An engine would, when it starts, revive those that were stopped on
-        // purpose.
+        // The worker restarts containers. A starting engine would revive containers stopped on purpose.
         restart_policy: Some(RestartPolicy {
             name: Some(RestartPolicyNameEnum::NO),
             maximum_retry_count: None,
@@ -84,7 +80,7 @@ fn host_config(
         }),
         memory,
         memory_reservation: reservation,
-        // Equal to memory means no swap. Unset would allow as much swap as memory.
+        // Equal to memory: no swap. Unset would allow as much swap as memory.
         memory_swap: memory,
         nano_cpus: cpus.map(|millis| millis.saturating_mul(1_000_000)),
         pids_limit: Some(container.pids_limit.unwrap_or(MAX_PIDS).into()),
@@ -110,7 +106,6 @@ fn ulimit((name, limit): (&String, &Ulimit)) -> ResourcesUlimits {
     ResourcesUlimits { name: Some(name.clone()), soft: Some(limit.soft), hard: Some(limit.hard) }
 }
 
-/// Returns the path and the options of a directory in memory.
 fn tmpfs(entry: &str) -> (String, String) {
     let (path, options) = entry.split_once(':').unwrap_or((entry, ""));
     (path.to_owned(), options.to_owned())
@@ -120,7 +115,7 @@ fn port_key(port: &Port) -> String {
     format!("{}/{}", port.container, port.protocol.as_str())
 }
 
-/// Ports bind to loopback unless an address is given: no service is open to the network by omission.
+/// Ports bind to loopback unless an address is given, so that none is exposed by omission.
 fn port_bindings(ports: &[Port]) -> PortMap {
     let mut bindings = PortMap::new();
     for port in ports {

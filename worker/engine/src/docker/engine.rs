@@ -1,4 +1,4 @@
-//! An engine, and what is asked of it beside single containers: who it is, lists, logs, hints.
+//! A Docker or Podman engine: its identity, lists, logs and hints.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -32,9 +32,8 @@ use crate::lines::StampedEntries;
 use crate::usage::cgroup::Cgroups;
 use crate::{Container, EngineInfo, Hint, LineQuery, LineStream, RuntimeError, label};
 
-/// A new stream of events begins this long before it is opened: longer than a list may be late.
+/// Overlap of a new event stream with the time before it: longer than a list may lag.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
-/// Events after which a list may show something else.
 const EVENTS: [&str; 11] = [
     "create",
     "start",
@@ -49,7 +48,6 @@ const EVENTS: [&str; 11] = [
     "health_status",
 ];
 
-/// The name of the runtime if the engine is Podman.
 pub(super) const PODMAN: &str = "podman";
 
 /// A Docker or Podman engine.
@@ -58,18 +56,15 @@ pub struct DockerRuntime {
     pub(super) images: Images,
     pub(super) unfinished: UnfinishedCommands,
     pub(super) first_connections: FirstConnections,
-    /// Capabilities that containers do not get, without `CAP_`.
     pub(super) dropped_capabilities: Vec<String>,
-    /// Paths of the host that containers may have, with all below them.
     pub(super) bind_prefixes: Vec<PathBuf>,
-    /// Cached, because an engine starts programs to answer; dropped when a ping fails, because the engine may
-    /// come back with a newer version.
+    /// Cached, because an engine starts programs to answer. Dropped when a ping fails: the engine may return
+    /// with a newer version.
     pub(super) info: Mutex<Option<EngineInfo>>,
-    /// The id of the engine that answered first: volumes that are known are that one's.
+    /// Id of the engine that answered first, which has the known volumes.
     pub(super) first_id: OnceLock<String>,
-    /// The engine that had the containers of this node last, if that is known.
+    /// The last known engine with containers of this node.
     pub(super) record: Option<EngineRecord>,
-    /// Held while the image of the sandboxes is looked for and created.
     pub(super) sandbox_image: tokio::sync::Mutex<()>,
     pub(super) network: network::PodNetwork,
     pub(super) cgroups: Arc<Cgroups>,
@@ -77,8 +72,8 @@ pub struct DockerRuntime {
 }
 
 impl DockerRuntime {
-    /// An engine at `host`, in the forms of `DOCKER_HOST` (`unix:///path`, `tcp://host:port`). `None` reads
-    /// `DOCKER_HOST`, and takes the default socket if that is unset. Connects with the first call.
+    /// Returns the engine at `host`, in the forms of `DOCKER_HOST` (`unix:///path`, `tcp://host:port`).
+    /// `None` reads `DOCKER_HOST`, else takes the default socket. Connects at the first call.
     ///
     /// # Errors
     /// If the address is invalid.
@@ -102,13 +97,13 @@ impl DockerRuntime {
         })
     }
 
-    /// Pulls with the credentials in this file, which is written as by `docker login`; `None` for none.
+    /// Pulls with the credentials of this file, as written by `docker login`; `None` for none.
     pub fn with_registry_config(mut self, path: Option<PathBuf>) -> Self {
         self.images.registries.path = path;
         self
     }
 
-    /// Uses no other engine than the recorded one for as long as the pods of this node are there.
+    /// Uses only the recorded engine as long as it has pods of this node.
     pub fn recorded(mut self, record: EngineRecord) -> Self {
         if let Some(former) = record.former(self.client.shown()) {
             self.first_id = OnceLock::from(former.to_owned());
@@ -117,27 +112,26 @@ impl DockerRuntime {
         self
     }
 
-    /// Takes these Linux capabilities from new containers, instead of the default ones.
+    /// Drops these Linux capabilities from new containers, instead of the default ones.
     pub fn dropping_capabilities(self, dropped_capabilities: Vec<String>) -> Self {
         Self { dropped_capabilities, ..self }
     }
 
-    /// Lets containers have these paths of the host, with all below them.
+    /// Allows containers to mount these host paths and everything below.
     pub fn allowing_binds(self, bind_prefixes: Vec<PathBuf>) -> Self {
         Self { bind_prefixes, ..self }
     }
 
-    /// Removes the network of a cluster's pods, unless a container is in it.
+    /// Removes the network of a cluster's pods, unless a container uses it.
     pub async fn remove_pod_network(&self, cluster: &ClusterId) -> Result<(), RuntimeError> {
         network::remove(&self.client, cluster).await
     }
 
-    /// Returns whether the engine has this image.
+    /// Returns true if the engine has this image.
     pub async fn has_image(&self, image: &str) -> Result<bool, RuntimeError> {
         Ok(image::inspect(&self.client, image).await?.is_some())
     }
 
-    /// Returns id and labels of an image; `None` if the engine does not have it.
     pub(super) async fn image_labels(
         &self,
         image: &str,
@@ -159,7 +153,6 @@ impl DockerRuntime {
         import::import(&self.client, name, changes, tar).await
     }
 
-    /// Adds a name to an image. An image that had the name before keeps only its id.
     pub(super) async fn tag_image(&self, image: &str, name: &str) -> Result<(), RuntimeError> {
         image::check_path(image)?;
         let (repo, tag) = image::split(name);
@@ -168,8 +161,7 @@ impl DockerRuntime {
         Ok(self.client.within(EngineCall::Import, READ, call).await?)
     }
 
-    /// Removes an image's tag, and the image with its last tag. Succeeds if there is none; fails if the image
-    /// is in use.
+    /// Removes a tag, and the image with its last tag. Fails if it is in use.
     pub async fn remove_image(&self, tag: &str) -> Result<(), RuntimeError> {
         image::check_path(tag)?;
         let options = RemoveImageOptionsBuilder::default().build();
@@ -205,8 +197,8 @@ impl DockerRuntime {
         Ok(info)
     }
 
-    /// Fails if an engine with another id answered before: it was set up anew, or this is the wrong one. A
-    /// replica would start on an empty volume.
+    /// Fails if another engine answered before: this one was set up anew, or is the wrong one. A replica
+    /// would start on an empty volume.
     pub(super) fn check_id(&self, id: &str) -> Result<(), RuntimeError> {
         let first = self.first_id.get_or_init(|| id.to_owned());
         if first == id {
@@ -222,8 +214,8 @@ impl DockerRuntime {
         )))
     }
 
-    /// Removes a container that is to be started again if a path of the host that it has leads elsewhere now:
-    /// created anew, it gets what the policy of this node allows.
+    /// Removes a container about to restart if one of its host paths now leads elsewhere. A new one gets only
+    /// paths that the node's policy allows.
     pub(super) async fn check_binds(&self, handle: &str) -> Result<(), RuntimeError> {
         if self.bind_prefixes.is_empty() {
             return Ok(());
@@ -247,7 +239,6 @@ impl DockerRuntime {
         Err(RuntimeError::NotFound(format!("container {handle}")))
     }
 
-    /// Fails unless the engine is known to be the one that answered first.
     pub(super) async fn ensure_first_engine(&self) -> Result<(), RuntimeError> {
         let is_known = self.info.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if is_known || self.first_id.get().is_none() {
@@ -259,15 +250,15 @@ impl DockerRuntime {
     pub(super) async fn list_containers(&self, node: &NodeName) -> Result<Vec<Container>, RuntimeError> {
         let (mut containers, ended) = self.list_rows(node, READ).await?;
         self.first_processes.learn_later(&self.client, &containers);
-        // The list has neither exit code nor out-of-memory flag. A few inspections at a time: engines answer
-        // them one by one anyway.
+        // The list has neither exit code nor out-of-memory flag. Few inspections run at a time, because
+        // engines answer them one by one.
         let inspections = ended.into_iter().map(|container| self.inspect_ended(container));
         let inspected: Vec<_> = stream::iter(inspections).buffer_unordered(4).collect().await;
         containers.extend(inspected.into_iter().flatten());
         Ok(containers)
     }
 
-    /// Lists the containers of this node in one call: those that may run, and those that have ended.
+    /// Lists this node's containers in one call.
     pub(super) async fn list_rows(
         &self,
         node: &NodeName,
@@ -295,7 +286,7 @@ impl DockerRuntime {
         Ok((live, ended))
     }
 
-    /// Finds out how a container ended. If the engine cannot tell, only this container is in doubt.
+    /// Inspects an ended container. If that fails, only this container's state is unknown.
     pub(super) async fn inspect_ended(&self, container: Container) -> Option<Container> {
         match containers::inspect_within(&self.client, &container.handle, INSPECT_IN_LIST).await {
             Ok(found) => found?.container,
@@ -321,8 +312,7 @@ impl DockerRuntime {
             .follow(follow)
             .tail(&tail.to_string())
             .build();
-        // The timeout covers the time until the answer begins; the rest follows whenever the container
-        // writes.
+        // The timeout covers the time until the answer begins; lines follow whenever the container writes.
         let lines = self.client.docker()?.clone().with_timeout(WRITE).logs(handle, Some(options));
         let host = self.client.shown().to_owned();
         let lines = lines.map(move |line| match line {
@@ -341,7 +331,7 @@ impl DockerRuntime {
             return Err(RuntimeError::NotFound(format!("container {handle}")));
         }
         let tail = query.tail.map_or_else(|| "all".to_owned(), |lines| lines.to_string());
-        // Engines count whole seconds here; what is too old within one is left out below.
+        // Engines count whole seconds here; older lines within one are filtered below.
         let since = i32::try_from(query.after / 1_000_000_000).unwrap_or(i32::MAX);
         let options = LogsOptionsBuilder::default()
             .stdout(true)
@@ -354,7 +344,7 @@ impl DockerRuntime {
         let entries = self.client.docker()?.clone().with_timeout(WRITE).logs(handle, Some(options));
         let host = self.client.shown().to_owned();
         let entries = entries.map(Some).chain(stream::once(std::future::ready(None)));
-        // Standard output and standard error are cut into entries on their own.
+        // Standard output and standard error are split into entries separately.
         let mut stamped: [StampedEntries; 2] = Default::default();
         let lines = entries.map(move |entry| {
             let mut lines = match entry {
@@ -372,13 +362,13 @@ impl DockerRuntime {
     }
 
     pub(super) async fn open_hints(&self, node: &NodeName) -> Result<BoxStream<'static, Hint>, RuntimeError> {
-        // The answer begins with the first event: a ping tells a dead engine from a quiet one.
+        // The answer begins with the first event, so a ping distinguishes a dead engine from a quiet one.
         self.ping_engine().await?;
-        // Of several labels Podman takes an event that has one of them.
+        // Given several labels, Podman matches events with any of them.
         let mut filters = HashMap::from([("label".to_owned(), vec![format!("{}={node}", label::NODE)])]);
         filters.insert("type".to_owned(), vec!["container".to_owned()]);
         filters.insert("event".to_owned(), EVENTS.map(str::to_owned).to_vec());
-        // The request is sent when the first event is awaited: what happened before is reported as well.
+        // The request is sent when the first event is awaited, so earlier events are requested as well.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = now.saturating_sub(REPLAYED_EVENTS).as_secs().to_string();
         let options = EventsOptionsBuilder::default().filters(&filters).since(&since).build();
@@ -404,7 +394,7 @@ fn engine_info(version: SystemVersion) -> EngineInfo {
     let components = version.components.unwrap_or_default();
     let podman = components.iter().find(|part| part.name == "Podman Engine");
     match podman {
-        // The id that it answers is another one each time.
+        // Podman's id changes with each call.
         Some(podman) => EngineInfo { runtime: PODMAN, version: podman.version.clone(), id: String::new() },
         None => {
             let number = version.version.unwrap_or_else(|| "(unknown version)".to_owned());

@@ -1,25 +1,23 @@
-//! Which engine has the containers of this node, over all worker processes: its id, and where it was.
+//! Records which engine has this node's containers, across worker processes: its id and address.
 //!
-//! If a worker is pointed to another engine, what the former one runs goes on there unseen. So nothing is
-//! started in its place before a person says so. An engine with another id at the same place was set up anew:
-//! what it ran is gone.
+//! If a worker is pointed to another engine, containers of the former one run on unseen. So no replacements
+//! start until a person confirms. An engine with another id at the same address was set up anew, so its
+//! containers are gone.
 
 use std::path::PathBuf;
 
 use daemon::replace_file::replace_file;
 use serde::{Deserialize, Serialize};
 
-/// How many pods a message names.
 const MAX_NAMED: usize = 5;
 
-/// The content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct SavedEngine {
     id: String,
     address: String,
 }
 
-/// The engine that the worker of a node had last, and the pods that it has left there.
+/// The last engine of a node, and the pods left on it.
 #[derive(Debug)]
 pub struct EngineRecord {
     path: PathBuf,
@@ -28,21 +26,20 @@ pub struct EngineRecord {
 }
 
 impl EngineRecord {
-    /// Reads the file. `pods` are the names of the pods that ran here last. A file that cannot be read counts
-    /// as none.
+    /// Reads the file; an unreadable file counts as none. `pods` are the names of the last running pods.
     pub fn read(path: PathBuf, pods: Vec<String>) -> Self {
         let text = std::fs::read(&path).ok();
         let saved = text.and_then(|text| serde_json::from_slice(&text).ok());
         Self { path, saved, pods }
     }
 
-    /// Returns the id of the engine that has the pods of this node, if that was not at `address`.
+    /// Returns the id of the engine with this node's pods, if it was not at `address`.
     pub(super) fn former(&self, address: &str) -> Option<&str> {
         let saved = self.saved.as_ref().filter(|saved| saved.address != address && !saved.id.is_empty())?;
         (!self.pods.is_empty()).then_some(saved.id.as_str())
     }
 
-    /// Returns why the engine with this id at this address is not used.
+    /// Returns the reason not to use the engine with this id at this address.
     pub(super) fn refusal(&self, id: &str, address: &str) -> Option<String> {
         let saved =
             self.saved.as_ref().filter(|_| self.former(address).is_some_and(|former| former != id))?;
@@ -59,7 +56,6 @@ impl EngineRecord {
         ))
     }
 
-    /// Notes the engine that is used.
     pub(super) fn save(&self, id: &str, address: &str) {
         let engine = SavedEngine { id: id.to_owned(), address: address.to_owned() };
         if self.saved.as_ref() == Some(&engine) {

@@ -1,4 +1,4 @@
-//! Sorts the engine's errors by what the worker does about them. Pure.
+//! Classifies the engine's errors by the worker's reaction. Pure.
 
 use std::error::Error as _;
 use std::fmt;
@@ -41,7 +41,6 @@ pub(super) enum EngineCall {
 }
 
 impl EngineCall {
-    /// Returns its name in failpoints.
     pub(super) fn name(self) -> &'static str {
         match self {
             EngineCall::Ping => "ping",
@@ -109,18 +108,15 @@ impl fmt::Display for EngineCall {
     }
 }
 
-/// A failed call: the sorted error and, for callers that need it, the HTTP status.
 #[derive(Debug)]
 pub(super) struct EngineFailure {
-    /// The HTTP status, if the engine answered.
     pub(super) status: Option<u16>,
-    /// The sorted error.
     pub(super) error: RuntimeError,
-    /// The engine's answer, if the client library does not understand it. It may contain secrets.
+    /// An answer that the client library cannot parse. It may contain secrets.
     pub(super) not_understood: Option<NotUnderstood>,
 }
 
-/// An answer that the client library does not understand. It has no `Debug` that shows it.
+/// An answer that the client library cannot parse. Its `Debug` hides the content.
 pub(super) struct NotUnderstood(pub(super) String);
 
 impl fmt::Debug for NotUnderstood {
@@ -142,7 +138,6 @@ impl From<EngineFailure> for RuntimeError {
 }
 
 impl EngineFailure {
-    /// Sorts an error of the client library; `host` is for the message.
     pub(super) fn of(call: EngineCall, host: &str, error: &Error) -> Self {
         match error {
             Error::DockerResponseServerError { status_code, message } => {
@@ -163,25 +158,22 @@ impl EngineFailure {
         }
     }
 
-    /// The failure of a call that missed its deadline.
     pub(super) fn timed_out(call: EngineCall, host: &str, limit: Duration) -> Self {
         let detail = format!("{host}: could not {call} within {} s", limit.as_secs());
         RuntimeError::Engine(detail).into()
     }
 
-    /// Returns whether a container of that name exists. Docker answers 409, older Podman only with a message.
+    /// Docker answers 409, older Podman only with a message.
     pub(super) fn is_name_taken(&self) -> bool {
         let says_so = |message: &str| message.contains("name") && message.contains("already in use");
         self.status == Some(409) || matches!(&self.error, RuntimeError::Failed(message) if says_so(message))
     }
 
-    /// Returns whether there is no such container or image.
     pub(super) fn is_not_found(&self) -> bool {
         self.status == Some(404)
     }
 }
 
-/// Sorts an error that the engine answered.
 fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
     // Another program uses the port, and may release it.
     let is_port_taken =
@@ -192,25 +184,23 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
             RuntimeError::Image(message.to_owned())
         }
         (EngineCall::Create, 404) => RuntimeError::Failed(message.to_owned()),
-        // The container is there: the path is not.
+        // The container exists; the path does not.
         (EngineCall::Unpack | EngineCall::Archive, 404) if message.starts_with("Could not find the file") => {
             RuntimeError::Failed(without_container(message).to_owned())
         }
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
-        // It has ended, or is paused: no command can run in it now. Podman answers with the status 500.
+        // The container has ended or is paused, so no command can run in it. Podman answers with status 500.
         (EngineCall::CreateExec | EngineCall::StartExec, _)
             if status == 409 || message.ends_with("container state improper") =>
         {
             RuntimeError::NotFound(message.to_owned())
         }
         _ if is_port_taken => RuntimeError::PortTaken(port_problem(message)),
-        // The container exists, but its command is not in the image, or is not executable. Another image may
-        // be pushed under the same tag.
+        // The command is not in the image or not executable. Another image may be pushed under the same tag.
         (EngineCall::Start, 400 | 500) if is_about_command(message) => {
             RuntimeError::Failed(format!("the command cannot be started: {}", without_preface(message)))
         }
-        // The engine runs on another machine, or does not see the files of a worker that is itself in a
-        // container.
+        // The engine runs on another machine, or does not see the files of a containerized worker.
         (EngineCall::Create | EngineCall::Start, 400)
             if message.contains("bind source path does not exist") =>
         {
@@ -229,7 +219,6 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
     }
 }
 
-/// Returns what is wrong with the port, in place of the calls that failed because of it.
 fn port_problem(message: &str) -> String {
     let before = [" failed: port is already allocated", ": bind: address already in use"];
     let address =
@@ -243,7 +232,6 @@ fn port_problem(message: &str) -> String {
     }
 }
 
-/// Returns why an image could not be pulled: of a name that could not be looked up, that and not the sockets.
 fn pull_problem(message: &str) -> String {
     let Some((_, found)) = message.split_once("dial tcp: lookup ") else { return message.to_owned() };
     let host = found.split([' ', ':']).next().unwrap_or(found);
@@ -251,20 +239,17 @@ fn pull_problem(message: &str) -> String {
     format!("the name {host} cannot be looked up (DNS) by the engine: {why}")
 }
 
-/// Returns what the engine says about a path, without the id of the container.
 fn without_container(message: &str) -> &str {
     message.split(" in container ").next().unwrap_or(message)
 }
 
-/// Returns whether the OCI runtime could not run the command of a container. Other programs that an engine
-/// runs fail with similar words, for example those of its networks.
+/// Other programs of an engine, such as its networks, fail with similar words.
 fn is_about_command(message: &str) -> bool {
     let any = |words: &[&str]| words.iter().any(|word| message.contains(word));
     any(&["OCI ", "runc", "crun", "standard_init_linux"])
         && any(&["exec: ", "exec user process", "exec format error", "executable", ": stat "])
 }
 
-/// Returns the part of the OCI runtime's message that is about the command.
 fn without_preface(message: &str) -> &str {
     let about_command = message.rfind("exec: ").map_or(message, |at| &message[at + "exec: ".len()..]);
     let without_name = about_command.trim_end().trim_start_matches("crun: ");
@@ -272,8 +257,7 @@ fn without_preface(message: &str) -> &str {
     without_class.trim_end_matches(": unknown")
 }
 
-/// Returns why the engine was not reached: what the system says, without the libraries on the way. Of another
-/// error all sources.
+/// Returns the system's error without the libraries between, else all sources.
 fn cause(error: &Error) -> String {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = source {
@@ -287,7 +271,7 @@ fn cause(error: &Error) -> String {
     with_sources(error)
 }
 
-/// Returns the error with its sources: the client library has the reason (connection refused) only there.
+/// The library has the reason (connection refused) only in the sources.
 fn with_sources(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

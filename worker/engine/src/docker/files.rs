@@ -1,10 +1,9 @@
-//! The files that a container gets, as read-only mounts. Pure.
+//! Read-only mounts of files into a container. Pure.
 
 use bollard::models::{Mount, MountType};
 
 use crate::{ContainerRequest, MountedFile};
 
-/// Returns a mount for each file. The worker has written them; only their paths are here.
 pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
     let mount = |file: &MountedFile| Mount {
         target: Some(file.target.clone()),

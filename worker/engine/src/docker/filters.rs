@@ -1,4 +1,4 @@
-//! Filters of lists that an engine is asked for.
+//! Filters of the engine's lists.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,6 @@ use model::ids::NodeName;
 
 use crate::label;
 
-/// Returns the filters for what has the labels of a node.
 pub(super) fn label_filters(node: &NodeName) -> HashMap<String, Vec<String>> {
     let labels = vec![format!("{}=kubeleet", label::ORCHESTRATOR), format!("{}={node}", label::NODE)];
     HashMap::from([("label".to_owned(), labels)])

@@ -1,6 +1,5 @@
-//! The first processes of containers, as far as they are processes of this machine: the fence signals them
-//! itself. An engine starts a program for each signal, so that hundreds of them take it seconds which the
-//! fence does not have; and an engine that hangs passes none on.
+//! First processes of containers on this machine, which the fence signals itself. An engine starts a program
+//! per signal, so hundreds take seconds that the fence does not have; a hanging engine forwards none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,26 +21,21 @@ use crate::end_all::end_all;
 use crate::process::ProcessIdentity;
 use crate::{Container, ContainerState, RuntimeError};
 
-/// How long the engine is asked for processes that are not known yet before it is asked to stop them instead.
+/// Time to ask the engine for unknown processes, before it must stop them instead.
 const LEARN_TIMEOUT: Duration = Duration::from_millis(700);
-/// How many containers are inspected at a time meanwhile.
 const LEARN_CONCURRENCY: usize = 16;
-/// How long a process may take to end after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an engine takes to kill one of many containers, as measured on two busy cores.
+/// Time for an engine to kill one of many containers, measured on two busy cores.
 const ENGINE_KILL: Duration = Duration::from_millis(40);
-/// How many containers an engine is asked to kill at a time.
 const ENGINE_CONCURRENCY: usize = 32;
 
-/// The first process of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FirstProcess {
     identity: ProcessIdentity,
-    /// Asks it to stop; `None` if only the engine can send that signal.
+    /// The stop signal; `None` if only the engine can send it.
     stop_signal: Option<Signal>,
 }
 
-/// The first processes of containers that must not run without a lease, by the handles of these.
 #[derive(Default)]
 pub(super) struct FirstProcesses {
     known: Mutex<HashMap<String, FirstProcess>>,
@@ -49,8 +43,8 @@ pub(super) struct FirstProcesses {
 }
 
 impl FirstProcesses {
-    /// Inspects those of the listed containers that the fence would stop and that are not known yet, in the
-    /// background and one after the other.
+    /// Inspects unknown processes of listed containers that the fence would stop, one by one in the
+    /// background.
     pub(super) fn learn_later(self: &Arc<Self>, client: &Arc<EngineClient>, listed: &[Container]) {
         let is_listed = |handle: &str| listed.iter().any(|container| container.handle == handle);
         let mut known = self.lock();
@@ -74,13 +68,12 @@ impl FirstProcesses {
         });
     }
 
-    /// Forgets the process of a container that is started again.
     pub(super) fn forget(&self, handle: &str) {
         self.lock().remove(handle);
     }
 
-    /// See [`crate::Runtime::end_all`]. The engine ends what is no process of this machine, or what
-    /// this process may not signal; it begins earlier with that, because it takes its time.
+    /// See [`crate::Runtime::end_all`]. The engine ends processes elsewhere and those that may not be
+    /// signalled. It is slow, so it starts earlier.
     pub(super) async fn end_all(
         &self,
         client: &EngineClient,
@@ -108,7 +101,6 @@ impl FirstProcesses {
         by_us.and(by_engine)
     }
 
-    /// Inspects those of the containers whose processes are not known, some at a time.
     async fn learn_all(&self, client: &EngineClient, containers: &[Container]) {
         let is_unknown = |handle: &String| self.running(handle).is_none();
         let handles = containers.iter().map(|one| one.handle.clone()).filter(is_unknown);
@@ -137,12 +129,11 @@ impl FirstProcesses {
             process.identity.signal(Signal::KILL);
         }
         let exits: Vec<_> = processes.iter().map(|process| process.identity.exited()).collect();
-        // Its removal asks the engine as well.
+        // The removal will ask the engine as well.
         let _late = tokio::time::timeout(KILL_TIMEOUT, join_all(exits)).await;
         Ok(())
     }
 
-    /// Asks the engine for the first process of a container. What it does not tell stays unknown.
     async fn learn(&self, client: &EngineClient, handle: &str) {
         let Ok(docker) = client.docker() else { return };
         let call = docker.inspect_container(handle, None);
@@ -156,13 +147,11 @@ impl FirstProcesses {
         }
     }
 
-    /// Returns whether the process of a container is known.
     #[cfg(test)]
     pub(super) fn knows(&self, handle: &str) -> bool {
         self.lock().contains_key(handle)
     }
 
-    /// Returns the first process of a container if it is known and has not ended.
     fn running(&self, handle: &str) -> Option<FirstProcess> {
         let known = self.lock().get(handle).cloned();
         known.filter(|process| process.identity.is_running())
@@ -173,9 +162,9 @@ impl FirstProcesses {
     }
 }
 
-/// Returns the process with this id if it is the first one of this container, on this machine, and this
-/// process may signal it. The engine may be on another machine, or count processes in another namespace. A
-/// container without a namespace of its own does not end with its first process.
+/// Returns the process with this id if it is this container's first one, on this machine, and may be
+/// signalled. The engine may be on another machine or in another PID namespace. A container without its own
+/// namespace does not end with its first process.
 fn own_process(container: &str, pid: i32) -> Option<ProcessIdentity> {
     let identity = ProcessIdentity::of(pid).filter(|_| pid > 1)?;
     let names_container = |file: &str| {
@@ -188,7 +177,6 @@ fn own_process(container: &str, pid: i32) -> Option<ProcessIdentity> {
     (is_containers && has_namespace && may_signal && identity.is_running()).then_some(identity)
 }
 
-/// Returns the signal that the engine names; SIGTERM if it names none.
 fn stop_signal(name: &str) -> Option<Signal> {
     match name {
         "" => Some(Signal::TERM),
@@ -200,7 +188,7 @@ async fn stopped_by_engine(client: &EngineClient, container: Container, kill_by:
     let grace = kill_by.saturating_duration_since(Instant::now()).min(container.grace);
     if let Err(error) = halt(client, &container.handle, grace).await {
         tracing::debug!(container = container.handle, %error, "the engine could not stop a container");
-        // It is killed when its grace period is over.
+        // It is killed after its grace period.
         std::future::pending::<()>().await;
     }
 }

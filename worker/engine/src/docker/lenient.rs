@@ -1,6 +1,5 @@
-//! Reads answers of the engine that the client library refuses as a whole because of one word that it does
-//! not know: a container's state, or anything else in a list or an inspection. Only what kubeleet needs is
-//! read.
+//! Parses answers that the client library refuses because of one unknown word, such as a container's state.
+//! Reads only the fields that kubeleet needs.
 
 use std::collections::HashMap;
 
@@ -47,7 +46,6 @@ struct InspectedState {
     oom_killed: bool,
 }
 
-/// Reads a list row by row; a row that is unreadable is skipped with a warning. `None` if it is no list.
 pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
     let rows: Vec<Value> = serde_json::from_str(&answer.0).ok()?;
     let rows = rows.into_iter().map(|row| match serde_json::from_value::<ContainerRow>(row) {
@@ -60,24 +58,22 @@ pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
     Some(rows.collect())
 }
 
-/// What a word for the state of a container means.
 enum NamedState {
     Created,
     /// It runs, or may run again at any instant.
     Running,
     Ended,
     Removing,
-    /// It may run.
     Unknown,
 }
 
 impl NamedState {
     fn of(word: &str) -> Self {
         match word {
-            // Podman is between creating and starting it.
+            // Podman, between creating and starting it.
             "created" | "configured" | "initialized" => Self::Created,
             "running" | "paused" | "restarting" | "stopping" => Self::Running,
-            // Podman has not cleaned up after it.
+            // Podman, before its cleanup.
             "exited" | "dead" | "stopped" | "" => Self::Ended,
             "removing" => Self::Removing,
             _ => Self::Unknown,
@@ -105,7 +101,6 @@ fn listed(row: ContainerRow) -> Listed {
     }
 }
 
-/// Reads an inspection. `None` if it is none.
 pub(super) fn inspection(answer: &NotUnderstood) -> Option<Inspected> {
     let Inspection { id, config, state } = serde_json::from_str(&answer.0).ok()?;
     let labels = config.labels.unwrap_or_default();

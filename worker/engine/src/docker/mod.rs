@@ -1,11 +1,10 @@
 //! Containers on a Docker engine, 20.10 or newer, or on Podman through the same API.
 //!
-//! [`client`] is the connection, with [`deadlines`] for each call. [`create`] is the allow-list of what a
-//! container may have. [`errors`] sorts the engine's errors. [`run`], [`containers`] and [`images`] are the
-//! calls that change something, [`commands`] those that run commands in a container. [`view`] translates the
-//! engine's answers. The only state kept in [`engine`] is which pulls are under way, which images were just
-//! seen, which commands in containers have not ended, and whether new containers join the [`network`] of
-//! pods.
+//! [`client`] is the connection, with [`deadlines`] for each call. [`create`] is the allow-list of container
+//! options. [`errors`] classifies the engine's errors. [`run`], [`containers`] and [`images`] change things;
+//! [`commands`] runs commands in containers. [`view`] translates the engine's answers. [`engine`] keeps the
+//! only state: pulls in progress, recently seen images, unfinished commands, and whether new containers join
+//! the pod [`network`].
 
 mod archive;
 mod binds;

@@ -1,6 +1,6 @@
 //! The network of a cluster's pods on this engine: a bridge on which pods reach each other by name only.
 //!
-//! Its interface's name begins as the host's rules expect it, which lead from there to the proxy.
+//! The host's rules, which redirect to the proxy, match the prefix of its interface's name.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -17,27 +17,23 @@ use super::deadlines::{READ, WRITE};
 use super::errors::{EngineCall, EngineFailure};
 use crate::{RuntimeError, label};
 
-/// How often, and at what interval, a network is looked for that another worker is creating.
 const CREATED_ELSEWHERE_TRIES: u32 = 20;
 const CREATED_ELSEWHERE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Whether new containers are in the network.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Choice {
-    /// If it exists: the proxy has not said yet whether names work, and they did before.
+    /// Join if the network exists: the proxy has not reported yet whether names work, and they did before.
     #[default]
     IfThere,
     Join,
     Avoid,
 }
 
-/// Whether new containers are in the network of their cluster.
 #[derive(Default)]
 pub(super) struct PodNetwork {
     choice: Mutex<Choice>,
 }
 
-/// The network of a container, and who resolves names in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JoinedNetwork {
     pub(super) name: String,
@@ -51,7 +47,6 @@ impl PodNetwork {
         *self.choice.lock().unwrap_or_else(PoisonError::into_inner) = choice;
     }
 
-    /// From now on new containers are in the network. Returns the address of the engine's host in it.
     pub(super) async fn join(
         &self,
         client: &EngineClient,
@@ -62,12 +57,11 @@ impl PodNetwork {
         Ok(gateway)
     }
 
-    /// From now on new containers are not in the network.
     pub(super) fn leave(&self) {
         self.choose(Choice::Avoid);
     }
 
-    /// Returns whether the network exists. If not, it is not looked for again: it is made when this joins it.
+    /// A missing network is not looked up again; joining creates it.
     async fn is_there(&self, client: &EngineClient, cluster: &ClusterId) -> Result<bool, RuntimeError> {
         let is_there = gateway(client, &name(cluster)).await?.is_some();
         let mut choice = self.choice.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +72,6 @@ impl PodNetwork {
         Ok(is_there)
     }
 
-    /// Returns the network of a new container; `None` for the engine's own.
     pub(super) async fn of_container(
         &self,
         client: &EngineClient,
@@ -96,19 +89,19 @@ impl PodNetwork {
             name: name(cluster),
             resolver: PoolAddress::RESOLVER.ip(),
             domain: "kubeleet",
-            // A name with one dot, as `0.web`, is one of ours first.
+            // Try names with one dot, such as `0.web`, as ours first.
             resolver_options: vec!["ndots:2".to_owned()],
         }))
     }
 }
 
-/// Returns the name of the network. Each cluster on an engine has its own.
+/// Returns the network's name. Each cluster on an engine has its own.
 fn name(cluster: &ClusterId) -> String {
     format!("kubeleet-{}", short(cluster))
 }
 
 fn interface(cluster: &ClusterId) -> String {
-    // An interface's name has 15 characters at most.
+    // Interface names have at most 15 characters.
     format!("kl-{}", short(cluster))
 }
 
@@ -123,7 +116,8 @@ async fn ensure(client: &EngineClient, cluster: &ClusterId) -> Result<Ipv4Addr, 
         return Ok(gateway);
     }
     let created = create(client, cluster).await;
-    // Another worker of this engine may be creating it. The engine refuses ours before it shows the other.
+    // Another worker of this engine may be creating it. The engine refuses our request before it lists
+    // theirs.
     for _ in 0..CREATED_ELSEWHERE_TRIES {
         if let Some(gateway) = gateway(client, &name).await? {
             return Ok(gateway);
@@ -141,7 +135,6 @@ async fn create(client: &EngineClient, cluster: &ClusterId) -> Result<(), Engine
         driver: Some("bridge".to_owned()),
         options: Some(HashMap::from([
             option("name", &interface(cluster)),
-            // Pods reach each other through the proxy only.
             option("enable_icc", "false"),
         ])),
         labels: Some(HashMap::from([
@@ -154,7 +147,7 @@ async fn create(client: &EngineClient, cluster: &ClusterId) -> Result<(), Engine
     let call = client.docker()?.create_network(request);
     let created = client.within(EngineCall::CreateNetwork, WRITE, call).await?;
     if !created.warning.is_empty() {
-        // Podman does not know the option that keeps pods apart.
+        // Podman does not know the option that isolates pods.
         tracing::info!(
             "The engine says of the network {name}: {}; the rules of the proxy keep pods apart there",
             created.warning
@@ -163,7 +156,6 @@ async fn create(client: &EngineClient, cluster: &ClusterId) -> Result<(), Engine
     Ok(())
 }
 
-/// Returns the address of the engine's host in a network; `None` if there is no such network.
 async fn gateway(client: &EngineClient, name: &str) -> Result<Option<Ipv4Addr>, RuntimeError> {
     let call = client.docker()?.inspect_network(name, None);
     let network = match client.within(EngineCall::InspectNetwork, READ, call).await {
@@ -178,7 +170,6 @@ async fn gateway(client: &EngineClient, name: &str) -> Result<Option<Ipv4Addr>, 
     gateway.map(Some).ok_or_else(unknown)
 }
 
-/// Removes the network, unless a container is in it.
 pub(super) async fn remove(client: &EngineClient, cluster: &ClusterId) -> Result<(), RuntimeError> {
     let name = name(cluster);
     let call = client.docker()?.remove_network(&name);

@@ -1,4 +1,4 @@
-//! Requests that the client library cannot make, each over a connection of its own.
+//! Requests that the client library cannot make, each on its own connection.
 
 use bollard::errors::Error;
 use bytes::{Buf, Bytes};
@@ -14,7 +14,6 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::client::{EngineAddress, EngineClient};
 
-/// Sends a request to the engine. Returns its answer, whose status may be that of a failure.
 pub(super) async fn send<B>(client: &EngineClient, request: Request<B>) -> Result<Response<Incoming>, Error>
 where
     B: Body + Send + 'static,
@@ -52,17 +51,16 @@ where
     Ok(sender.send_request(request).await?)
 }
 
-/// Returns the body of an answer.
+/// Returns the body of a response.
 ///
 /// # Errors
-/// What the engine says, if its status is that of a failure.
+/// The engine's message, if the status is a failure.
 pub(super) async fn body(response: Response<Incoming>) -> Result<Bytes, Error> {
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     if status.is_success() { Ok(body) } else { Err(refusal(status.as_u16(), &body)) }
 }
 
-/// The error of an engine that has answered with the status of a failure.
 pub(super) fn refusal(status_code: u16, body: &[u8]) -> Error {
     #[derive(Deserialize)]
     struct Refusal {

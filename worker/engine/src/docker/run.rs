@@ -17,7 +17,6 @@ use super::view::Inspected;
 use crate::volume::new_folders;
 use crate::{Container, ContainerRequest, ContainerState, Identity, RuntimeError, label};
 
-/// See [`crate::Runtime::run`].
 pub(super) async fn run(
     docker: &DockerRuntime,
     request: &ContainerRequest,
@@ -42,8 +41,8 @@ pub(super) async fn run(
                     }
                 }
                 None => {
-                    // An engine reserves the name before the container can be inspected: another create is
-                    // under way. Or the container was removed between our two calls.
+                    // An engine reserves the name before the container can be inspected, so another create
+                    // may be in progress. Or the container was removed between our two calls.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -74,7 +73,7 @@ async fn create(client: &EngineClient, name: &str, body: ContainerCreateBody) ->
     Ok(())
 }
 
-/// Checks that a container with our name has our labels. Labels, not the name, prove whose it is.
+/// Checks that a container with our name has our labels. Only labels prove ownership.
 fn verify_owner(name: &str, found: Inspected, identity: &Identity) -> Result<Container, RuntimeError> {
     let ours = [label::ORCHESTRATOR, label::NODE, label::POD, label::ASSIGNMENT];
     let expected = identity.labels();
@@ -86,8 +85,7 @@ fn verify_owner(name: &str, found: Inspected, identity: &Identity) -> Result<Con
     found.container.ok_or_else(detail)
 }
 
-/// Starts a created container. Returns `None` if it has been removed meanwhile. A container that cannot be
-/// started is removed.
+/// Removes a container that cannot start. Returns `None` if it was removed meanwhile.
 async fn start_created(
     client: &EngineClient,
     name: &str,
@@ -108,7 +106,7 @@ async fn start_created(
     };
     match failure {
         Some(error) if container.state == ContainerState::Created => {
-            // After a timeout it stays: the start may still be under way, and the next try finds it by its
+            // After a timeout it stays: the start may still be in progress, and the next attempt finds it by
             // name.
             if !matches!(error, RuntimeError::Engine(_))
                 && let Err(removal) = remove(client, name).await

@@ -1,5 +1,5 @@
-//! Creates an image without a registry: this executable and the libraries it needs, and nothing else. With it
-//! `kubeleet dev` has an image to run on a machine that cannot pull any.
+//! Creates an image without a registry: only this executable and its libraries. `kubeleet dev` uses it on
+//! machines that cannot pull images.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -13,17 +13,15 @@ use tokio_util::io::ReaderStream;
 use super::engine::DockerRuntime;
 use crate::RuntimeError;
 
-/// Label that identifies the executable in an image, so that a newer one replaces it.
+/// Identifies the executable, so that a newer one replaces the image.
 const SOURCE_LABEL: &str = "kubeleet.made-of";
 
-/// The path of the executable in the image.
 const PATH_IN_IMAGE: &str = "/kubeleet";
 
 /// The content of an image.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recipe<'a> {
-    /// Programs of this machine, each with its absolute path in the image. Their shared libraries are
-    /// included.
+    /// Programs of this machine, with their absolute paths in the image. Their shared libraries are included.
     pub programs: &'a [(&'a Path, &'a str)],
     /// The entry point; if empty, a pod's `command` names the program.
     pub entrypoint: &'a [&'a str],
@@ -31,13 +29,13 @@ pub struct Recipe<'a> {
     pub command: &'a [&'a str],
 }
 
-/// Makes sure that each tag names an image that runs this executable's hidden `hello` command. Returns
-/// whether an image had to be created or tagged.
+/// Ensures that each tag names an image that runs this executable's hidden `hello` command. Returns true if
+/// an image was created or tagged.
 ///
 /// # Errors
 /// If this executable cannot be read, or the engine fails.
 pub async fn ensure_hello_image(docker: &DockerRuntime, tags: &[&str]) -> Result<bool, RuntimeError> {
-    // The running executable, even if a rebuild has replaced the file. Not `self`: the loader opens this path
+    // The running executable, even after a rebuild replaced the file. Not `self`: the loader opens this path
     // too.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let Some((first, others)) = tags.split_first() else { return Ok(false) };
@@ -54,9 +52,8 @@ pub async fn ensure_hello_image(docker: &DockerRuntime, tags: &[&str]) -> Result
     Ok(has_changed)
 }
 
-/// Makes sure that the tag names an image that runs one program: `entrypoint[0]` is the path of `exe` in the
-/// image, the rest are its first arguments. Another image with that tag is replaced. Returns whether the
-/// image had to be created.
+/// Ensures that the tag names an image that runs one program, replacing another image. `entrypoint[0]` is the
+/// path of `exe` in the image, the rest are its first arguments. Returns true if the image was created.
 ///
 /// # Errors
 /// If the program cannot be read, or the engine fails.
@@ -72,8 +69,8 @@ pub async fn import_image(
     import_recipe(docker, Recipe { programs: &[(exe, path)], entrypoint, command: &[] }, tag).await
 }
 
-/// Makes sure that the tag names an image of this recipe. Another image with that tag is replaced. Returns
-/// whether the image had to be created.
+/// Ensures that the tag names an image of this recipe, replacing another image. Returns true if it was
+/// created.
 ///
 /// # Errors
 /// If a program cannot be read, or the engine fails.
@@ -102,7 +99,7 @@ pub async fn import_recipe(
     Ok(true)
 }
 
-/// Returns the files of a recipe's image as a tar, positioned at its beginning.
+/// Returns a recipe's files as a tar, positioned at its beginning.
 ///
 /// # Errors
 /// If a program cannot be read.
@@ -114,8 +111,7 @@ fn programs_of(recipe: &Recipe<'_>) -> Vec<(PathBuf, String)> {
     recipe.programs.iter().map(|(program, path)| (program.to_path_buf(), (*path).to_owned())).collect()
 }
 
-/// Removes an image that has lost its last tag: otherwise each build would leave one on the disk. One in use
-/// stays.
+/// Otherwise each build would leave an image on disk. One in use stays.
 async fn remove_replaced(docker: &DockerRuntime, replaced: Option<(String, HashMap<String, String>)>) {
     if let Some((id, _)) = replaced
         && let Err(error) = docker.remove_image(&id).await
@@ -124,8 +120,7 @@ async fn remove_replaced(docker: &DockerRuntime, replaced: Option<(String, HashM
     }
 }
 
-/// Identifies recipe and build. Size and modification time are used, because a digest of the programs takes
-/// seconds.
+/// Uses size and modification time: a digest of the programs takes seconds.
 fn fingerprint(recipe: &Recipe<'_>) -> Result<String, RuntimeError> {
     let mut hasher = Sha256::new();
     for (program, path) in recipe.programs {
@@ -140,8 +135,7 @@ fn failed(operation: &'static str) -> impl Fn(io::Error) -> RuntimeError {
     move |error| RuntimeError::Failed(format!("creating an image: could not {operation}: {error}"))
 }
 
-/// Writes the image's files into one tar and returns it, positioned at its beginning. It is on disk, because
-/// an unstripped executable has hundreds of megabytes.
+/// Writes the image's files into a tar on disk, because an unstripped executable has hundreds of megabytes.
 fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     let mut tar = tar::Builder::new(tempfile::tempfile().map_err(failed("open a temporary file"))?);
     let mut libraries = BTreeSet::new();
@@ -152,8 +146,7 @@ fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     for library in &libraries {
         append(&mut tar, library, &library.to_string_lossy()).map_err(failed("pack a library"))?;
     }
-    // If this machine's loader finds libraries in other than its built-in directories, the image's loader
-    // must too.
+    // If this machine's loader uses directories beyond its built-in ones, so must the image's.
     let cache = Path::new("/etc/ld.so.cache");
     if !libraries.is_empty() && cache.exists() {
         append(&mut tar, cache, "/etc/ld.so.cache").map_err(failed("pack the loader's cache"))?;
@@ -163,8 +156,7 @@ fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     Ok(file)
 }
 
-/// Appends the file's content under exactly this path, without symbolic links: the loader opens the path it
-/// knows.
+/// Uses exactly this path, with links resolved: the loader opens the path it knows.
 fn append(tar: &mut tar::Builder<File>, file: &Path, path: &str) -> io::Result<()> {
     let mut file = File::open(file)?;
     let mut header = tar::Header::new_gnu();
@@ -174,9 +166,8 @@ fn append(tar: &mut tar::Builder<File>, file: &Path, path: &str) -> io::Result<(
     tar.append_data(&mut header, path.trim_start_matches('/'), &mut file)
 }
 
-/// Returns the shared libraries that a program needs and its loader, as absolute paths; empty for a static
-/// program. Asks the program's own loader, because only that knows all rules. `--list` of glibc and musl does
-/// not run the program.
+/// Returns a program's shared libraries and loader as absolute paths; empty for a static program. Asks the
+/// program's loader, because only it knows all rules. `--list` of glibc and musl does not run the program.
 fn libraries_of(program: &Path) -> Result<BTreeSet<PathBuf>, RuntimeError> {
     let Some(loader) = interpreter(program).map_err(failed("read the program"))? else {
         return Ok(BTreeSet::new());
@@ -207,8 +198,7 @@ fn listed_libraries(listing: &str) -> BTreeSet<PathBuf> {
     listing.lines().filter_map(path).collect()
 }
 
-/// Returns the loader that an executable names in its ELF header (`PT_INTERP`); `None` for a static program
-/// or a script.
+/// Reads `PT_INTERP` of an ELF header; `None` for a static program or a script.
 fn interpreter(program: &Path) -> io::Result<Option<PathBuf>> {
     use std::os::unix::fs::FileExt;
     const PT_INTERP: u32 = 3;

@@ -1,4 +1,4 @@
-//! Sandboxes: containers of kubeleet's own program, made without a registry, that hold the network of a pod.
+//! Sandboxes: containers of kubeleet's own program that hold a pod's network. Their image needs no registry.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,13 @@ use super::engine::DockerRuntime;
 use super::sample_image::import_image;
 use crate::{Container, ContainerRequest, Identity, RuntimeError};
 
-/// The image of sandboxes: this executable of this version.
 const IMAGE: &str = concat!("kubeleet/sandbox:", env!("CARGO_PKG_VERSION"));
-/// The program in the image, and its hidden command that waits to be stopped.
+/// The program in the image, and its hidden command that waits for a stop.
 const ENTRYPOINT: [&str; 2] = ["/kubeleet", "sandbox"];
 /// Far more than the program needs.
 const MEMORY_BYTES: u64 = 64 << 20;
 const PIDS: u32 = 32;
 
-/// See [`crate::Runtime::run_sandbox`].
 pub(super) async fn run(
     docker: &DockerRuntime,
     identity: &Identity,
@@ -46,11 +44,11 @@ fn spec(ports: &[Port]) -> ContainerSpec {
     }
 }
 
-/// Creates the image, unless the engine has that of this very executable.
+/// Creates the image, unless the engine has one of this very executable.
 async fn ensure_image(docker: &DockerRuntime) -> Result<(), RuntimeError> {
-    // One import at a time: it takes seconds, and the second finds that it is done.
+    // One import at a time: it takes seconds, and the second caller finds it done.
     let _importing = docker.sandbox_image.lock().await;
-    // The running executable, even if a rebuild has replaced the file.
+    // The running executable, even after a rebuild replaced the file.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     import_image(docker, &exe, &ENTRYPOINT, IMAGE).await.map(drop)
 }

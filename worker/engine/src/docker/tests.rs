@@ -1,5 +1,4 @@
-//! Tests against the real engine of this machine. Each has a node of its own, so that they do not affect each
-//! other.
+//! Tests against this machine's real engine. Each uses its own node, so that they do not affect each other.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,10 +29,9 @@ use crate::testing::{identity, no_logins};
 use crate::{Container, ContainerRequest, ContainerState, ExecResult, Identity, Runtime, RuntimeError};
 use testkit::eventually;
 
-/// Another recipe than the one of `kubeleet-test/shell`, which other tests use at the same time.
+/// Differs from the recipe of `kubeleet-test/shell`, which other tests use at the same time.
 const SHELL_IMAGE: &str = "kubeleet-test/worker-shell:1";
 
-/// One engine, a unique node name, and an image with a shell.
 struct Fixture {
     docker: DockerRuntime,
     node: NodeName,
@@ -215,7 +213,7 @@ async fn a_container_that_cannot_start_is_removed() {
 #[tokio::test]
 async fn limits_reach_the_container_and_memory_is_enforced() {
     let Some(fixture) = Fixture::new().await else { return };
-    // An engine may miss why a container ended that is killed right after its start:
+    // An engine may miss the cause of a container's death right after its start:
     // <https://github.com/containerd/containerd/issues/8180>.
     for name in ["memory-1", "memory-2", "memory-3"] {
         let mut request = fixture.request(name, "x=0123456789abcdef; while :; do x=$x$x; done");
@@ -258,7 +256,7 @@ async fn every_setting_of_a_container_takes_effect() {
     let output = output.await;
     let lines: Vec<&str> = output.lines().collect();
     assert_eq!(lines, ["/bin", "100", "closed", "open", "1000", "0000000000000000", "ready"]);
-    // Process 1 ignores SIGTERM without a handler: with that signal this would take the whole grace period.
+    // Process 1 ignores SIGTERM without a handler: that signal would take the whole grace period.
     let began = Instant::now();
     fixture.docker.stop(&container.handle, Duration::from_secs(30)).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -266,8 +264,8 @@ async fn every_setting_of_a_container_takes_effect() {
 
 /// `AUDIT_WRITE`, `MKNOD`, `NET_RAW` and `SETFCAP`, as in `linux/capability.h`.
 const UNUSUAL_CAPABILITIES: [u32; 4] = [29, 27, 13, 31];
-/// Those of files, users, signals and low ports, and `SETPCAP` and `SYS_CHROOT`: nginx, postgres, redis and
-/// sshd use them.
+/// Capabilities of files, users, signals and low ports, and `SETPCAP` and `SYS_CHROOT`: nginx, postgres,
+/// redis and sshd use them.
 const USUAL_CAPABILITIES: [u32; 10] = [0, 1, 3, 4, 5, 6, 7, 10, 8, 18];
 
 #[tokio::test]
@@ -318,7 +316,7 @@ async fn a_created_container_is_started_by_the_next_run() {
     assert_eq!(fixture.list().await.len(), 1);
 }
 
-/// A fake engine that answers each request by its head; for `None` it never answers.
+/// A fake engine that answers each request by its head, and never answers for `None`.
 struct FakeEngine {
     runtime: DockerRuntime,
     host: String,
@@ -462,7 +460,7 @@ async fn an_image_of_a_private_registry_is_pulled_with_its_credentials() {
         .to_string();
     assert!(other.contains("access denied; credentials used for other.example: none; "), "{other}");
     assert!(other.contains("docker-credential-kubeleet-none is not in the PATH"), "{other}");
-    // A file that was broken after the start is an error of the pulls, and never shows what is in it.
+    // A file broken after the start is an error of the pulls, and its content is never shown.
     std::fs::write(&path, "hunter2").unwrap();
     let broken = runtime
         .ensure_image("reg.example:5000/team/api:1", PullPolicy::Missing, &no_logins())
@@ -559,7 +557,6 @@ async fn an_image_of_this_executable_is_created_once_and_runs() {
     }
 }
 
-/// One row of a fake list of containers.
 fn fake_row(id: &str, state: &str) -> String {
     format!(
         r#"{{"Id":"{id}","State":"{state}","Labels":{{"kubeleet.pod":"{id}","kubeleet.assignment":"a"}}}}"#
@@ -571,7 +568,7 @@ async fn a_container_that_cannot_be_read_or_inspected_affects_no_other() {
     let engine = FakeEngine::new(|line| async move {
         let rows = [("runs", "running"), ("odd", "gliding"), ("sick", "exited"), ("new", "initialized")];
         let rows = rows.map(|(id, state)| fake_row(id, state)).join(",") + ",7";
-        // As Podman lists a container after which it has not cleaned up.
+        // Like Podman's list of a container before its cleanup.
         let ended = r#"{"Id":"ended","State":{"Status":"stopped","ExitCode":3,"Health":{"Status":"odd"}},
             "Config":{"Labels":{"kubeleet.pod":"ended","kubeleet.assignment":"a"},"Env":["PASSWORD=hunter2"]}}"#;
         match () {
@@ -673,7 +670,7 @@ async fn no_command_runs_in_a_container_that_has_ended() {
     assert!(matches!(result, Err(RuntimeError::NotFound(_))), "{result:?}");
 }
 
-/// As `fsGroup` of Kubernetes: a program that is not root can write to its volume.
+/// Like `fsGroup` of Kubernetes: a program that is not root can write to its volume.
 #[tokio::test]
 async fn a_new_volume_belongs_to_whom_its_document_says() {
     let Some(fixture) = Fixture::new().await else { return };
@@ -721,7 +718,7 @@ async fn the_check_of_an_image_is_read() {
     assert_eq!(fixture.docker.image_check("kubeleet-test/missing:1").await.unwrap(), None);
 }
 
-/// Engines that are busy or hang take seconds for each signal.
+/// Busy or hanging engines take seconds for each signal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn containers_of_this_machine_end_in_time_although_the_engine_stops_and_kills_nothing() {
     let Some(fixture) = Fixture::new().await else { return };
@@ -736,7 +733,7 @@ async fn containers_of_this_machine_end_in_time_although_the_engine_stops_and_ki
         let identity = Identity { on_disconnect: OnDisconnect::Stop, ..request.identity.clone() };
         containers.push(docker.run(&ContainerRequest { identity, ..request }).await.unwrap());
     }
-    // Listing them makes their processes known: then the engine may hang altogether.
+    // The list makes their processes known: then the engine may hang altogether.
     let _listed = docker.list(&fixture.node).await.unwrap();
     let known = || containers.iter().all(|one| docker.first_processes.knows(&one.handle));
     eventually("the processes are known", || async { known().then_some(()) }).await;
@@ -775,7 +772,7 @@ async fn containers_whose_processes_are_not_seen_are_ended_by_the_engine() {
     assert!(matches!(state.await, ContainerState::Exited { code: 137, .. }));
 }
 
-/// As after a change of `DOCKER_HOST`: what the former engine runs is neither lost nor started here.
+/// Like a change of `DOCKER_HOST`: the former engine's containers are neither lost nor started here.
 #[tokio::test]
 async fn an_engine_that_has_not_the_pods_of_this_node_is_not_used() {
     let Some(fixture) = Fixture::new().await else { return };
@@ -800,7 +797,7 @@ async fn an_engine_that_has_not_the_pods_of_this_node_is_not_used() {
         assert!(why.contains("web-0, db-1") && why.contains("unix:///former.sock"), "{why}");
     }
     assert_eq!(fixture.list().await, []);
-    // A node without pods takes the engine that there is, and remembers it.
+    // A node without pods takes the available engine, and remembers it.
     let empty = recorded(&[]);
     empty.ping().await.unwrap();
     assert!(!std::fs::read_to_string(&path).unwrap().contains("former"));

@@ -13,17 +13,15 @@ use model::spec::Protocol;
 use crate::lines::nanoseconds;
 use crate::{Container, ContainerState};
 
-/// One row of the container list, as far as it tells.
 pub(super) enum Listed {
     /// A complete description.
     Known(Container),
-    /// A container that has ended, in the state `Unknown`; only an inspection tells how it ended.
+    /// An ended container in the state `Unknown`: only an inspection reports how it ended.
     Ended(Container),
-    /// A container that is being removed, or whose labels are unreadable.
+    /// A container in removal, or with unreadable labels.
     Skip,
 }
 
-/// Translates one row of the container list.
 pub(super) fn listed(row: ContainerSummary) -> Listed {
     use ContainerSummaryStateEnum as S;
     let Some(handle) = row.id else { return Listed::Skip };
@@ -37,8 +35,7 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
     };
     let networks = row.network_settings.and_then(|settings| settings.networks);
     let ports = row.ports.unwrap_or_default().into_iter().filter_map(listed_port);
-    // Some engines list no addresses. Then a row tells nothing, and what the inspection at the start told
-    // stays.
+    // Some engines list no addresses. Then the ones from the inspection at the start are kept.
     let network = Some(network(networks, ports)).filter(|network| !network.address.is_empty());
     let labels = row.labels.unwrap_or_default();
     let container = Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state);
@@ -49,26 +46,21 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
     }
 }
 
-/// An inspected container and its labels, which tell whose it is.
+/// An inspected container and its labels, which prove ownership.
 #[derive(Default)]
 pub(super) struct Inspected {
-    /// All its labels.
     pub(super) labels: HashMap<String, String>,
-    /// `None` while it is being removed, or if its labels are unreadable.
+    /// `None` during removal, or if the labels are unreadable.
     pub(super) container: Option<Container>,
-    /// When its present run began, in nanoseconds since the Unix epoch: the middle between the end of the
-    /// former run and the start. A line has the time at which the engine has read it: of a run that ended
-    /// that may be after its end, and of one that begins before the engine has noted its start.
+    /// Start of its current run, in nanoseconds since the Unix epoch: the middle between the former run's end
+    /// and this start. Lines are stamped when the engine reads them, which can be after the former run's end,
+    /// or before the noted start.
     pub(super) run_began_at: Option<u64>,
-    /// Whether it has a standard input.
     pub(super) has_stdin: bool,
-    /// Whether its standard input ends with its first client.
     pub(super) is_stdin_once: bool,
-    /// Whether it has a terminal.
     pub(super) has_terminal: bool,
 }
 
-/// Translates the answer to an inspection.
 pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     let config = answer.config.unwrap_or_default();
     let labels = config.labels.unwrap_or_default();
@@ -98,7 +90,6 @@ pub(super) fn inspected(answer: ContainerInspectResponse) -> Inspected {
     }
 }
 
-/// Returns `None` while the container is being removed.
 fn state_of(state: &EngineState) -> Option<ContainerState> {
     use ContainerStateStatusEnum as S;
     match state.status.unwrap_or(S::EMPTY) {
@@ -127,7 +118,6 @@ fn host_ip(text: &str) -> Option<IpAddr> {
     if text.is_empty() { Some(Ipv4Addr::UNSPECIFIED.into()) } else { text.parse().ok() }
 }
 
-/// Translates a port of the container list. `None` for one that is not published, or of another protocol.
 fn listed_port(port: PortSummary) -> Option<PublishedPort> {
     let protocol = match port.typ? {
         PortSummaryTypeEnum::TCP => Protocol::Tcp,
@@ -138,7 +128,6 @@ fn listed_port(port: PortSummary) -> Option<PublishedPort> {
     Some(PublishedPort { container_port: port.private_port, protocol, host_ip, host_port })
 }
 
-/// Translates the ports of an inspection: `80/tcp` → its bindings.
 fn bound_ports(ports: PortMap) -> impl Iterator<Item = PublishedPort> {
     ports.into_iter().flat_map(|(key, bindings)| {
         let port = key.split_once('/').and_then(|(number, protocol)| {
@@ -159,8 +148,7 @@ fn bound_ports(ports: PortMap) -> impl Iterator<Item = PublishedPort> {
     })
 }
 
-/// Returns the address in the first network by name, so that it does not change between two calls; empty if
-/// there is none.
+/// Takes the first network by name, so that the address is stable.
 fn first_address(networks: HashMap<String, EndpointSettings>) -> String {
     let mut named: Vec<_> =
         networks.into_iter().filter_map(|(name, net)| Some((name, net.ip_address?))).collect();

@@ -1,5 +1,5 @@
-//! Volumes of the engine. Creating a container creates those of its volumes that are not there yet, with
-//! their labels; the engine refuses to remove one that a container has.
+//! Volumes of the engine. Creating a container creates its missing volumes with their labels. The engine
+//! refuses to remove a volume in use.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,7 +16,6 @@ use super::filters::label_filters;
 use crate::volume::{EngineVolume, requested};
 use crate::{ContainerRequest, RuntimeError};
 
-/// Returns the mounts of a container.
 pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
     let kept = requested(request).map(|volume| Mount {
         typ: Some(MountType::VOLUME),
@@ -40,8 +39,8 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
         }),
         ..Default::default()
     });
-    // Their paths were resolved: see `binds`, and `shared_directory` of the worker. The engine refuses any
-    // other source, because it is no absolute path.
+    // Their paths are already resolved: see `binds`, and `shared_directory` of the worker. The engine refuses
+    // any other source, because it is no absolute path.
     let binds = request.container.volumes.iter();
     let binds = binds.filter(|volume| matches!(volume.kind, VolumeKind::Bind | VolumeKind::Shared));
     let binds = binds.map(|volume| Mount {
@@ -54,14 +53,12 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
     kept.chain(in_memory).chain(binds).collect()
 }
 
-/// See [`crate::Runtime::volumes_directory`].
 pub(super) async fn directory(client: &EngineClient) -> Option<PathBuf> {
     let docker = client.docker().ok()?;
     let info = client.within(EngineCall::Info, READ, docker.info()).await.ok()?;
     Some(PathBuf::from(info.docker_root_dir?).join("volumes"))
 }
 
-/// See [`crate::Runtime::volumes`].
 pub(super) async fn list(client: &EngineClient, node: &NodeName) -> Result<Vec<EngineVolume>, RuntimeError> {
     let filters: HashMap<String, Vec<String>> = label_filters(node);
     let options = ListVolumesOptionsBuilder::default().filters(&filters).build();
@@ -74,14 +71,13 @@ pub(super) async fn list(client: &EngineClient, node: &NodeName) -> Result<Vec<E
     Ok(read.collect())
 }
 
-/// See [`crate::Runtime::remove_volume`].
 pub(super) async fn remove(client: &EngineClient, handle: &str) -> Result<bool, RuntimeError> {
     let options = RemoveVolumeOptionsBuilder::default().build();
     let call = client.docker()?.remove_volume(handle, Some(options));
     match client.within(EngineCall::RemoveVolume, WRITE, call).await {
         Ok(()) => Ok(true),
         Err(failure) if failure.is_not_found() => Ok(true),
-        // A container has it.
+        // A container uses it.
         Err(failure) if failure.status == Some(409) => Ok(false),
         Err(failure) => Err(failure.into()),
     }

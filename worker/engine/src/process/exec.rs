@@ -1,5 +1,5 @@
-//! Commands beside the process of a pod: in the same folder, with the same environment and limits. They are
-//! killed when they take too long, and with the pod.
+//! Commands beside a pod's process: in the same folder, with the same environment and limits. They are killed
+//! at their deadline, and with the pod.
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
@@ -21,15 +21,14 @@ use super::system::EXEC_MARKER;
 use crate::RuntimeError;
 use crate::exec::{ExecResult, OutputTail};
 
-/// The exit code of a command that could not be started, as shells count.
 pub(super) const NOT_STARTED: i64 = 127;
-/// How long output is awaited after the end: a process that the command has left behind may hold it open.
+/// Time to wait for output after the end: a process left behind by the command may hold it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// See [`crate::Runtime::exec`].
 ///
 /// # Cancel safety
-/// A dropped call kills the command.
+/// Dropping the call kills the command.
 pub(super) async fn exec(
     pods: &Arc<ProcessPods>,
     folder: Folder,
@@ -38,7 +37,7 @@ pub(super) async fn exec(
 ) -> Result<ExecResult, RuntimeError> {
     let node = folder.node().to_owned();
     let words = words.to_vec();
-    // Under the lock the pod neither ends nor starts again.
+    // Under the lock the pod neither ends nor restarts.
     let started = pods.with_lock(&node, move |_| start(&folder, &words)).await?;
     match started {
         Ok((child, output)) => run(child, output, limit).await,
@@ -46,12 +45,12 @@ pub(super) async fn exec(
     }
 }
 
-/// A running command and the processes of its group, which are killed when it is dropped.
+/// A running command. Dropping it kills its process group.
 struct ExecChild(Child);
 
 impl ExecChild {
     fn kill_group(&self) {
-        // The id is its own until its end has been collected.
+        // The id stays reserved until the exit status is collected.
         let group = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(group) = group
             && let Err(error) = rustix::process::kill_process_group(group, Signal::KILL)
@@ -67,7 +66,7 @@ impl Drop for ExecChild {
     }
 }
 
-/// Returns a command beside the process of a pod, and the record of the pod. Fails if the pod does not run.
+/// Fails if the pod does not run.
 pub(super) fn prepare(
     folder: &Folder,
     words: &[String],
@@ -82,7 +81,6 @@ pub(super) fn prepare(
     Ok((command, record))
 }
 
-/// Returns the running command with its output, or why it could not be started.
 fn start(folder: &Folder, words: &[String]) -> Result<Result<(ExecChild, PipeReader), String>, RuntimeError> {
     let (mut command, record) = prepare(folder, words)?;
     let failed = |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
@@ -128,7 +126,6 @@ async fn run(mut child: ExecChild, output: PipeReader, limit: Duration) -> Resul
     Ok(ExecResult { exit_code, output: tail.text() })
 }
 
-/// Reads to the end of the output.
 async fn read(output: &mut Receiver, tail: &mut OutputTail) {
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = output.read(&mut buffer).await {
@@ -136,7 +133,6 @@ async fn read(output: &mut Receiver, tail: &mut OutputTail) {
     }
 }
 
-/// Returns the exit code as shells count: 128 + n for signal n.
 pub(super) fn exit_code(status: ExitStatus) -> i64 {
     let of_signal = || status.signal().map_or(i64::from(u8::MAX), |signal| 128 + i64::from(signal));
     status.code().map_or_else(of_signal, i64::from)

@@ -1,5 +1,5 @@
-//! A process pod on disk, where a worker that starts later finds it. Its folder is `<root>/<node>/<container
-//! name>/`, with the state, the environment, the log and the working directory.
+//! A process pod on disk, where later workers find it. Its folder is `<root>/<node>/<container name>/`, with
+//! the state, the environment, the log and the working directory.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -13,43 +13,32 @@ use serde::{Deserialize, Serialize};
 use super::system::{LOG, ProcessIdentity};
 use crate::{Container, ContainerRequest, ContainerState, RuntimeError};
 
-/// The content of `pod.json`: everything about a pod except the values of its environment, which may be
-/// secret.
+/// The content of `pod.json`: all of a pod except the values of its environment, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// Its labels, as on any other engine.
     pub(super) labels: BTreeMap<String, String>,
-    /// The program and its arguments.
     pub(super) command: Vec<String>,
-    /// Names of its environment variables, for people.
     pub(super) environment: Vec<String>,
-    /// Bytes of memory that each of its processes may have.
     pub(super) memory: Option<u64>,
-    /// The directory in which its program begins; a folder of its own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) working_dir: Option<PathBuf>,
-    /// The number of the signal that asks it to stop, if not SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) stop_signal: Option<i32>,
-    /// Called `life` in the file since the first version.
+    /// Named `life` in the file since the first version.
     #[serde(rename = "life")]
     pub(super) state: PodState,
 }
 
-/// The state of a process pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PodState {
-    /// About to be started. After a crash of the worker the process may or may not exist.
+    /// About to start. After a crash of the worker the process may or may not exist.
     Starting,
-    /// Started as this process.
     Running(ProcessIdentity),
-    /// Ended with this exit code.
     Exited(i64),
 }
 
 impl Record {
-    /// The record of a pod that is about to be started.
     pub(super) fn starting(request: &ContainerRequest) -> Self {
         let ContainerSpec { entrypoint, command, environment, memory, working_dir, stop_signal, .. } =
             &request.container;
@@ -65,7 +54,6 @@ impl Record {
         }
     }
 
-    /// Returns the container that the runtime's callers see; `None` if the labels are unreadable.
     pub(super) fn container(&self, handle: &str) -> Option<Container> {
         let state = match self.state {
             PodState::Starting => ContainerState::Created,
@@ -77,12 +65,9 @@ impl Record {
     }
 }
 
-/// One pod's folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Folder {
-    /// `<node>/<container name>`: the runtime's handle.
     pub(super) handle: String,
-    /// The absolute path.
     pub(super) path: PathBuf,
 }
 
@@ -90,7 +75,7 @@ impl Folder {
     /// Returns the folder of a handle.
     ///
     /// # Errors
-    /// `NotFound` if the handle is malformed, in particular if it would leave the root.
+    /// `NotFound` if the handle is malformed, for example because it would leave the root.
     pub(super) fn new(root: &Path, handle: &str) -> Result<Self, RuntimeError> {
         let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['/', '\0']);
         match handle.split_once('/') {
@@ -101,43 +86,35 @@ impl Folder {
         }
     }
 
-    /// Returns the node's part of the handle.
     pub(super) fn node(&self) -> &str {
         self.handle.split_once('/').map_or("", |(node, _)| node)
     }
 
-    /// Returns the working directory of the pod's processes.
     pub(super) fn work(&self) -> PathBuf {
         self.path.join("work")
     }
 
-    /// Returns the file that takes their standard output and standard error.
     pub(super) fn log(&self) -> PathBuf {
         self.path.join(LOG)
     }
 
-    /// Returns the file with the older part of the log.
     pub(super) fn older_log(&self) -> PathBuf {
         self.path.join("log.1")
     }
 
-    /// Returns the file with what is known of when the log was written.
     pub(super) fn log_times(&self) -> PathBuf {
         self.path.join("log.times")
     }
 
-    /// Returns the same for the older part of the log.
     pub(super) fn older_log_times(&self) -> PathBuf {
         self.path.join("log.1.times")
     }
 
-    /// Creates it, unless it exists.
     pub(super) fn create(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(self.work())
     }
 
-    /// Reads the record. Returns `None` if there is none, or an unreadable one: then nothing was ever started
-    /// from it.
+    /// Reads the record. Returns `None` if it is missing or unreadable: then nothing was started from it.
     pub(super) fn load(&self) -> Option<Record> {
         let text = match std::fs::read(self.path.join("pod.json")) {
             Ok(text) => text,
@@ -154,7 +131,7 @@ impl Folder {
             .ok()
     }
 
-    /// Replaces the record atomically: after a crash the file has the old record or the new one.
+    /// Replaces the record atomically: after a crash the file has the old or the new one.
     pub(super) fn store(&self, record: &Record) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
         self.replace("pod.json", &text)
@@ -165,7 +142,6 @@ impl Folder {
         self.replace("environment.json", &serde_json::to_vec(environment).map_err(io::Error::other)?)
     }
 
-    /// Reads what [`Self::store_environment`] saved.
     pub(super) fn environment(&self) -> io::Result<BTreeMap<String, String>> {
         let text = std::fs::read(self.path.join("environment.json"))?;
         serde_json::from_slice(&text).map_err(io::Error::other)
@@ -177,12 +153,11 @@ impl Folder {
         std::fs::rename(new, self.path.join(name))
     }
 
-    /// Opens the log for appending: after a truncation, writing goes on at its new end.
+    /// Opens the log for appending: after a truncation, writing continues at its new end.
     pub(super) fn open_log(&self) -> io::Result<File> {
         private_file().append(true).open(self.log())
     }
 
-    /// Removes it with all its content, if it exists.
     pub(super) fn remove(&self) -> io::Result<()> {
         match std::fs::remove_dir_all(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -191,7 +166,6 @@ impl Folder {
     }
 }
 
-/// Returns options that create a file which only this user can read.
 pub(super) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).mode(0o600);

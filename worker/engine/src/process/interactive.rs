@@ -1,5 +1,5 @@
-//! Commands that a person runs beside the process of a pod. They have no terminal: that would need a process
-//! of ours between fork and exec.
+//! Interactive commands beside a pod's process. They have no terminal: that would need a process of ours
+//! between fork and exec.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -20,12 +20,10 @@ use super::pods::ProcessPods;
 use super::spawn;
 use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 
-/// The time between asking a command to end and killing it.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// How long output is awaited after the end: a process that the command has left behind may hold it open.
+/// Time to wait for output after the end: a process left behind by the command may hold it open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// See [`crate::Runtime::start_command`].
 pub(super) async fn start(
     pods: &Arc<ProcessPods>,
     folder: Folder,
@@ -36,7 +34,7 @@ pub(super) async fn start(
         return Err(RuntimeError::Refused(why.to_owned()));
     }
     let (node, request) = (folder.node().to_owned(), request.clone());
-    // Under the lock the pod neither ends nor starts again.
+    // Under the lock the pod neither ends nor restarts.
     let spawned = pods.with_lock(&node, move |_| spawn_piped(&folder, &request)).await?;
     match spawned {
         Ok(child) => running(child),
@@ -44,7 +42,6 @@ pub(super) async fn start(
     }
 }
 
-/// Returns the running command, or why it cannot be started.
 fn spawn_piped(folder: &Folder, request: &CommandRequest) -> Result<Result<Child, String>, RuntimeError> {
     let (mut command, record) = prepare(folder, &request.command)?;
     let stdin = if request.stdin { Stdio::piped() } else { Stdio::null() };
@@ -82,7 +79,7 @@ fn running(mut child: Child) -> Result<RunningCommand, RuntimeError> {
     let control = ProcessCommand { group, end };
     let mut is_over = control.end.clone();
     let over = async move {
-        // It cannot fail before: the sender is dropped after the end.
+        // It cannot fail earlier: the sender is dropped after the end.
         drop(is_over.wait_for(Option::is_some).await);
         tokio::time::sleep(DRAIN_TIMEOUT).await;
     };
@@ -91,7 +88,6 @@ fn running(mut child: Child) -> Result<RunningCommand, RuntimeError> {
     Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
 }
 
-/// A command that could not be started, as shells tell it.
 fn not_started(why: String) -> RunningCommand {
     let (_, end) = watch::channel(Some(NOT_STARTED));
     let why = CommandOutput::Error(format!("{why}\n").into());
@@ -104,14 +100,13 @@ fn not_started(why: String) -> RunningCommand {
     }
 }
 
-/// A command: its process group, and how it has ended.
 struct ProcessCommand {
     group: Option<Pid>,
     end: watch::Receiver<Option<i64>>,
 }
 
 impl ProcessCommand {
-    /// The id is the command's own until its end has been collected.
+    /// The id stays reserved until the exit status is collected.
     fn signal_group(&self, signal: Signal) -> Result<(), RuntimeError> {
         let Some(group) = self.group.filter(|_| self.end.borrow().is_none()) else { return Ok(()) };
         match kill_process_group(group, signal) {

@@ -16,13 +16,13 @@ use crate::lines::{MAX_LINE, wall_clock};
 use crate::{EngineLine, LineQuery, LineStream, RuntimeError};
 
 /// A longer log is truncated, and this much of its end is kept in a second file. Checked with each list, so a
-/// log can be longer until the next list.
+/// log can be longer in between.
 const MAX_LOG_BYTES: u64 = 10 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Truncates a log that is too long. Processes have it open, so it is copied and emptied, not renamed; output
-/// between the two is lost.
+/// Truncates a log that is too long. Processes have it open, so it is copied and emptied, not renamed. Output
+/// between the two steps is lost.
 pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
     let mut log = match File::open(folder.log()) {
         Ok(log) => log,
@@ -36,12 +36,11 @@ pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
     log.seek(SeekFrom::Start(length - MAX_LOG_BYTES))?;
     let mut older = private_file().write(true).truncate(true).open(folder.older_log())?;
     io::copy(&mut log.take(MAX_LOG_BYTES), &mut older)?;
-    // Their lengths count from the beginning of the log, of which the older part is the end.
+    // Offsets count from the beginning of the log; the older part is its end.
     keep_times(folder, length - MAX_LOG_BYTES)?;
     private_file().write(true).open(folder.log())?.set_len(0)
 }
 
-/// Streams the last `tail` lines, and with `follow` the output after them, until the pod ends or is removed.
 pub(super) fn read(
     folder: Folder,
     tail: usize,
@@ -50,7 +49,6 @@ pub(super) fn read(
     chunks(LogReader::new(folder, tail, follow)).map(|chunk| chunk.map(|chunk| chunk.bytes)).boxed()
 }
 
-/// Streams the lines of a pod with the times at which they were written.
 pub(super) fn lines(folder: Folder, query: LineQuery) -> LineStream {
     let reader = LogReader::new(folder.clone(), query.tail.unwrap_or(usize::MAX), query.follow);
     let state = Some((chunks(reader), TimedLines { folder, after: query.after, ..TimedLines::default() }));
@@ -65,7 +63,6 @@ pub(super) fn lines(folder: Folder, query: LineQuery) -> LineStream {
     .boxed()
 }
 
-/// Streams the pieces of a log.
 fn chunks(reader: LogReader) -> BoxStream<'static, Result<LogPiece, RuntimeError>> {
     let chunks = stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
@@ -92,22 +89,18 @@ fn chunks(reader: LogReader) -> BoxStream<'static, Result<LogPiece, RuntimeError
     chunks.boxed()
 }
 
-/// A piece of a log.
 struct LogPiece {
     bytes: Bytes,
-    /// Where in its file it begins.
     offset: u64,
-    /// Whether it is of the older part.
     is_older: bool,
 }
 
-/// Makes lines with times of the pieces of a log.
 #[derive(Default)]
 struct TimedLines {
     folder: Folder,
     after: u64,
     splitter: LineSplitter,
-    /// Of the last line: a log that was written by a clock that was set back keeps its order.
+    /// Time of the last line: keeps the order if the clock is set back.
     last_time: u64,
 }
 
@@ -136,7 +129,6 @@ impl TimedLines {
     }
 }
 
-/// Moves what is known of when a log was written to its older part, which begins at `offset` of it.
 fn keep_times(folder: &Folder, offset: u64) -> io::Result<()> {
     let text = LogTimes::read(&folder.log_times()).moved(offset).to_text();
     private_file().write(true).truncate(true).open(folder.older_log_times())?.write_all(text.as_bytes())?;
@@ -150,10 +142,9 @@ struct LogReader {
     folder: Folder,
     tail: usize,
     follow: bool,
-    /// The files still to be read, in reverse order.
     files: Vec<File>,
-    /// Where the last file ended when it was opened. Without `follow` what is written later is not read: it
-    /// would be more than the tail, and of a pod that writes faster than this reads there would be no end.
+    /// The end of the last file when it was opened. Without `follow` later output is not read: it would
+    /// exceed the tail, and a pod that writes faster than this reads would never end.
     end: u64,
     has_begun: bool,
 }
@@ -163,7 +154,6 @@ impl LogReader {
         Self { folder, tail, follow, files: Vec::new(), end: 0, has_begun: false }
     }
 
-    /// Returns whether no more output will follow what is in the files now.
     fn is_complete(&self) -> bool {
         let is_running = |record: super::folder::Record| match record.state {
             PodState::Running(process) => process.is_running(),
@@ -173,7 +163,6 @@ impl LogReader {
         !self.follow || !self.folder.load().is_some_and(is_running)
     }
 
-    /// Reads the next piece; `None` at the current end.
     fn read_chunk(&mut self) -> io::Result<Option<LogPiece>> {
         if !self.has_begun {
             self.has_begun = true;
@@ -225,8 +214,7 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Seeks to where the last `lines` lines before `end` begin, reading backwards. Returns how many there are,
-/// at most `lines`.
+/// Seeks backwards to the last `lines` lines before `end`. Returns their number.
 fn seek_to_tail(file: &mut File, lines: usize, end: u64) -> io::Result<usize> {
     if lines == 0 {
         file.seek(SeekFrom::Start(end))?;
@@ -241,7 +229,7 @@ fn seek_to_tail(file: &mut File, lines: usize, end: u64) -> io::Result<usize> {
         file.read_exact(&mut buffer)?;
         for (index, byte) in buffer.iter().enumerate().rev() {
             let at = begin + index as u64;
-            // The newline at the very end closes the last line and begins none.
+            // A newline at the very end closes the last line and begins none.
             if *byte == b'\n' && at + 1 != end {
                 found += 1;
                 if found >= lines {

@@ -1,6 +1,6 @@
-//! When the lines of a process pod were written. The processes write into their log themselves, so that they
-//! outlive their worker: nothing sees each line when it is written. Instead the worker notes once a second
-//! how long the log is, and the time of a line is found between two such notes.
+//! Times of the lines of a process pod. Its processes write into their log directly, so that they outlive
+//! their worker, and no one sees each line. So the worker notes the log's length once a second, and
+//! interpolates the time of a line between two notes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,17 +9,15 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::folder::{Folder, private_file};
 use crate::lines::wall_clock;
 
-/// Between two notes about a log that grows.
 pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// With more notes every second one is dropped.
 const MAX_NOTES: usize = 4096;
 
-/// How long a log was, at which times; both grow.
+/// Pairs of a log's length and the time; both grow.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct LogTimes(Vec<(u64, u64)>);
 
 impl LogTimes {
-    /// Reads the notes about a log. What cannot be read is left out.
     pub(super) fn read(notes: &Path) -> Self {
         let text = std::fs::read_to_string(notes).unwrap_or_default();
         let note = |line: &str| {
@@ -31,20 +29,19 @@ impl LogTimes {
         times
     }
 
-    /// Adds a note. One that does not fit those before is left out: the log was truncated, or the clock set
-    /// back.
+    /// Adds a note. A note that does not fit the earlier ones is dropped: the log was truncated, or the clock
+    /// set back.
     pub(super) fn add(&mut self, length: u64, time: u64) {
         if self.0.last().is_none_or(|last| length > last.0 && time >= last.1) {
             self.0.push((length, time));
         }
     }
 
-    /// Returns when the byte before this offset was written, as far as is known; 0 without a note.
     pub(super) fn at(&self, offset: u64) -> u64 {
         let next = self.0.partition_point(|(length, _)| *length < offset);
         let before = next.checked_sub(1).and_then(|index| self.0.get(index));
         match (before, self.0.get(next)) {
-            // Not earlier than a second before the note: the log may have been quiet for long before.
+            // At most a second before the note: the log may have been quiet for long.
             (before, Some(&(length, time))) => {
                 let earliest = time.saturating_sub(NOTE_INTERVAL.as_nanos() as u64);
                 let (from, since) =
@@ -57,13 +54,11 @@ impl LogTimes {
         }
     }
 
-    /// Returns the notes about the part of the log that begins at `offset`.
     pub(super) fn moved(&self, offset: u64) -> Self {
         let rest = self.0.iter().filter(|(length, _)| *length > offset);
         Self(rest.map(|(length, time)| (length - offset, *time)).collect())
     }
 
-    /// Returns the notes as they are written.
     pub(super) fn to_text(&self) -> String {
         self.0.iter().map(|(length, time)| format!("{length} {time}\n")).collect()
     }
@@ -73,14 +68,13 @@ impl LogTimes {
     }
 }
 
-/// Notes how long the log is now, if it has grown since `noted`. Returns its length.
 pub(super) fn note(folder: &Folder, noted: u64) -> io::Result<u64> {
     let metadata = std::fs::metadata(folder.log())?;
     let length = metadata.len();
     if length <= noted {
         return Ok(length);
     }
-    // The last write was then, which may be earlier than now.
+    // The time of the last write, which may be earlier than now.
     let written = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let time = written.map_or_else(wall_clock, |time| time.as_nanos() as u64);
     let path = folder.log_times();
@@ -113,7 +107,7 @@ mod tests {
             (100, 100),
             (150, 105),
             (200, 110),
-            // The log was quiet from 11 on: what came then was written in the second before the note.
+            // The log was quiet from 11 on: later bytes were written in the second before the note.
             (201, 590),
             (250, 595),
             (300, 600),

@@ -1,10 +1,9 @@
-//! Pods as plain process groups of this machine: for machines without a container engine, and for trying
-//! things out.
+//! Pods as plain process groups of this machine: for machines without a container engine, and for
+//! experiments.
 //!
-//! There is no isolation: a pod runs as the worker's user, in a folder of its own, with a clean environment
-//! and a few limits. Images, ports and CPU limits have no effect, and what would isolate is refused. The
-//! state of each pod is in its [`folder`], so a worker that starts later finds it. Pods outlive their worker,
-//! also a killed one.
+//! There is no isolation: a pod runs as the worker's user, in its own folder, with a clean environment and a
+//! few limits. Images, ports and CPU limits have no effect; isolating options are refused. Each pod's state
+//! is in its [`folder`], where later workers find it. Pods outlive their worker, even a killed one.
 
 mod exec;
 mod folder;
@@ -49,8 +48,7 @@ pub struct ProcessRuntime {
 }
 
 impl ProcessRuntime {
-    /// Keeps pods below `root`, which is created when it is needed. One `root` may serve many nodes and
-    /// processes.
+    /// Keeps pods below `root`, which is created on demand. Many nodes and processes may share one `root`.
     pub fn new(root: PathBuf) -> Self {
         // The path of a pod's folder marks its processes, so it must not depend on the working directory.
         let root = std::path::absolute(&root).unwrap_or(root);
@@ -82,22 +80,21 @@ impl ProcessRuntime {
         }
     }
 
-    /// Kills all processes of these pods. A look at the processes of the machine finds for all of them what
-    /// has left the group of a pod's first process: one for each pod would take seconds for hundreds of them.
+    /// Kills all processes of these pods. One scan of the machine's processes finds those that left the group
+    /// of their pod's first process. A scan per pod would take seconds for hundreds of pods.
     async fn kill(folders: Vec<Folder>) {
         let leaders: Vec<ProcessIdentity> = folders.iter().filter_map(|folder| leader(folder).0).collect();
         for leader in &leaders {
             leader.signal_group(Signal::KILL);
         }
         let paths: Vec<PathBuf> = folders.into_iter().map(|folder| folder.path).collect();
-        // The removal of a pod's folder looks again.
+        // The removal of a pod's folder scans again.
         let _found = tokio::task::spawn_blocking(move || pods::kill_all(&paths)).await;
         let exits = join_all(leaders.iter().map(ProcessIdentity::exited).collect::<Vec<_>>());
         let _late = tokio::time::timeout(CALL_TIMEOUT, exits).await;
     }
 }
 
-/// Returns the first process of a pod if it may run, and the signal that asks it to stop.
 fn leader(folder: &Folder) -> (Option<ProcessIdentity>, Signal) {
     let record = folder.load();
     let signal = record.as_ref().and_then(|record| Signal::from_named_raw(record.stop_signal?));
@@ -109,7 +106,6 @@ fn leader(folder: &Folder) -> (Option<ProcessIdentity>, Signal) {
     (leader, signal.unwrap_or(Signal::TERM))
 }
 
-/// Returns what the processes of these pods have used, in this order; `None` for a pod that does not run.
 fn counters(folders: &[Option<Folder>]) -> Vec<Option<Counters>> {
     let leader = |folder: &Option<Folder>| match folder.as_ref()?.load()?.state {
         PodState::Running(process) if process.is_running() => Some(process.pid),
@@ -294,7 +290,7 @@ impl Runtime for ProcessRuntime {
                 let hint = match receiver.recv().await {
                     Ok((of, hint)) if of == node => hint,
                     Ok(_) => continue,
-                    // Some hints were missed: anything may have changed.
+                    // Hints were missed: anything may have changed.
                     Err(broadcast::error::RecvError::Lagged(_)) => Hint::default(),
                     Err(broadcast::error::RecvError::Closed) => return None,
                 };

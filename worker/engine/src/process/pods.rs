@@ -1,5 +1,5 @@
-//! Starts process pods, watches them, and finds them again. Everything here is called with the node's folder
-//! locked.
+//! Starts process pods, watches them, and finds them again. All functions require the lock of the node's
+//! folder.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -26,15 +26,14 @@ pub(super) const UNKNOWN_EXIT_CODE: i64 = 255;
 
 /// Disk and kernel answer in milliseconds unless something is badly wrong.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the kernel may take to end a process after SIGKILL; longer means that it hangs in a device.
+/// Time for the kernel to end a process after SIGKILL; a longer time means that it hangs in a device.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const KILL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The process pods below one root folder.
 pub(super) struct ProcessPods {
     pub(super) root: PathBuf,
-    /// Processes that a task of this worker waits for. The task of a child process learns its exit code, so
-    /// no other code may conclude how such a process ended.
+    /// Processes that a task of this worker waits for. Only the task of a child process learns its exit code,
+    /// so no other code may conclude how the process ended.
     watched: Mutex<HashSet<ProcessIdentity>>,
     pub(super) hints: broadcast::Sender<(String, Hint)>,
 }
@@ -47,7 +46,7 @@ impl ProcessPods {
     /// Runs `work` on a blocking thread while no other worker of this root touches the pods of `node`.
     ///
     /// # Errors
-    /// Those of `work`, and `Engine` if it has not ended after 10 s. It may still do so.
+    /// Errors of `work`, and `Engine` if it has not ended after 10 s. It may still finish.
     pub(super) async fn with_lock<T: Send + 'static>(
         self: &Arc<Self>,
         node: &str,
@@ -80,7 +79,6 @@ impl ProcessPods {
         task.await.unwrap_or_else(|error| Err(panicked(error)))
     }
 
-    /// Reads the record of a folder, and updates it if its process has ended or was found.
     fn refresh(self: &Arc<Self>, folder: &Folder) -> Option<Record> {
         let mut record = folder.load()?;
         let state = match &record.state {
@@ -108,7 +106,7 @@ impl ProcessPods {
         Some(record)
     }
 
-    /// If the record cannot be written now, the next look finds the same again.
+    /// If the record cannot be written now, the next pass finds the same again.
     fn store_or_warn(&self, folder: &Folder, record: &Record) {
         if let Err(error) = folder.store(record) {
             tracing::warn!(pod = folder.handle, %error, "the state of a process pod could not be written");
@@ -158,15 +156,15 @@ impl ProcessPods {
         started
     }
 
-    /// Starts the process and records its identity. The record says `Starting` first: a worker that finds
-    /// that after a crash looks for the process by its environment.
+    /// The record says `Starting` first: after a crash, a worker then looks for the process by its
+    /// environment.
     fn start(self: &Arc<Self>, folder: &Folder, mut record: Record) -> Result<Record, RuntimeError> {
         let failed =
             |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
         record.state = PodState::Starting;
         folder.store(&record).map_err(failed)?;
         let mut child = spawn::spawn(folder, &record)?;
-        // A child that is not yet waited for keeps its id, even if it has ended.
+        // A child keeps its id until it is waited for, even if it has ended.
         let process = i32::try_from(child.id()).ok().and_then(ProcessIdentity::of);
         let written = match &process {
             Some(process) => {
@@ -207,7 +205,7 @@ impl ProcessPods {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the end of a process in a task, one for each process; records it and sends a hint.
+    /// Watches a process in a task of its own, which records its end and sends a hint.
     fn watch(self: &Arc<Self>, folder: &Folder, process: ProcessIdentity, child: Option<Child>) {
         if !self.watched().insert(process.clone()) {
             return;
@@ -218,8 +216,8 @@ impl ProcessPods {
             note_log_until(&folder, process.exited()).await;
             let (node, handle) = (folder.node().to_owned(), folder.handle.clone());
             let ended = process.clone();
-            // Only this task knows how it ended, so a long queue for the lock is waited for: a job whose end
-            // is not known runs once more.
+            // Only this task knows how it ended, so it waits even for a long lock queue: a job with an
+            // unknown end would run once more.
             let record = move |pods: &Arc<Self>| Ok(pods.after_exit(&folder, &ended, child));
             let recorded = pods.with_lock_however_late(&node, record).await;
             let pod = recorded.unwrap_or_else(|error| {
@@ -235,7 +233,7 @@ impl ProcessPods {
     }
 
     fn after_exit(&self, folder: &Folder, process: &ProcessIdentity, child: Option<Child>) -> Option<PodId> {
-        // The exit status is collected in any case, also if the folder has been removed.
+        // Collects the exit status even if the folder was removed.
         let status = child.and_then(|mut child| child.wait().ok());
         self.watched().remove(process);
         kill_marked(std::slice::from_ref(&folder.path));
@@ -247,7 +245,6 @@ impl ProcessPods {
         PodId::new(record.labels.get(label::POD)?.as_str()).ok()
     }
 
-    /// Returns one container, as [`ProcessPods::list`] does; `None` if there is none.
     pub(super) fn find(self: &Arc<Self>, folder: &Folder) -> Option<Container> {
         self.refresh(folder)?.container(&folder.handle)
     }
@@ -268,14 +265,13 @@ impl ProcessPods {
     }
 }
 
-/// Waits for the end of a process, and notes meanwhile when its log was written.
 async fn note_log_until(folder: &Folder, exited: impl Future<Output = ()>) {
     let mut exited = std::pin::pin!(exited);
-    // What was noted before this worker began is noted again: it does not fit, and is left out.
+    // Notes from before this worker began are repeated here, and dropped as they do not fit.
     let mut noted = 0;
     loop {
         let has_exited = tokio::time::timeout(NOTE_INTERVAL, &mut exited).await.is_ok();
-        // A log without notes is read as well: its lines have the time of its last write.
+        // A log without notes is readable too: its lines get the time of its last write.
         noted = log_times::note(folder, noted).unwrap_or(noted);
         if has_exited {
             return;
@@ -283,7 +279,6 @@ async fn note_log_until(folder: &Folder, exited: impl Future<Output = ()>) {
     }
 }
 
-/// Waits for the lock of a node's folder, and takes it. Creates the folder if there is none.
 fn lock(folder: &Path) -> io::Result<File> {
     let open = || private_file().write(true).truncate(false).open(folder.join(".lock"));
     let file = match open() {
@@ -297,8 +292,8 @@ fn lock(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Kills the remaining processes, as the end of a container's first process ends all others, and removes the
-/// folder. The node is locked meanwhile, so that nothing is started from it.
+/// Kills the remaining processes, as a container's end would, and removes the folder. The node is locked, so
+/// nothing starts from it meanwhile.
 pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     let failed = |detail: String| RuntimeError::Failed(format!("process pod {}: {detail}", folder.handle));
     if !kill_all(std::slice::from_ref(&folder.path)) {
@@ -307,7 +302,7 @@ pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     folder.remove().map_err(|error| failed(error.to_string()))
 }
 
-/// Kills the processes of the pods with these folders until none is left. Returns false if some do not end.
+/// Returns false if some processes do not end.
 pub(super) fn kill_all(folders: &[PathBuf]) -> bool {
     let deadline = Instant::now() + KILL_TIMEOUT;
     while kill_marked(folders) > 0 {
@@ -319,7 +314,6 @@ pub(super) fn kill_all(folders: &[PathBuf]) -> bool {
     true
 }
 
-/// Returns the exit code as shells count: 128 + n for signal n.
 fn exit_code(status: ExitStatus) -> i64 {
     let signal = || status.signal().map(|signal| 128 + i64::from(signal));
     status.code().map(i64::from).or_else(signal).unwrap_or(UNKNOWN_EXIT_CODE)

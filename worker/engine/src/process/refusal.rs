@@ -1,11 +1,11 @@
-//! What this runtime cannot give a pod. Pure.
+//! Checks whether this runtime can run a pod. Pure.
 
 use model::spec::ContainerSpec;
 
 use super::spawn::NO_COMMAND;
 
-/// Returns why a pod cannot run as a process; `None` if it can. A limit that it asks for and would not get is
-/// a reason; what only describes an image or a network has no effect.
+/// Returns why a pod cannot run as a process; `None` if it can. Limits that cannot be enforced are a reason;
+/// image and network options are ignored.
 pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
     if container.entrypoint.is_empty() && container.command.is_empty() {
         return Some(NO_COMMAND.to_owned());

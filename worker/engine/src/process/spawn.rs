@@ -15,7 +15,7 @@ use crate::RuntimeError;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const MAX_OPEN_FILES: u64 = 65_536;
 
-/// Starts the pod of this folder as the leader of a new process group. It outlives this process.
+/// The process leads a new process group and outlives this one.
 pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeError> {
     let failed = |doing: &str, error: io::Error| {
         RuntimeError::Failed(format!("process pod {}: could not {doing}: {error}", folder.handle))
@@ -33,8 +33,6 @@ pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeEr
     Ok(child)
 }
 
-/// Returns a program of the pod: in its directory, with its environment, as the leader of a new process
-/// group.
 pub(super) fn command(folder: &Folder, record: &Record, words: &[String]) -> Result<Command, RuntimeError> {
     let Some((program, arguments)) = words.split_first() else {
         return Err(RuntimeError::Refused(NO_COMMAND.to_owned()));
@@ -64,7 +62,7 @@ pub(super) fn command(folder: &Folder, record: &Record, words: &[String]) -> Res
     Ok(command)
 }
 
-/// Returns why this program cannot be started, also later; `None` if the error is one of the machine.
+/// Returns why this program can never start; `None` if the machine caused the error.
 pub(super) fn not_startable(program: &str, error: &io::Error) -> Option<String> {
     let reason = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => {
@@ -78,16 +76,14 @@ pub(super) fn not_startable(program: &str, error: &io::Error) -> Option<String> 
     Some(format!("the command {program:?} cannot be started: {reason}"))
 }
 
-/// Why a pod that names only an image is refused.
 pub(super) const NO_COMMAND: &str = "the `process` runtime of this node has no images: \
      give the pod a `command` that exists on the node";
 
-/// Sets the limits from outside, because no code of ours may run between fork and exec. So the program has
-/// the worker's limits for its first instants; processes that it starts later inherit the right ones.
+/// Sets the limits from outside, because no code of ours may run between fork and exec. So the program
+/// briefly has the worker's limits; processes that it starts later inherit the right ones.
 ///
-/// Memory is limited as private writable memory (`RLIMIT_DATA`), not as address space (`RLIMIT_AS`): language
-/// runtimes reserve gigabytes of addresses that they never touch, and would not even start. The limit is per
-/// process.
+/// Limits private writable memory (`RLIMIT_DATA`), not address space (`RLIMIT_AS`): language runtimes reserve
+/// gigabytes of addresses that they never touch, and would not even start. The limit is per process.
 ///
 /// Does nothing without an id: the process has ended.
 pub(super) fn limit(pid: Option<u32>, record: &Record) {

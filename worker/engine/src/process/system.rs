@@ -1,7 +1,6 @@
-//! Processes as the kernel knows them: their identity, whether they still run, and how to end them.
+//! Processes of the kernel: their identity, whether they run, and how to end them.
 //!
-//! A process id alone identifies no process, because ids are reused. Together with the start time and the
-//! boot id it does.
+//! Process ids are reused, so a process is identified by id, start time and boot id.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,13 +18,11 @@ use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The name of the file that takes a pod's output.
 pub(super) const LOG: &str = "log";
-/// Set to the pod's folder in the environment of each process of a pod. It finds a process whose worker died
-/// before the process id was written down, and processes that have left the process group. One that was
-/// started with another environment is found by its output, which goes to the pod's log. A process that has
-/// left group, environment and output behind belongs to no pod any more; only a control group would hold it,
-/// which an ordinary user has not.
+/// Set to the pod's folder in the environment of each of its processes. Finds a process whose worker died
+/// before recording the id, and processes outside the process group. A process with another environment is
+/// found by its output into the pod's log. A process without group, environment and output no longer belongs
+/// to a pod; only a cgroup would hold it, which an ordinary user lacks.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
 /// Set in the environment of commands beside the pod's process: each leads a process group, but not the
@@ -35,36 +32,32 @@ pub(super) const EXEC_MARKER: &str = "KUBELEET_EXEC";
 /// Most environments are shorter.
 const ENVIRONMENT_BYTES: usize = 16 << 10;
 
-/// Between two looks at a process that cannot be watched through a file descriptor.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Identifies one process, and never a later one with the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessIdentity {
-    /// Its id, which is also that of the process group it leads.
+    /// Its id, and that of the process group it leads.
     pub pid: i32,
-    /// Clock ticks from boot to its start.
     start_time: u64,
-    /// The id of the boot from which these are counted.
     boot: String,
 }
 
 impl ProcessIdentity {
-    /// Returns the identity of the process that has this id now; `None` if there is none.
+    /// Returns the identity of the process with this id; `None` if there is none.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = Process::new(pid).ok()?.stat().ok()?;
         Some(Self { pid, start_time: stat.starttime, boot: boot_id()? })
     }
 
-    /// Returns whether it still runs. A zombie does not.
+    /// Returns true if it still runs. A zombie does not.
     pub fn is_running(&self) -> bool {
         let stat = Process::new(self.pid).ok().and_then(|process| process.stat().ok());
         stat.is_some_and(|stat| stat.starttime == self.start_time && !matches!(stat.state, 'Z' | 'X'))
             && boot_id().is_some_and(|boot| boot == self.boot)
     }
 
-    /// Sends a signal to the process group it leads. Does nothing if it has ended: the group may be another's
-    /// by now.
+    /// Signals its process group. Does nothing if it has ended, because the group id may have been reused.
     pub(super) fn signal_group(&self, signal: Signal) {
         if self.is_running()
             && let Some(pid) = Pid::from_raw(self.pid)
@@ -74,7 +67,7 @@ impl ProcessIdentity {
         }
     }
 
-    /// Sends a signal to it alone.
+    /// Signals it alone.
     pub fn signal(&self, signal: Signal) {
         if self.is_running()
             && let Some(pid) = Pid::from_raw(self.pid)
@@ -99,11 +92,10 @@ impl ProcessIdentity {
         }
     }
 
-    /// Returns `None` if it has ended already.
     #[allow(deprecated, reason = "an OwnedFd keeps what the unsafe replacement asks its callers to promise")]
     fn watch(&self) -> Option<std::io::Result<AsyncFd<OwnedFd>>> {
         let descriptor = Pid::from_raw(self.pid).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
-        // Checked after opening: from here on the descriptor is this process, not a later one with the same
+        // Checked after opening: now the descriptor refers to this process, not to a later one with the same
         // id.
         self.is_running().then_some(())?;
         Some(match descriptor? {
@@ -118,7 +110,6 @@ fn boot_id() -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Returns the leading process of the pod with this folder, found by its environment.
 pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
     let mut traces = PodTraces::of(&[folder.to_owned()]);
     let exec = [EXEC_MARKER.as_bytes(), b"=1"].concat();
@@ -132,14 +123,13 @@ pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
     ProcessIdentity::of(leader.pid)
 }
 
-/// Kills the remaining processes of the pods with these folders, also those that left the process groups of
-/// their pods. Returns how many there were.
+/// Kills remaining processes of the pods, even outside their process groups. Returns their number.
 pub(super) fn kill_marked(folders: &[PathBuf]) -> usize {
     let mut traces = PodTraces::of(folders);
     let remaining = traces.find();
     for process in &remaining {
         let descriptor = Pid::from_raw(process.pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        // Checked again after opening: another process may have got the id in between.
+        // Checked again after opening: the id may have been reused in between.
         if let Some(Ok(descriptor)) = descriptor
             && traces.are_on(process)
         {
@@ -149,23 +139,18 @@ pub(super) fn kill_marked(folders: &[PathBuf]) -> usize {
     remaining.len()
 }
 
-/// Returns the processes of the pod with this folder. One that was killed is among them until it has ended.
 pub(super) fn marked(folder: &Path) -> Vec<Process> {
     PodTraces::of(&[folder.to_owned()]).find()
 }
 
-/// What the processes of some pods are known by. Made once for all processes of the machine: there may be
-/// thousands, and each end of a pod looks at all of them.
+/// Marks of some pods' processes, built once per scan: there may be thousands of processes.
 struct PodTraces {
-    /// The variables, one of which each of them has.
     markers: HashSet<Vec<u8>>,
-    /// Where their output goes, as far as there are logs.
     logs: HashSet<FileIdentity>,
     environment: ProcessEnvironment,
 }
 
 impl PodTraces {
-    /// Of the pods with these folders.
     fn of(folders: &[PathBuf]) -> Self {
         let marker =
             |folder: &PathBuf| [MARKER.as_bytes(), b"=", OsStr::as_bytes(folder.as_os_str())].concat();
@@ -176,7 +161,6 @@ impl PodTraces {
         }
     }
 
-    /// Returns the processes of the machine that have them.
     fn find(&mut self) -> Vec<Process> {
         let Ok(processes) = procfs::process::all_processes() else { return Vec::new() };
         processes.filter_map(Result::ok).filter(|process| self.are_on(process)).collect()
@@ -187,9 +171,8 @@ impl PodTraces {
             || self.writes_to_log(process)
     }
 
-    /// Returns whether the output of the process goes to the log of one of the pods: it was started by a
-    /// process of the pod without its environment. Nothing else writes there: readers have the log as another
-    /// descriptor than these two.
+    /// Returns true if the process's output goes to a log of these pods, so a process of the pod started it
+    /// without the environment. Nothing else writes there: readers open the log as another descriptor.
     fn writes_to_log(&self, process: &Process) -> bool {
         let output = |descriptor: u8| PathBuf::from(format!("/proc/{}/fd/{descriptor}", process.pid));
         let is_log = |file: FileIdentity| self.logs.contains(&file);
@@ -198,7 +181,6 @@ impl PodTraces {
     }
 }
 
-/// Device and inode.
 type FileIdentity = (u64, u64);
 
 fn file_identity(path: &Path) -> Option<FileIdentity> {
@@ -206,15 +188,14 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// The environment of the process that was read last.
 #[derive(Default)]
 struct ProcessEnvironment(Vec<u8>);
 
 impl ProcessEnvironment {
-    /// Returns false if it cannot be read: it is another user's, so not a pod's. A zombie's is empty.
+    /// Returns false if it is unreadable: another user's, so not a pod's. A zombie's is empty.
     fn read(&mut self, process: &Process) -> bool {
         self.0.clear();
-        // With room for all of it, it is read at once. The kernel says that its length is zero.
+        // With enough capacity it is read at once. The kernel reports a length of zero.
         self.0.reserve(ENVIRONMENT_BYTES);
         let file = File::open(format!("/proc/{}/environ", process.pid));
         file.and_then(|file| file.take(u64::MAX).read_to_end(&mut self.0)).is_ok()

@@ -17,7 +17,7 @@ use crate::ContainerState;
 use crate::testing::identity;
 use testkit::eventually;
 
-/// A private root; processes that still run below it are killed at the end, also if the test fails.
+/// A private root. Processes below it are killed at the end, even if the test fails.
 struct Fixture {
     root: TempDir,
     runtime: ProcessRuntime,
@@ -31,7 +31,7 @@ impl Fixture {
         Self { root, runtime, node: NodeName::new("node").unwrap() }
     }
 
-    /// The runtime after a restart of the worker: new memory, the same disk.
+    /// Returns the runtime of a restarted worker: new memory, the same disk.
     fn restarted(&self) -> ProcessRuntime {
         ProcessRuntime::new(self.root.path().to_owned())
     }
@@ -87,7 +87,7 @@ async fn running_twice_is_one_process_and_a_new_worker_finds_it() {
     });
     assert_eq!(pids.await.lines().count(), 1);
 
-    // The end of a process that was found is seen too, with an unknown exit code.
+    // The end of a found process is noticed too, with an unknown exit code.
     let mut hints = restarted.hints(&fixture.node).await.unwrap();
     let Some(PodState::Running(process)) = fixture.folder(&one).load().map(|record| record.state) else {
         panic!("runs")
@@ -328,7 +328,7 @@ async fn a_command_runs_beside_the_pod_with_its_folder_and_environment() {
     let result = fixture.runtime.exec(&container.handle, &missing, long).await.unwrap();
     assert_eq!(result.exit_code, Some(127));
     assert!(result.output.contains("/no/such/program"), "{result:?}");
-    // What a command leaves behind does not hold up its result, and ends with the pod.
+    // A leftover process of a command does not delay its result, and ends with the pod.
     let result = exec(&fixture, &container.handle, "sleep 600 & echo left", long).await;
     assert_eq!(result, ExecResult { exit_code: Some(0), output: "left\n".to_owned() });
 
@@ -365,7 +365,7 @@ async fn a_command_is_not_taken_for_the_pods_process() {
     let folder = Folder::new(fixture.root.path(), handle).unwrap();
     folder.create().unwrap();
     folder.store_environment(&std::collections::BTreeMap::new()).unwrap();
-    // It says that this test is the pod's process, so the command is the only one with the pod's environment.
+    // The record names this test as the pod's process, so only the command has the pod's environment.
     let own = ProcessIdentity::of(std::process::id() as i32).unwrap();
     let record = Record { state: PodState::Running(own), ..Record::starting(&request("leader", "")) };
     folder.store(&record).unwrap();
@@ -379,7 +379,7 @@ async fn a_command_is_not_taken_for_the_pods_process() {
     }
 }
 
-/// Each has a child in a group of its own, which ignores SIGTERM as well.
+/// Each has a child in its own group, which ignores SIGTERM as well.
 #[tokio::test]
 async fn many_pods_that_ignore_the_request_to_stop_end_together_at_the_given_moment() {
     let fixture = Fixture::new();

@@ -1,8 +1,8 @@
-//! A simulated engine whose containers exist in memory only: for tests, for benchmarks, and for a cluster of
-//! thousands of nodes in one process. Delays and failures can be set; no container costs a task.
+//! A simulated engine with containers in memory only: for tests, benchmarks, and clusters of thousands of
+//! nodes in one process. Delays and failures are configurable; no container needs a task.
 //!
-//! One engine serves any number of nodes. Its clones are the same engine, so a test can drop a worker and
-//! start another one while the containers go on.
+//! One engine serves any number of nodes. Clones share it, so a test can replace a worker while the
+//! containers go on.
 
 mod node;
 #[cfg(test)]
@@ -25,25 +25,25 @@ use crate::{
     Identity, RegistryLogins, Runtime, RuntimeError,
 };
 
-/// How the simulated engine behaves.
+/// Behaviour of the simulated engine.
 ///
 /// The image name selects failures: the pull of `missing…` fails, `broken…` is refused, the command of
 /// `no-command…` cannot be started, `port-taken…` finds its host port in use, `crash…` exits with code 1
-/// right after each start, `done…` with 0, and `done-or-not…` with one or the other. Commands in a container
-/// of `unhealthy…` end with 1.
+/// right after each start, `done…` with 0, and `done-or-not…` with either. Commands in a container of
+/// `unhealthy…` exit with 1.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
     /// Duration of each start and restart.
     pub start_delay: Duration,
     /// Duration of each stop.
     pub stop_delay: Duration,
-    /// Duration of each check for an image.
+    /// Duration of each image check.
     pub image_delay: Duration,
-    /// How long a call waits for an engine that hangs.
+    /// Deadline of calls while the engine hangs.
     pub deadline: Duration,
-    /// Whether containers are reached at this machine's loopback address; otherwise they have no address.
+    /// True if containers are reached at this machine's loopback address; otherwise they have no address.
     pub host_network: bool,
-    /// The lasting id of the engine; empty if it has none.
+    /// The engine's permanent id; empty if it has none.
     pub engine_id: String,
 }
 
@@ -77,7 +77,7 @@ struct InjectedFaults {
 }
 
 impl SimRuntime {
-    /// An engine without containers.
+    /// Returns an engine without containers.
     pub fn new(options: SimOptions) -> Self {
         Self {
             options,
@@ -88,7 +88,7 @@ impl SimRuntime {
         }
     }
 
-    /// Makes the pod's running containers exit with `code`. Returns whether there was one.
+    /// Makes the pod's running containers exit with `code`. Returns true if there was one.
     pub fn exit(&self, pod: &PodId, code: i64) -> bool {
         self.for_each(pod, |node, name| {
             let Some(simulated) = node.containers.get_mut(name) else { return false };
@@ -100,7 +100,7 @@ impl SimRuntime {
         })
     }
 
-    /// Makes one of several containers of a pod exit. Returns whether it ran.
+    /// Makes one of several containers of a pod exit. Returns true if it ran.
     pub fn exit_one(&self, pod: &PodId, container: &str, code: i64) -> bool {
         self.for_each(pod, |node, name| {
             let Some(simulated) = node.containers.get_mut(name) else { return false };
@@ -113,14 +113,14 @@ impl SimRuntime {
         })
     }
 
-    /// Returns how many commands were run in the containers of a pod.
+    /// Returns the number of commands run in the containers of a pod.
     pub fn exec_count(&self, pod: &PodId) -> u32 {
         let nodes = self.nodes();
         let containers = nodes.values().flat_map(|node| node.containers.values());
         containers.filter(|simulated| simulated.container.pod == *pod).map(|simulated| simulated.execs).sum()
     }
 
-    /// Returns the signals that the containers of a pod were sent, without those that ask them to stop.
+    /// Returns the signals sent to the containers of a pod, except stop signals.
     pub fn signals(&self, pod: &PodId) -> Vec<StopSignal> {
         let nodes = self.nodes();
         let containers = nodes.values().flat_map(|node| node.containers.values());
@@ -128,13 +128,13 @@ impl SimRuntime {
         of_pod.flat_map(|simulated| simulated.signals.iter().copied()).collect()
     }
 
-    /// Makes the pod's containers vanish, as if a person had removed them. Returns whether there was one.
+    /// Removes the pod's containers, as a person might. Returns true if there was one.
     pub fn lose(&self, pod: &PodId) -> bool {
         self.for_each(pod, |node, name| node.containers.remove(name).is_some())
     }
 
-    /// Makes commands in the pod's containers end with this exit code, by default 0; with `None` they do not
-    /// end. Returns whether there is a container.
+    /// Sets the exit code of commands in the pod's containers, by default 0; with `None` they do not end.
+    /// Returns true if there is a container.
     pub fn set_exec_exit_code(&self, pod: &PodId, exit_code: Option<i64>) -> bool {
         let mut is_known = false;
         for node in self.nodes().values_mut() {
@@ -152,22 +152,22 @@ impl SimRuntime {
         self.faults.send_modify(|faults| faults.hangs = hangs);
     }
 
-    /// Makes every check for an image wait until this is called with `false`.
+    /// Makes every image check wait until this is called with `false`.
     pub fn hang_pulls(&self, hangs: bool) {
         self.pulls_hang.send_replace(hangs);
     }
 
-    /// Returns how many checks for an image wait because of [`Self::hang_pulls`].
+    /// Returns the number of image checks that wait because of [`Self::hang_pulls`].
     pub fn hanging_pulls(&self) -> usize {
         self.pulls_hang.receiver_count()
     }
 
-    /// Makes starts and stops report an engine error although they are carried out.
+    /// Makes starts and stops report an engine error although they take effect.
     pub fn lose_replies(&self, loses: bool) {
         self.faults.send_modify(|faults| faults.loses_replies = loses);
     }
 
-    /// Returns how many containers run on all nodes together.
+    /// Returns the number of running containers on all nodes.
     pub fn running(&self) -> usize {
         let is_running = |simulated: &&SimContainer| simulated.container.state == ContainerState::Running;
         self.nodes().values().map(|node| node.containers.values().filter(is_running).count()).sum()
@@ -188,8 +188,7 @@ impl SimRuntime {
         self.nodes().values().flat_map(|node| node.volumes.values().cloned()).collect()
     }
 
-    /// Removes the pod's containers, and then all volumes that no container has, as a person does who frees a
-    /// disk.
+    /// Removes the pod's containers and then all unused volumes, like a person freeing disk space.
     pub fn prune(&self, pod: &PodId) {
         self.lose(pod);
         for node in self.nodes().values_mut() {
@@ -203,8 +202,8 @@ impl SimRuntime {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `change` for each container of a pod, and sends a hint where it returns true. Returns whether
-    /// any did.
+    /// Calls `change` for each container of a pod, with a hint where it returns true. Returns true if any
+    /// did.
     fn for_each(&self, pod: &PodId, change: impl Fn(&mut SimNode, &str) -> bool) -> bool {
         let mut any_changed = false;
         for node in self.nodes().values_mut() {
@@ -220,7 +219,6 @@ impl SimRuntime {
         any_changed
     }
 
-    /// Waits as long as the engine takes for a call: until it does not hang, and then for `delay`.
     async fn respond(&self, delay: Duration) -> Result<(), RuntimeError> {
         let mut faults = self.faults.subscribe();
         let is_responsive = faults.wait_for(|faults| !faults.hangs);
@@ -236,7 +234,6 @@ impl SimRuntime {
         Ok(())
     }
 
-    /// Returns the caller's answer to something that was carried out.
     fn reply<T>(&self, value: T) -> Result<T, RuntimeError> {
         if self.faults.borrow().loses_replies {
             return Err(RuntimeError::Engine("the simulated engine's reply was lost".to_owned()));
@@ -361,7 +358,7 @@ impl Runtime for SimRuntime {
     fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
         let seconds = self.begun.elapsed().as_micros() as u64;
         let of_one = |handle: &String| {
-            // Each uses another share of a core, always the same.
+            // Each uses a fixed share of a core of its own.
             let number = handle.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte)) % 100;
             Some(Counters {
                 cpu_micros: Some(seconds * number / 1000),
@@ -428,7 +425,7 @@ impl Runtime for SimRuntime {
     fn stop<'a>(&'a self, handle: &'a str, _grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {
             self.respond(self.options.stop_delay).await?;
-            // A container that does not exist is stopped already.
+            // A container that does not exist counts as stopped.
             let _ = self.with_container(handle, |node, name| {
                 let simulated = node.containers.remove(name)?;
                 node.send_hint(&simulated.container, false);
@@ -484,7 +481,7 @@ impl Runtime for SimRuntime {
             let hints = stream::unfold(receiver, |mut receiver| async move {
                 match receiver.recv().await {
                     Ok(hint) => Some((hint, receiver)),
-                    // Some hints were missed: anything may have changed.
+                    // Hints were missed: anything may have changed.
                     Err(broadcast::error::RecvError::Lagged(_)) => Some((Hint::default(), receiver)),
                     Err(broadcast::error::RecvError::Closed) => None,
                 }

@@ -9,9 +9,7 @@ use crate::volume::requested;
 use crate::{Container, ContainerRequest, ContainerState, EngineVolume, Hint};
 
 pub(super) struct SimNode {
-    /// By container name.
     pub(super) containers: BTreeMap<String, SimContainer>,
-    /// By name.
     pub(super) volumes: BTreeMap<String, EngineVolume>,
     pub(super) hints: broadcast::Sender<Hint>,
 }
@@ -23,7 +21,6 @@ impl Default for SimNode {
 }
 
 impl SimNode {
-    /// Runs a container, or returns the one that was created for the same identity before.
     pub(super) fn run(&mut self, request: &ContainerRequest) -> Container {
         let identity = &request.identity;
         let name = identity.container_name();
@@ -50,7 +47,6 @@ impl SimNode {
         container
     }
 
-    /// Creates the volumes of a container that are not there yet. Returns the names of all.
     fn create_volumes(&mut self, request: &ContainerRequest) -> Vec<String> {
         let mut names = Vec::new();
         for volume in requested(request) {
@@ -63,7 +59,6 @@ impl SimNode {
         names
     }
 
-    /// Removes a volume, unless a container has it. Returns whether it is gone.
     pub(super) fn remove_volume(&mut self, name: &str) -> bool {
         let is_used =
             self.containers.values().any(|simulated| simulated.volumes.iter().any(|own| own == name));
@@ -80,7 +75,6 @@ impl SimNode {
     }
 }
 
-/// Returns the exit code of a container that exits right after each start.
 fn exit_code(request: &ContainerRequest) -> Option<i64> {
     let image = request.container.image.as_str();
     // The first digit of a random id: three of sixteen.
@@ -96,13 +90,9 @@ fn exit_code(request: &ContainerRequest) -> Option<i64> {
 #[derive(Clone)]
 pub(super) struct SimContainer {
     pub(super) container: Container,
-    /// Names of its volumes.
     volumes: Vec<String>,
-    /// It exits right after each start, with this code.
     ends_with: Option<i64>,
-    /// How commands in it end; `None` if they do not.
     pub(super) exec_exit_code: Option<i64>,
-    /// How many commands were run in it.
     pub(super) execs: u32,
     pub(super) signals: Vec<StopSignal>,
     pub(super) starts: u32,

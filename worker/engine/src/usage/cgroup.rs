@@ -1,8 +1,7 @@
-//! Counters of control groups, in both versions of their file system.
+//! Counters of control groups, version 1 and 2.
 //!
-//! An engine names a container's group after its id, in one of a few places that depend on the engine and on
-//! its driver for control groups. A worker that runs in a container sees them only where the machine's
-//! `/sys/fs/cgroup` is mounted.
+//! An engine names a container's group after its id, in one of a few places that depend on the engine and its
+//! cgroup driver. A worker in a container sees them only if the machine's `/sys/fs/cgroup` is mounted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -12,18 +11,16 @@ use model::node::Psi;
 
 use super::counters::Counters;
 
-/// Where the groups of all machines are.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Where engines put the group of a container, `ID` for its id: Docker with systemd and without, Podman
+/// Engines' paths of a container's group, with `ID` for its id: Docker with systemd and without, Podman
 /// likewise.
 const PLACES: [&str; 4] =
     ["system.slice/docker-ID.scope", "docker/ID", "machine.slice/libpod-ID.scope", "libpod_parent/libpod-ID"];
 
-/// Reads the counters of containers by their ids.
 pub(crate) struct Cgroups {
     root: PathBuf,
-    /// The place that was right last: an engine has one for all containers.
+    /// The place that matched last: an engine uses one for all containers.
     place: Mutex<usize>,
 }
 
@@ -38,7 +35,6 @@ impl Cgroups {
         Self { root, place: Mutex::default() }
     }
 
-    /// Returns the counters of a container; `None` if its group is not found.
     pub(crate) fn read(&self, id: &str) -> Option<Counters> {
         let is_id = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_id {
@@ -93,19 +89,16 @@ fn text(group: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(group.join(file)).ok()
 }
 
-/// Returns the number after a word at the beginning of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Returns the memory of a group without files that were not used lately.
 fn working_set(group: &Path, usage: &str, inactive: &str) -> Option<u64> {
     let used: u64 = text(group, usage)?.trim().parse().ok()?;
     let inactive = text(group, "memory.stat").and_then(|stat| field(&stat, inactive)).unwrap_or(0);
     Some(used.saturating_sub(inactive))
 }
 
-/// Returns the sum of the numbers that follow a word, over all devices.
 fn sum_of(text: &str, word: &str) -> u64 {
     let numbers =
         text.lines().flat_map(|line| line.match_indices(word).map(|(at, _)| &line[at + word.len()..]));
@@ -124,7 +117,6 @@ fn pressure(group: &Path) -> Option<Psi> {
     })
 }
 
-/// Returns the average over ten seconds of a line of a pressure file.
 fn average(text: &str, line: &str) -> Option<f32> {
     let line = text.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(" avg10="))?;
     line.split(' ').next()?.parse().ok()

@@ -1,18 +1,18 @@
-//! What a container has used since it began.
+//! Resource usage of a container since its start.
 
 use model::node::Psi;
 
-/// What a container has used since it began, as far as the kernel tells.
+/// Resource usage of a container since its start, as far as the kernel reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
     /// Microseconds of CPU time.
     pub cpu_micros: Option<u64>,
-    /// Bytes of memory that it uses now, without the file cache that the kernel can take back.
+    /// Memory in use now, in bytes, without the reclaimable file cache.
     pub memory_bytes: Option<u64>,
     /// Bytes read from block devices.
     pub read_bytes: Option<u64>,
     /// Bytes written to block devices.
     pub write_bytes: Option<u64>,
-    /// Its pressure now.
+    /// Current pressure.
     pub psi: Option<Psi>,
 }

@@ -1,4 +1,4 @@
-//! What containers use: read from control groups and from processes.
+//! Resource usage of containers, read from control groups and processes.
 
 pub(crate) mod cgroup;
 mod counters;

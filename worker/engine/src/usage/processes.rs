@@ -1,4 +1,4 @@
-//! Counters of processes that run without a control group of their own: each tree of processes is summed up.
+//! Counters of processes without their own control group, summed up per process tree.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,11 @@ use procfs::process::{Process, Stat, all_processes};
 
 use super::counters::Counters;
 
-/// What is known of a process.
 #[derive(Debug, Clone, Copy, Default)]
 struct ProcessRow {
     pid: i32,
     parent: i32,
     group: i32,
-    /// Ticks of CPU time, with those of children that have ended.
     ticks: u64,
     pages: u64,
 }
@@ -30,8 +28,8 @@ impl ProcessRow {
     }
 }
 
-/// Returns the counters of these leaders of process groups, with all processes below them, in this order.
-/// Reads the list of processes once, whatever the number of leaders.
+/// Returns the counters of these group leaders with their descendants, in this order. Reads the process list
+/// once.
 pub(crate) fn read(leaders: &[i32]) -> Vec<Counters> {
     let stats = all_processes().into_iter().flatten().filter_map(Result::ok);
     let rows: Vec<ProcessRow> =
@@ -45,7 +43,7 @@ pub(crate) fn read(leaders: &[i32]) -> Vec<Counters> {
         let add = |to: &mut Option<u64>, more: u64| *to = Some(to.unwrap_or(0).saturating_add(more));
         add(&mut sum.cpu_micros, row.ticks * tick);
         add(&mut sum.memory_bytes, row.pages * page);
-        // Only processes of the same user tell.
+        // Only readable for processes of the same user.
         if let Ok(io) = Process::new(row.pid).and_then(|process| process.io()) {
             add(&mut sum.read_bytes, io.read_bytes);
             add(&mut sum.write_bytes, io.write_bytes);
@@ -54,13 +52,12 @@ pub(crate) fn read(leaders: &[i32]) -> Vec<Counters> {
     leaders.iter().map(|leader| sums.get(leader).copied().unwrap_or_default()).collect()
 }
 
-/// Returns the leader of each process that belongs to one: by its group, or by that of a parent.
 fn owners(rows: &[ProcessRow], leaders: &[i32]) -> HashMap<i32, i32> {
     let leaders: std::collections::HashSet<i32> = leaders.iter().copied().collect();
     let by_pid: HashMap<i32, &ProcessRow> = rows.iter().map(|row| (row.pid, row)).collect();
     let owner = |row: &ProcessRow| {
         let mut at = Some(row);
-        // Rows that were read at different moments could make a circle.
+        // Rows read at different moments could form a cycle.
         for _ in 0..64 {
             let row = at?;
             if leaders.contains(&row.group) {

@@ -1,5 +1,5 @@
-//! A thousand checks every second. Measures, so it runs alone and in release:
-//! `cargo test --release -p kubeleet-health -- --ignored --nocapture a_thousand_checks`.
+//! A thousand checks every second. Measures, so it runs alone and in release: `cargo test --release -p
+//! kubeleet-health -- --ignored --nocapture a_thousand_checks`.
 
 #![allow(clippy::print_stderr, reason = "it prints figures")]
 
@@ -25,7 +25,6 @@ use crate::probe::{Prober, RuntimeProber};
 const CHECKS: usize = 1000;
 const MEASURED: Duration = Duration::from_secs(20);
 
-/// Passes on, and notes when each container was probed and what did not pass.
 struct Recorder {
     inner: RuntimeProber,
     begin: Instant,
@@ -58,7 +57,6 @@ fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// An HTTP server on all addresses of the loopback network, on a thread of its own.
 fn serve() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -116,7 +114,7 @@ fn measure(name: &str, spec: &str) -> usize {
     })
 }
 
-/// Returns how late each probe was, sorted: compared with the earliest of its container within its second.
+/// Returns the sorted lateness of each probe, relative to the earliest of its container.
 fn lateness(probes: &HashMap<String, Vec<f64>>) -> Vec<f64> {
     let mut all: Vec<f64> = Vec::new();
     for times in probes.values() {

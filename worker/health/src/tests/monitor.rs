@@ -18,12 +18,11 @@ use crate::monitor::HealthMonitor;
 use crate::probe::Prober;
 use crate::{CheckChange, HealthChange};
 
-/// Answers as the script of each container says, one character for each probe: `+`, `-`, `?` is inconclusive,
-/// `!` panics, and `.` never answers. The last one is repeated.
+/// Answers by the script of each container, one character per probe: `+`, `-`, `?` is inconclusive, `!`
+/// panics, and `.` never answers. The last one is repeated.
 #[derive(Default)]
 struct Script {
     answers: HashMap<String, String>,
-    /// What was probed, and when.
     probes: Mutex<Vec<(String, tokio::time::Instant)>>,
     in_flight: AtomicUsize,
     most_in_flight: AtomicUsize,
@@ -40,7 +39,6 @@ impl Script {
     }
 }
 
-/// Counts a probe as long as it lives.
 struct InFlight<'a>(&'a AtomicUsize);
 
 impl Drop for InFlight<'_> {
@@ -103,7 +101,6 @@ impl Fixture {
         tokio::time::timeout(600 * SECOND, self.changes.recv()).await.unwrap().unwrap()
     }
 
-    /// Lets time pass; returns the changes until then.
     async fn pass(&mut self, time: Duration) -> Vec<HealthChange> {
         tokio::time::sleep(time).await;
         std::iter::from_fn(|| self.changes.try_recv().ok()).collect()
@@ -232,7 +229,7 @@ async fn what_says_nothing_about_the_container_changes_nothing() {
     let unhealthy =
         |probe| (probe, CheckChange::Health, Health::Unhealthy, "no (3 times in a row)".to_owned());
     assert_eq!(changes["bug"], [healthy.clone(), unhealthy(6)]);
-    // What is to be done about it is told once, and taken back by the first result.
+    // The advice is reported once, and withdrawn by the first result.
     let inconclusive = |probe| {
         let message = "the last 3 probes of its health check had no result, so its health stays as it was: the \
             engine does not answer; see whether the container has this command, and whether the engine of its \
@@ -271,7 +268,7 @@ async fn readiness_recovers_and_is_separate_from_health() {
     for _ in 0..2 {
         assert_eq!(fixture.change().await.health, Health::Healthy);
     }
-    // While it does not run, its end is another part's affair.
+    // While it does not run, another part handles its end.
     assert!(sim.exit(&container.pod, 1));
     let changes = fixture.pass(60 * SECOND).await;
     assert!(changes.iter().all(|change| change.change == CheckChange::Inconclusive), "{changes:?}");

@@ -12,8 +12,7 @@ use super::*;
 use crate::judge::ProbeOutcome;
 use crate::probe::{Prober, RuntimeProber};
 
-/// Answers every connection with these bytes after it has read a request, and closes it; without any it stays
-/// open.
+/// Reads a request on every connection, sends these bytes, and closes it; without any it stays open.
 async fn server(answer: Option<&'static str>) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -59,7 +58,7 @@ async fn an_http_answer_counts_by_its_status() {
     for (answer, spec, expected) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", HTTP, None),
         ("HTTP/1.0 204 No Content\r\n\r\n", HTTP, None),
-        // A redirect is an answer; it is not followed.
+        // A redirect counts as a response and is not followed.
         ("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", HTTP, None),
         // The body is not awaited.
         ("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nthe rest never comes", HTTP, None),
@@ -108,7 +107,7 @@ async fn a_server_without_an_answer_fails_at_the_deadline() {
     let (address, _requests) = server(None).await;
     let begin = std::time::Instant::now();
     let outcome = probe(address, HTTP, Duration::from_millis(150)).await;
-    // On a machine that is busy now the deadline is seen late, and then it is no failure.
+    // On a busy machine the deadline is noticed late, and then it is no failure.
     if !matches!(outcome, ProbeOutcome::Inconclusive(_)) {
         assert!(failed(&outcome).ends_with("no answer within 150 ms"), "{outcome:?}");
     }
@@ -127,7 +126,7 @@ async fn a_closed_port_is_refused_at_once() {
     assert_eq!(failed(&tcp), format!("connecting to {address}: Connection refused"));
 }
 
-/// Otherwise a node whose cores are busy would restart containers that are well.
+/// Otherwise a node with busy cores would restart healthy containers.
 #[tokio::test]
 async fn a_deadline_that_passed_while_the_worker_could_not_run_is_no_failure() {
     let (address, _requests) = server(None).await;

@@ -1,4 +1,4 @@
-//! What a container writes from now on.
+//! Attaches a client to the future output of a container.
 
 use engine::{Container, ContainerState};
 use futures_util::StreamExt;
@@ -8,7 +8,6 @@ use store::Channel;
 use super::ends::{ChannelEnd, broken, state_of, until_left};
 use crate::session::context::SessionContext;
 
-/// Copies the output until the container ends or the client leaves.
 pub(super) async fn serve(
     context: &SessionContext,
     container: &Container,

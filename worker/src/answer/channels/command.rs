@@ -16,20 +16,17 @@ use tokio::sync::mpsc;
 use super::ends::{ChannelEnd, broken, state_of, worker_stops};
 use crate::session::context::SessionContext;
 
-/// Between two looks whether the container still runs.
 const CONTAINER_LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// How long the engine has to end the connection of a command whose container has ended.
+/// Time for the engine to close a command's connection after its container has ended.
 const ENGINE_MARGIN: Duration = Duration::from_secs(1);
-/// Before a size that could not be set is tried again.
 const RESIZE_PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1)];
-/// The exit code of what SIGKILL has ended.
 const KILLED: u8 = 137;
 
-/// What follows for the input of the command. It counts as read once it was written.
+/// A piece counts as read once it was written.
 type Input = mpsc::UnboundedSender<(Bytes, Receipt)>;
 
-/// Runs the command until it ends, or until its client leaves: then it is ended. A main process is not.
+/// Runs the command until it ends. If the client leaves, ends the command, but not a main process.
 pub(super) async fn serve(
     context: &SessionContext,
     container: &Container,
@@ -47,9 +44,9 @@ pub(super) async fn serve(
         _ => return Ok(None),
     };
     let RunningCommand { input, ends_input, output, control } = started.map_err(|error| error.to_string())?;
-    // Ends the command also when this call is dropped.
+    // Ends the command even if this future is dropped.
     let mut command = CommandGuard { control: Some(control) };
-    // The end of a main process is that of its container, which is no reason to stop reading its output.
+    // A main process ends with its container, which is no reason to stop reading its output.
     let end_of_container = async {
         match is_main {
             true => std::future::pending().await,
@@ -65,7 +62,7 @@ pub(super) async fn serve(
             }
             return Ok(Some(Frame::Exit(code)));
         }
-        // Nothing is left of the command, and some engines say for ever that it runs.
+        // The command has ended with its container, but some engines report for ever that it runs.
         Err(WaitStopped::Container(code)) => {
             command.control = None;
             tell_end(channel).await;
@@ -86,17 +83,15 @@ pub(super) async fn serve(
     }
 }
 
-/// Why the end of the command was not awaited.
 enum WaitStopped {
     Client,
-    /// It has ended, with this exit code.
+    /// The container ended with this exit code.
     Container(u8),
     Worker,
     Channel(ChannelError),
     Engine(RuntimeError),
 }
 
-/// A command that is ended if it is dropped before its end was seen.
 struct CommandGuard {
     control: Option<Box<dyn CommandControl>>,
 }
@@ -126,7 +121,7 @@ async fn run(
     let feed = async {
         if let Some(mut input) = input {
             while let Some((piece, receipt)) = waiting.recv().await {
-                // It may have closed its input, or have ended: what follows is dropped.
+                // It may have closed its input or ended: further input is dropped.
                 if input.write_all(&piece).await.is_err() || input.flush().await.is_err() {
                     break;
                 }
@@ -157,9 +152,9 @@ async fn run(
     }
 }
 
-/// Waits for the end of the container, and a while for the engine, which should end the command's connection
-/// then: some versions leave that of a terminal open for ever. Returns the exit code of the container. What
-/// this worker knows of the container is in memory, so looking at it costs nothing.
+/// Waits for the container's end, then a while for the engine to close the command's connection: some
+/// versions leave a terminal's open for ever. Returns the container's exit code. Polls this worker's table,
+/// which is cheap.
 async fn end_of(context: &SessionContext, container: &Container) -> u8 {
     let seen = || {
         let managed = context.table.get(&container.pod)?;
@@ -193,7 +188,6 @@ async fn copy_output(
     Ok(())
 }
 
-/// Acts on the frames of the client until it leaves.
 async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, input: Input) -> WaitStopped {
     let mut input = Some(input);
     loop {
@@ -223,7 +217,7 @@ async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, i
     }
 }
 
-/// Sets the size of the terminal. A client says it once, and an engine that is busy may refuse it once.
+/// Retries: the client sends the size once, and a busy engine may refuse it.
 async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), RuntimeError> {
     for pause in RESIZE_PAUSES {
         let Err(error) = control.resize(size).await else { return Ok(()) };
@@ -233,10 +227,9 @@ async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), 
     control.resize(size).await
 }
 
-/// Tells the client if the container has ended, and the command with it.
 async fn say_why(context: &SessionContext, container: &Container, code: u8, channel: &mut Channel) {
-    // What is killed with its container ends so, and an engine calls the container running for a moment
-    // longer.
+    // A command killed with its container exits like this, while the engine still reports the container as
+    // running for a moment.
     let looks = match code {
         0 => 0,
         KILLED => 10,

@@ -1,4 +1,4 @@
-//! Files to and from containers, as tar archives.
+//! Copies files to and from containers as tar archives.
 
 use std::io;
 
@@ -12,8 +12,7 @@ use tokio::sync::mpsc;
 use super::ends::{ChannelEnd, broken, until_left};
 use crate::session::context::SessionContext;
 
-/// Unpacks what the client sends. An archive that its client does not finish is refused by the engine, but
-/// what came before is written.
+/// The engine refuses an unfinished archive, but has written the part before.
 pub(super) async fn to_container(
     context: &SessionContext,
     container: &Container,
@@ -44,7 +43,7 @@ pub(super) async fn to_container(
     done.map(|()| Some(Frame::Exit(0))).map_err(|error| error.to_string())
 }
 
-/// Passes on what the client sends, to its end. Fails without an error if the client leaves.
+/// Fails without an error if the client leaves.
 async fn read_archive(
     reader: &mut ChannelReader,
     pieces: mpsc::Sender<io::Result<Bytes>>,
@@ -63,14 +62,13 @@ async fn read_archive(
     }
 }
 
-/// Passes a piece to the engine. If that has stopped reading it says why itself: this waits for it.
+/// If the engine stopped reading, waits forever: its call reports the reason.
 async fn pass_on(pieces: &mpsc::Sender<io::Result<Bytes>>, data: Bytes) {
     if pieces.send(Ok(data)).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Sends a file or directory.
 pub(super) async fn from_container(
     context: &SessionContext,
     container: &Container,
@@ -79,7 +77,7 @@ pub(super) async fn from_container(
 ) -> Result<ChannelEnd, String> {
     let opened = context.worker.runtime.archive(&container.handle, path).await;
     let mut archive = opened.map_err(|error| error.to_string())?;
-    // An error comes before the first piece.
+    // Errors come before the first piece.
     let mut piece = archive.next().await.transpose().map_err(|error| error.to_string())?;
     let Channel { writer, reader } = channel;
     let sending = async {

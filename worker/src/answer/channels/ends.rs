@@ -1,4 +1,4 @@
-//! How channels end, and what tells that they do.
+//! Reasons for the end of channels.
 
 use engine::{Container, ContainerState};
 use model::stream::channel::Frame;
@@ -6,10 +6,9 @@ use store::{ChannelError, ChannelReader};
 
 use crate::session::context::SessionContext;
 
-/// How a channel ended, unless its client has left: the last frame.
+/// The last frame of a channel; `None` if its client has left.
 pub(super) type ChannelEnd = Option<Frame>;
 
-/// Returns how all channels end with this session of the worker.
 pub(super) fn worker_stops(context: &SessionContext) -> Frame {
     let node = &context.worker.node;
     Frame::Failed(format!(
@@ -17,8 +16,6 @@ pub(super) fn worker_stops(context: &SessionContext) -> Frame {
     ))
 }
 
-/// Waits until the client leaves, or cannot be reached, and returns how the channel ends. It sends nothing
-/// that counts.
 pub(super) async fn until_left(reader: &mut ChannelReader) -> ChannelEnd {
     loop {
         match reader.next().await {
@@ -29,7 +26,6 @@ pub(super) async fn until_left(reader: &mut ChannelReader) -> ChannelEnd {
     }
 }
 
-/// Returns how a channel ends whose other side cannot be reached.
 pub(super) fn broken(error: &ChannelError) -> ChannelEnd {
     match error {
         ChannelError::PeerGone | ChannelError::Closed => None,
@@ -37,7 +33,6 @@ pub(super) fn broken(error: &ChannelError) -> ChannelEnd {
     }
 }
 
-/// Returns whether the container still runs, and its exit code if it does not.
 pub(super) async fn state_of(context: &SessionContext, container: &Container) -> Option<ContainerState> {
     let found = context.worker.runtime.find(&context.worker.node, &container.handle).await;
     found.ok().flatten().map(|container| container.state)

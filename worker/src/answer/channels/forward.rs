@@ -16,10 +16,8 @@ use tokio::time::timeout;
 use super::ends::{ChannelEnd, broken};
 use crate::session::context::SessionContext;
 
-/// The time for the connection to the pod.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Carries a connection until both directions have ended, or until the client leaves.
 pub(super) async fn serve(
     context: &SessionContext,
     pod: &PodId,

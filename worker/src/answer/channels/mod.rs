@@ -1,5 +1,5 @@
-//! Channels to pods: commands that people run in containers, ports that they reach, files that they copy. A
-//! request lies in Redis, and so does everything that is sent ([`model::stream::channel`]).
+//! Channels to pods: interactive commands, forwarded ports and copied files. Requests and all data go through
+//! Redis ([`model::stream::channel`]).
 
 mod attach;
 mod command;
@@ -22,7 +22,6 @@ use crate::session::context::{MAX_CHANNELS, SessionContext};
 /// The last frame must reach Redis within this time.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Takes the waiting requests and serves each in the background.
 pub(crate) fn serve(context: &Arc<SessionContext>) {
     let task_context = context.clone();
     context.tasks.spawn(async move {
@@ -45,7 +44,7 @@ fn serve_one(context: &Arc<SessionContext>, request: ChannelRequest) {
 
 async fn run(context: &SessionContext, request: &ChannelRequest) -> Result<(), StoreError> {
     let store = &context.worker.store;
-    // Nothing begins without a client.
+    // Nothing starts without a client.
     let Some(mut channel) = store.accept_channel(&request.id).await? else { return Ok(()) };
     let begun = Instant::now();
     let ended = serve_channel(context, request, &mut channel).await;
@@ -63,7 +62,6 @@ async fn run(context: &SessionContext, request: &ChannelRequest) -> Result<(), S
     store.close_channel(&request.id, &request.pod, true, &message).await
 }
 
-/// Serves a channel until it ends, or until this worker must let go of its pods.
 async fn serve_channel(
     context: &SessionContext,
     request: &ChannelRequest,
@@ -96,7 +94,6 @@ async fn serve_channel(
     }
 }
 
-/// Begins what was asked for, and serves it. Fails with the reason.
 async fn begin(
     context: &SessionContext,
     request: &ChannelRequest,
@@ -110,7 +107,7 @@ async fn begin(
     }
     let container = container_of(context, &request.pod, request.container.as_ref()).await;
     let container = container.map_err(|error| error.to_string())?;
-    // What a container wrote to its first client can still be read when it has ended.
+    // Output for a container's first client stays readable after its end.
     let needs_running =
         !matches!(request.purpose, Purpose::CopyFrom { .. } | Purpose::Attach { stdin: true, .. });
     if container.state != ContainerState::Running && needs_running {

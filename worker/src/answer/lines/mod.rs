@@ -1,7 +1,7 @@
-//! The lines of several pods of this node in one answer, merged in order of time.
+//! Log lines of several pods of this node in one answer, merged by time.
 //!
-//! [`sources`] opens the logs of containers, also of those that start meanwhile; [`engine::kept_logs`] has
-//! the logs of containers that were removed.
+//! [`sources`] opens the logs of containers, including those that start later; [`engine::kept_logs`] has the
+//! logs of removed containers.
 
 mod sources;
 
@@ -25,12 +25,10 @@ const MAX_CHUNK: usize = 16 * 1024;
 const GATHER_TIME: Duration = Duration::from_millis(50);
 /// With many readers lines are gathered for longer: each chunk costs Redis the same, whatever its size.
 const MAX_GATHER_TIME: Duration = Duration::from_millis(800);
-/// Between two looks for containers that have started or ended.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// After this long without lines an empty chunk tells the reader that this worker is still there.
+/// After this long without lines an empty chunk signals that this worker is alive.
 const SIGN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Answers a request in the background.
 pub(crate) fn answer(context: &Arc<SessionContext>, request: LinesRequest) {
     let task_context = context.clone();
     context.tasks.spawn(async move {
@@ -57,7 +55,6 @@ async fn write(context: &SessionContext, request: &LinesRequest) -> Result<(), S
     context.worker.store.write_log(&request.id, &LogChunk::End(end)).await.map(drop)
 }
 
-/// Writes the lines. Returns false if the answer is not read any more.
 async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, StoreError> {
     let mut writer = LineWriter {
         answer: LogAnswer::new(&context.worker.store, &request.id, &context.log_throttle),
@@ -67,7 +64,7 @@ async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, 
         flush_at: None,
         sign_at: Instant::now() + SIGN_INTERVAL,
     };
-    // An engine that hangs answers late: the reader learns meanwhile that this worker is there.
+    // A hanging engine answers late: meanwhile the reader learns that this worker is alive.
     let Some(mut sources) = writer.signing(LineSources::open(context, request)).await? else {
         return Ok(false);
     };
@@ -103,20 +100,16 @@ async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, 
     }
 }
 
-/// Gathers lines and writes them.
 struct LineWriter<'a> {
     context: &'a SessionContext,
     request: &'a LinesRequest,
     answer: LogAnswer<'a>,
     gathered: BytesMut,
     flush_at: Option<Instant>,
-    /// When the reader is told that this worker is still there.
     sign_at: Instant,
 }
 
 impl LineWriter<'_> {
-    /// Waits for something, and tells the reader meanwhile that this worker is there. Returns `None` if the
-    /// answer is not read any more.
     async fn signing<T>(&mut self, work: impl Future<Output = T>) -> Result<Option<T>, StoreError> {
         let mut work = std::pin::pin!(work);
         loop {
@@ -132,7 +125,6 @@ impl LineWriter<'_> {
         }
     }
 
-    /// Adds a line, if it was asked for. Returns false if the answer is not read any more.
     async fn add(&mut self, line: &LogLine) -> Result<bool, StoreError> {
         if !is_wanted(self.request, line) {
             return Ok(true);
@@ -142,7 +134,6 @@ impl LineWriter<'_> {
         if self.gathered.len() >= MAX_CHUNK { self.flush().await } else { Ok(true) }
     }
 
-    /// Adds a mark: a line that is none, for people.
     fn add_mark(&mut self, mark: &str) {
         self.gathered.extend_from_slice(format!("{mark}\n").as_bytes());
         self.begin_gathering();
@@ -168,7 +159,7 @@ impl LineWriter<'_> {
         Ok(true)
     }
 
-    /// Writes everything gathered. A chunk has whole lines: one that is skipped cuts none.
+    /// Writes all gathered lines. A chunk has whole lines, so that a skipped chunk cuts none.
     async fn flush(&mut self) -> Result<bool, StoreError> {
         self.flush_at = None;
         if self.gathered.is_empty() {
@@ -179,7 +170,6 @@ impl LineWriter<'_> {
     }
 }
 
-/// Returns whether a line was asked for.
 fn is_wanted(request: &LinesRequest, line: &LogLine) -> bool {
     request.after.is_none_or(|after| line.time > after)
         && request.until.is_none_or(|until| line.time < until)

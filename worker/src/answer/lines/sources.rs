@@ -1,5 +1,5 @@
-//! The logs that an answer is made of: those of containers that are there, those of containers that start
-//! while they are followed, and those that were kept.
+//! The logs of one answer: of existing containers, of containers that start while they are followed, and of
+//! removed ones.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -18,22 +18,20 @@ use store::LinesRequest;
 
 use crate::session::context::SessionContext;
 
-/// While logs are followed a line waits this long for older ones of other containers.
+/// While logs are followed, a line waits this long for older ones of other containers.
 const HOLD: Duration = Duration::from_millis(300);
-/// A source is not read while this number of its lines waits.
+/// A source is not read while this many of its lines wait.
 const MAX_WAITING: usize = 512;
-/// A followed log that is read this much later than it is written is read on from its end.
+/// A followed log that is read this much later than written is continued from its end.
 const MAX_LAG: Duration = Duration::from_secs(10);
 
-/// What has come from the sources.
 pub(super) enum SourceEvent {
     /// Lines, or the end of a source.
     Lines,
-    /// Something that the reader has to know.
+    /// A message for the reader.
     Mark(String),
 }
 
-/// Where lines come from.
 #[derive(Debug, Clone)]
 struct LineOrigin {
     pod: PodId,
@@ -41,28 +39,23 @@ struct LineOrigin {
     container: Option<ContainerName>,
 }
 
-/// A log that is being read.
 struct OpenSource {
-    /// The engine's handle of the container, or the name of what was kept.
     key: String,
     origin: LineOrigin,
     stream: LineStream,
-    /// Of the last line that came from it.
     last_time: u64,
-    /// Lines after this time were written while it was followed.
+    /// Lines after this time were written while the log was followed.
     live_from: u64,
 }
 
 /// A container whose log was read before.
 struct KnownSource {
-    /// Of the last line that came from it.
     last_time: u64,
-    /// Since when it ran when its log was opened.
     running_since: Option<BootInstant>,
 }
 
-/// Decides what to read of a container's log: nothing if it was read to its end since the container was
-/// started last. `was_there` is false for a container that was started after the request was read.
+/// Decides what to read of a container's log: nothing if it was read to its end since the container's last
+/// start. `was_there` is false for a container that started after the request.
 fn query_of(
     request: &LinesRequest,
     known: Option<&KnownSource>,
@@ -73,36 +66,30 @@ fn query_of(
         Some(known) if known.running_since == running_since => return None,
         Some(known) => (None, known.last_time),
         None if was_there => (request.tail, request.after.unwrap_or(0)),
-        // Of a container that is new everything is news.
+        // All lines of a new container are new.
         None => (None, request.after.unwrap_or(0)),
     };
     Some(LineQuery { tail, follow: request.follow, after })
 }
 
-/// What came from a source: lines, an error, or nothing more.
 type Polled = Option<Result<Vec<EngineLine>, RuntimeError>>;
 
-/// The logs of one answer.
 pub(super) struct LineSources<'a> {
     context: &'a SessionContext,
     request: &'a LinesRequest,
     pub(super) merge: LogMerge<String, LogLine>,
     open: Vec<OpenSource>,
     known: HashMap<String, KnownSource>,
-    /// The source that is looked at first: each is the first one in turn.
+    /// The source to poll first, which rotates.
     first: usize,
-    /// When the request was read.
     begun_at: BootInstant,
-    /// Logs that could not be opened, by their keys: each is named once.
+    /// Keys of logs that could not be opened: each is reported once.
     unopened: HashSet<String>,
-    /// What the reader has to know about them.
     marks: Vec<String>,
-    /// Whether the containers that were there at the beginning are still being opened.
     is_first_look: bool,
 }
 
 impl<'a> LineSources<'a> {
-    /// Opens all logs that were asked for.
     pub(super) async fn open(context: &'a SessionContext, request: &'a LinesRequest) -> Self {
         let mut sources = Self {
             context,
@@ -127,7 +114,6 @@ impl<'a> LineSources<'a> {
         sources
     }
 
-    /// Returns whether nothing more will come.
     pub(super) fn is_done(&self) -> bool {
         let is_awaited = |pod: &PodId| self.context.table.get(pod).is_some();
         let goes_on = self.request.follow
@@ -136,7 +122,6 @@ impl<'a> LineSources<'a> {
         self.open.is_empty() && self.merge.is_done() && !goes_on
     }
 
-    /// Opens the logs of containers that have been started, or started again, since the last look.
     pub(super) async fn refresh(&mut self) {
         if self.request.previous {
             return;
@@ -146,7 +131,6 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Returns the containers that were asked for, each with the time since when it runs or ran.
     fn managed(&self) -> Vec<(String, LineOrigin, Option<BootInstant>)> {
         let request = self.request;
         let managed: Vec<Vec<(String, LineOrigin, Option<BootInstant>)>> =
@@ -173,7 +157,7 @@ impl<'a> LineSources<'a> {
         managed.into_iter().flatten().collect()
     }
 
-    /// Opens what containers have written before they were started again: that is in the engine's own log.
+    /// The output of former runs is in the engine's log.
     async fn open_ended_runs(&mut self) {
         let Ok(containers) = self.context.worker.list().await else { return };
         let runtime = self.context.worker.runtime.clone();
@@ -200,14 +184,12 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Returns a time of this worker in nanoseconds since the Unix epoch; 0 if it is not known.
     fn wall_clock_of(&self, time: Option<BootInstant>) -> u64 {
         let Some(time) = time else { return 0 };
         let age = self.context.worker.clock.now().since(time);
         wall_clock().saturating_sub(age.as_nanos().try_into().unwrap_or(u64::MAX))
     }
 
-    /// Opens the log of a container, unless it is open or was read to its end since it was started last.
     async fn open_container(
         &mut self,
         handle: String,
@@ -230,7 +212,7 @@ impl<'a> LineSources<'a> {
                 let live_from = wall_clock();
                 self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
             }
-            // It has gone meanwhile; otherwise the next look tries again.
+            // It is gone, or the next pass tries again.
             Err(error) => {
                 tracing::debug!(container = handle, %error, "a log could not be opened");
                 if matches!(error, RuntimeError::Engine(_)) && self.unopened.insert(handle) {
@@ -240,12 +222,10 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Returns what the reader has to know since the last call.
     pub(super) fn take_marks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.marks)
     }
 
-    /// Opens the logs of containers whose pods have ended, and which the engine still has.
     async fn open_unmanaged(&mut self) {
         let is_known = |pod: &PodId| self.context.table.get(pod).is_some();
         if self.request.pods.iter().all(|pod| is_known(&pod.id)) {
@@ -264,7 +244,6 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Opens the logs of containers that were removed.
     async fn open_kept(&mut self) {
         let request = self.request;
         for kept in self.context.worker.kept_logs.list().await {
@@ -287,7 +266,6 @@ impl<'a> LineSources<'a> {
         }
     }
 
-    /// Waits until something comes. The future can be dropped.
     pub(super) async fn next(&mut self) -> SourceEvent {
         let (index, item) = poll_fn(|context| self.poll_next(context)).await;
         match item {
@@ -309,7 +287,7 @@ impl<'a> LineSources<'a> {
         self.first = self.first.wrapping_add(1);
         for index in (0..count).map(|n| (self.first + n) % count) {
             let source = &mut self.open[index];
-            // What waits is passed on first, and then all are looked at again.
+            // Waiting lines are passed on first; then all sources are polled again.
             if self.merge.waiting(&source.key) >= MAX_WAITING {
                 continue;
             }
@@ -335,7 +313,6 @@ impl<'a> LineSources<'a> {
         SourceEvent::Lines
     }
 
-    /// Reads a log on from its end, because it is written faster than it is read.
     async fn skip(&mut self, index: usize, lag: Duration) -> SourceEvent {
         let source = &mut self.open[index];
         let after = wall_clock();

@@ -1,4 +1,5 @@
-//! The worker process of a supervisor: starts it, listens to it, signals it, and collects its exit status.
+//! The supervisor's worker process: starts it, receives its signs of life, signals it, and collects its exit
+//! status.
 
 use std::ffi::OsString;
 use std::io;
@@ -14,12 +15,10 @@ use tokio::net::UnixStream;
 
 use super::decide::WorkerState;
 
-/// The wait before a worker that exited is started again: the first, and the longest.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
-/// After a run this long the next exit is followed by the first wait again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
-/// What connects the supervisor to the service manager; the worker must not inherit it.
+/// Meant for the supervisor only; the worker must not inherit them.
 const SUPERVISOR_ONLY_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// The program to run as the worker.
@@ -32,7 +31,6 @@ pub struct Program {
     pub arguments: Vec<OsString>,
 }
 
-/// The worker process, over all its restarts.
 pub(super) struct Child {
     program: Program,
     running: Option<RunningChild>,
@@ -48,12 +46,9 @@ struct RunningChild {
     pipe: UnixStream,
 }
 
-/// How the worker process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessExit {
-    /// With this exit code.
     Code(u8),
-    /// By this signal.
     Signal(i32),
 }
 
@@ -63,7 +58,7 @@ impl Child {
         Self { program, running: None, backoff, restart_at: None }
     }
 
-    /// Starts the worker. `lease_is_expired` is remembered: such a worker first enforces the fence itself.
+    /// Remembers `lease_is_expired`: such a worker first enforces the fence itself.
     pub(super) fn start(&mut self, lease_is_expired: bool) -> io::Result<Pid> {
         match self.spawn() {
             Ok((pid, pipe)) => {
@@ -110,8 +105,7 @@ impl Child {
         self.running.as_ref().map(|running| running.pid)
     }
 
-    /// Sends a signal to the worker, if it runs. Its id cannot have been reused: the exit status is not
-    /// collected yet.
+    /// The id cannot have been reused: the exit status is not collected yet.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(running) = &self.running
             && let Err(error) = kill_process(running.pid, signal)
@@ -121,7 +115,7 @@ impl Child {
         }
     }
 
-    /// Waits for a sign of life, forever if there is no worker. Returns whether it was the worker's first.
+    /// Waits for a sign of life, forever if there is no worker. Returns true for the worker's first.
     ///
     /// # Cancel safety
     /// May be dropped; no sign is lost.
@@ -147,8 +141,8 @@ impl Child {
         }
     }
 
-    /// Collects the exit status of every child that has ended: as process 1 of a container the supervisor is
-    /// the parent of all orphaned processes. Returns how the worker ended, if it is among them.
+    /// Collects the exit status of every ended child: as process 1 of a container the supervisor is the
+    /// parent of all orphaned processes. Returns the worker's exit, if it is among them.
     pub(super) fn reap(&mut self) -> Option<ProcessExit> {
         let mut worker_exit = None;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
@@ -176,7 +170,6 @@ fn exit_of(status: WaitStatus) -> ProcessExit {
 }
 
 impl ProcessExit {
-    /// Returns the exit code as shells count: 128 + n for signal n.
     pub(super) fn code(self) -> u8 {
         match self {
             ProcessExit::Code(code) => code,

@@ -1,4 +1,4 @@
-//! Decides what the supervisor does next. Pure: the state of the lease and the worker in, a step out.
+//! Decides the supervisor's next step from the state of the lease and the worker. Pure.
 
 use std::time::Duration;
 
@@ -6,89 +6,72 @@ use model::node::timing::Timing;
 
 use crate::fencing::liveness;
 
-/// How long a new process may take until its first sign of life before the supervisor fences in its place, if
-/// it was started after the expiry of the lease: it is about to fence itself, and the supervisor has just
-/// done so.
+/// Time for the first sign of life of a process started after the lease expired, before the supervisor fences
+/// in its place. The process is about to fence, and the supervisor has just done so.
 const FIRST_SIGN_GRACE: Duration = Duration::from_secs(3);
-/// How long a new process may take until its first sign of life before it is killed.
+/// Time for a new process's first sign of life before it is killed.
 const FIRST_SIGN_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the worker may take to end after it was asked to; it promises ten seconds.
+/// Time for the worker to end after a request; it promises ten seconds.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(12);
-/// Between two looks at the containers while the lease is expired and no worker enforces the fence: what a
-/// worker that died had asked the engine for may still appear.
+/// Scan interval while the lease is expired and no worker enforces the fence: containers requested by a dead
+/// worker may still appear.
 const FENCE_INTERVAL: Duration = Duration::from_secs(1);
 /// The same after [`LONG_EXPIRED`].
 const LONG_EXPIRED_FENCE_INTERVAL: Duration = Duration::from_secs(5);
 const LONG_EXPIRED: Duration = Duration::from_secs(60);
-/// Longest time between two looks at lease and worker: the clock that sleeps use stops while the machine is
-/// suspended.
+/// Maximum interval of checks of lease and worker: the clock of sleeps stops while the machine is suspended.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The state of the worker process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkerState {
     NotStarted,
     Running {
-        /// Since its start.
         age: Duration,
-        /// Since its last sign of life; `None` if there was none yet.
         silent_for: Option<Duration>,
-        /// The lease had expired before its start.
         started_after_expiry: bool,
     },
     Exited {
-        /// How long to wait before it may be started again.
         restart_in: Duration,
     },
 }
 
-/// Everything that the decision depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SupervisorFacts {
-    /// For how much longer the lease is valid; `None` if it has expired, or there is none.
+    /// `None` if it has expired, or there is none.
     pub(super) lease_remaining: Option<Duration>,
-    /// How long this supervisor has seen it expired.
     pub(super) expired_for: Duration,
-    /// Since the last look after the expiry that found no container to stop.
+    /// Time since the last scan after the expiry without a container to stop.
     pub(super) clean_for: Option<Duration>,
-    /// A look at the containers is under way.
     pub(super) is_fencing: bool,
     pub(super) worker: WorkerState,
-    /// Since the supervisor was asked to end.
     pub(super) ending_for: Option<Duration>,
 }
 
-/// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct SupervisorStep {
-    /// Send SIGKILL to the worker: it hangs.
     pub(super) kill: bool,
-    /// Look at the containers, and stop what must not run without a lease.
     pub(super) fence: bool,
-    /// Start the worker.
     pub(super) start: bool,
-    /// Nothing is left to do: end.
+    /// End, because nothing is left to do.
     pub(super) end: bool,
 }
 
-/// Returns how long a worker may be silent before the supervisor assumes that it does not enforce the fence.
+/// Returns the maximum silence of a worker before the supervisor assumes that it does not enforce the fence.
 pub(super) fn max_silence(timing: &Timing) -> Duration {
     liveness::period(timing) * 3
 }
 
-/// Returns how long a worker may be silent before it counts as hanging although its lease is valid: short
-/// enough that another process can still renew the lease.
+/// Returns the silence after which a worker counts as hanging although its lease is valid: short enough that
+/// another process can still renew the lease.
 fn hangs_after(timing: &Timing) -> Duration {
     (timing.fence_after / 2).max(max_silence(timing))
 }
 
-/// Returns how long to wait before deciding again, if nothing happens.
 pub(super) fn wait(timing: &Timing, facts: &SupervisorFacts) -> Duration {
     let until_expiry = facts.lease_remaining.unwrap_or(POLL_INTERVAL);
     liveness::period(timing).min(POLL_INTERVAL).min(until_expiry.max(Duration::from_millis(1)))
 }
 
-/// Returns what to do now.
 pub(super) fn step(timing: &Timing, facts: &SupervisorFacts) -> SupervisorStep {
     let is_expired = facts.lease_remaining.is_none();
     let mut step = SupervisorStep::default();

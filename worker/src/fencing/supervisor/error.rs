@@ -1,11 +1,11 @@
-//! Why a supervisor cannot start.
+//! Errors that keep a supervisor from starting.
 
 use std::io;
 use std::path::PathBuf;
 
 use model::ids::NodeName;
 
-/// Why a supervisor cannot start.
+/// Errors that keep a supervisor from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
     /// Another supervisor of this node runs on this machine.

@@ -1,4 +1,4 @@
-//! The last resort, when worker and supervisor are gone and it is unknown whether they come back.
+//! The last resort, when worker and supervisor are gone and may not come back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,12 @@ use super::fencing::Fencing;
 use super::observed_lease::ObservedLease;
 use crate::fencing::lease_file;
 
-/// Between two looks at the lease, and at the containers once it has expired.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// This many looks in a row have to find nothing before a machine without worker and supervisor is left
-/// alone.
+/// Number of consecutive scans without findings before a machine without worker and supervisor is left alone.
 const CLEAN_LOOKS_NEEDED: u32 = 3;
 
-/// Waits until the lease of this node has expired, then stops its `on_disconnect: stop` pods. Ends at once if
-/// a worker renews the lease.
+/// Waits until this node's lease has expired, then stops its `on_disconnect: stop` pods. Ends at once if a
+/// worker renews the lease.
 ///
 /// # Errors
 /// If the boot id of the machine cannot be read.
@@ -36,7 +34,7 @@ pub async fn fence_only(config: Arc<Config>) -> Result<(), SupervisorError> {
             return Ok(());
         }
         match now.remaining() {
-            // The clock that sleeps use stops while the machine is suspended, so sleeps are short.
+            // The clock of sleeps stops while the machine is suspended, so sleeps are short.
             Some(remaining) => tokio::time::sleep(remaining.min(POLL_INTERVAL)).await,
             None => {
                 fencing.begin(now.deadline);

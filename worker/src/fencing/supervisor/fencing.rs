@@ -1,8 +1,7 @@
-//! The supervisor's own fencing: it looks for containers that must not run, each time on a thread of its own.
+//! The supervisor's own fencing: scans for containers that must not run, each time on a new thread.
 //!
-//! The thread has an async runtime that is dropped afterwards. So the supervisor stays small and responsive,
-//! and nothing that a look begins (such as waiting for the exit of process pods) goes on beside the worker's
-//! own.
+//! The thread's async runtime is dropped afterwards. So the supervisor stays small and responsive, and tasks
+//! of a scan (such as waiting for the exit of process pods) do not compete with the worker's own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,10 +18,8 @@ use crate::handover::socket;
 use crate::session::identity;
 use crate::support::change_log::ChangeLog;
 
-/// How many containers had to be stopped, or why the look failed.
 type FencingResult = Result<usize, String>;
 
-/// Fences one node, one look at a time.
 pub(super) struct Fencing {
     config: Arc<Config>,
     results: (mpsc::Sender<FencingResult>, mpsc::Receiver<FencingResult>),
@@ -37,12 +34,10 @@ impl Fencing {
         Self { config, results: mpsc::channel(1), is_under_way: false, next_attempt: None, log }
     }
 
-    /// Returns whether a look is under way, or the last one failed a moment ago.
     pub(super) fn is_busy(&self) -> bool {
         self.is_under_way || self.next_attempt.is_some_and(|moment| Instant::now() < moment)
     }
 
-    /// Begins a look, unless one is under way. The lease expired at `deadline`.
     pub(super) fn begin(&mut self, deadline: BootInstant) {
         if self.is_under_way {
             return;
@@ -56,12 +51,12 @@ impl Fencing {
             let _ended = results.blocking_send(result);
         };
         if let Err(error) = std::thread::Builder::new().name("fence".to_owned()).spawn(thread) {
-            // Counts as a failed look, so that the wait for its end does not last forever.
+            // Counts as a failed scan, so that waiting for its end does not last forever.
             let _sent = self.results.0.try_send(Err(format!("no thread can be started: {error}")));
         }
     }
 
-    /// Waits for the end of the look under way, forever if there is none. Returns whether nothing had to be
+    /// Waits for the end of the scan in progress, forever if there is none. Returns true if nothing had to be
     /// stopped.
     ///
     /// # Cancel safety
@@ -86,8 +81,7 @@ impl Fencing {
     }
 }
 
-/// Stops the `on_disconnect: stop` pods that run here. It ends, because every call of the engine has a
-/// deadline.
+/// Stops the `on_disconnect: stop` pods here. It terminates, because every call of the engine has a deadline.
 fn fence(config: &Config, deadline: BootInstant) -> FencingResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no async runtime can be created: {error}"))?;
@@ -101,7 +95,7 @@ fn fence(config: &Config, deadline: BootInstant) -> FencingResult {
         let fence = fence::enforce(&*engine, &scope, deadline, &BootClock, &known);
         fence.await.map_err(|error| error.to_string())
     });
-    // A blocking thread that waits for a file lock must not hold up the supervisor.
+    // A blocking thread that waits for a file lock must not delay the supervisor.
     runtime.shutdown_background();
     found
 }

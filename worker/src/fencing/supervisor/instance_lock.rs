@@ -1,8 +1,7 @@
-//! One supervisor for each node of a machine, and what it does about a worker that outlived the previous
-//! supervisor.
+//! Allows one supervisor per node of a machine, and takes over a worker that outlived its supervisor.
 //!
-//! The supervisor holds a lock on `<node>.guard` in the state directory for as long as it runs. The file
-//! names its worker process.
+//! The supervisor locks `<node>.guard` in the state directory for as long as it runs. The file names its
+//! worker process.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -13,12 +12,10 @@ use engine::process::ProcessIdentity;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal};
 
-/// How long to wait for the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a left-over worker may take to end after SIGTERM; a worker promises ten seconds.
+/// Time for a leftover worker to end after SIGTERM; a worker promises ten seconds.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the kernel may take to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The lock of this supervisor. Released when the process ends.
@@ -28,10 +25,9 @@ pub(super) struct InstanceLock {
 }
 
 impl InstanceLock {
-    /// Takes the lock. Returns `None` if another supervisor holds it.
     pub(super) async fn acquire(path: &Path) -> io::Result<Option<Self>> {
-        // A worker that is being started inherits the lock for a moment: after a supervisor was killed right
-        // then, the lock is free only once that worker has replaced its process image or ended.
+        // A starting worker inherits the lock for a moment. If a supervisor was killed right then, the lock
+        // is free only once that worker has replaced its process image or ended.
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match Self::try_acquire(path)? {
@@ -51,13 +47,13 @@ impl InstanceLock {
         }
     }
 
-    /// Takes the lock again if the file was removed: another supervisor could begin beside this one, and the
+    /// Takes the lock again if the file was removed: another supervisor could start beside this one, and the
     /// next one would not find its `worker`.
     pub(super) fn keep(&mut self, worker: Option<Pid>) {
         if self.path.exists() {
             return;
         }
-        // A directory that cannot be written is reported by the worker.
+        // The worker reports an unwritable directory.
         if let Ok(Some(again)) = Self::try_acquire(&self.path) {
             tracing::warn!(path = %self.path.display(), "the file was removed: it is written again");
             *self = again;
@@ -67,14 +63,12 @@ impl InstanceLock {
         }
     }
 
-    /// Returns the worker of the previous supervisor, if it still runs.
     pub(super) fn leftover_worker(&mut self) -> Option<ProcessIdentity> {
         let mut text = Vec::new();
         self.file.rewind().and_then(|()| self.file.read_to_end(&mut text)).ok()?;
         serde_json::from_slice::<ProcessIdentity>(&text).ok().filter(ProcessIdentity::is_running)
     }
 
-    /// Writes down this supervisor's worker for the next supervisor.
     pub(super) fn record_worker(&mut self, worker: Pid) {
         let recorded = (|| {
             let identity =
@@ -93,8 +87,8 @@ impl InstanceLock {
     }
 }
 
-/// Ends a worker whose supervisor was killed: SIGTERM, then SIGKILL if it takes too long or once its lease,
-/// valid for `lease_remaining`, has expired. Its pods go on.
+/// Ends a worker whose supervisor was killed: SIGTERM, then SIGKILL after a timeout or when its lease, valid
+/// for `lease_remaining`, expires. Its pods go on.
 pub(super) async fn end_leftover_worker(worker: &ProcessIdentity, lease_remaining: Duration) {
     tracing::warn!(
         process = worker.pid,

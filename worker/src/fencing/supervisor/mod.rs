@@ -1,16 +1,15 @@
-//! The supervisor: the parent process of the worker, which enforces the fence when the worker cannot.
-//! Invariant 5.
+//! The supervisor: the worker's parent process, which enforces the fence when the worker cannot. Invariant 5.
 //!
-//! It knows the lease file, the container engine and its child process; it does not use Redis. While the
-//! worker gives signs of life ([`crate::LivenessPipe`]) the worker enforces the fence itself. A worker that
-//! hangs is killed, and one that exited is started again. If the lease has expired and no worker gives signs
-//! of life, the supervisor first stops the `on_disconnect: stop` pods of this node.
+//! It knows the lease file, the container engine and its child process, but not Redis. While the worker gives
+//! signs of life ([`crate::LivenessPipe`]), it enforces the fence itself. The supervisor kills a hanging
+//! worker and restarts an exited one. If the lease has expired without signs of life, the supervisor first
+//! stops the `on_disconnect: stop` pods of this node.
 //!
-//! `decide` is pure and says what comes next; `child` is the worker process; `fencing` stops containers;
-//! `instance_lock` allows one supervisor per node; `systemd` notifies the service manager.
+//! `decide` chooses the next step; `child` is the worker process; `fencing` stops containers; `instance_lock`
+//! allows one supervisor per node; `systemd` notifies the service manager.
 //!
-//! If the supervisor is killed, the worker goes on and enforces the fence by itself. The next supervisor ends
-//! that worker and starts its own; pods go on meanwhile.
+//! If the supervisor is killed, the worker goes on and enforces the fence itself. The next supervisor
+//! replaces that worker with its own; pods go on meanwhile.
 
 mod child;
 mod decide;
@@ -43,11 +42,11 @@ use crate::session::identity::IdentityFiles;
 
 /// The exit code of a worker whose name another worker has.
 const REPLACED: u8 = 4;
-/// Exit codes after which the worker is not started again: invalid configuration, and a name that is taken.
+/// Exit codes after which the worker is not restarted: invalid configuration, and a taken name.
 const FINAL_EXIT_CODES: [u8; 2] = [2, REPLACED];
 
 /// Runs the worker as a child process, and enforces the fence when it cannot, until SIGTERM or SIGINT. Pods
-/// are left running. Returns the exit code. A runtime with one thread is enough.
+/// are left running. Returns the exit code. Works on a single-threaded runtime.
 ///
 /// # Errors
 /// If it cannot start.
@@ -59,8 +58,8 @@ pub async fn run(config: Arc<Config>, program: Program) -> Result<u8, Supervisor
     }
     let code = supervisor.watch().await?;
     if code == REPLACED && supervisor.has_worker_given_up {
-        // The pods were left running for the worker that has the name now. If that one is on this machine it
-        // renews the lease, and nothing is fenced. If it is on another machine, the lease expires.
+        // The pods were left running for the worker that has the name now. On this machine it renews the
+        // lease, and nothing is fenced. On another machine, the lease expires.
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             _ = terminate.recv() => {}
@@ -78,10 +77,9 @@ struct Supervisor {
     lock: InstanceLock,
     systemd: Systemd,
     expired_since: Option<Instant>,
-    /// When the last look since the expiry found nothing to stop.
     clean_since: Option<Instant>,
     ending_since: Option<Instant>,
-    /// The end was not requested: the worker's exit code says that it cannot go on.
+    /// True if the worker's exit code says that it cannot go on, and no end was requested.
     has_worker_given_up: bool,
     last_exit: Option<ProcessExit>,
 }
@@ -109,7 +107,6 @@ impl Supervisor {
         })
     }
 
-    /// Supervises until nothing is left to do; returns the exit code.
     async fn watch(&mut self) -> io::Result<u8> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -135,7 +132,7 @@ impl Supervisor {
                 is_clean = self.fencing.end() => self.clean_since = is_clean.then(Instant::now),
                 () = tokio::time::sleep(wait) => {}
             }
-            // The supervisor itself was stopped or starved: that the worker seems silent proves nothing.
+            // The supervisor itself was stopped or starved, so the worker's apparent silence proves nothing.
             if wait_began.elapsed() > wait + decide::max_silence(&self.config.timing) {
                 self.child.restart_silence();
             }
@@ -215,7 +212,6 @@ impl Supervisor {
         self.child.signal(signal);
     }
 
-    /// Returns the status line for the service manager.
     fn status(&self, lease: ObservedLease) -> String {
         let worker = match self.child.pid() {
             Some(pid) => format!("worker is process {}", pid.as_raw_nonzero()),

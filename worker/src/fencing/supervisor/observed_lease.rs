@@ -1,4 +1,4 @@
-//! The worker's lease, as the supervisor sees it in the lease file.
+//! The worker's lease as read from the lease file.
 
 use std::time::Duration;
 
@@ -7,15 +7,12 @@ use daemon::config::Config;
 
 use crate::fencing::lease_file::{self, SavedLease};
 
-/// The state of the lease file at some moment.
 #[derive(Clone, Copy)]
 pub(super) struct ObservedLease {
-    /// When the lease expires; zero if there is none.
     pub(super) deadline: BootInstant,
 }
 
 impl ObservedLease {
-    /// Reads the lease file of this node.
     pub(super) fn read(config: &Config, boot_id: &str) -> Self {
         match lease_file::read(&lease_file::path(config), boot_id) {
             SavedLease::Lease(lease) => Self { deadline: lease.deadline },
@@ -23,7 +20,6 @@ impl ObservedLease {
         }
     }
 
-    /// Returns for how much longer the lease is valid; `None` if it has expired.
     pub(super) fn remaining(self) -> Option<Duration> {
         let now = BootClock.now();
         (now < self.deadline).then(|| self.deadline.since(now))

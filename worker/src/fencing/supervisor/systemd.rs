@@ -1,8 +1,7 @@
-//! Notifications to the service manager (`Type=notify`, `WatchdogSec=`). Without one nothing happens.
+//! Notifications to the service manager (`Type=notify`, `WatchdogSec=`). Does nothing without one.
 
 use sd_notify::NotifyState;
 
-/// What the service manager has been told so far.
 #[derive(Default)]
 pub(super) struct Systemd {
     last_status: String,
@@ -10,8 +9,8 @@ pub(super) struct Systemd {
 }
 
 impl Systemd {
-    /// The worker process runs, which completes the start of the unit. It may not have reached Redis yet: it
-    /// retries for as long as that takes.
+    /// Completes the start of the unit: the worker process runs. It may not have reached Redis yet, which it
+    /// retries without limit.
     pub(super) fn ready(&mut self) {
         if !self.is_ready {
             self.is_ready = true;
@@ -19,7 +18,6 @@ impl Systemd {
         }
     }
 
-    /// The supervisor itself does not hang.
     pub(super) fn watchdog(&mut self, status: String) {
         if status == self.last_status {
             return notify(&[NotifyState::Watchdog]);
@@ -28,7 +26,6 @@ impl Systemd {
         self.last_status = status;
     }
 
-    /// The supervisor was asked to end.
     pub(super) fn stopping(&mut self) {
         notify(&[NotifyState::Stopping]);
     }

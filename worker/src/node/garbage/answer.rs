@@ -1,4 +1,4 @@
-//! Tells users what could go from this node, and removes it when they say so.
+//! Lists the garbage of this node for users, and removes it on request.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use store::{GarbageRequest, LogChunk, StoreError};
 use super::{RemovableImages, removable_images, remove_image, space};
 use crate::session::context::SessionContext;
 
-/// Answers a request in the background.
 pub(crate) fn answer(context: &Arc<SessionContext>, request: GarbageRequest) {
     let task_context = context.clone();
     context.tasks.spawn(async move {

@@ -1,40 +1,35 @@
-//! What goes from a disk that is filling up, and in which order. Pure.
+//! Decides which images and logs to remove from a disk that is filling up, and their order. Pure.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use daemon::config::DiskMarks;
 
-/// An image that was used more recently is never removed: its pod may be about to start.
+/// An image used more recently is never removed: its pod may be about to start.
 pub(super) const MIN_IMAGE_AGE: Duration = Duration::from_secs(600);
-/// A full disk counts as full until this much less is used, in percent: otherwise a node would go back and
-/// forth.
+/// A full disk counts as full until usage falls by this many percent, so that a node does not flap.
 const HYSTERESIS: f64 = 2.0;
 
-/// How full a disk is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DiskSpace {
     pub(crate) total: u64,
-    /// What ordinary users may still write.
+    /// Space that ordinary users may still write.
     pub(crate) available: u64,
-    /// How many files there can be; 0 if the file system has no such limit.
+    /// Maximum number of files; 0 if the file system has no such limit.
     pub(crate) total_inodes: u64,
     pub(crate) available_inodes: u64,
 }
 
 impl DiskSpace {
-    /// Returns the percentage that is used, of bytes or of inodes: whatever is more. A disk without a size is
-    /// empty.
+    /// Returns the used percentage of bytes or inodes, whichever is greater. A disk without a size is empty.
     pub(crate) fn used_percent(self) -> f64 {
         self.used_bytes_percent().max(self.used_inodes_percent())
     }
 
-    /// Returns the percentage of bytes that is used.
     pub(crate) fn used_bytes_percent(self) -> f64 {
         percent(self.total, self.available)
     }
 
-    /// Returns the percentage of inodes that is used.
     pub(crate) fn used_inodes_percent(self) -> f64 {
         percent(self.total_inodes, self.available_inodes)
     }
@@ -47,19 +42,16 @@ fn percent(total: u64, available: u64) -> f64 {
     (total.saturating_sub(available)) as f64 * 100.0 / total as f64
 }
 
-/// What is removed next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// The oldest of the kept logs.
     OldestKeptLog,
-    /// An image.
     Image(String),
 }
 
-/// Returns what goes next, the least missed first: kept logs, then images, the longest unused first. Logs
-/// stay if only inodes are short, of which each has but one. `kept_logs` is how much of them is on this disk.
-/// `None` if enough is free, or nothing is left to go. `is_removing`: something was removed since the disk
-/// was above the upper mark.
+/// Returns the next removal: kept logs, then images, the longest unused first. Logs stay if only inodes are
+/// short, because each uses just one. `kept_logs` is their size on this disk; `is_removing` is true if
+/// something was removed since the disk was above the upper mark. Returns `None` if enough is free or nothing
+/// is left.
 pub(super) fn next_removal(
     disk: DiskSpace,
     marks: DiskMarks,
@@ -77,14 +69,13 @@ pub(super) fn next_removal(
     images.first().cloned().map(Removal::Image)
 }
 
-/// Returns whether the disk counts as full; `was_full` is what was returned before.
 pub(super) fn is_full(disk: DiskSpace, marks: DiskMarks, was_full: bool) -> bool {
     let limit = f64::from(marks.full) - if was_full { HYSTERESIS } else { 0.0 };
     disk.used_percent() >= limit
 }
 
-/// Returns the images that may go, the longest unused first. `used` has how long ago each was used, `needed`
-/// those that pods of this node use or that services may need again.
+/// Returns the removable images, the longest unused first. `used` has the time since each one's last use,
+/// `needed` the images that pods of this node or services may need.
 pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<String>) -> Vec<String> {
     let needed: HashSet<String> = needed.iter().map(|image| canonical(image)).collect();
     // The same image may have been used under several names, under one of them a moment ago.
@@ -99,7 +90,7 @@ pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<Stri
     found.into_iter().map(|(image, _)| image.clone()).collect()
 }
 
-/// Returns the name of an image with everything that engines add to it.
+/// Normalizes an image's name: without `docker.io/` and `library/`, with its tag or digest.
 fn canonical(image: &str) -> String {
     let image = image.strip_prefix("docker.io/").unwrap_or(image);
     let image = image.strip_prefix("library/").unwrap_or(image);

@@ -1,5 +1,5 @@
-//! When this worker used which image last: only those that it has used are ever removed, because others share
-//! the engine. In a file, because a worker that starts later has to know.
+//! Records when this worker last used each image. Only images that it used are ever removed, because others
+//! share the engine. The record is in a file, for later workers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use daemon::config::{Config, RuntimeKind};
 
-/// The images that were used longest ago are forgotten beyond this number; they stay on the engine.
+/// Beyond this number the longest unused images are forgotten; they stay on the engine.
 const MAX_IMAGES: usize = 10_000;
 
-/// When images were used last.
 pub(crate) struct ImageUses {
-    /// `None` if the runtime has no images.
     path: Option<PathBuf>,
-    /// Seconds since the Unix epoch, by image; and whether the file lacks something.
+    /// Seconds since the Unix epoch, by image; and true if the file is outdated.
     uses: Mutex<(BTreeMap<String, u64>, bool)>,
 }
 
 impl ImageUses {
-    /// Reads what the worker before has written. What cannot be read is forgotten: those images stay.
+    /// Reads the file of the previous worker. Images of an unreadable file are forgotten, so they stay.
     pub(crate) fn load(config: &Config, uses_machine: bool) -> Self {
         let has_images = config.runtime == RuntimeKind::Docker && uses_machine;
         let path = has_images.then(|| config.data_dir.join(format!("{}.images", config.node)));
@@ -28,7 +26,6 @@ impl ImageUses {
         Self { path, uses: Mutex::new((uses, false)) }
     }
 
-    /// Notes that an image is used now.
     pub(crate) fn note(&self, image: &str) {
         if self.path.is_some() {
             let mut uses = self.lock();
@@ -37,20 +34,17 @@ impl ImageUses {
         }
     }
 
-    /// Forgets an image that was removed.
     pub(super) fn forget(&self, image: &str) {
         let mut uses = self.lock();
         uses.1 |= uses.0.remove(image).is_some();
     }
 
-    /// Returns how long ago each image was used. A time in the future counts as now.
     pub(super) fn ages(&self) -> BTreeMap<String, Duration> {
         let now = now();
         let age = |at: &u64| Duration::from_secs(now.saturating_sub(*at));
         self.lock().0.iter().map(|(image, at)| (image.clone(), age(at))).collect()
     }
 
-    /// Writes what has changed since the last time.
     pub(super) async fn save(&self) {
         let Some(path) = self.path.clone() else { return };
         let uses = {
@@ -84,7 +78,7 @@ fn read(path: &Path) -> BTreeMap<String, u64> {
     std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
-/// After a crash the file has the old content or the new one.
+/// Replaces the file atomically: after a crash it has the old or the new content.
 fn write(path: &Path, uses: &BTreeMap<String, u64>) -> std::io::Result<()> {
     let new = path.with_extension("images.new");
     std::fs::write(&new, serde_json::to_vec(uses)?)?;

@@ -1,7 +1,7 @@
-//! The loop that removes what is not needed any more from the disk of this node, and reports a full disk.
+//! The loop that removes unneeded images and logs from this node's disk, and reports a full disk.
 //!
-//! [`decide`] says what goes, and in which order; [`image_uses`] knows which images this worker has used, and
-//! [`answer`] tells users what would go.
+//! [`decide`] chooses what to remove, and its order; [`image_uses`] records the images that this worker used,
+//! and [`answer`] lists the garbage for users.
 
 pub(crate) mod answer;
 pub(crate) mod decide;
@@ -22,19 +22,16 @@ use self::decide::{DiskSpace, Removal};
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
-/// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// A report may be lost with a failover: the same one is sent again after this number of looks.
+/// A failover may lose a report, so it is repeated after this many passes.
 const REPORT_EVERY: u32 = 30;
-/// The most that goes in one look: what uses the disk may be something else, and gets time to end.
+/// Maximum number of removals in one pass: something else may fill the disk, and gets time to end.
 const MAX_REMOVALS: usize = 200;
 
-/// The loop.
 pub(crate) struct GarbageLoop {
     context: Arc<SessionContext>,
     is_removing: bool,
     is_full: bool,
-    /// What was reported last, and how many looks ago.
     reported: Option<(bool, u32)>,
 }
 
@@ -67,7 +64,7 @@ impl Loop<StoreError> for GarbageLoop {
         Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
     }
 
-    /// The heartbeat says when Redis is unavailable.
+    /// The heartbeat logs when Redis is unavailable.
     fn is_logged(&self, error: &StoreError, _failures: u32) -> bool {
         !error.is_transient()
     }
@@ -78,7 +75,6 @@ impl GarbageLoop {
         Self { context, is_removing: false, is_full: false, reported: None }
     }
 
-    /// Removes the oldest kept logs while the disk that has them is too full, if it is not the engine's.
     async fn remove_logs_elsewhere(&self) {
         let worker = &self.context.worker;
         let limit = f64::from(worker.config.disk_marks.high);
@@ -91,7 +87,6 @@ impl GarbageLoop {
         }
     }
 
-    /// Removes what is needed least until enough is free. Returns how full the disk is then.
     async fn make_room(&mut self, mut disk: DiskSpace) -> DiskSpace {
         let context = self.context.clone();
         let (worker, marks) = (&context.worker, context.worker.config.disk_marks);
@@ -100,7 +95,7 @@ impl GarbageLoop {
             self.is_removing = false;
             return disk;
         }
-        // Without an answer no image goes, but logs do, and it is told that the disk is full.
+        // Without an answer no images are removed, but logs are, and the full disk is reported.
         let removable = removable_images(&context).await.unwrap_or_else(|error| {
             worker.redis_log.failed(&error);
             RemovableImages::default()
@@ -108,7 +103,7 @@ impl GarbageLoop {
         let has_logs = space_of_logs(&context).await.is_none();
         let mut images = removable.images;
         for _ in 0..MAX_REMOVALS {
-            // On another disk they win nothing here.
+            // On another disk their removal would free nothing here.
             let kept_logs = if has_logs { worker.kept_logs.size().await.0 } else { 0 };
             match decide::next_removal(disk, marks, kept_logs, &images, self.is_removing) {
                 None => break,
@@ -156,13 +151,11 @@ impl GarbageLoop {
     }
 }
 
-/// Returns how full the disk is that has the containers of this node; `None` if it cannot be measured.
 async fn space(context: &SessionContext) -> Option<DiskSpace> {
     let directory = engine_directory(context).await;
     tokio::task::spawn_blocking(move || measure(&directory)).await.ok()?
 }
 
-/// Returns how full the disk is that has the kept logs, if it is another one than that of the containers.
 async fn space_of_logs(context: &SessionContext) -> Option<DiskSpace> {
     let (engine, logs) = (engine_directory(context).await, context.worker.config.data_dir.clone());
     let measured = tokio::task::spawn_blocking(move || {
@@ -177,15 +170,15 @@ async fn engine_directory(context: &SessionContext) -> PathBuf {
     worker.runtime.volumes_directory().await.unwrap_or_else(|| worker.config.data_dir.clone())
 }
 
-/// Returns the device that has a directory, or what of its path there is: a worker in a container may not see
-/// the engine's, and its own root is usually on the same disk.
+/// Returns the device of a directory, or of its nearest existing parent: a worker in a container may not see
+/// the engine's directory, but usually shares its disk.
 fn device(directory: &Path) -> Option<u64> {
     directory.ancestors().find_map(|path| path.metadata().ok()).map(|found| found.dev())
 }
 
 fn measure(directory: &Path) -> Option<DiskSpace> {
     let found = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok())?;
-    // As `df` counts: what is kept for the administrator is neither used nor available.
+    // Counts like `df`: space reserved for the administrator is neither used nor available.
     let used = found.f_blocks.saturating_sub(found.f_bfree);
     let used_inodes = found.f_files.saturating_sub(found.f_ffree);
     Some(DiskSpace {
@@ -196,7 +189,6 @@ fn measure(directory: &Path) -> Option<DiskSpace> {
     })
 }
 
-/// The images of pods that run here are used now.
 fn note_used_images(context: &SessionContext) {
     let pullable: Vec<Vec<String>> = context.table.map_managed(|managed| {
         let containers = managed.spec.containers.iter();
@@ -208,7 +200,7 @@ fn note_used_images(context: &SessionContext) {
     }
 }
 
-/// Returns whether an image may be pulled. One that may not be came to the node by hand.
+/// Returns true if an image may be pulled. Otherwise it came to the node by hand.
 pub(crate) fn is_pullable(policy: PullPolicy) -> bool {
     policy != PullPolicy::Never
 }
@@ -220,13 +212,11 @@ fn images_in_use(context: &SessionContext) -> HashSet<String> {
     images.into_iter().flatten().collect()
 }
 
-/// Images that no pod of this node uses, and that no service has, or had within the generations to which it
-/// can be undone.
+/// Images that neither a pod of this node nor a service within its undo history has.
 #[derive(Default)]
 struct RemovableImages {
-    /// Those that may go, the longest unused first.
     images: Vec<String>,
-    /// Those that stay, because they came from no registry and cannot be pulled again.
+    /// They came from no registry and cannot be pulled again.
     unpullable: Vec<String>,
 }
 
@@ -252,7 +242,7 @@ async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreE
     let mut needed = images_in_use(context);
     let names = worker.store.service_names().await?;
     let (services, broken) = worker.store.services_each(&names).await?;
-    // Nothing is known of the images of a service that cannot be read.
+    // The images of an unreadable service are unknown.
     if !broken.is_empty() {
         return Ok(Vec::new());
     }
@@ -266,7 +256,7 @@ async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreE
     Ok(decide::removable(&used, &needed))
 }
 
-/// Removes an image, unless a container has it, also one of another program.
+/// Removes an image, unless any container uses it, even another program's.
 async fn remove_image(context: &SessionContext, image: &str) {
     let worker = &context.worker;
     match worker.runtime.remove_image(image).await {

@@ -1,10 +1,9 @@
-//! What the machine has used since it was booted.
+//! The machine's resource usage since boot.
 
 use engine::Counters;
 use model::node::Psi;
 use procfs::{Current, CurrentSI, KernelStats, LoadAverage, Meminfo};
 
-/// What a machine has, and has used since it was booted.
 pub(super) struct MachineCounters {
     pub(super) counters: Counters,
     pub(super) cpu_total_millis: u64,
@@ -12,13 +11,11 @@ pub(super) struct MachineCounters {
     pub(super) load: Option<[f32; 3]>,
 }
 
-/// Reads them from the kernel; what it does not tell is missing.
 pub(super) fn read(psi: Option<Psi>) -> MachineCounters {
     let stats = KernelStats::current().ok();
     let busy = stats.as_ref().map(|stats| {
         let cpu = &stats.total;
-        // Time stolen by a hypervisor is none that was used here; that of virtual machines is in `user` and
-        // `nice`.
+        // Time stolen by a hypervisor was not used here; that of virtual machines is in `user` and `nice`.
         let ticks = [cpu.user, cpu.nice, cpu.system, cpu.irq.unwrap_or(0), cpu.softirq.unwrap_or(0)];
         ticks.iter().sum::<u64>() * 1_000_000 / procfs::ticks_per_second().max(1)
     });

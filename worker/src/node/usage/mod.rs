@@ -1,6 +1,7 @@
-//! What pods and the machine use: measured while a client asks, and rarely for the metrics of this process.
+//! Resource usage of pods and machine: measured while a client asks, and rarely for the metrics of this
+//! process.
 //!
-//! [`counters`] is what runtimes count since a container began; [`rates`] makes usage of two such counts,
+//! [`counters`] are the runtimes' counts since a container began; [`rates`] computes usage from two of them,
 //! pure; [`cgroup`] and [`processes`] read them from the kernel; [`machine`] reads those of the machine.
 
 pub(crate) mod machine;
@@ -22,25 +23,20 @@ use self::report::Measurement;
 use crate::session::context::SessionContext;
 use crate::support::measure;
 
-/// Between two measurements while a client asks.
 const LOOKED_AT_INTERVAL: Duration = Duration::from_secs(2);
-/// Between the first two, so that the first report comes soon.
+/// Interval between the first two, so that the first report comes soon.
 const FIRST_INTERVAL: Duration = Duration::from_millis(700);
-/// Between two measurements for the metrics of this process.
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
-/// A hint may be lost: at this interval Redis is asked as well.
+/// Hints may be lost, so Redis is also polled at this interval.
 const ASK_INTERVAL: Duration = Duration::from_secs(30);
-/// An older measurement is none to compare with: a rate over it would tell nothing of now.
+/// An older measurement is not compared: the rate would not describe the present.
 const MAX_SPAN: Duration = Duration::from_secs(40);
 
-/// The loop that measures.
 pub(crate) struct UsageLoop {
     context: Arc<SessionContext>,
     looks: Subscription,
     last: Option<Measurement>,
-    /// The pods whose metrics are set.
     shown: BTreeSet<String>,
-    /// Whether a client asks, as far as is known.
     is_looked_at: bool,
     ask_at: Instant,
     metrics_at: Option<Instant>,
@@ -93,7 +89,7 @@ impl Loop<StoreError> for UsageLoop {
         }
     }
 
-    /// Nothing depends on it: the heartbeat says when Redis is unavailable.
+    /// Nothing depends on it: the heartbeat logs when Redis is unavailable.
     fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
         false
     }
@@ -119,7 +115,6 @@ impl UsageLoop {
         }
     }
 
-    /// Sets the metrics of the pods of a report, and unsets those of pods that are gone.
     fn show(&mut self, report: &UsageReport) {
         let node = &self.context.worker.node;
         let gone = std::mem::take(&mut self.shown);

@@ -1,13 +1,12 @@
-//! Usage from what was counted at two times. Pure.
+//! Usage from two counts. Pure.
 
 use std::time::Duration;
 
 use engine::Counters;
 use model::node::usage::Usage;
 
-/// Returns what was used between two counts of one container, the second one `span` after the first. Without
-/// a first count only what needs none is known. A count that went back began again: then nothing is known
-/// either.
+/// Returns the usage between two counts of one container, the second one `span` after the first. Rates need a
+/// first count, and are unknown if the count went back, because it restarted.
 pub(crate) fn between(before: Option<&Counters>, now: &Counters, span: Duration) -> Usage {
     let rate = |count: fn(&Counters) -> Option<u64>, unit: f64| {
         let grown = count(now)?.checked_sub(count(before?)?)?;

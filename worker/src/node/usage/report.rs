@@ -11,24 +11,20 @@ use super::machine::{self, MachineCounters};
 use super::rates;
 use crate::session::context::SessionContext;
 
-/// A pod, and the handles of its containers.
 struct MeasuredPod {
     /// Without usage.
     pod: PodUsage,
     handles: Vec<String>,
 }
 
-/// What was counted at one time.
 pub(super) struct Measurement {
     at: Instant,
     machine: MachineCounters,
     pods: Vec<MeasuredPod>,
-    /// By the handles of the containers.
     counters: HashMap<String, Counters>,
 }
 
 impl Measurement {
-    /// Counts what the machine and the managed pods have used until now.
     pub(super) async fn take(context: &SessionContext) -> Self {
         let worker = &context.worker;
         let pods: Vec<MeasuredPod> = context.table.map_managed(|managed| {
@@ -51,12 +47,10 @@ impl Measurement {
         }
     }
 
-    /// Returns how long ago it was.
     pub(super) fn age(&self) -> Duration {
         self.at.elapsed()
     }
 
-    /// Returns what was used since the measurement `before`.
     pub(super) fn since(&self, before: Option<&Measurement>) -> UsageReport {
         let span = before.map_or(Duration::ZERO, |before| self.at.duration_since(before.at));
         let of_container = |handle: &String| {

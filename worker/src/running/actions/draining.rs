@@ -1,5 +1,5 @@
-//! The first part of each stop: closes the gate of the pod and waits until its last request has ended. What
-//! is decided is in [`crate::handover::drain`].
+//! The first part of each stop: closes the pod's gate and waits until its last request has ended, as decided
+//! by [`crate::handover::drain`].
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::running::step::DesiredState;
 use crate::running::stop_order;
 use crate::support::measure::ContainerStopReason;
 
-/// Between two looks at the record of a pod whose stop a failover may have lost.
+/// Interval of checks of a pod's record after a failover may have lost its stop.
 const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl PodAction {
-    /// Closes the gate of the pod and waits until nothing is in flight, or not longer than it may. The gate
-    /// stays closed until what is returned is dropped. Returns `None` if nothing is to be stopped now.
+    /// Closes the pod's gate and waits until nothing is in flight, or the limit is over. The gate stays
+    /// closed until the result is dropped. Returns `None` if nothing must be stopped now.
     pub(super) async fn drain(&self, reason: ContainerStopReason) -> Option<ClosedGate<'_>> {
         let (handover, limit) = (&self.context.handover, drain::limit(&self.stop_facts(reason)));
         let (begun, master) = (Instant::now(), self.context.link.master());
@@ -61,7 +61,7 @@ impl PodAction {
         }
     }
 
-    /// Sends `drain_signal` to the containers that have one: nothing new reaches them any more.
+    /// Sends `drain_signal` to the containers that have one: no new requests reach them.
     async fn signal_drain(&self) {
         for container in self.containers.iter().filter(|container| container.state.may_run()) {
             let index = stop_order::index_of(&self.managed.spec, container);
@@ -98,8 +98,8 @@ impl PodAction {
         }
     }
 
-    /// Redis has another master than when the stop began. If that one knows nothing of the stop, the pod is
-    /// to run: its gate opens again. Returns whether it does.
+    /// Checks the pod's record if Redis has another master than at the stop's start. If that master lost the
+    /// stop, the pod must run and its gate opens again. Returns true in that case.
     async fn revoke_lost_stop(&self, reason: ContainerStopReason) -> bool {
         let ContainerStopReason::Requested = reason else { return false };
         let (id, assignment) = (&self.managed.payload.id, &self.managed.assignment);

@@ -1,4 +1,4 @@
-//! The end of a pod whose containers have ended by themselves, and what is kept of their runs.
+//! The end of a pod whose containers ended by themselves, and the records of their runs.
 
 use engine::{Container, ContainerState};
 use model::pod::EndedRun;
@@ -11,7 +11,6 @@ use crate::running::step::ContainerExit;
 use crate::running::table::{EndedPod, ManagedPod};
 
 impl PodAction {
-    /// Notes a run that has ended, with the last lines that the container wrote.
     pub(super) async fn note_run(&self, index: usize, exit: ContainerExit) {
         let Some(managed) = self.managed.containers.get(index) else { return };
         let container = self.managed.spec.containers[index].name.clone();
@@ -35,7 +34,6 @@ impl PodAction {
         });
     }
 
-    /// Returns the containers that have ended since the last of their ends was noted.
     fn unnoted_exits(&self) -> Vec<(usize, ContainerExit)> {
         let found: Vec<&Container> = self.containers.iter().collect();
         let observed = self.managed.observe(&found).containers.into_iter().enumerate();

@@ -1,7 +1,7 @@
-//! Carries out what [`step`](crate::running::step) decided about one pod. Decides nothing but what to do
-//! after a failure.
+//! Carries out the decision of [`step`](crate::running::step) about one pod. Only decides how to react to
+//! failures.
 //!
-//! The process may die on any line: the next pass finds what was left, and decides anew.
+//! The process may die at any point: the next pass sees the remaining state and decides anew.
 
 mod draining;
 mod ending;
@@ -26,7 +26,6 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::support::measure::{self, ContainerStopReason};
 
-/// Begins the action in the background, unless the pod changed since it was looked at.
 pub(crate) fn begin(
     context: &Arc<SessionContext>,
     managed: ManagedPod,
@@ -83,15 +82,14 @@ impl PodAction {
         self.report_status().await;
     }
 
-    /// Stops and removes its containers. Returns whether they are gone.
     async fn stop_containers(&self, reason: ContainerStopReason) -> bool {
         self.stop_all(reason, |_| true).await
     }
 
-    /// Stops and removes some of its containers, once its gate has let go of the last request: in their
-    /// order, and together within the pod's grace period. Returns whether they are gone.
+    /// Drains the pod, then stops and removes some of its containers: in their order, and together within the
+    /// pod's grace period. Returns true if they are gone.
     async fn stop_all(&self, reason: ContainerStopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
-        // Before the grace period begins: a program has all of it to end.
+        // Before the grace period begins, so that programs have all of it.
         let Some(_gate) = self.drain(reason).await else { return false };
         let grace = GracePeriod::begin(self.managed.spec.grace());
         let hooks = pre_stop::limit(&self.stop_facts(reason), grace.whole);
@@ -114,8 +112,6 @@ impl PodAction {
         true
     }
 
-    /// Stops and removes a container, after its commands for that. Returns false if the worker is to end
-    /// before.
     async fn stop_container(
         &self,
         container: &Container,
@@ -139,9 +135,8 @@ impl PodAction {
         Ok(true)
     }
 
-    /// The sandbox is gone, and with it the network of the other containers: the pod is started anew, under
-    /// another assignment. Only Redis may take the current one away, so it is asked before anything is
-    /// stopped.
+    /// Restarts the pod under another assignment, because the sandbox and so its containers' network is gone.
+    /// Only Redis may take the current assignment away, so it is asked before anything is stopped.
     async fn rebuild(&self) {
         if self.report_lost("the network of its containers is gone").await {
             self.update(|managed| managed.desired = DesiredState::Discard);
@@ -168,8 +163,7 @@ impl PodAction {
         self.context.persist("finishing a pod", finish).await
     }
 
-    /// Has the pod started anew. Returns whether Redis has given it another assignment; if not, it is
-    /// forgotten or this is tried again.
+    /// Returns true if Redis gave the pod another assignment; otherwise it is forgotten, or this is retried.
     async fn report_lost(&self, what: &str) -> bool {
         let raw = &self.managed.payload.raw;
         let report_lost = || self.context.session.report_lost(self.pod(), raw).boxed();
@@ -178,7 +172,7 @@ impl PodAction {
                 tracing::warn!(pod = %self.managed.payload.id, "{what}: the pod is started again");
                 return true;
             }
-            // It has moved, or is to be stopped: the next heartbeat and the next full pass tell which.
+            // It has moved, or must stop: the next heartbeat and the next full pass find out.
             Some(WriteOutcome::Stale | WriteOutcome::Wanted) => {
                 self.forget();
                 self.context.wakeups.request_full_reconcile();
@@ -194,8 +188,7 @@ impl PodAction {
         }
     }
 
-    /// Reports the pod's status if Redis does not have it. Tries once for each pass, as the status may change
-    /// meanwhile.
+    /// Reports the pod's status if Redis lacks it. Tries once per pass, as the status may change meanwhile.
     async fn report_status(&self) {
         if !self.context.worker.is_leased() {
             // Redis is unavailable, and actions must not wait for it. A pass after the next heartbeat reports

@@ -15,10 +15,9 @@ use crate::start::files_unavailable::FilesUnavailable;
 use crate::support::measure::{self, ContainerStopReason};
 use crate::support::text::seconds;
 
-/// Why a container is started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartReason {
-    /// It has ended, or was never started.
+    /// It ended, or never started.
     Exit,
     /// Its engine was stopped.
     Engine,
@@ -41,7 +40,6 @@ impl PodAction {
         }
     }
 
-    /// Creates and starts a container that has waited for others, or that is gone.
     async fn create(&self, index: usize) {
         let worker = &self.context.worker;
         let Some(mut request) = self.managed.request(worker, index) else { return };
@@ -57,7 +55,7 @@ impl PodAction {
         let pull = worker.runtime.ensure_image(image, policy, &worker.logins);
         let image_is_there = tokio::select! {
             biased;
-            // A pull can take minutes. What was loaded so far stays on the engine.
+            // A pull can take minutes. The engine keeps what it has loaded.
             () = self.until_unwanted() => return,
             () = self.context.tasks.stopping().cancelled() => return,
             result = pull => result,
@@ -89,7 +87,7 @@ impl PodAction {
         }
     }
 
-    /// Waits until the pod is not to run here any more: this very action holds up what is to follow.
+    /// Waits until the pod must not run here any more: this very action delays the next ones.
     async fn until_unwanted(&self) {
         let mut changes = self.context.table.changes();
         let ManagedPod { payload, assignment, .. } = &self.managed;
@@ -119,13 +117,13 @@ impl PodAction {
         });
     }
 
-    /// Stops a container that is unhealthy and keeps it: what follows its end follows any exit.
+    /// Stops an unhealthy container but keeps it; its end is handled like any exit.
     async fn stop_unhealthy(&self, index: usize) {
         let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
             return;
         };
         let Some(_gate) = self.drain(ContainerStopReason::Unhealthy).await else { return };
-        // A worker that dies after the stop learns from the record why the container ended.
+        // If this worker dies after the stop, the next one learns from the record why the container ended.
         self.report_status().await;
         self.change_container(index, |container| container.was_unhealthy = true);
         let worker = &self.context.worker;

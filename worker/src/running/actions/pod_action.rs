@@ -1,4 +1,4 @@
-//! An action under way on one pod, and the grace period of its stop.
+//! An action in progress on one pod, and the grace period of its stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,10 @@ use crate::running::table::{ManagedContainer, ManagedPod};
 use crate::session::context::SessionContext;
 use crate::support::text::seconds;
 
-/// How long a pod is left alone after an action on it failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// A container that is stopped after others of its pod has at least this much of the pod's grace period.
+/// Minimum share of the pod's grace period for a container stopped after others.
 const LEAST_GRACE: Duration = Duration::from_secs(1);
 
-/// The grace period of a pod that is being stopped. All of its containers share it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GracePeriod {
     begun: Instant,
@@ -28,21 +26,19 @@ impl GracePeriod {
         Self { begun: Instant::now(), whole }
     }
 
-    /// Returns what is left for the next container.
     pub(super) fn rest(self) -> Duration {
         self.whole.saturating_sub(self.begun.elapsed()).max(self.whole.min(LEAST_GRACE))
     }
 }
 
-/// An action under way: the pod as it was looked at, and its containers on the engine.
 pub(super) struct PodAction {
     pub(super) context: Arc<SessionContext>,
     pub(super) managed: ManagedPod,
     pub(super) containers: Vec<Container>,
 }
 
-/// However the action ends, also by a panic: what happened meanwhile is for the next pass, unless the pod is
-/// not managed any more.
+/// Clears the busy flag however the action ends, even by a panic. The next pass handles changes in between,
+/// unless the pod is not managed any more.
 impl Drop for PodAction {
     fn drop(&mut self) {
         let ManagedPod { payload, assignment, .. } = &self.managed;

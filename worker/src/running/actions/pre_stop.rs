@@ -1,4 +1,4 @@
-//! The commands that a container has before it is asked to stop, in its field `pre_stop`.
+//! The commands in a container's field `pre_stop`, run before it is stopped.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::running::stop_order;
 use crate::support::measure::ContainerStopReason;
 use crate::support::text::seconds;
 
-/// Returns how long the commands may take of the grace period of a pod; zero if they are not run.
+/// Returns the commands' part of a pod's grace period; zero if they are not run.
 pub(super) fn limit(facts: &StopFacts, grace: Duration) -> Duration {
     match facts.reason {
         ContainerStopReason::Requested if facts.never_twice && !facts.is_leased => Duration::ZERO,
@@ -27,9 +27,9 @@ pub(super) fn limit(facts: &StopFacts, grace: Duration) -> Duration {
 }
 
 impl PodAction {
-    /// Runs the `pre_stop` commands of a container, one after the other, for `limit` at most. One that fails
-    /// is told of, and holds nothing up. Returns false if the worker ends meanwhile: the next one begins
-    /// anew, and runs all of them once more.
+    /// Runs a container's `pre_stop` commands, one after the other, for at most `limit`. Failures are
+    /// reported and delay nothing. Returns false if the worker ends meanwhile: the next one runs all of them
+    /// again.
     pub(super) async fn before_stop(&self, container: &Container, limit: Duration) -> bool {
         let index = stop_order::index_of(&self.managed.spec, container);
         let Some(spec) = index.map(|index| &self.managed.spec.containers[index]) else { return true };
@@ -41,7 +41,7 @@ impl PodAction {
             let rest = limit.saturating_sub(begun.elapsed());
             let exec = self.context.worker.runtime.exec(&container.handle, &hook.command.0, rest);
             let result = tokio::select! {
-                // The runtime has the same limit; an engine that hangs must not have more.
+                // The runtime has the same limit; a hanging engine must not exceed it.
                 result = tokio::time::timeout(rest, exec) => result.unwrap_or_else(|_| Ok(ExecResult::default())),
                 () = self.context.tasks.stopping().cancelled() => return false,
             };
@@ -55,7 +55,7 @@ impl PodAction {
 }
 
 fn problem(hook: &Hook, result: &Result<ExecResult, RuntimeError>, limit: Duration) -> Option<String> {
-    // Its arguments may hold what not everybody may read.
+    // Its arguments may be confidential.
     let program = hook.command.0.first().map_or("", String::as_str);
     match result {
         Ok(ExecResult { exit_code: Some(0), .. }) => None,

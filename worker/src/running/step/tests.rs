@@ -1,4 +1,4 @@
-//! What is decided about pods of one container and of several.
+//! Decisions about pods of one container and of several.
 
 use super::*;
 
@@ -22,12 +22,11 @@ fn at(seconds: u64) -> Option<BootInstant> {
     Some(BootInstant { millis: seconds * 1000 })
 }
 
-/// A pod that is to run, at second 1000, with a valid lease.
+/// A pod that must run, at second 1000, with a valid lease.
 fn facts(observed: Option<ContainerState>) -> PodFacts {
     pod(container(observed))
 }
 
-/// The same, with this only container.
 fn pod(container: ContainerFacts) -> PodFacts {
     PodFacts {
         is_waiting: false,
@@ -41,7 +40,6 @@ fn pod(container: ContainerFacts) -> PodFacts {
     }
 }
 
-/// A container that runs since second 990.
 fn container(observed: Option<ContainerState>) -> ContainerFacts {
     ContainerFacts {
         sidecar: false,
@@ -112,7 +110,7 @@ fn the_restart_policy_decides_what_follows_an_exit() {
             "{policy:?} {code}"
         );
     }
-    // The engine tells that any process was killed because of memory; the exit code tells of the first.
+    // The engine reports that any process was killed because of memory; the exit code is the first process's.
     let with_killed_child = ContainerExit { code: 0, out_of_memory: true };
     let observed = Some(ContainerState::Exited { code: 0, out_of_memory: true });
     let facts = ContainerFacts { policy: RestartPolicy::OnFailure, ..container(observed) };
@@ -128,7 +126,7 @@ fn the_restart_policy_decides_what_follows_an_exit() {
     }
 }
 
-/// All its containers ended with it, and none of them has crashed.
+/// All its containers ended with it, and none of them crashed.
 #[test]
 fn what_ended_with_its_engine_is_started_again_at_once() {
     let table = [
@@ -228,7 +226,7 @@ fn after_a_failed_action_nothing_is_done_before_the_retry_time() {
     }
 }
 
-/// A pod of a migration that the others wait for, a web server, and a sidecar of it.
+/// A pod with a migration that the others wait for, a web server, and its sidecar.
 fn several(states: [Option<ContainerState>; 3]) -> PodFacts {
     let [migration, web, sidecar] = states;
     let completed = (0, StartCondition::ServiceCompletedSuccessfully);
@@ -256,7 +254,7 @@ fn containers_start_in_the_order_of_what_they_depend_on() {
         ([ended, CREATED, None], Action::Containers(vec![(1, ContainerAction::Restart)])),
         ([ended, running, None], create(2)),
         ([ended, running, running], Action::Leave),
-        // One that is gone is created again, and the others go on.
+        // A missing one is created again, and the others go on.
         ([ended, None, running], create(1)),
         ([ended, exited(0), running], Action::Finish { exit: exit(0) }),
         ([ended, exited(3), exited(1)], Action::Finish { exit: exit(3) }),

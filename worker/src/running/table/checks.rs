@@ -1,4 +1,4 @@
-//! The checks of a container, and what they have shown.
+//! The checks of a container and their results.
 
 use std::sync::Arc;
 
@@ -9,22 +9,20 @@ use model::spec::{CheckTiming, ContainerSpec, HealthCheck, ProbeMethod};
 use super::reasons::{NOT_READY, STARTING, UNHEALTHY};
 use health::{CheckChange, CheckKind, ContainerCheck, HealthChange};
 
-/// The checks of one container.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ContainerChecks {
     healthcheck: Option<CheckState>,
     readiness: Option<CheckState>,
 }
 
-/// One check, and what it has shown.
 #[derive(Debug, Clone)]
 struct CheckState {
     check: Arc<(ProbeMethod, CheckTiming)>,
     health: Health,
     message: String,
-    /// What its probes find while the container starts; empty if nothing is wrong.
+    /// The failure of its probes while the container starts; empty if nothing is wrong.
     failing: String,
-    /// Why its probes say nothing, and what to do; empty while they do.
+    /// Why its probes are inconclusive, and what to do; empty while they are conclusive.
     inconclusive: String,
 }
 
@@ -36,13 +34,11 @@ impl CheckState {
         Some(Self { check, health: Health::Starting, message, failing, inconclusive })
     }
 
-    /// Takes another health: something has shown it.
     fn set(&mut self, health: Health, message: &str) {
         (self.health, self.message) = (health, message.to_owned());
         (self.failing, self.inconclusive) = (String::new(), String::new());
     }
 
-    /// Returns what it has shown, and why it shows nothing any more.
     fn sentence(&self) -> String {
         let parts = [&self.message, &self.inconclusive].into_iter().filter(|part| !part.is_empty());
         parts.map(String::as_str).collect::<Vec<_>>().join("; ")
@@ -50,8 +46,8 @@ impl CheckState {
 }
 
 impl ContainerChecks {
-    /// Returns the checks of a container. `of_image` counts if the specification says nothing about its
-    /// health, or only the times.
+    /// Returns the checks of a container. `of_image` applies if the specification has no health check, or
+    /// only its times.
     pub(crate) fn of(spec: &ContainerSpec, of_image: Option<&HealthCheck>) -> Self {
         let healthcheck = match (&spec.healthcheck, of_image) {
             (Some(own), Some(of_image)) if own.has_only_times() => Some(own.of_image_with_times(of_image)),
@@ -64,18 +60,14 @@ impl ContainerChecks {
         }
     }
 
-    /// Returns whether there is any.
     pub(crate) fn exist(&self) -> bool {
         self.healthcheck.is_some() || self.readiness.is_some()
     }
 
-    /// Returns what the health check has shown; `None` if there is none.
     pub(crate) fn health(&self) -> Option<Health> {
         self.healthcheck.as_ref().map(|state| state.health)
     }
 
-    /// Returns the reason for which the container is not ready, and a sentence; `None` if it is ready as far
-    /// as its checks tell.
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
         let states = [(UNHEALTHY, &self.healthcheck), (NOT_READY, &self.readiness)];
         let of = |health: Health| {
@@ -87,7 +79,6 @@ impl ContainerChecks {
         of(Health::Unhealthy).or_else(starting)
     }
 
-    /// Returns why probes of one of them say nothing, and what to do; `None` while those of all do.
     pub(crate) fn inconclusive(&self) -> Option<String> {
         let mut states = [&self.healthcheck, &self.readiness].into_iter().flatten();
         states.find(|state| !state.inconclusive.is_empty()).map(|state| state.inconclusive.clone())
@@ -101,14 +92,12 @@ impl ContainerChecks {
         why.map_or_else(|| what.to_owned(), |why| format!("{what}: {why}"))
     }
 
-    /// The container was started: nothing is known of it.
     pub(crate) fn reset(&mut self) {
         for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
             state.set(Health::Starting, "");
         }
     }
 
-    /// Takes what a check has shown.
     pub(crate) fn note(&mut self, change: &HealthChange) {
         let state = match change.kind {
             CheckKind::Healthcheck => &mut self.healthcheck,
@@ -123,14 +112,12 @@ impl ContainerChecks {
         }
     }
 
-    /// The checks have passed, as an earlier session of this worker has reported.
     pub(crate) fn set_passed(&mut self) {
         for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
             state.set(Health::Healthy, "");
         }
     }
 
-    /// Returns what is to be probed of a container that runs.
     pub(crate) fn to_probe(
         &self,
         handle: &str,

@@ -1,5 +1,4 @@
-//! Containers without a managed pod: those that are being removed, and those of ended pods that are kept for
-//! their logs.
+//! Containers without a managed pod: in removal, or of ended pods and kept for their logs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,26 +6,22 @@ use daemon::clock::BootInstant;
 use model::ids::{AssignmentId, PodId};
 use model::pod::lifecycle::Phase;
 
-/// The container of an ended pod, kept for its logs.
 #[derive(Debug, Clone)]
 pub(crate) struct EndedPod {
     pub(crate) pod: PodId,
     pub(crate) assignment: AssignmentId,
-    /// How it ended.
     pub(crate) phase: Phase,
     pub(crate) ended_at: BootInstant,
 }
 
 #[derive(Default)]
 pub(super) struct Leftovers {
-    /// Containers that are being stopped and removed: handle and pod.
     removing: HashMap<String, PodId>,
     /// Oldest first.
     ended: Vec<EndedPod>,
 }
 
 impl Leftovers {
-    /// Returns false if the container is being removed already.
     pub(super) fn begin_removal(&mut self, handle: &str, pod: &PodId) -> bool {
         self.removing.insert(handle.to_owned(), pod.clone()).is_none()
     }
@@ -44,7 +39,7 @@ impl Leftovers {
     }
 
     pub(super) fn keep(&mut self, ended: EndedPod) {
-        // One that ended before this session may be older than others.
+        // A pod that ended before this session may be older than others.
         let at = self.ended.partition_point(|other| other.ended_at <= ended.ended_at);
         self.ended.insert(at, ended);
     }
@@ -57,13 +52,10 @@ impl Leftovers {
         self.ended.iter().any(|ended| ended.pod == *pod && ended.assignment == *assignment)
     }
 
-    /// Returns the pods whose containers are kept.
     pub(super) fn ended(&self) -> &[EndedPod] {
         &self.ended
     }
 
-    /// Forgets the kept containers beyond the newest `max` and those that ended before `before`; returns
-    /// them.
     pub(super) fn expire(&mut self, max: usize, before: BootInstant) -> HashSet<(PodId, AssignmentId)> {
         let surplus = self.ended.len().saturating_sub(max);
         let old = self.ended.iter().filter(|ended| ended.ended_at < before).count();

@@ -1,4 +1,4 @@
-//! Managed pods: those that run here as far as Redis is concerned, because their payload is in `cs`.
+//! Managed pods: those that run here according to Redis, because their payload is in `cs`.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,14 @@ use super::pod::{ManagedPod, ObservedPod};
 use crate::running::step::DesiredState;
 use health::HealthChange;
 
-/// All managed pods of a session.
 #[derive(Default)]
 pub(super) struct ManagedPods {
     pods: HashMap<PodId, ManagedPod>,
     last_version: u64,
-    /// Has the version, for those who wait for a change.
     changes: watch::Sender<u64>,
 }
 
 impl ManagedPods {
-    /// Returns a number that grows with each change.
     pub(super) fn version(&self) -> u64 {
         self.last_version
     }
@@ -37,7 +34,6 @@ impl ManagedPods {
         self.pods.values()
     }
 
-    /// Returns the pods without an action under way.
     pub(super) fn idle(&self) -> impl Iterator<Item = &ManagedPod> {
         self.pods.values().filter(|managed| !managed.busy)
     }
@@ -78,7 +74,6 @@ impl ManagedPods {
         Some(change(managed))
     }
 
-    /// Changes the checks of the container with this handle and start. Returns its pod.
     pub(super) fn note_health(&mut self, change: &HealthChange) -> Option<PodId> {
         let version = self.next_version();
         let is_it = |container: &ManagedContainer| {
@@ -104,7 +99,6 @@ impl ManagedPods {
         }
     }
 
-    /// See [`super::PodTable::note_observed`].
     pub(super) fn note_observed(
         &mut self,
         seen: &ManagedPod,
@@ -118,7 +112,6 @@ impl ManagedPods {
         Some(managed.clone())
     }
 
-    /// The pod is to be stopped. Returns whether it is managed.
     pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
         let version = self.next_version();
         let Some(managed) = self.pods.get_mut(pod) else { return false };
@@ -133,7 +126,6 @@ impl ManagedPods {
         true
     }
 
-    /// The pod under this assignment belongs to another node. Returns whether it is managed under it.
     pub(super) fn mark_foreign(&mut self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let version = self.next_version();
         match self.pods.get_mut(pod).filter(|managed| managed.assignment == *assignment) {
@@ -145,7 +137,6 @@ impl ManagedPods {
         }
     }
 
-    /// Makes way for a start of `pod` under `assignment`; see [`super::PodTable::can_start`].
     pub(super) fn make_way(&mut self, pod: &PodId, assignment: &AssignmentId) -> StartCheck {
         let version = self.next_version();
         let Some(managed) = self.pods.get_mut(pod) else { return StartCheck::Free };
@@ -162,19 +153,18 @@ impl ManagedPods {
 
     fn next_version(&mut self) -> u64 {
         self.last_version += 1;
-        // A task that is woken waits for the lock of the table, and so for the end of this change.
+        // A woken task waits for the table's lock, and so for the end of this change.
         self.changes.send_replace(self.last_version);
         self.last_version
     }
 }
 
-/// Whether a pod can be started now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartCheck {
     /// Nothing is in the way.
     Free,
-    /// A container of an older assignment has to go first.
+    /// A container of an older assignment must be removed first.
     Occupied,
-    /// An action on the pod under this very assignment is under way. It may end in another assignment.
+    /// An action on the pod under this very assignment is in progress. It may end in another assignment.
     Busy,
 }

@@ -1,7 +1,7 @@
-//! What one session knows of its pods: [managed](managed) ones, those [being started](starting), and
-//! [leftover](leftovers) containers.
+//! The pods of one session: [managed](managed) ones, [starting](starting) ones, and [leftover](leftovers)
+//! containers.
 //!
-//! All of it can be found again from Redis and the engine, and is lost with the session. One lock covers
+//! All of it can be rebuilt from Redis and the engine, and is lost with the session. One lock covers
 //! everything and is never held across an await.
 
 mod checks;
@@ -41,7 +41,6 @@ pub(crate) use self::status::PodStatus;
 use crate::running::step::DesiredState;
 use health::HealthChange;
 
-/// The pods of one session; see the module.
 #[derive(Default)]
 pub(crate) struct PodTable {
     inner: Mutex<TableInner>,
@@ -62,15 +61,15 @@ impl TableInner {
     }
 }
 
-/// Pods that are being started.
+/// Starting pods.
 impl PodTable {
-    /// Begins the start of a payload, unless its pod is being started already. Must be followed by
+    /// Begins the start of a payload, unless its pod is already starting. Must be followed by
     /// [`PodTable::release_start`].
     pub(crate) fn admit(&self, payload: &Payload) -> Admission {
         self.lock().starts.admit(payload)
     }
 
-    /// Returns whether the pod of a payload is being started. If so, the list has to be swept when that ends.
+    /// Returns true if the payload's pod is starting. Then the list must be swept when that start ends.
     pub(crate) fn is_duplicate(&self, payload: &Payload) -> bool {
         self.lock().starts.note_duplicate(&payload.id)
     }
@@ -80,23 +79,20 @@ impl PodTable {
         self.lock().starts.release(pod)
     }
 
-    /// Returns whether a start works on exactly these bytes.
     pub(crate) fn is_starting_payload(&self, raw: &Bytes) -> bool {
         self.lock().starts.has_payload(raw)
     }
 
-    /// Sets the assignment under which a pod is being started.
     pub(crate) fn set_start_assignment(&self, pod: &PodId, assignment: &AssignmentId) {
         self.lock().starts.set_assignment(pod, assignment);
     }
 
-    /// Makes every start that waits ask Redis again.
     pub(crate) fn recheck_starts(&self) {
         self.lock().starts.recheck_all();
     }
 
-    /// Inserts a pod that was just started and acknowledged. Returns its desired state: a stop that was
-    /// requested during the start counts.
+    /// Inserts a started and acknowledged pod. Returns its desired state, which includes a stop requested
+    /// during the start.
     pub(crate) fn insert_started(&self, mut managed: ManagedPod) -> DesiredState {
         let mut inner = self.lock();
         if inner.starts.is_stop_requested(&managed.payload.id) {
@@ -107,10 +103,9 @@ impl PodTable {
         desired
     }
 
-    /// Checks whether a claimed pod can be started now, and makes way for it. A pod managed under an older
-    /// assignment is marked for removal. A pod managed under this very assignment (a failover can put back
-    /// the payload of a pod that runs) is removed from the table: from here on only the start decides about
-    /// it.
+    /// Checks whether a claimed pod can start now, and makes way for it. A pod managed under an older
+    /// assignment is marked for removal. One managed under this very assignment (a failover can put back its
+    /// payload) is removed from the table: from here on only the start decides about it.
     pub(crate) fn can_start(&self, pod: &PodId, assignment: &AssignmentId) -> StartCheck {
         let mut inner = self.lock();
         if inner.leftovers.is_removing_container_of(pod) {
@@ -122,7 +117,6 @@ impl PodTable {
 
 /// Managed pods.
 impl PodTable {
-    /// Inserts a pod that was found in `cs`, unless it is managed or being started.
     pub(crate) fn insert_recovered(&self, managed: ManagedPod) {
         let mut inner = self.lock();
         let pod = &managed.payload.id;
@@ -135,7 +129,6 @@ impl PodTable {
         self.lock().managed.get(pod).cloned()
     }
 
-    /// Returns the pods that run with a file that is to be replaced when it changes.
     pub(crate) fn reloading(&self) -> Vec<ManagedPod> {
         let inner = self.lock();
         let is_reloading = |managed: &&ManagedPod| {
@@ -148,62 +141,51 @@ impl PodTable {
         inner.managed.iter().filter(is_reloading).cloned().collect()
     }
 
-    /// Returns how many pods are managed.
     pub(crate) fn managed_count(&self) -> usize {
         self.lock().managed.len()
     }
 
-    /// Notes what a check has shown of the container with this handle, if it is still the start that the
-    /// check was for. Returns its pod.
+    /// Ignores a result for an earlier start of the container. Returns its pod.
     pub(crate) fn note_health(&self, change: &HealthChange) -> Option<PodId> {
         self.lock().managed.note_health(change)
     }
 
-    /// Returns the handles of all containers of managed pods.
     pub(crate) fn handles(&self) -> HashSet<String> {
         self.lock().managed.iter().flat_map(ManagedPod::handles).cloned().collect()
     }
 
-    /// Returns a number that grows with each change of a managed pod.
     pub(crate) fn version(&self) -> u64 {
         self.lock().managed.version()
     }
 
-    /// Returns a receiver that is notified of each change of a managed pod.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.lock().managed.changes()
     }
 
-    /// Returns what `of_one` makes of the managed pods.
     pub(crate) fn map_managed<T, C: FromIterator<T>>(&self, of_one: impl Fn(&ManagedPod) -> Option<T>) -> C {
         self.lock().managed.iter().filter_map(of_one).collect()
     }
 
-    /// Returns whether the pod is being started under this assignment.
     pub(crate) fn is_starting_as(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         self.lock().starts.is_starting_as(pod, assignment)
     }
 
-    /// Returns what is to be saved of the managed pods of this `node`.
     pub(crate) fn to_save(&self, node: &NodeName) -> Vec<SavedPod> {
         let inner = self.lock();
         let own = inner.managed.iter().filter(|managed| managed.desired != DesiredState::Discard);
         own.map(|managed| managed.to_save(node)).collect()
     }
 
-    /// Returns whether the pod under this assignment is managed and belongs to another node.
     pub(crate) fn is_discarded(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let inner = self.lock();
         let managed = inner.managed.get(pod).filter(|managed| managed.assignment == *assignment);
         managed.is_some_and(|managed| managed.desired == DesiredState::Discard)
     }
 
-    /// Returns all managed pods without an action under way.
     pub(crate) fn idle(&self) -> Vec<ManagedPod> {
         self.lock().managed.idle().cloned().collect()
     }
 
-    /// Changes a managed pod, if it still is managed under this assignment.
     pub(crate) fn update<T>(
         &self,
         pod: &PodId,
@@ -219,27 +201,26 @@ impl PodTable {
         self.lock().managed.mark_busy(seen)
     }
 
-    /// Notes the containers of a pod as they were found, in the order of its specification, if the pod has
-    /// not changed since it was `seen`. Returns the pod as it is then.
+    /// Records the observed containers of a pod, in the order of its specification, if it has not changed
+    /// since it was `seen`. Returns the updated pod.
     pub(crate) fn note_observed(&self, seen: &ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
         self.lock().managed.note_observed(seen, observed)
     }
 
-    /// Removes a pod, if it is managed under this assignment.
     pub(crate) fn remove(&self, pod: &PodId, assignment: &AssignmentId) {
         self.lock().managed.remove(pod, assignment);
     }
 
-    /// Returns the next moment at which a managed pod is due for an action. What was due at `looked_at` was
-    /// left then for a reason that only a change can remove.
+    /// Returns the next time at which a managed pod is due for an action. Pods due at `looked_at` were left
+    /// for a reason that only a change can remove.
     pub(crate) fn next_due(&self, looked_at: BootInstant, recovers_after: Duration) -> Option<BootInstant> {
         let inner = self.lock();
         let times = inner.managed.idle().flat_map(|managed| due_times(managed, recovers_after));
         times.filter(|at| *at > looked_at).min()
     }
 
-    /// Returns the managed pods that became due after `looked_at` and until `now`, each with the handle of
-    /// one of its containers if it has any.
+    /// Returns the pods that became due after `looked_at` and until `now`, each with the handle of one
+    /// container, if any.
     pub(crate) fn due(
         &self,
         (looked_at, now): (BootInstant, BootInstant),
@@ -253,7 +234,6 @@ impl PodTable {
     }
 }
 
-/// Returns the moments at which a pod is due for an action.
 fn due_times(managed: &ManagedPod, recovers_after: Duration) -> impl Iterator<Item = BootInstant> {
     let of_container = move |container: &ManagedContainer| {
         let recovering_since = container.running_since.filter(|_| container.is_recovering());
@@ -262,15 +242,13 @@ fn due_times(managed: &ManagedPod, recovers_after: Duration) -> impl Iterator<It
     managed.containers.iter().flat_map(of_container).chain([managed.retry_at]).flatten()
 }
 
-/// Managed pods and pods that are being started.
+/// Managed and starting pods.
 impl PodTable {
-    /// Returns whether a pod is managed or being started.
     pub(crate) fn contains(&self, pod: &PodId) -> bool {
         let inner = self.lock();
         inner.managed.contains(pod) || inner.starts.contains(pod)
     }
 
-    /// The pod is to be stopped. Returns whether it is managed or being started.
     pub(crate) fn request_stop(&self, pod: &PodId) -> bool {
         let mut inner = self.lock();
         let is_starting = inner.starts.request_stop(pod);
@@ -278,16 +256,13 @@ impl PodTable {
         is_starting || is_managed
     }
 
-    /// The pod under this assignment belongs to another node. Returns whether it is managed or being started
-    /// under it.
     pub(crate) fn mark_foreign(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let mut inner = self.lock();
         inner.managed.mark_foreign(pod, assignment) || inner.starts.mark_foreign(pod, assignment)
     }
 
-    /// Returns whether a hint about a container of this pod needs a look. `is_start`: the container was
-    /// created or started. Hints that our own starts and actions cause do not, nor do those that no managed
-    /// pod could miss.
+    /// Returns true if a hint about a container of this pod is news. `is_start` means that it was created or
+    /// started. Hints of our own starts and actions are no news, nor are those irrelevant to managed pods.
     pub(crate) fn is_news(&self, pod: &PodId, is_start: bool) -> bool {
         let inner = self.lock();
         let is_starting = inner.starts.contains(pod);
@@ -295,8 +270,7 @@ impl PodTable {
         if is_start { !is_starting } else { is_starting || is_idle }
     }
 
-    /// Returns the assignments of pods that may begin to run here and perhaps must not run twice: managed
-    /// ones that may be restarted, and those that are being started.
+    /// Returns the assignments of pods that may start to run here and may need exclusivity.
     pub(crate) fn exclusive_assignments(&self) -> Vec<(PodId, AssignmentId)> {
         let inner = self.lock();
         let exclusive = inner.managed.iter().filter(|pod| pod.spec.on_disconnect == OnDisconnect::Stop);
@@ -305,8 +279,8 @@ impl PodTable {
         all.map(|(pod, assignment)| (pod.clone(), assignment.clone())).collect()
     }
 
-    /// Returns up to `count` pods and assignments that this worker believes to be its own: those after
-    /// `after` in the order of their ids, beginning again at the first, each once.
+    /// Returns up to `count` own pods and assignments, in the order of their ids after `after`, wrapping
+    /// around, each once.
     pub(crate) fn assignments_after(
         &self,
         after: Option<&PodId>,
@@ -323,46 +297,37 @@ impl PodTable {
 
 /// Containers.
 impl PodTable {
-    /// Returns whether a container with these labels is accounted for: its pod is managed or being started
-    /// under this assignment, it is being removed, or it is kept for its logs.
+    /// Returns true if the container's pod is managed or starting under this assignment, it is in removal, or
+    /// it is kept for its logs.
     pub(crate) fn accounts_for(&self, handle: &str, pod: &PodId, assignment: &AssignmentId) -> bool {
         let inner = self.lock();
         inner.has(pod, assignment) || inner.leftovers.is_removing(handle)
     }
 
-    /// Returns whether a pod is managed or being started under this assignment, or its containers are kept
-    /// for their logs.
     pub(crate) fn has(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         self.lock().has(pod, assignment)
     }
 
-    /// A container is about to be removed. Returns false if that is under way already.
     pub(crate) fn begin_removal(&self, handle: &str, pod: &PodId) -> bool {
         self.lock().leftovers.begin_removal(handle, pod)
     }
 
-    /// The removal of a container succeeded or failed.
     pub(crate) fn end_removal(&self, handle: &str) {
         self.lock().leftovers.end_removal(handle);
     }
 
-    /// The pod ended: its container is kept for its logs.
     pub(crate) fn keep_ended(&self, ended: EndedPod) {
         self.lock().leftovers.keep(ended);
     }
 
-    /// Returns the pods that ended and whose containers are kept.
     pub(crate) fn ended(&self) -> Vec<EndedPod> {
         self.lock().leftovers.ended().to_vec()
     }
 
-    /// The container of an ended pod is kept no longer.
     pub(crate) fn release_ended(&self, pod: &PodId, assignment: &AssignmentId) {
         self.lock().leftovers.release(pod, assignment);
     }
 
-    /// Forgets the kept containers beyond the newest `max` and those that ended before `before`; returns
-    /// them.
     pub(crate) fn expire_ended(&self, max: usize, before: BootInstant) -> HashSet<(PodId, AssignmentId)> {
         self.lock().leftovers.expire(max, before)
     }

@@ -1,4 +1,4 @@
-//! Pods that are being started: their payload is in the in-flight list (`rq`), and one start works on it.
+//! Starting pods: their payload is in the in-flight list (`rq`), and one start works on it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,25 +8,23 @@ use model::ids::{AssignmentId, PodId};
 use model::pod::payload::Payload;
 use tokio::sync::Notify;
 
-/// Whether a payload may be started.
 pub(crate) enum Admission {
-    /// Its start begins. The `Notify` says when to ask Redis again.
+    /// Its start begins. The `Notify` signals to ask Redis again.
     Started(Arc<Notify>),
-    /// Its pod is being started already.
+    /// Its pod is already starting.
     Duplicate,
 }
 
 struct Starting {
     raw: Bytes,
     assignment: Option<AssignmentId>,
-    /// Another copy of the payload arrived: the in-flight list has to be swept when this start ends.
+    /// Another copy of the payload arrived: the in-flight list must be swept when this start ends.
     has_duplicate: bool,
-    /// Ask Redis again before going on: the pod may have to be stopped, or may have moved.
+    /// Ask Redis again before continuing: the pod may have to stop, or may have moved.
     recheck: Arc<Notify>,
     stop_requested: bool,
 }
 
-/// The starts under way in a session.
 #[derive(Default)]
 pub(super) struct Starts {
     starts: HashMap<PodId, Starting>,
@@ -49,13 +47,11 @@ impl Starts {
         Admission::Started(recheck)
     }
 
-    /// Another copy of the payload of `pod` is there. Returns whether the pod is being started.
     pub(super) fn note_duplicate(&mut self, pod: &PodId) -> bool {
         let starting = self.starts.get_mut(pod);
         starting.map(|starting| starting.has_duplicate = true).is_some()
     }
 
-    /// Ends the start of `pod`. Returns true if a duplicate payload arrived meanwhile.
     pub(super) fn release(&mut self, pod: &PodId) -> bool {
         self.starts.remove(pod).is_some_and(|starting| starting.has_duplicate)
     }
@@ -78,7 +74,6 @@ impl Starts {
         self.starts.get(pod).is_some_and(|starting| starting.assignment.as_ref() == Some(assignment))
     }
 
-    /// Returns the pods whose assignment is known, with it.
     pub(super) fn assignments(&self) -> impl Iterator<Item = (&PodId, &AssignmentId)> {
         self.starts.iter().filter_map(|(pod, starting)| Some((pod, starting.assignment.as_ref()?)))
     }
@@ -87,7 +82,6 @@ impl Starts {
         self.starts.get(pod).is_some_and(|starting| starting.stop_requested)
     }
 
-    /// The pod is to be stopped. Returns whether it is being started.
     pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
         let Some(starting) = self.starts.get_mut(pod) else { return false };
         if !starting.stop_requested {
@@ -97,7 +91,6 @@ impl Starts {
         true
     }
 
-    /// The pod under this assignment belongs to another node. Returns whether it is being started under it.
     pub(super) fn mark_foreign(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         match self.starts.get(pod) {
             Some(starting) if starting.assignment.as_ref() == Some(assignment) => {

@@ -1,4 +1,4 @@
-//! What is reported of a managed pod: the status of the first of its containers that is not well.
+//! The reported status of a managed pod: that of its first container that is not well.
 
 use model::pod::{ContainerProgress, ContainerStatus, PodRecord};
 use model::spec::ContainerSpec;
@@ -8,7 +8,6 @@ use super::pod::ManagedPod;
 use super::reasons::STARTING;
 use crate::start::dependency_gate::WAITING;
 
-/// What a status report says about a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodStatus {
     /// One word in CamelCase; empty if the pod is well.
@@ -16,12 +15,10 @@ pub(crate) struct PodStatus {
     pub(crate) message: String,
     pub(crate) restarts: u32,
     pub(crate) exit_code: Option<i64>,
-    /// Each of several containers.
     pub(crate) containers: Vec<ContainerStatus>,
 }
 
 impl ManagedPod {
-    /// Returns the status that is to be reported.
     pub(crate) fn status(&self) -> PodStatus {
         let unwell = self.containers().find_map(|(spec, container)| {
             let (reason, message) = container.problem()?;
@@ -49,7 +46,6 @@ impl ManagedPod {
         }
     }
 
-    /// Returns whether it can serve: nothing is to be reported of it, and all its containers were started.
     pub(crate) fn is_ready(&self) -> bool {
         let is_waiting = self.waits_for.as_ref().is_some_and(|message| !message.is_empty());
         let is_well = |container: &ManagedContainer| {
@@ -58,7 +54,6 @@ impl ManagedPod {
         !is_waiting && self.containers().all(|(_, container)| is_well(container))
     }
 
-    /// Returns whether the record says what is to be reported.
     pub(crate) fn is_reported_in(&self, record: &PodRecord) -> bool {
         let status = self.status();
         let is_same_word = (&*record.reason, &record.message) == (status.reason, &status.message);
@@ -69,13 +64,11 @@ impl ManagedPod {
             && (self.network.address.is_empty() || record.address == self.network.address)
     }
 
-    /// Returns what it waits for before it is ready, in a sentence; `None` if it is ready as it runs.
     pub(crate) fn what_it_waits_for(&self) -> Option<String> {
         let status = self.status();
         (status.reason == STARTING).then_some(status.message)
     }
 
-    /// Returns what there is to say of the first of its containers, although all are as they should be.
     fn remark(&self) -> String {
         let mut remarks = self.containers().map(|(spec, container)| (spec, container.remark()));
         let found = remarks.find(|(_, remark)| !remark.is_empty());
@@ -89,7 +82,6 @@ impl ManagedPod {
         }
     }
 
-    /// Returns which of several containers still wait for what, in a sentence.
     fn not_started(&self) -> Option<String> {
         let is_waiting = |progress| self.has_several() && progress == ContainerProgress::Waiting;
         let waiting = self.containers().filter(|(_, container)| is_waiting(container.progress));
@@ -105,7 +97,6 @@ impl ManagedPod {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    /// Returns the recorded status of each of its containers, with the index of the container.
     pub(crate) fn statuses_of<'a>(&self, record: &'a PodRecord) -> Vec<(usize, &'a ContainerStatus)> {
         let index =
             |name| self.spec.containers.iter().position(|container| container.name.as_ref() == Some(name));

@@ -93,7 +93,7 @@ fn heartbeats_check_all_assignments_in_turn_and_none_twice() {
     assert!(PodTable::default().assignments_after(None, 64).is_empty());
 }
 
-/// Otherwise a pod whose time came while the engine listed would wait for the next hint.
+/// Otherwise a pod that became due during a list would wait for the next hint.
 #[test]
 fn what_became_due_since_the_last_look_is_due_once() {
     let table = PodTable::default();
@@ -111,7 +111,7 @@ fn what_became_due_since_the_last_look_is_due_once() {
     assert_eq!((next(50), due(50, 120)), (None, false), "an action on it is under way");
 }
 
-/// A check that shows nothing takes no verdict back: neither that the container is well nor that it is not.
+/// An inconclusive check withdraws no verdict, neither healthy nor unhealthy.
 #[test]
 fn a_pod_says_that_its_check_is_inconclusive_whatever_its_health() {
     use CheckChange::{Conclusive, Failing, Health as Verdict, Inconclusive};

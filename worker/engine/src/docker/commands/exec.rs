@@ -1,8 +1,8 @@
-//! Commands in running containers.
+//! Runs commands in containers.
 //!
-//! The API cannot end a command that it has started: after its deadline it runs on. So the next call for the
-//! same command waits for its end and starts no second one; otherwise a command that hangs would fill the
-//! container with processes.
+//! The API cannot end a started command, which runs on after its deadline. The next call for the same command
+//! waits for it instead of starting another; otherwise a hanging command would fill the container with
+//! processes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,14 +19,13 @@ use crate::docker::deadlines::READ;
 use crate::docker::errors::{EngineCall, EngineFailure};
 use crate::exec::{ExecResult, OutputTail};
 
-/// The output ends a moment before the engine knows how the command has ended.
+/// The output ends shortly before the engine knows the exit code.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LAST_POLL: Duration = Duration::from_millis(200);
 
-/// A command in a container, by the container's handle.
 type ExecKey = (String, Vec<String>);
 
-/// The commands of which no end was seen, with the engine's id of each.
+/// Commands not known to have ended, with the engine's id of each.
 #[derive(Debug, Default)]
 pub(crate) struct UnfinishedCommands(Mutex<HashMap<ExecKey, String>>);
 
@@ -35,7 +34,6 @@ impl UnfinishedCommands {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The container is gone, and its commands with it.
     pub(crate) fn forget(&self, handle: &str) {
         self.map().retain(|(of, _), _| of != handle);
     }
@@ -44,7 +42,7 @@ impl UnfinishedCommands {
 /// See [`crate::Runtime::exec`].
 ///
 /// # Cancel safety
-/// A dropped call leaves the command running; the next one waits for it.
+/// Dropping the call leaves the command running; the next call waits for it.
 pub(crate) async fn exec(
     client: &EngineClient,
     unfinished: &UnfinishedCommands,
@@ -71,21 +69,22 @@ pub(crate) async fn exec(
     let id = client.within(EngineCall::CreateExec, READ, call).await?.id;
     unfinished.map().insert(key.clone(), id.clone());
     let result = run(client, &id, limit).await;
-    // Of a call that failed nothing is known: the command may run.
+    // After a failed call the command may still run.
     if matches!(&result, Ok(ExecResult { exit_code: Some(_), .. })) {
         unfinished.map().remove(&key);
     }
     result
 }
 
-/// Starts the command and waits for its end. The limit is the command's: a slow engine has its own.
+/// Starts the command and waits for its end. The limit applies to the command; calls to the engine have their
+/// own.
 async fn run(client: &EngineClient, id: &str, limit: Duration) -> Result<ExecResult, RuntimeError> {
     let call = client.docker()?.start_exec(id, None);
     let started = client.within(EngineCall::StartExec, READ, call).await?;
     let end = Instant::now() + limit;
     let mut tail = OutputTail::default();
     if let StartExecResults::Attached { mut output, .. } = started {
-        // What was read until the deadline is kept.
+        // Output read before the deadline is kept.
         let _ended = timeout_at(end, read(client, &mut output, &mut tail)).await;
     }
     Ok(ExecResult { exit_code: exit_code(client, id, end).await?, output: tail.text() })
@@ -108,7 +107,7 @@ async fn read(
     }
 }
 
-/// Returns the exit code once the command has ended; `None` if it has not until `end`.
+/// Returns the exit code, or `None` if the command has not ended by `end`.
 async fn exit_code(client: &EngineClient, id: &str, end: Instant) -> Result<Option<i64>, RuntimeError> {
     let mut wait = FIRST_POLL;
     loop {

@@ -1,7 +1,7 @@
-//! Commands that a person runs in a container.
+//! Interactive commands in a container.
 //!
-//! The engine has no call that ends a command. So its process is signalled directly, where this worker sees
-//! the engine's processes: one that is itself in a container without the host's process ids does not.
+//! The engine cannot end a command, so its process is signalled directly. That works if this worker sees the
+//! engine's processes, not if the worker runs in a container with its own PID namespace.
 
 use std::fs;
 use std::time::Duration;
@@ -22,17 +22,15 @@ use crate::docker::deadlines::READ;
 use crate::docker::errors::{EngineCall, EngineFailure};
 use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 
-/// The output ends a moment before the engine knows how the command has ended.
+/// The output ends shortly before the engine knows the exit code.
 const FIRST_POLL: Duration = Duration::from_millis(2);
 const LAST_POLL: Duration = Duration::from_secs(1);
-/// How long an engine may take to know the process of a command that runs.
+/// Time for the engine to report the process of a running command.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
-/// The time between asking a command to end and killing it.
 const END_GRACE: Duration = Duration::from_secs(2);
-/// Programs use no colours and no cursor on a terminal that they do not know.
+/// Programs use neither colours nor cursor on an unknown terminal.
 const TERMINAL: &str = "TERM=xterm-256color";
 
-/// See [`crate::Runtime::start_command`].
 pub(crate) async fn start(
     client: &std::sync::Arc<EngineClient>,
     handle: &str,
@@ -57,7 +55,7 @@ pub(crate) async fn start(
     Ok(running)
 }
 
-/// The output of a terminal is one stream of any bytes.
+/// A terminal's output is one stream of arbitrary bytes.
 async fn start_in_terminal(
     control: DockerCommand,
     request: &CommandRequest,
@@ -73,7 +71,6 @@ async fn start_in_terminal(
     Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
 }
 
-/// Returns what a terminal shows, piece by piece.
 pub(crate) fn terminal_output(
     client: &EngineClient,
     output: TerminalOutput,
@@ -99,7 +96,6 @@ async fn start_plain(
     Ok(RunningCommand { input, ends_input: true, output, control: Box::new(control) })
 }
 
-/// Returns what a program without a terminal writes, piece by piece.
 pub(crate) fn plain_output(
     client: &EngineClient,
     call: EngineCall,
@@ -114,7 +110,6 @@ pub(crate) fn plain_output(
     output.boxed()
 }
 
-/// A command, by the engine's id.
 struct DockerCommand {
     client: std::sync::Arc<EngineClient>,
     id: String,
@@ -122,7 +117,6 @@ struct DockerCommand {
 }
 
 impl DockerCommand {
-    /// Returns its exit code if it has ended, and its process id as the engine knows it.
     async fn inspect(&self) -> Result<(Option<i64>, Option<i64>), RuntimeError> {
         let call = self.client.docker()?.inspect_exec(&self.id);
         let answer = self.client.within(EngineCall::InspectExec, READ, call).await?;
@@ -130,7 +124,6 @@ impl DockerCommand {
         Ok((exit_code, answer.pid))
     }
 
-    /// Inspects the command, less often each time, until the exit code and the process id are enough.
     async fn inspect_until<T>(
         &self,
         enough: impl Fn(Option<i64>, Option<i64>) -> Option<T>,
@@ -146,9 +139,8 @@ impl DockerCommand {
         }
     }
 
-    /// Signals the command and all processes of its group. Succeeds if it has ended.
     async fn signal_group(&self, signal: Signal) -> Result<(), RuntimeError> {
-        // A command may have said something before the engine knows its process.
+        // A command may write output before the engine knows its process.
         let known = self.inspect_until(|exit_code, pid| {
             (exit_code.is_some() || pid.is_some_and(|pid| pid > 0)).then_some((exit_code, pid))
         });
@@ -209,8 +201,7 @@ impl CommandControl for DockerCommand {
     }
 }
 
-/// Whether a process of this machine is in that container. A worker in a container of its own may see another
-/// process under the same number.
+/// A worker in its own container may see another process with the same id.
 fn is_in_container(pid: Pid, container: &str) -> bool {
     let cgroup = fs::read_to_string(format!("/proc/{}/cgroup", pid.as_raw_nonzero()));
     cgroup.is_ok_and(|text| text.contains(container))

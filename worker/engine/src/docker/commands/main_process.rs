@@ -1,8 +1,7 @@
 //! Input, output and terminal of a container's main process.
 //!
-//! Clients come after a container has started, and its log has no line that is not complete: a prompt would
-//! be lost. So a container whose input belongs to its first client is connected before it starts, and that
-//! client gets the connection.
+//! Clients attach after the start, and the log holds only complete lines, so a prompt would be lost. If the
+//! input belongs to its first client, the worker attaches before the start and hands that connection over.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,15 +23,15 @@ use crate::docker::deadlines::{READ, WRITE};
 use crate::docker::errors::EngineCall;
 use crate::{CommandControl, CommandInput, CommandOutput, ContainerState, RunningCommand, RuntimeError};
 
-/// How long a new container waits for its first client. Then its input ends.
+/// A new container's input ends if no client attaches within this time.
 const FIRST_CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The output ends a moment before the engine knows that the container has ended.
+/// The output ends shortly before the engine knows that the container has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 type Streams = (BoxStream<'static, Result<CommandOutput, RuntimeError>>, CommandInput);
 
-/// The connections of containers whose first client has not come yet, by handle.
+/// Connections of containers whose first client has not attached yet, by handle.
 #[derive(Clone, Default)]
 pub(crate) struct FirstConnections(Arc<Mutex<HashMap<String, Streams>>>);
 
@@ -41,7 +40,6 @@ impl FirstConnections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects with a container that is about to start, if its input belongs to its first client.
     pub(crate) async fn before_start(
         client: &EngineClient,
         name: &str,
@@ -53,7 +51,7 @@ impl FirstConnections {
         }
     }
 
-    /// Keeps the connection with a started container for its first client, for a while.
+    /// Keeps the connection for the first client, for a limited time.
     pub(crate) fn keep(&self, handle: &str, streams: Option<Streams>) {
         let Some(streams) = streams else { return };
         let (connections, handle) = (self.clone(), handle.to_owned());
@@ -64,7 +62,6 @@ impl FirstConnections {
         });
     }
 
-    /// See [`crate::Runtime::attach`].
     pub(crate) async fn attach(
         &self,
         client: &Arc<EngineClient>,
@@ -88,7 +85,7 @@ impl FirstConnections {
         {
             tracing::debug!(%error, "the size of a terminal could not be set");
         }
-        // The engine would take the end of an input that stays open for the end of the connection.
+        // The engine would take the end of an input that stays open as the end of the connection.
         let ends_input = found.is_stdin_once && !found.has_terminal;
         Ok(RunningCommand { input: Some(input), ends_input, output, control: Box::new(control) })
     }
@@ -151,7 +148,6 @@ impl CommandControl for MainProcess {
         })
     }
 
-    /// The container outlives its clients.
     fn end(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }

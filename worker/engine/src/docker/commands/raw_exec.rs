@@ -1,7 +1,7 @@
 //! Starts a command with a terminal, or attaches to a container with one.
 //!
-//! The client library takes the first byte of what a terminal shows for a header if it is 0, 1 or 2, and then
-//! waits for a length that never comes.
+//! The client library mistakes a first byte of 0, 1 or 2 for a frame header, and then waits for a length that
+//! never arrives.
 
 use std::pin::Pin;
 
@@ -19,10 +19,8 @@ use crate::docker::errors::EngineCall;
 use crate::docker::raw_request::{refusal, send};
 use crate::{CommandInput, RuntimeError};
 
-/// What comes out of a terminal.
 pub(crate) type TerminalOutput = Pin<Box<dyn AsyncRead + Send>>;
 
-/// Starts a command that was prepared with a terminal. Returns its output and input.
 pub(crate) async fn start(
     client: &EngineClient,
     id: &str,
@@ -31,7 +29,7 @@ pub(crate) async fn start(
     connect(client, EngineCall::StartExec, &path, r#"{"Detach":false,"Tty":true}"#).await
 }
 
-/// Makes a call that turns its connection into a terminal's. Returns its output and input.
+/// Upgrades the connection of a call to a terminal.
 pub(crate) async fn connect(
     client: &EngineClient,
     call: EngineCall,

@@ -1,4 +1,4 @@
-//! Credential helpers: programs `docker-credential-NAME` that answer with the credentials of a registry.
+//! Runs credential helpers: programs `docker-credential-NAME` that print the credentials of a registry.
 
 use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio};
@@ -12,13 +12,10 @@ use tokio::process::Command;
 
 use super::login::EngineLogin;
 
-/// How long a helper may take: some ask a cloud for a token.
+/// Deadline of a helper: some ask a cloud for a token.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// The most bytes of an answer.
 const MAX_ANSWER: u64 = 64 * 1024;
-/// What helpers print for a registry that they do not know, by the protocol.
 const NOT_FOUND: &str = "credentials not found";
-/// The user's name that says that the secret is an identity token, by the protocol.
 const TOKEN_USER: &str = "<token>";
 
 #[derive(Deserialize)]
@@ -32,7 +29,7 @@ struct HelperAnswer {
 /// Asks a helper for the credentials of a registry. Returns `None` if it has none.
 ///
 /// # Errors
-/// What failed, never with a part of what the helper printed: that may be a password.
+/// The failure, without any of the helper's output, which may be a password.
 pub(crate) async fn ask(helper: &str, host: &RegistryHost) -> Result<Option<EngineLogin>, String> {
     let program = format!("docker-credential-{helper}");
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -49,7 +46,7 @@ pub(crate) async fn ask(helper: &str, host: &RegistryHost) -> Result<Option<Engi
     }
 }
 
-/// Runs a helper. It is killed when this is dropped.
+/// Runs a helper. Dropping the future kills it.
 async fn run(program: &str, host: &RegistryHost) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     let mut child = Command::new(program)
         .arg("get")
@@ -59,7 +56,7 @@ async fn run(program: &str, host: &RegistryHost) -> std::io::Result<(ExitStatus,
         .kill_on_drop(true)
         .spawn()?;
     if let Some(mut input) = child.stdin.take() {
-        // One that ends without reading has answered already.
+        // A helper that ends without reading has answered already.
         let _unread = input.write_all(host.server().as_bytes()).await;
     }
     let mut printed = Vec::new();
@@ -69,7 +66,6 @@ async fn run(program: &str, host: &RegistryHost) -> std::io::Result<(ExitStatus,
     Ok((child.wait().await?, printed))
 }
 
-/// Reads what a helper printed.
 fn read(program: &str, status: ExitStatus, printed: &[u8]) -> Result<Option<EngineLogin>, String> {
     if !status.success() {
         let is_unknown = String::from_utf8_lossy(printed).to_ascii_lowercase().contains(NOT_FOUND);
@@ -79,7 +75,7 @@ fn read(program: &str, status: ExitStatus, printed: &[u8]) -> Result<Option<Engi
             Err(format!("the credential helper {program} failed: {status}"))
         };
     }
-    // The error of the parser could quote the password.
+    // The parser's error could quote the password.
     let HelperAnswer { username, secret } = serde_json::from_slice(printed)
         .map_err(|_| format!("the answer of the credential helper {program} cannot be read"))?;
     let secret = ValueBytes::new(secret.into_bytes());

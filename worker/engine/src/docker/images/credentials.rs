@@ -1,8 +1,8 @@
-//! The credentials that an image is pulled with: those of the worker's own `config.json`, as `docker login`
-//! writes it, and those of `kubeleet registry login`. The worker's own win: who runs a node decides for it.
+//! Credentials for pulls: those of the worker's own `config.json`, as written by `docker login`, before those
+//! of `kubeleet registry login`. The worker's own win, because the node's operator decides for it.
 //!
-//! Both are read for each pull, so that new ones need no restart. Credentials go to the engine and nowhere
-//! else: no log and no message has them.
+//! Both are read for each pull, so new ones need no restart. Credentials go to the engine only, never into
+//! logs or messages.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,25 +20,20 @@ use super::credential_helper;
 use super::login::EngineLogin;
 use crate::RegistryLogins;
 
-/// Where credentials of registries are.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RegistryConfig {
-    /// A file that may be missing; `None` if there is no place for one.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// Credentials, and where they were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RegistryCredentials {
     login: EngineLogin,
     source: String,
 }
 
-/// The credentials for one registry, those to use first.
 #[derive(Debug, Default)]
 pub(crate) struct FoundCredentials {
     credentials: Vec<RegistryCredentials>,
-    /// What could not be read, as sentences without its content.
     problems: Vec<String>,
 }
 
@@ -60,7 +55,7 @@ struct RegistryEntry {
 }
 
 impl RegistryConfig {
-    /// Finds the credentials for a registry. What cannot be read is left out: the image may need none.
+    /// Finds the credentials for a registry. Skips unreadable sources: the image may need none.
     pub(crate) async fn find(&self, host: &RegistryHost, logins: &dyn RegistryLogins) -> FoundCredentials {
         let mut found = FoundCredentials::default();
         if let Some(path) = &self.path {
@@ -82,8 +77,7 @@ impl RegistryConfig {
 }
 
 impl ConfigFile {
-    /// Adds the credentials of a registry, in Docker's order: its own helper, the helper for all, the file
-    /// itself.
+    /// Adds credentials in Docker's order: the registry's helper, the default helper, the file.
     async fn find(&self, path: &Path, host: &RegistryHost, found: &mut FoundCredentials) {
         let is_host = |key: &str| RegistryHost::of_address(key).is_ok_and(|key| key == *host);
         let helper = self.cred_helpers.iter().find(|(key, _)| is_host(key));
@@ -138,19 +132,15 @@ impl RegistryEntry {
 }
 
 impl FoundCredentials {
-    /// Returns the credentials to use first.
     pub(crate) fn first(&self) -> Option<&RegistryCredentials> {
         self.credentials.first()
     }
 
-    /// Returns the credentials to use after `denied` were: the first that are others.
     pub(crate) fn other_than(&self, denied: Option<&RegistryCredentials>) -> Option<&RegistryCredentials> {
         let denied = denied.map(|denied| &denied.login);
         self.credentials.iter().find(|one| Some(&one.login) != denied)
     }
 
-    /// Returns what to add to the message of a registry that refused: which credentials it got, and what to
-    /// do.
     pub(crate) fn explain(&self, host: &RegistryHost, used: &[Option<&RegistryCredentials>]) -> String {
         let shown = |one: &Option<&RegistryCredentials>| one.map_or("none".to_owned(), ToString::to_string);
         let shown: Vec<String> = used.iter().map(shown).collect();
@@ -184,7 +174,7 @@ impl RegistryCredentials {
     }
 }
 
-/// Shows the user and where the credentials were found, without the secret.
+/// Shows the user and the source, without the secret.
 impl fmt::Display for RegistryCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.login {
@@ -194,8 +184,7 @@ impl fmt::Display for RegistryCredentials {
     }
 }
 
-/// Returns whether a registry refused for want of the right credentials. Docker, containerd and Podman have
-/// only words for it.
+/// Docker, containerd and Podman only signal it by text.
 pub(crate) fn is_denied(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let signs = [
@@ -211,14 +200,13 @@ pub(crate) fn is_denied(message: &str) -> bool {
     signs.iter().any(|sign| message.contains(sign))
 }
 
-/// Reads the file; one that is missing has nothing.
 fn read_file(path: &Path) -> Result<ConfigFile, String> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(ConfigFile::default()),
         Err(error) => return Err(cannot_read(path, &error.to_string())),
     };
-    // An error of the parser could quote a password.
+    // The parser's error could quote a password.
     serde_json::from_str(&text)
         .map_err(|error| cannot_read(path, &format!("invalid JSON in line {}", error.line())))
 }
@@ -240,7 +228,6 @@ mod tests {
     use super::*;
     use crate::NoLogins;
 
-    /// A cluster with one login for all registries.
     struct OneLogin;
 
     impl RegistryLogins for OneLogin {

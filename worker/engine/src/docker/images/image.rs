@@ -1,5 +1,4 @@
-//! Images: pulled if the engine does not have them, or a container asks for it, and once however many pods
-//! wait for the same one.
+//! Pulls images that are missing or must be pulled again, once for all pods that wait for the same image.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,31 +20,25 @@ use crate::docker::deadlines::{PING, READ};
 use crate::docker::errors::{EngineCall, EngineFailure};
 use crate::{LocalImage, RegistryLogins, RuntimeError};
 
-/// How long a whole pull may take. The engine keeps the layers loaded until then, and the next try goes on
-/// from there.
+/// Deadline of a whole pull. The engine keeps the loaded layers, so the next attempt continues there.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long a pull may make no progress: then the registry is considered dead.
+/// Time without progress after which the registry is considered dead.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// After it was found, the engine is not asked for an image again for this long: a hundred pods of one
-/// service would ask a hundred times. A caller that finds it missing calls [`Images::mark_missing`].
+/// Time for which a found image is not looked up again: a hundred pods of one service would ask a hundred
+/// times. A caller that finds it missing calls [`Images::mark_missing`].
 const PRESENCE_CACHE: Duration = Duration::from_secs(5);
 
 type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
 
-/// What is known about images.
 #[derive(Default)]
 pub(crate) struct Images {
-    /// Where credentials of private registries are.
     pub(crate) registries: RegistryConfig,
-    /// The pulls under way, by image. Weak: a pull is dropped, and so ends, when no start waits for it any
-    /// more.
+    /// Pulls in progress, by image. Weak references: a pull ends when no start waits for it.
     pulls: Mutex<HashMap<String, WeakShared<Pull>>>,
-    /// What was seen of each at the last look.
     seen: Mutex<HashMap<String, SeenImage>>,
 }
 
-/// An image that the engine had.
 struct SeenImage {
     at: Instant,
     check: Option<HealthCheck>,
@@ -58,7 +51,6 @@ impl SeenImage {
 }
 
 impl Images {
-    /// The engine does not have the image any more.
     pub(crate) fn mark_missing(&self, image: &str) {
         self.seen().remove(image);
     }
@@ -67,7 +59,6 @@ impl Images {
         self.seen().get(image).is_some_and(SeenImage::is_fresh)
     }
 
-    /// Returns the check of an image that was just seen, which is `Some(None)` if it has none.
     fn recent_check(&self, image: &str) -> Option<Option<HealthCheck>> {
         self.seen().get(image).filter(|seen| seen.is_fresh()).map(|seen| seen.check.clone())
     }
@@ -82,7 +73,6 @@ impl Images {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the pull of this image that is under way, or a new one.
     fn join(
         &self,
         client: &Arc<EngineClient>,
@@ -90,7 +80,7 @@ impl Images {
         logins: &Arc<dyn RegistryLogins>,
     ) -> Shared<Pull> {
         let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
-        // A finished pull is not reused: its image may be missing again, its failure may be outdated.
+        // A finished pull is not reused: its image may be missing again, its failure outdated.
         pulls.retain(|_, pull| pull.upgrade().is_some_and(|pull| pull.peek().is_none()));
         if let Some(pull) = pulls.get(image).and_then(WeakShared::upgrade) {
             return pull;
@@ -103,7 +93,6 @@ impl Images {
         pull
     }
 
-    /// Returns how many callers wait for this image now.
     #[cfg(test)]
     pub(crate) fn waiting(&self, image: &str) -> usize {
         let pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +101,6 @@ impl Images {
     }
 }
 
-/// See [`crate::Runtime::ensure_image`].
 pub(crate) async fn ensure(
     client: &Arc<EngineClient>,
     images: &Images,
@@ -121,7 +109,7 @@ pub(crate) async fn ensure(
     logins: &Arc<dyn RegistryLogins>,
 ) -> Result<(), RuntimeError> {
     if policy == PullPolicy::Always {
-        // What was seen of it may be of the image that this name had before.
+        // The cached record may be of the former image of this name.
         images.mark_missing(image);
         return images.join(client, &with_tag(image), logins).await;
     }
@@ -135,14 +123,14 @@ pub(crate) async fn ensure(
                        write `missing`";
             return Err(RuntimeError::Image(why.to_owned()));
         }
-        // A caller that needs more of it inspects what was pulled.
+        // A caller that needs more inspects the image.
         None => images.join(client, &with_tag(image), logins).await?,
     }
     Ok(())
 }
 
-/// Returns the check that an image describes; `None` if it describes none, or the engine does not have it.
-/// One inspection serves all pods of a service, and [`ensure`] as well.
+/// Returns an image's health check; `None` if it has none or is missing. One inspection serves all pods of a
+/// service, and [`ensure`].
 ///
 /// # Errors
 /// If the engine cannot inspect it.
@@ -160,10 +148,10 @@ pub(crate) async fn check_of(
     Ok(check)
 }
 
-/// Returns what the engine says about an image; `None` if it does not have it.
+/// Inspects an image. Returns `None` if it is missing.
 ///
 /// # Errors
-/// If the name is no image's, or the engine cannot inspect it.
+/// If the name is invalid, or the engine cannot inspect it.
 pub(crate) async fn inspect(
     client: &EngineClient,
     image: &str,
@@ -177,14 +165,12 @@ pub(crate) async fn inspect(
     }
 }
 
-/// See [`crate::Runtime::local_image`].
 pub(crate) async fn local(client: &EngineClient, image: &str) -> Result<Option<LocalImage>, RuntimeError> {
     let Some(seen) = inspect(client, image).await? else { return Ok(None) };
     let digests = digests_of(image, &seen.repo_digests.unwrap_or_default());
     Ok(seen.id.filter(|id| !id.is_empty()).map(|id| LocalImage { id, digests }))
 }
 
-/// Returns those of the digests that the repository of this image has.
 fn digests_of(image: &str, repo_digests: &[String]) -> Vec<String> {
     let repository = familiar(repository(image));
     let of_it = |one: &String| {
@@ -194,26 +180,23 @@ fn digests_of(image: &str, repo_digests: &[String]) -> Vec<String> {
     repo_digests.iter().filter_map(of_it).collect()
 }
 
-/// Returns the name of a repository without what names of Docker Hub may leave out.
 fn familiar(repository: &str) -> &str {
     let name = ["docker.io/", "index.docker.io/"].iter().find_map(|hub| repository.strip_prefix(hub));
     let name = name.unwrap_or(repository);
     name.strip_prefix("library/").unwrap_or(name)
 }
 
-/// See [`crate::Runtime::came_from_registry`].
 pub(crate) async fn came_from_registry(client: &EngineClient, image: &str) -> Result<bool, RuntimeError> {
     let seen = inspect(client, image).await?;
     Ok(seen.is_none_or(|seen| seen.repo_digests.is_some_and(|digests| !digests.is_empty())))
 }
 
-/// Checks an image name, which becomes part of a path of the engine's API: with `..` it could name anything
-/// there.
+/// The name becomes part of an API path: `..` could address anything there.
 pub(crate) fn check_path(image: &str) -> Result<(), RuntimeError> {
     model::spec::check_image(image).map_err(|why| RuntimeError::Refused(format!("image {image:?}: {why}")))
 }
 
-/// Pulls an image. If the registry refuses, the credentials are read anew, and others are tried once.
+/// If the registry refuses, reads the credentials again and tries others once.
 async fn pull(
     client: Arc<EngineClient>,
     registries: RegistryConfig,
@@ -289,7 +272,7 @@ async fn follow_pull(
     }
 }
 
-/// Tells a registry that does not answer from an engine that does not.
+/// Distinguishes an unresponsive registry from an unresponsive engine.
 async fn stall_error(client: &EngineClient, image: &str) -> RuntimeError {
     let ping = match client.docker() {
         Ok(docker) => client.within(EngineCall::Ping, PING, docker.ping()).await.map_err(RuntimeError::from),
@@ -301,14 +284,13 @@ async fn stall_error(client: &EngineClient, image: &str) -> RuntimeError {
     }
 }
 
-/// Adds the tag `latest` to a name without tag and digest, for which an engine would pull every tag.
+/// Adds the tag `latest` to a name without tag and digest. Without it an engine would pull every tag.
 fn with_tag(image: &str) -> String {
     let (name, tag) = split(image);
     if image.contains('@') { image.to_owned() } else { format!("{name}:{tag}") }
 }
 
-/// Splits an image reference into name and tag (`latest` if it has none). The port of a registry is not a
-/// tag.
+/// Splits an image reference into name and tag (default `latest`). A registry's port is not a tag.
 pub(crate) fn split(image: &str) -> (&str, &str) {
     match image.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),

@@ -1,22 +1,20 @@
-//! The check that an image describes (`HEALTHCHECK` in its Dockerfile). The worker runs it itself, as it runs
-//! the checks of services, so that one set of rules decides. Pure.
+//! The health check of an image (`HEALTHCHECK` in its Dockerfile). The worker runs it like checks of
+//! services, so that one set of rules applies. Pure.
 
 use std::time::Duration;
 
 use bollard::models::{HealthConfig, ImageConfig, ImageInspect};
 use model::spec::{Command, HealthCheck, HealthTest, Milliseconds};
 
-/// The least and the most of a service's own check: an image that says less or more gets these.
+/// Limits of a service's own check, to which an image's values are clamped.
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Milliseconds::MAX);
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3600));
 const RETRIES: (i64, i64) = (1, 1000);
 
-/// Returns the check of an inspected image, as [`of_image`].
 pub(crate) fn of_inspected(image: &ImageInspect) -> Option<HealthCheck> {
     image.config.as_ref().and_then(of_image)
 }
 
-/// Returns the check that an image describes, in a service's form; `None` if it describes none.
 pub(crate) fn of_image(config: &ImageConfig) -> Option<HealthCheck> {
     let described = config.healthcheck.as_ref()?;
     let words = described.test.clone().unwrap_or_default();
@@ -24,16 +22,16 @@ pub(crate) fn of_image(config: &ImageConfig) -> Option<HealthCheck> {
     let shell = config.shell.as_deref().filter(|shell| !shell.is_empty());
     let (test, command) = match (kind.as_str(), shell) {
         ("NONE", _) => return None,
-        // The image names the shell of its own.
+        // The image names its own shell.
         ("CMD-SHELL", Some(shell)) => (None, Command([shell, rest].concat())),
         _ => (Some(HealthTest::new(words)), Command::default()),
     };
     Some(HealthCheck { test, command, ..times(described) })
 }
 
-/// Docker counts in nanoseconds, and 0 means that nothing was said. An engine stops no container because of
-/// its image's check, so its author need not have thought of how long it takes to come up: failures count
-/// only once a probe has passed.
+/// Docker counts in nanoseconds, and 0 means unset. An engine never stops containers because of their image's
+/// check, so its author need not have considered the startup time. So failures count only after a probe has
+/// passed.
 fn times(described: &HealthConfig) -> HealthCheck {
     let duration = |nanos: Option<i64>, (least, most): (Duration, Duration)| {
         let nanos = u64::try_from(nanos?).ok().filter(|nanos| *nanos > 0)?;

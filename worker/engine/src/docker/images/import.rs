@@ -1,8 +1,8 @@
 //! Creates an image from a tar of its files.
 //!
-//! The client library sends all instructions as one parameter with line feeds, and name and tag apart. Docker
-//! takes both. Podman takes several lines for one instruction, and its version 4 drops the tag. One parameter
-//! for each instruction and the tag in the name are right on both.
+//! The client library sends all instructions as one multi-line parameter, and name and tag apart. Docker
+//! accepts both; Podman takes several lines for one instruction, and Podman 4 drops the tag. One parameter
+//! per instruction and the tag in the name work on both.
 
 use bollard::errors::Error;
 use bytes::Bytes;
@@ -21,7 +21,6 @@ use crate::docker::deadlines::IMPORT;
 use crate::docker::errors::EngineCall;
 use crate::docker::raw_request::{body, send};
 
-/// Creates an image. `changes` are instructions of a Dockerfile, without `FROM`.
 pub(crate) async fn import(
     client: &EngineClient,
     name: &str,
@@ -45,7 +44,7 @@ fn path(name: &str, changes: &[String]) -> String {
     format!("/images/create?fromSrc=-&repo={}{changes}", encode(&format!("{repo}:{tag}")))
 }
 
-/// An import that fails after its first byte has the status of a success: the progress says so.
+/// A late import failure still has a success status; only the progress reports it.
 fn reported_error(progress: &[u8]) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Progress {

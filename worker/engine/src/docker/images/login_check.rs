@@ -1,4 +1,4 @@
-//! Asks the registry of a login whether it is right, through the engine, as `docker login` does.
+//! Verifies a registry login through the engine, as `docker login` does.
 
 use std::time::Duration;
 
@@ -15,10 +15,9 @@ use super::credentials::is_denied;
 use crate::docker::client::EngineClient;
 use crate::docker::raw_request;
 
-/// A registry that takes longer is one that cannot be reached.
+/// A slower registry counts as unreachable.
 const LIMIT: Duration = Duration::from_secs(6);
 
-/// Returns what the registry says. Without an answer nothing is known.
 pub(crate) async fn check(client: &EngineClient, host: &RegistryHost, login: &RegistryLogin) -> LoginVerdict {
     match tokio::time::timeout(LIMIT, ask(client, host, login)).await {
         Ok(Ok(())) => LoginVerdict::Accepted,
@@ -42,7 +41,7 @@ async fn ask(client: &EngineClient, host: &RegistryHost, login: &RegistryLogin) 
     raw_request::body(response).await.map(drop)
 }
 
-/// An engine that cannot reach a registry answers as one that was refused, but with other words.
+/// An engine answers alike for unreachable registries and for refusals, except for the text.
 fn refused(error: &Error) -> LoginVerdict {
     match error {
         Error::DockerResponseServerError { status_code, message }

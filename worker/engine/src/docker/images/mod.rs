@@ -1,5 +1,4 @@
-//! Images: which are here, pulls with the credentials of registries, and the health checks that images
-//! describe.
+//! Images: lookup, pulls with registry credentials, and the images' health checks.
 
 mod credential_helper;
 pub(crate) mod credentials;
