@@ -57,10 +57,15 @@ pub enum TakeOverError {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum FromFormer {
-    Socket { name: String },
+    Socket {
+        name: String,
+    },
     AllSockets,
     /// Pods of a node, with the state of their gates. May be split into several messages.
-    Pods { node: NodeName, pods: Vec<LocalPod> },
+    Pods {
+        node: NodeName,
+        pods: Vec<LocalPod>,
+    },
     /// The end of the pods: nothing is accepted any more.
     AllPods,
 }

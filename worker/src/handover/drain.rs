@@ -28,9 +28,15 @@ pub(crate) enum LinkStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainProgress {
     Requested,
-    Closed { in_flight: u64 },
+    Closed {
+        in_flight: u64,
+    },
     /// Nothing is in flight.
-    Drained { in_flight: u64, after: Duration, cut: u64 },
+    Drained {
+        in_flight: u64,
+        after: Duration,
+        cut: u64,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -86,9 +92,15 @@ pub(crate) enum DrainStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainEnd {
     NoProxy,
-    Drained { in_flight: u64, after: Duration, cut: u64 },
+    Drained {
+        in_flight: u64,
+        after: Duration,
+        cut: u64,
+    },
     /// The proxy did not answer in time.
-    Unanswered { waited: Duration },
+    Unanswered {
+        waited: Duration,
+    },
 }
 
 pub(crate) fn step(facts: &DrainFacts) -> DrainStep {

@@ -89,7 +89,9 @@ pub(crate) enum Action {
     /// Its network is gone, so its containers reach nothing: report it lost, then stop and remove them.
     Rebuild,
     /// Its containers exited and must not restart: stop the sidecars, then finish the pod.
-    Finish { exit: ContainerExit },
+    Finish {
+        exit: ContainerExit,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +99,11 @@ pub(crate) enum ContainerAction {
     /// It does not exist, and its dependencies are met: create and start it.
     Create,
     /// It exited: wait before its next start.
-    BackOff { exit: ContainerExit, wait: Duration, crash_streak: u32 },
+    BackOff {
+        exit: ContainerExit,
+        wait: Duration,
+        crash_streak: u32,
+    },
     Restart,
     /// It ended with its engine: restart it, which counts as no crash.
     StartAgain,

@@ -20,7 +20,10 @@ const MAX_ROUNDS: usize = 3;
 
 pub(crate) enum ImagesUnavailable {
     /// The engine cannot get this image.
-    Failed { error: RuntimeError, image: String },
+    Failed {
+        error: RuntimeError,
+        image: String,
+    },
     /// Redis must be asked again about the pod.
     Ask,
     Fenced,

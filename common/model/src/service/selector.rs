@@ -26,6 +26,7 @@ enum Condition {
     NotIn(Vec<String>),
 }
 
+/// Text that is not a label selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a label selector: write key=value, key!=value, key in (a,b), key notin (a,b), key or !key, \

@@ -59,7 +59,9 @@ pub struct ServiceInput {
 enum Form {
     Short,
     /// `also_at_top`: fields that are also at the top level.
-    Long { also_at_top: Vec<&'static str> },
+    Long {
+        also_at_top: Vec<&'static str>,
+    },
 }
 
 impl ServiceInput {

@@ -16,31 +16,64 @@ pub struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Repair {
     /// Renames the key, if it still has this type. The copy expires after a week.
-    MoveAside { actual_type: String },
+    MoveAside {
+        actual_type: String,
+    },
     /// Renames a record, if it still has this phase.
-    MoveBroken { seen_phase: Vec<u8> },
+    MoveBroken {
+        seen_phase: Vec<u8>,
+    },
     /// Removes fields of a record, one per line, if it still has this phase.
-    RemoveFields { fields: String, seen_phase: Vec<u8> },
+    RemoveFields {
+        fields: String,
+        seen_phase: Vec<u8>,
+    },
     /// Removes a slot of a service, if it still has this value.
-    RemoveSlot { field: Vec<u8>, seen: Vec<u8> },
+    RemoveSlot {
+        field: Vec<u8>,
+        seen: Vec<u8>,
+    },
     /// Adds an element to a set, if its record exists.
-    AddElement { element: String, record: String },
+    AddElement {
+        element: String,
+        record: String,
+    },
     Expire,
     /// Restores the specification from the record of its service, if the service still names it and its text
     /// is unchanged.
-    RestoreSpec { service: String, spec: String, seen: Vec<u8> },
+    RestoreSpec {
+        service: String,
+        spec: String,
+        seen: Vec<u8>,
+    },
     /// Removes an element, if the record of the pod or node still has this phase and node.
-    RemoveElement { element: Vec<u8>, record: String, seen_phase: String, seen_node: String },
+    RemoveElement {
+        element: Vec<u8>,
+        record: String,
+        seen_phase: String,
+        seen_node: String,
+    },
     /// Restores a route, if its service has it and no other service took it meanwhile.
-    AddRoute { route: String, target: String },
+    AddRoute {
+        route: String,
+        target: String,
+    },
     /// Removes a route, if it still has this value and its service does not have it.
-    RemoveRoute { route: Vec<u8>, target: Vec<u8> },
+    RemoveRoute {
+        route: Vec<u8>,
+        target: Vec<u8>,
+    },
     /// Corrects the usage of a node, if nothing was reserved or released there since.
-    CorrectUsage { seen: NodeUsage, actual: Resources },
+    CorrectUsage {
+        seen: NodeUsage,
+        actual: Resources,
+    },
     /// The reconcile loop repairs it within a minute.
     Wait,
     /// An operator has to decide.
-    Decide { what: &'static str },
+    Decide {
+        what: &'static str,
+    },
 }
 
 impl Finding {

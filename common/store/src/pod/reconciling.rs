@@ -66,9 +66,13 @@ pub struct ReplacedPod {
 pub(crate) enum ReplicaPlace<'a> {
     First,
     /// The first one of a job, in the step after `step`.
-    FirstOfJob { step: &'a str },
+    FirstOfJob {
+        step: &'a str,
+    },
     /// The second one, in the step of replacement after `step`.
-    Second { step: &'a str },
+    Second {
+        step: &'a str,
+    },
 }
 
 /// The result of [`Store::requeue_missing`].

@@ -27,12 +27,27 @@ struct Held {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    Read { file: String, names: Vec<String>, seconds_left: i64 },
+    Read {
+        file: String,
+        names: Vec<String>,
+        seconds_left: i64,
+    },
     /// A certificate is faulty. `is_kept` is true if the previous one is still served.
-    Faulty { file: String, error: CertificateError, is_kept: bool },
-    KeyExposed { key_file: String },
-    Gone { file: String },
-    Expires { file: String, seconds_left: i64 },
+    Faulty {
+        file: String,
+        error: CertificateError,
+        is_kept: bool,
+    },
+    KeyExposed {
+        key_file: String,
+    },
+    Gone {
+        file: String,
+    },
+    Expires {
+        file: String,
+        seconds_left: i64,
+    },
 }
 
 impl KnownCertificates {

@@ -20,9 +20,7 @@ enum Delivery {
     Executed,
     Refused,
     ReplyLost,
-    Unanswered {
-        is_executed: bool,
-    },
+    Unanswered { is_executed: bool },
     Delayed(u64),
 }
 

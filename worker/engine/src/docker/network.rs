@@ -133,10 +133,7 @@ async fn create(client: &EngineClient, cluster: &ClusterId) -> Result<(), Engine
     let request = NetworkCreateRequest {
         name: name(cluster),
         driver: Some("bridge".to_owned()),
-        options: Some(HashMap::from([
-            option("name", &interface(cluster)),
-            option("enable_icc", "false"),
-        ])),
+        options: Some(HashMap::from([option("name", &interface(cluster)), option("enable_icc", "false")])),
         labels: Some(HashMap::from([
             (label::ORCHESTRATOR.to_owned(), "kubeleet".to_owned()),
             (label::CLUSTER.to_owned(), cluster.to_string()),

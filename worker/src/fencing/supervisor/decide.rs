@@ -25,14 +25,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkerState {
     NotStarted,
-    Running {
-        age: Duration,
-        silent_for: Option<Duration>,
-        started_after_expiry: bool,
-    },
-    Exited {
-        restart_in: Duration,
-    },
+    Running { age: Duration, silent_for: Option<Duration>, started_after_expiry: bool },
+    Exited { restart_in: Duration },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
