@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use redis::pipe;
 
-/// A count that stands still for so long never grows again.
+/// A count that does not grow for this time never grows again.
 const STALL_LIMIT: Duration = Duration::from_secs(120);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(60);

@@ -15,7 +15,7 @@ use document::whole;
 const MAX_SECONDS: u64 = 86_400;
 const MAX_PERIOD_SECONDS: u64 = 315_360_000;
 
-/// An amount of memory. Read from bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's one-letter
+/// An amount of memory. Read from bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's short
 /// units are binary: `64m` is 64 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]

@@ -172,8 +172,8 @@ local function unreported_nodes(reports)
   return nodes
 end
 
--- As string.match, for texts of the lengths that kubeleet writes. Another program may have written a megabyte,
--- on which a pattern takes tens of milliseconds, in each script that reads it.
+-- As string.match, for texts of the lengths that kubeleet writes. Another program may have written a
+-- megabyte, on which a pattern takes tens of milliseconds, in each script that reads it.
 local function match_short(text, pattern)
   if #text <= 1000 then return string.match(text, pattern) end
 end
