@@ -13,7 +13,7 @@ enum LineChange {
     Added,
 }
 
-/// Returns the changed lines with context; empty if the texts are equal. An empty line stands for omitted
+/// Returns the changed lines with context; empty if the texts are equal. `@@` stands for omitted
 /// lines.
 pub fn line_diff(before: &str, after: &str) -> String {
     let lines = changes(&before.lines().collect::<Vec<_>>(), &after.lines().collect::<Vec<_>>());
@@ -27,7 +27,7 @@ pub fn line_diff(before: &str, after: &str) -> String {
             continue;
         }
         if std::mem::take(&mut has_gap) {
-            text.push('\n');
+            text.push_str("@@\n");
         }
         let mark = match change {
             LineChange::Kept => ' ',
@@ -101,11 +101,11 @@ mod tests {
             ("", "a\nb", "+a\n+b\n"),
             ("a\nb", "", "-a\n-b\n"),
             ("a\nb\nc\nd", "b\nd\ne", "-a\n b\n-c\n d\n+e\n"),
-            ("1\n2\n3\n4\n5\nx", "1\n2\n3\n4\n5\ny", "\n 3\n 4\n 5\n-x\n+y\n"),
+            ("1\n2\n3\n4\n5\nx", "1\n2\n3\n4\n5\ny", "@@\n 3\n 4\n 5\n-x\n+y\n"),
             (
                 "x\n1\n2\n3\n4\n5\n6\n7\nx",
                 "y\n1\n2\n3\n4\n5\n6\n7\ny",
-                "-x\n+y\n 1\n 2\n 3\n\n 5\n 6\n 7\n-x\n+y\n",
+                "-x\n+y\n 1\n 2\n 3\n@@\n 5\n 6\n 7\n-x\n+y\n",
             ),
         ] {
             assert_eq!(line_diff(before, after), expected, "{before:?} {after:?}");
