@@ -1,6 +1,6 @@
 //! Shared state of all requests in one API process. It is lost with the process, and nothing depends on it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use api_types::{DurabilityState, DurabilityView};
 use axum::http::StatusCode;
@@ -9,6 +9,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use model::ids::{ServiceName, WriteId};
 use model::node::Node;
 use model::value::secret_key::SecretKey;
+use parking_lot::Mutex;
 use store::{Durability, Store, StoreError, WriteReceipt, WriteState};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -109,23 +110,23 @@ impl AppState {
     pub(crate) fn note_write(&self, service: &ServiceName, written: WriteReceipt) -> DurabilityView {
         let view = durability_view(written.durability);
         let latest = LatestWrite { service: service.clone(), id: written.id, view: view.clone() };
-        *self.latest_write() = Some(latest);
+        *self.latest_write.lock() = Some(latest);
         view
     }
 
     pub(crate) fn durability(&self) -> Option<DurabilityView> {
-        self.latest_write().as_ref().map(|latest| latest.view.clone())
+        self.latest_write.lock().as_ref().map(|latest| latest.view.clone())
     }
 
     /// Returns the current durability of the latest write. An unconfirmed write may be confirmed since;
     /// nothing is known of a write that was replaced or lost in a failover.
     pub(crate) async fn durability_now(&self) -> Result<Option<DurabilityView>, StoreError> {
-        let latest = self.latest_write().clone();
+        let latest = self.latest_write.lock().clone();
         let Some(latest) = latest.filter(|latest| latest.view.state == DurabilityState::Unconfirmed) else {
             return Ok(self.durability());
         };
         let state = self.store.write_state(&latest.service, &latest.id).await?;
-        let mut known = self.latest_write();
+        let mut known = self.latest_write.lock();
         if known.as_ref().is_some_and(|known| known.id == latest.id) {
             match state {
                 WriteState::Waiting => {}
@@ -136,10 +137,6 @@ impl AppState {
             }
         }
         Ok(known.as_ref().map(|known| known.view.clone()))
-    }
-
-    fn latest_write(&self) -> MutexGuard<'_, Option<LatestWrite>> {
-        self.latest_write.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

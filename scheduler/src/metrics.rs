@@ -45,9 +45,9 @@ pub(crate) fn mass_loss_breaker(is_open: bool) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
 
     use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString};
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -56,7 +56,7 @@ mod tests {
 
     impl Descriptions {
         fn add(&self, kind: &'static str, name: &KeyName, help: &SharedString) {
-            let mut described = self.0.lock().expect("no other test holds it");
+            let mut described = self.0.lock();
             described.push((kind, name.as_str().to_owned(), help.to_string()));
         }
     }
@@ -87,7 +87,7 @@ mod tests {
     fn metrics_follow_the_conventions_of_prometheus() {
         let descriptions = Descriptions::default();
         ::metrics::with_local_recorder(&descriptions, describe_metrics);
-        let described = descriptions.0.into_inner().expect("no other test holds it");
+        let described = descriptions.0.into_inner();
         assert_eq!(described.len(), 6, "{described:?}");
         for (kind, name, help) in described {
             assert!(name.starts_with("kubeleet_") && !name.contains(':'), "{name}");

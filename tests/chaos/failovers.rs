@@ -1,11 +1,12 @@
 //! Failovers under a steady load of new services: no service that was answered with 201 may be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::Http;
 use kubeleet_tests::journal::Answer;
+use parking_lot::Mutex;
 use reqwest::Method;
 use serde_json::json;
 use testkit::eventually::eventually_within;
@@ -45,7 +46,7 @@ pub async fn run(times: usize) -> FaultResult {
     // Requests in progress are answered by then, or never.
     tokio::time::sleep(REQUEST_TIMEOUT).await;
     let ended = Instant::now();
-    let answers = answers.lock().unwrap().clone();
+    let answers = answers.lock().clone();
     let mut result = judge(&stack, times, &answers).await;
     println!(
         "{times} failovers: {} x 201, {} of them lost, {} x 202",
@@ -78,7 +79,7 @@ async fn send_requests(https: Vec<Http>, answers: Answers) {
                 json!({"name": format!("f{number}"), "image": "none", "command": ["true"], "replicas": 1});
             let sent = read_answer(http.try_send(Method::POST, "/service", Some(&body)));
             let answer = tokio::time::timeout(REQUEST_TIMEOUT, sent).await.unwrap_or(Answer::Unknown);
-            answers.lock().unwrap().push((number, answer));
+            answers.lock().push((number, answer));
         }));
         while in_progress.try_join_next().is_some() {}
     }

@@ -1,11 +1,12 @@
 //! The load: clients that write services through all APIs and record every answer in a journal.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kubeleet_tests::Http;
 use kubeleet_tests::journal::{Answer, Journal, Write, WriteAnswers, WrittenService};
+use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use reqwest::Method;
@@ -68,7 +69,7 @@ impl Load {
     }
 
     pub fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.shared.journal.lock().unwrap()
+        self.shared.journal.lock()
     }
 }
 
@@ -93,7 +94,7 @@ impl Poster {
 
     async fn write(&mut self) {
         let name = format!("s{}", self.random.random_range(0..SERVICES));
-        let Some((known, version)) = self.shared.journal.lock().unwrap().open(&name) else { return };
+        let Some((known, version)) = self.shared.journal.lock().open(&name) else { return };
         let replicas = self.random.random_range(0..=2);
         let write = match (known, self.random.random_range(0..10)) {
             (Some(_), 0) => Write::Delete,
@@ -101,7 +102,7 @@ impl Poster {
             _ => Write::Put(WrittenService { replicas, version }),
         };
         let answer = send(&self.http, &name, write).await;
-        self.shared.journal.lock().unwrap().answered(&name, write, answer);
+        self.shared.journal.lock().answered(&name, write, answer);
     }
 }
 

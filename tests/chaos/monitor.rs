@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubeleet_tests::invariants::{Running, twice};
 use kubeleet_tests::processes::running_below;
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use tokio::task::AbortHandle;
@@ -49,12 +50,12 @@ impl DoubleRunMonitor {
     }
 
     pub fn counts(&self) -> DoubleRunCounts {
-        let found = self.found.lock().unwrap();
+        let found = self.found.lock();
         DoubleRunCounts { doubled: found.doubled.len(), stale: found.stale.len() }
     }
 
     pub fn describe_doubled(&self) -> Vec<String> {
-        let found = self.found.lock().unwrap();
+        let found = self.found.lock();
         found.doubled.iter().map(|pair| format!("ran at the same time with valid leases: {pair:?}")).collect()
     }
 }
@@ -79,7 +80,7 @@ impl Sampler {
             // One sample takes a while. Only a pair in two successive samples has run at the same time.
             for (pair, is_stop) in pairs.iter().filter(|(pair, _)| before.contains_key(*pair)) {
                 let are_leased = self.has_lease(&pair.0.node) && self.has_lease(&pair.1.node);
-                let mut found = found.lock().unwrap();
+                let mut found = found.lock();
                 if are_leased {
                     found.doubled.insert(pair.clone());
                 } else if *is_stop {

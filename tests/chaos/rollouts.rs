@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use engine::docker::DockerRuntime;
@@ -16,6 +16,7 @@ use engine::docker::sample_image::{Recipe, import_recipe};
 use kubeleet_tests::docker::Docker;
 use kubeleet_tests::exclusive::exclusive;
 use kubeleet_tests::http::Http;
+use parking_lot::Mutex;
 use reqwest::{Client, Method, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -356,19 +357,19 @@ impl Counts {
     }
 
     fn in_flight(&self) -> u64 {
-        self.sent() - self.answered.lock().unwrap().len() as u64 - self.failed() as u64
+        self.sent() - self.answered.lock().len() as u64 - self.failed() as u64
     }
 
     fn failed(&self) -> usize {
-        self.failures.lock().unwrap().values().map(|(count, _)| count).sum()
+        self.failures.lock().values().map(|(count, _)| count).sum()
     }
 
     fn note_failure(&self, why: String, after: Duration) {
-        self.failures.lock().unwrap().entry(why).or_insert((0, after)).0 += 1;
+        self.failures.lock().entry(why).or_insert((0, after)).0 += 1;
     }
 
     fn why_failed(&self) -> Vec<String> {
-        let failures = self.failures.lock().unwrap();
+        let failures = self.failures.lock();
         let line = |(why, (count, after)): (&String, &(usize, Duration))| {
             format!("{count} requests failed, the first after {after:.1?}: {why}")
         };
@@ -376,7 +377,7 @@ impl Counts {
     }
 
     fn report(&self, slowest_judgement: Duration) {
-        let mut times = self.answered.lock().unwrap().clone();
+        let mut times = self.answered.lock().clone();
         times.sort_unstable();
         let quantile = |share: f64| times.get((times.len() as f64 * share) as usize).copied();
         let (p50, p99, last) = (quantile(0.5), quantile(0.99), times.last().copied());
@@ -454,7 +455,7 @@ async fn send_requests(
         in_progress.spawn(async move {
             let begun = Instant::now();
             match answer(request).await {
-                Ok(()) => counts.answered.lock().unwrap().push(begun.elapsed()),
+                Ok(()) => counts.answered.lock().push(begun.elapsed()),
                 Err(why) => counts.note_failure(why, begun.elapsed()),
             }
         });

@@ -2,12 +2,13 @@
 //! calls per pod. For tests that break Redis many times: a step takes a fraction of a second.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use daemon::clock::BootClock;
 use daemon::config::Config;
 use model::ids::{ClusterId, HolderId, NodeName};
+use parking_lot::Mutex;
 use store::{LinkOptions, Store};
 use testkit::fixtures;
 use tokio::task::JoinSet;
@@ -158,11 +159,11 @@ struct RememberedIdentity {
 
 impl IdentityStore for RememberedIdentity {
     fn load(&self) -> Option<ClusterId> {
-        self.cluster.lock().unwrap().clone()
+        self.cluster.lock().clone()
     }
 
     fn save(&self, cluster: &ClusterId) {
-        *self.cluster.lock().unwrap() = Some(cluster.clone());
+        *self.cluster.lock() = Some(cluster.clone());
     }
 
     fn holder(&self) -> HolderId {

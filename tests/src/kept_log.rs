@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing_subscriber::EnvFilter;
 
 const FILTER: &str = "warn,kubeleet=info,kubeleet_worker=debug,kubeleet_engine=debug,kubeleet_health=debug";
@@ -35,7 +35,7 @@ pub fn clear() {
 }
 
 fn lines() -> MutexGuard<'static, VecDeque<String>> {
-    LINES.lock().unwrap_or_else(PoisonError::into_inner)
+    LINES.lock()
 }
 
 /// Writes lines into memory. Each event of `tracing` is one call.

@@ -3,8 +3,9 @@
 //! A store runs its scripts by hash. The proxy replaces a hash by another one of the same length, so the
 //! unchanged operations run an ablated script, and the tests of the invariants must notice.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
@@ -44,7 +45,7 @@ impl Proxy {
 
     /// Returns all bytes sent to Redis so far, of all connections.
     pub fn sent(&self) -> Vec<u8> {
-        self.sent.lock().unwrap().clone()
+        self.sent.lock().clone()
     }
 }
 
@@ -107,7 +108,7 @@ async fn forward(
                 return to_server.shutdown().await;
             }
             let ready = rewriter.rewrite(&mut pending);
-            recorded.lock().unwrap().extend_from_slice(&pending[..ready]);
+            recorded.lock().extend_from_slice(&pending[..ready]);
             to_server.write_all(&pending[..ready]).await?;
             pending.drain(..ready);
         }

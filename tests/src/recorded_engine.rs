@@ -1,7 +1,7 @@
 //! A simulated engine that records the calls for each pod, and the pauses of each node.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use model::ids::{NodeName, PodId};
 use model::spec::{Port, PullPolicy, StopSignal};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::invariants::Running;
 
@@ -117,7 +118,7 @@ impl RecordedEngine {
     }
 
     fn lock(&self) -> MutexGuard<'_, RecordedCall> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        self.record.lock()
     }
 
     fn note(&self, handle: &str, act: Act) {

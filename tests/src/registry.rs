@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use engine::docker::sample_image::layer;
+use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
@@ -78,18 +79,18 @@ impl Registry {
 
     /// Moves every tag to another image; the former one stays available by digest. Returns the new digest.
     pub fn move_tags(&self) -> String {
-        let mut manifests = self.content.manifests.lock().unwrap();
+        let mut manifests = self.content.manifests.lock();
         let (manifest, blobs) = image(manifests.len() + 1);
         let digest = manifest.0.clone();
         manifests.push(manifest);
-        self.content.blobs.lock().unwrap().extend(blobs);
+        self.content.blobs.lock().extend(blobs);
         digest
     }
 
     /// Lets only this user pull; `None` is everyone.
     pub fn allow_only(&self, login: Option<(&str, &str)>) {
         let login = login.map(|(user, password)| (user.to_owned(), password.to_owned()));
-        *self.content.login.lock().unwrap() = login;
+        *self.content.login.lock() = login;
     }
 }
 
@@ -126,7 +127,7 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 async fn answer(State(content): State<Arc<Content>>, uri: Uri, headers: HeaderMap) -> Response {
-    let login = content.login.lock().unwrap().clone();
+    let login = content.login.lock().clone();
     let sent = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let basic = login
         .as_ref()
@@ -151,7 +152,7 @@ async fn answer(State(content): State<Arc<Content>>, uri: Uri, headers: HeaderMa
     match uri.path().rsplit('/').collect::<Vec<_>>()[..] {
         ["", "v2", ""] => StatusCode::OK.into_response(),
         [reference, "manifests", ..] => {
-            let manifests = content.manifests.lock().unwrap();
+            let manifests = content.manifests.lock();
             let found = match reference.starts_with("sha256:") {
                 true => manifests.iter().find(|(digest, _)| digest == reference),
                 false => manifests.last(),
@@ -160,7 +161,7 @@ async fn answer(State(content): State<Arc<Content>>, uri: Uri, headers: HeaderMa
             ([(CONTENT_TYPE.as_str(), MANIFEST), ("docker-content-digest", &digest)], manifest)
                 .into_response()
         }
-        [digest, "blobs", ..] => match content.blobs.lock().unwrap().get(digest) {
+        [digest, "blobs", ..] => match content.blobs.lock().get(digest) {
             Some(blob) => blob.clone().into_response(),
             None => StatusCode::NOT_FOUND.into_response(),
         },

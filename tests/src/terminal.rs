@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -45,7 +46,7 @@ impl Terminal {
             let mut buffer = [0; 4096];
             // Ends with an error once the last process of the terminal has ended.
             while let Ok(length @ 1..) = output.read(&mut buffer) {
-                kept.lock().unwrap().extend_from_slice(&buffer[..length]);
+                kept.lock().extend_from_slice(&buffer[..length]);
             }
         });
         Self { child, master, shown }
@@ -80,7 +81,7 @@ impl Terminal {
             check(shown.contains(text), || format!("{text:?} in {shown:?}"))
         })
         .await;
-        self.shown.lock().unwrap().clear();
+        self.shown.lock().clear();
         begun.elapsed()
     }
 
@@ -89,7 +90,7 @@ impl Terminal {
     /// # Panics
     /// If the reader has panicked.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.shown.lock()).into_owned()
     }
 
     /// Returns true if keys are passed on as they are pressed.

@@ -1,10 +1,11 @@
 //! Refuses services that do not fit the cluster, using a view of the nodes at most about a second old.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::node::Node;
+use parking_lot::Mutex;
 use store::{Store, StoreError};
 
 use crate::admission::capacity::{Demand, Shortage};
@@ -63,7 +64,7 @@ impl CapacityGate {
     }
 
     fn admit(&self, demand: &Demand) {
-        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut admitted = self.admitted.lock();
         admitted.push_back((Instant::now(), demand.clone()));
         if admitted.len() > MAX_ADMITTED {
             admitted.pop_front();
@@ -71,7 +72,7 @@ impl CapacityGate {
     }
 
     fn recently_admitted(&self) -> Vec<Demand> {
-        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut admitted = self.admitted.lock();
         while admitted.front().is_some_and(|(at, _)| at.elapsed() > MAX_AGE) {
             admitted.pop_front();
         }
@@ -109,19 +110,15 @@ impl CapacityGate {
             Err(_) => Arc::default(),
         };
         let view = NodesView { nodes: nodes.clone(), read_at: started, took: started.elapsed() };
-        *self.view() = Some(view);
+        *self.view.lock() = Some(view);
         nodes
     }
 
     fn known(&self, max_age: Duration) -> Option<Arc<[Node]>> {
-        let view = self.view();
+        let view = self.view.lock();
         let view = view.as_ref()?;
         let max_age = max_age.max(view.took * AGE_FACTOR);
         (view.read_at.elapsed() < max_age).then(|| view.nodes.clone())
-    }
-
-    fn view(&self) -> MutexGuard<'_, Option<NodesView>> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,13 +3,13 @@
 //! A Redis at its `maxmemory` accepts no new service or pod. So requests that add data are refused earlier,
 //! while there is still room for everything else.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytesize::ByteSize;
 use daemon::config::GrowthLimits;
 use model::service::Service;
 use model::spec::DesiredService;
+use parking_lot::Mutex;
 use store::{ClusterSize, RedisMemory, Store};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -97,7 +97,7 @@ impl GrowthGate {
             return Ok(());
         }
         self.refresh(store).await;
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let Some(usage) = known.usage.as_mut() else { return Ok(()) };
         if let Some(problem) = refusal(usage, limits, growth) {
             return Err(problem);
@@ -111,7 +111,7 @@ impl GrowthGate {
         if !self.is_due() {
             return;
         }
-        let is_known = self.known().usage.is_some();
+        let is_known = self.known.lock().usage.is_some();
         let turn = if is_known { self.reading.try_lock().ok() } else { Some(self.reading.lock().await) };
         if turn.is_none() || !self.is_due() {
             return;
@@ -127,15 +127,11 @@ impl GrowthGate {
             Err(_) => None,
         };
         let pause = MIN_INTERVAL.max(started.elapsed() * PAUSE_FACTOR);
-        *self.known() = KnownUsage { usage, next_reading: Some(Instant::now() + pause) };
+        *self.known.lock() = KnownUsage { usage, next_reading: Some(Instant::now() + pause) };
     }
 
     fn is_due(&self) -> bool {
-        self.known().next_reading.is_none_or(|at| Instant::now() >= at)
-    }
-
-    fn known(&self) -> MutexGuard<'_, KnownUsage> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().next_reading.is_none_or(|at| Instant::now() >= at)
     }
 }
 

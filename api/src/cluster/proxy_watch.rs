@@ -1,10 +1,10 @@
 //! Watches for proxies that are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use model::ids::NodeName;
+use parking_lot::Mutex;
 use store::{ObservedCondition, ProxySign, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
@@ -51,7 +51,7 @@ impl ProxyWatch {
     }
 
     fn judge(&self, signs: Vec<ProxySign>) -> ProxySigns {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let key = |sign: &ProxySign| Some((sign.node.clone(), sign.secret_key.clone()?));
         let secret_keys = signs.iter().filter_map(key).collect();
         let (alive, silent): (Vec<_>, Vec<_>) = signs.into_iter().partition(|sign| sign.is_alive);

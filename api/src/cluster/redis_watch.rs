@@ -2,9 +2,10 @@
 //! metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex as SyncMutex;
 use store::{ProbeReport, Redundancy, SentinelReport, Store, StoreError, WriteProbe};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -84,18 +85,18 @@ impl RedisWatch {
 
     /// Checks that the last event seen still exists, and reads later events.
     pub(crate) async fn follow_events(&self) -> Result<(), StoreError> {
-        let last = self.history().events.last().map(str::to_owned);
+        let last = self.history.lock().events.last().map(str::to_owned);
         let Some(last) = last else {
             let newest = self.store.last_events(1).await?;
-            self.history().events.note(&newest);
+            self.history.lock().events.note(&newest);
             return Ok(());
         };
         let found = self.store.event_until(&last).await?;
-        self.history().events.compare(found.as_ref());
-        let last = self.history().events.last().map(str::to_owned);
+        self.history.lock().events.compare(found.as_ref());
+        let last = self.history.lock().events.last().map(str::to_owned);
         if let Some(last) = last {
             let events = self.store.events_after(&last, MAX_EVENTS).await?;
-            self.history().events.note(&events);
+            self.history.lock().events.note(&events);
         }
         Ok(())
     }
@@ -139,7 +140,7 @@ impl RedisWatch {
 
     /// Remembers a check, and logs when a write outage begins or ends.
     fn note(&self, report: &ProbeReport) {
-        let (mut history, now) = (self.history(), Instant::now());
+        let (mut history, now) = (self.history.lock(), Instant::now());
         history.replicas.retain(|_, last_seen| now.duration_since(*last_seen) < REMEMBER_REPLICA);
         let attached = report.server.iter().flat_map(|server| &server.replicas);
         history.replicas.extend(attached.map(|replica| (replica.address.clone(), now)));
@@ -158,7 +159,7 @@ impl RedisWatch {
     }
 
     fn condition_of(&self, report: &ProbeReport, sentinels: &[SentinelReport]) -> RedisCondition {
-        let history = self.history();
+        let history = self.history.lock();
         let remembered: BTreeSet<String> = history.replicas.keys().cloned().collect();
         let redundancy = Redundancy::of(report.server.as_ref(), report.min_replicas, sentinels, &remembered);
         let outage = report.writes.as_ref().err().map(|error| {
@@ -174,10 +175,6 @@ impl RedisWatch {
         let product = report.server.as_ref().map(|server| server.product.clone()).unwrap_or_default();
         let (has_lost_aof, loss) = (report.has_lost_aof, history.events.loss());
         RedisCondition { outage, product, redundancy, has_lost_aof, loss }
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -147,7 +148,7 @@ struct Activity {
 impl OpenConnections {
     /// Registers a new connection. At the limit, closes an idle one; returns `None` if all are busy.
     fn admit(self: &Arc<Self>, max: usize) -> Option<OpenConnection> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if table.open.len() >= max && !table.close_idlest() {
             tracing::debug!("{max} connections are busy: a new one is closed");
             return None;
@@ -166,11 +167,7 @@ impl OpenConnections {
     }
 
     fn close_idlest(&self) {
-        self.table().close_idlest();
-    }
-
-    fn table(&self) -> MutexGuard<'_, ConnectionTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().close_idlest();
     }
 }
 
@@ -207,7 +204,7 @@ struct OpenConnection {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.all.table().open.remove(&self.id);
+        self.all.table.lock().open.remove(&self.id);
     }
 }
 

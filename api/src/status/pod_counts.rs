@@ -1,7 +1,7 @@
 //! Counts pods: of one service for its status, of all services for `/status` and `/metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api_types::ServiceStatus;
@@ -13,6 +13,7 @@ use model::pod::image::{self, ImageContent};
 use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
 use model::service::{Service, ServiceState};
+use parking_lot::Mutex;
 use store::broken_key;
 use store::{Store, StoreError};
 
@@ -68,7 +69,7 @@ pub(crate) struct PodCounts {
 impl PodCounts {
     pub(crate) async fn read(&self, store: &Store) -> Result<Arc<PodCount>, StoreError> {
         let count = {
-            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut latest = self.latest.lock();
             let usable = latest.take().filter(|count| match count.peek() {
                 None => true,
                 Some(counted) => counted.as_ref().is_ok_and(|counted| counted.is_fresh()),
@@ -80,12 +81,12 @@ impl PodCounts {
 
     #[cfg(test)]
     pub(crate) fn forget(&self) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.latest.lock() = None;
     }
 
     #[cfg(test)]
     pub(crate) fn is_counted(&self) -> bool {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = self.latest.lock();
         latest.as_ref().is_some_and(|count| count.peek().is_some() || count.clone().now_or_never().is_some())
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::ids::PodId;
+use parking_lot::Mutex;
 
 /// Maximum pause between connections of one use.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -18,7 +19,7 @@ pub(crate) struct Forwards(Arc<Mutex<HashMap<Use, Instant>>>);
 impl Forwards {
     /// Records a connection. Returns true if it begins a use.
     pub(crate) fn is_first(&self, of: Use) -> bool {
-        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut uses = self.0.lock();
         let now = Instant::now();
         uses.retain(|_, last| now.duration_since(*last) < PAUSE);
         uses.insert(of, now).is_none()

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use model::network::address_range::client_network;
+use parking_lot::Mutex;
 
 use crate::http::connections::ClientAddress;
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -29,7 +30,7 @@ impl OpenStreams {
     /// `TooManyStreams` at a limit.
     pub(crate) fn begin(&self, client: Option<ClientAddress>) -> Result<StreamGuard, ApiProblem> {
         let client = client.map(|ClientAddress(address)| client_network(address));
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let of_client = open.get(&client).copied().unwrap_or_default();
         let detail = if of_client >= self.max_per_client {
             format!("this client has {of_client} streams open; end one, or read without following")
@@ -41,10 +42,6 @@ impl OpenStreams {
         };
         Err(ApiProblem::new(ProblemKind::TooManyStreams, detail))
     }
-
-    fn open(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, usize>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 pub(crate) struct StreamGuard {
@@ -54,7 +51,7 @@ pub(crate) struct StreamGuard {
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        let mut open = self.streams.open();
+        let mut open = self.streams.open.lock();
         if let Some(count) = open.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
@@ -85,6 +82,6 @@ mod tests {
         assert!(streams.begin(of_network(4)).is_err(), "a client has all addresses of its network");
         held.clear();
         assert!(streams.begin(client(1)).is_ok());
-        assert!(streams.open().is_empty());
+        assert!(streams.open.lock().is_empty());
     }
 }

@@ -4,10 +4,11 @@
 //! WAIT covers earlier writes *on the same connection*, so durable writes use a pool of their own.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use deadpool_redis::{Hook, HookError, Pool, PoolError, Runtime, Timeouts};
+use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::timeout;
 
@@ -135,7 +136,7 @@ impl DurableWriter {
     /// Replaces the pool of another master, or of changed certificates on disk.
     async fn pool_for(&self, master: &MasterConnection) -> Result<Pool, StoreError> {
         let tls = self.shared.dialer.read_tls_files().await;
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if let Some(current) = &*current {
             if current.term > master.term {
                 return Err(StoreError::NotMaster);

@@ -4,9 +4,9 @@
 //! of the shared one: only another master ends them.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -205,19 +205,15 @@ impl SharedState {
 
     /// Returns the number of replicas that a write must reach.
     pub(super) fn record_attached(&self, replicas: BTreeSet<String>, behind: usize) -> ConfirmTarget {
-        self.replicas().record_attached(Instant::now(), replicas, behind)
+        self.replicas.lock().record_attached(Instant::now(), replicas, behind)
     }
 
     pub(super) fn record_sentinel_view(&self, view: SentinelView) {
-        self.replicas().record_sentinel_view(view);
+        self.replicas.lock().record_sentinel_view(view);
     }
 
     pub(super) fn required_replicas(&self) -> usize {
-        self.replicas().required(Instant::now())
-    }
-
-    fn replicas(&self) -> MutexGuard<'_, ReplicaTracker> {
-        self.replicas.lock().unwrap_or_else(PoisonError::into_inner)
+        self.replicas.lock().required(Instant::now())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The connection to the ACME server of an authority.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -69,7 +70,7 @@ impl Authority {
     }
 
     pub(super) fn asked_wait(&self) -> Option<Duration> {
-        *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.retry_after.lock()
     }
 
     async fn send(self, mut request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, AnyError> {
@@ -100,7 +101,7 @@ impl Authority {
         if !parts.status.is_success()
             && let Some(wait) = parts.headers.get(header::RETRY_AFTER).and_then(asked_wait)
         {
-            *self.retry_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(wait);
+            *self.retry_after.lock() = Some(wait);
         }
         Ok(BytesResponse { parts, body: Box::new(body) })
     }

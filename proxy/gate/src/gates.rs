@@ -6,14 +6,15 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use metrics::Counter;
 use model::ids::{AssignmentId, PodId, ServiceName};
 use model::network::handover::LocalPod;
+use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
@@ -298,7 +299,7 @@ impl Gates {
 
     /// Inserts or changes a pod. After a restart of its container, cuts the requests to the old one.
     pub fn set(&self, pod: LocalPod) {
-        let mut pods = self.write();
+        let mut pods = self.pods.write();
         match pods.gates.get(&pod.assignment) {
             // A gate that was reopened after a cut would cut everything that it admits.
             Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.is_cut.load(Ordering::SeqCst)) => {
@@ -318,7 +319,7 @@ impl Gates {
     /// Removes a pod and cuts its connections, unless a drain will: a container killed with its network
     /// leaves connections that never end.
     pub fn remove(&self, assignment: &AssignmentId) {
-        if let Some(gate) = self.write().remove(assignment) {
+        if let Some(gate) = self.pods.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);
             gate.is_removed.store(true, Ordering::SeqCst);
             if gate.drains.load(Ordering::SeqCst) == 0 {
@@ -329,7 +330,7 @@ impl Gates {
 
     /// Removes a pod of unknown state. Requests in flight go on, and keep the closed gate for a later drain.
     pub fn forget(&self, assignment: &AssignmentId) {
-        let mut pods = self.write();
+        let mut pods = self.pods.write();
         let Some(gate) = pods.gates.get(assignment) else { return };
         gate.is_open.store(false, Ordering::SeqCst);
         if gate.in_flight.load(Ordering::SeqCst) == 0 {
@@ -339,7 +340,7 @@ impl Gates {
 
     /// Returns the current row of a pod.
     pub fn row(&self, assignment: &AssignmentId) -> Option<LocalPod> {
-        let pods = self.read();
+        let pods = self.pods.read();
         let gate = pods.gates.get(assignment)?;
         let (open, ready) = (gate.is_open.load(Ordering::SeqCst), gate.is_ready.load(Ordering::Relaxed));
         let ended = gate.has_ended.load(Ordering::Relaxed);
@@ -348,7 +349,7 @@ impl Gates {
 
     /// Returns the service of the pod at an address.
     pub fn service_at(&self, address: IpAddr) -> Option<ServiceName> {
-        let pods = self.read();
+        let pods = self.pods.read();
         pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone()
     }
 
@@ -385,7 +386,7 @@ impl Gates {
     /// Returns the number of cut requests; `None`, without a cut, if the gate is open.
     fn cut_if_closed(&self, gate: &PodGate) -> Option<u64> {
         // Gates are opened under this lock.
-        let _pods = self.write();
+        let _pods = self.pods.write();
         if gate.is_open.load(Ordering::SeqCst) {
             return None;
         }
@@ -394,16 +395,8 @@ impl Gates {
         Some(left)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, GatedPods> {
-        self.pods.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, GatedPods> {
-        self.pods.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn find(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Arc<PodGate>> {
-        self.read().gates.get(assignment).filter(|gate| gate.pod.pod == *pod).cloned()
+        self.pods.read().gates.get(assignment).filter(|gate| gate.pod.pod == *pod).cloned()
     }
 }
 

@@ -7,10 +7,11 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use daemon::listen::{Presence, datagrams_at, listen_at};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, UdpSocket};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -132,7 +133,7 @@ impl Listening {
     /// See [`Listening::tcp`].
     pub fn tcp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<TcpListener>> {
         let name = SocketName::tcp(address);
-        let mut sockets = self.lock();
+        let mut sockets = self.process.sockets.lock();
         let listener = match sockets.inherited.remove(&name) {
             Some(socket) => {
                 let listener = std::net::TcpListener::from(socket);
@@ -153,7 +154,7 @@ impl Listening {
     /// If the address cannot be used.
     pub fn udp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<UdpSocket>> {
         let name = SocketName::udp(address);
-        let mut sockets = self.lock();
+        let mut sockets = self.process.sockets.lock();
         let socket = match sockets.inherited.remove(&name) {
             Some(socket) => std::net::UdpSocket::from(socket),
             None => datagrams_at(address, presence)?,
@@ -165,18 +166,18 @@ impl Listening {
     }
 
     pub(crate) fn inherit(&self, name: SocketName, socket: OwnedFd) {
-        self.lock().inherited.insert(name, socket);
+        self.process.sockets.lock().inherited.insert(name, socket);
     }
 
     /// Closes the unclaimed inherited sockets: their addresses are no longer configured.
     pub fn drop_inherited(&self) {
-        for (name, _) in self.lock().inherited.drain() {
+        for (name, _) in self.process.sockets.lock().inherited.drain() {
             tracing::info!("the proxy before this one listened on {name}, and this one does not");
         }
     }
 
     pub(crate) fn held(&self) -> Vec<(SocketName, HeldSocket)> {
-        let mut sockets = self.lock();
+        let mut sockets = self.process.sockets.lock();
         let held = |(name, socket): (&SocketName, &OpenSocket)| Some((name.clone(), socket.hold()?));
         let mut held: Vec<_> = sockets.open.iter().filter_map(held).collect();
         sockets.open.retain(|name, _| held.iter().any(|(other, _)| other == name));
@@ -205,7 +206,7 @@ impl Listening {
     /// Stops accepting, because the next process listens now.
     pub fn hand_over(&self) {
         // An open socket that is never accepted from would keep clients waiting.
-        self.lock().inherited.clear();
+        self.process.sockets.lock().inherited.clear();
         self.process.stopped.cancel();
     }
 
@@ -232,10 +233,6 @@ impl Listening {
             () = connections.wait() => true,
             () = too_long => false,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Sockets> {
-        self.process.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

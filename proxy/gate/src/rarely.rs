@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ pub struct Rarely {
 impl Rarely {
     /// Returns true if the warning may be logged now.
     pub fn is_due(&self) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         let is_due = told.is_none_or(|at| at.elapsed() >= INTERVAL);
         if is_due {
             *told = Some(Instant::now());
@@ -59,7 +59,7 @@ impl<K> Default for RarelyEach<K> {
 impl<K: Eq + Hash> RarelyEach<K> {
     /// Returns the number of suppressed lines if this one may be logged now.
     pub fn due(&self, key: K) -> Option<LeftOut> {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if let Some(last) = logged.get_mut(&key) {
             if last.at.elapsed() < INTERVAL {
                 last.left_out.0 += 1;
@@ -92,10 +92,6 @@ mod tests {
         assert_eq!(line("a", "refused"), Some(" (5000 more since the last such line)".to_owned()));
         tokio::time::sleep(INTERVAL * 10).await;
         assert_eq!(line("c", "refused"), Some(String::new()));
-        assert_eq!(
-            rarely.logged.lock().unwrap_or_else(PoisonError::into_inner).len(),
-            1,
-            "the others are forgotten"
-        );
+        assert_eq!(rarely.logged.lock().len(), 1, "the others are forgotten");
     }
 }

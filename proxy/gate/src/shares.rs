@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// A limited number of places for all clients.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl Shares {
         client: IpAddr,
         may: impl FnOnce(usize, usize) -> bool,
     ) -> Result<TakenPlace, NoPlace> {
-        let mut counts = self.lock();
+        let mut counts = self.counts.lock();
         let free = self.most.saturating_sub(counts.all);
         let own = counts.by_client.get(&client).copied().unwrap_or_default();
         if !may(own, free) {
@@ -73,17 +75,13 @@ impl Shares {
     /// Returns the number of a client's places.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn count_of(&self, client: IpAddr) -> usize {
-        self.lock().by_client.get(&client).copied().unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().by_client.get(&client).copied().unwrap_or_default()
     }
 }
 
 impl Drop for TakenPlace {
     fn drop(&mut self) {
-        let mut counts = self.shares.lock();
+        let mut counts = self.shares.counts.lock();
         counts.all -= 1;
         if let Some(count) = counts.by_client.get_mut(&self.client) {
             *count -= 1;
@@ -113,7 +111,8 @@ mod tests {
         drop(place);
         assert_eq!(shares.take(client(2), 2).unwrap_err(), NoPlace::OfClient);
         drop((shares.take(client(1), 1).unwrap(), others));
-        assert!(shares.lock().by_client.is_empty() && shares.lock().all == 0);
+        let counts = shares.counts.lock();
+        assert!(counts.by_client.is_empty() && counts.all == 0);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! A table stays while its worker restarts, because its pods run on, until the next session's complete table.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use model::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 use model::network::endpoint::{Endpoint, EndpointState};
 use model::network::handover::{Gateway, LocalPod};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -137,7 +138,7 @@ impl Workers {
 
     /// Inserts the pods that an earlier proxy saved, as those of disconnected workers.
     pub fn restore(&self, saved: Vec<(NodeName, Vec<LocalPod>)>) {
-        let mut nodes = self.lock();
+        let mut nodes = self.nodes.lock();
         for (node, pods) in saved {
             let table = nodes.entry(node).or_default();
             table.silent_since = Some(Instant::now());
@@ -149,7 +150,7 @@ impl Workers {
     }
 
     pub(crate) fn rows(&self) -> Vec<(NodeName, Vec<LocalPod>)> {
-        let nodes = self.lock();
+        let nodes = self.nodes.lock();
         let rows = |table: &NodeTable| table.pods.iter().filter_map(|pod| self.gates.row(pod)).collect();
         nodes.iter().map(|(node, table)| (node.clone(), rows(table))).collect()
     }
@@ -161,7 +162,7 @@ impl Workers {
 
     /// Returns the nodes of this host.
     pub fn nodes(&self) -> BTreeSet<NodeName> {
-        self.lock().keys().cloned().collect()
+        self.nodes.lock().keys().cloned().collect()
     }
 
     /// Returns the open pods of these services as endpoints.
@@ -179,7 +180,7 @@ impl Workers {
 
     /// Registers a worker's connection as its node's speaker.
     pub(crate) fn hello(&self, connection: ConnectionId, node: &NodeName, incarnation: Incarnation) {
-        let mut nodes = self.lock();
+        let mut nodes = self.nodes.lock();
         let table = nodes.entry(node.clone()).or_default();
         // The later of two connections speaks, whatever the order in which their messages are read.
         if table.speaker.as_ref().is_some_and(|speaker| speaker.connection > connection) {
@@ -194,7 +195,7 @@ impl Workers {
 
     /// Ends a worker's connection. Its pods stay for a while.
     pub(crate) fn disconnected(&self, connection: ConnectionId, node: &NodeName) {
-        let mut nodes = self.lock();
+        let mut nodes = self.nodes.lock();
         let Ok(table) = speaking(&mut nodes, connection, node) else { return };
         if let Some(Speaker { incarnation, .. }) = table.speaker.take() {
             tracing::info!(%node, %incarnation, "the worker speaks no more; its pods stay where they are");
@@ -210,7 +211,7 @@ impl Workers {
         pods: Vec<LocalPod>,
         more: bool,
     ) -> Result<(), NotSpeaker> {
-        let mut nodes = self.lock();
+        let mut nodes = self.nodes.lock();
         let table = speaking(&mut nodes, connection, node)?;
         table.begun.extend(pods);
         if more {
@@ -235,7 +236,7 @@ impl Workers {
         node: &NodeName,
         pod: LocalPod,
     ) -> Result<(), NotSpeaker> {
-        let mut nodes = self.lock();
+        let mut nodes = self.nodes.lock();
         let table = speaking(&mut nodes, connection, node)?;
         table.pods.insert(pod.assignment.clone());
         self.set_gate(pod);
@@ -249,7 +250,7 @@ impl Workers {
         node: &NodeName,
         assignment: &AssignmentId,
     ) -> Result<(), NotSpeaker> {
-        let mut nodes = self.lock();
+        let mut nodes = self.nodes.lock();
         let table = speaking(&mut nodes, connection, node)?;
         if table.pods.remove(assignment) {
             self.remove_gate(assignment);
@@ -273,7 +274,7 @@ impl Workers {
     }
 
     pub(crate) fn expire(&self, now: Instant) {
-        let mut nodes = self.lock();
+        let mut nodes = self.nodes.lock();
         let is_expired = |table: &NodeTable| {
             table.silent_since.is_some_and(|since| now.duration_since(since) >= ROWS_KEPT)
         };
@@ -304,10 +305,6 @@ impl Workers {
 
     fn note_change(&self) {
         self.version.send_modify(|version| *version += 1);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<NodeName, NodeTable>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use gate::listening::Listening;
 use gate::shares::TakenPlace;
@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version, http};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use routing::route::{HttpRoute, has_dot_segments};
 use rustix::net::RecvFlags;
 use tokio::io::Interest;
@@ -76,7 +77,7 @@ struct ClientConnection {
 impl ClientConnection {
     /// Returns the origin headers for pods. Usually all requests of a connection have the same host.
     fn origin(&self, host: &str) -> Arc<ClientOrigin> {
-        let mut origin = self.origin.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut origin = self.origin.lock();
         if origin.host() != host {
             *origin = Arc::new(ClientOrigin::new(self.address, self.is_trusted, self.scheme.as_str(), host));
         }

@@ -3,10 +3,10 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use model::network::address::PoolAddress;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout};
@@ -70,7 +70,7 @@ impl Forwarder {
     }
 
     fn upstreams(&self) -> Vec<IpAddr> {
-        let mut known = self.upstreams.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.upstreams.lock();
         match &*known {
             Some((read, upstreams)) if read.elapsed() < REREAD_AFTER => upstreams.clone(),
             Some(_) | None => {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
@@ -14,6 +14,7 @@ use gate::shares::Shares;
 use model::ids::{AppName, ServiceName};
 use model::network::address::{AddressName, PoolAddress};
 use model::network::endpoint::EndpointState;
+use parking_lot::Mutex;
 use routing::follow::Interest;
 use routing::snapshot::RoutingSnapshot;
 use store::{GivenAddress, Store, StoreError};
@@ -152,7 +153,7 @@ impl Resolver {
     }
 
     pub(super) fn restore(&self, known: Vec<(AddressName, PoolAddress)>) {
-        let (mut answers, now) = (self.answers(), Instant::now());
+        let (mut answers, now) = (self.answers.lock(), Instant::now());
         for (name, address) in known {
             self.interest.want(&name.service);
             answers.holders.restore(address, name.clone(), now);
@@ -161,7 +162,7 @@ impl Resolver {
     }
 
     pub(super) fn known_addresses(&self) -> Vec<(AddressName, PoolAddress)> {
-        let answers = self.answers();
+        let answers = self.answers.lock();
         answers.addresses.found().map(|(name, address)| (name.clone(), *address)).collect()
     }
 
@@ -203,7 +204,7 @@ impl Resolver {
     ) -> Option<Vec<u8>> {
         let app = match self.gates.service_at(client) {
             None => None,
-            Some(service) => match self.answers().apps.get(&service, Instant::now()) {
+            Some(service) => match self.answers.lock().apps.get(&service, Instant::now()) {
                 NameLookup::Found(app) => Some(app),
                 NameLookup::Missing => None,
                 NameLookup::NotAsked | NameLookup::Unavailable => return None,
@@ -224,7 +225,7 @@ impl Resolver {
         unanswered: &HashSet<ServiceName>,
     ) -> QuestionDecision {
         let (snapshot, now) = (self.snapshot.borrow().clone(), Instant::now());
-        let mut answers = self.answers();
+        let mut answers = self.answers.lock();
         let known =
             KnownNames { answers: &answers, snapshot: &snapshot, unanswered, now, used: RefCell::default() };
         let decision = decide(request, questioner, &known);
@@ -242,15 +243,15 @@ impl Resolver {
         address: PoolAddress,
         client: IpAddr,
     ) -> Option<AddressName> {
-        if self.answers().holders.is_due(&address, Instant::now()) {
+        if self.answers.lock().holders.is_due(&address, Instant::now()) {
             let resolver = self.clone();
             tokio::spawn(async move { resolver.ask_holder(address, client).await });
         }
-        let known = self.answers().holders.get(&address, Instant::now());
+        let known = self.answers.lock().holders.get(&address, Instant::now());
         let known = match known {
             NameLookup::NotAsked => {
                 self.ask_holder(address, client).await.ok()?;
-                self.answers().holders.get(&address, Instant::now())
+                self.answers.lock().holders.get(&address, Instant::now())
             }
             known => known,
         };
@@ -265,12 +266,12 @@ impl Resolver {
     }
 
     async fn app_of(&self, service: ServiceName, client: IpAddr) -> Result<Option<AppName>, AskedTooMuch> {
-        if self.answers().apps.get(&service, Instant::now()) == NameLookup::NotAsked {
+        if self.answers.lock().apps.get(&service, Instant::now()) == NameLookup::NotAsked {
             self.wait_for_share(client).await?;
             let answer = self.within(self.store.app_of_service(&service)).await;
-            self.answers().apps.set(service.clone(), answer, Instant::now());
+            self.answers.lock().apps.set(service.clone(), answer, Instant::now());
         }
-        Ok(match self.answers().apps.get(&service, Instant::now()) {
+        Ok(match self.answers.lock().apps.get(&service, Instant::now()) {
             NameLookup::Found(app) => Some(app),
             NameLookup::Missing | NameLookup::NotAsked | NameLookup::Unavailable => None,
         })
@@ -334,16 +335,16 @@ impl Resolver {
         if let Ok(Some(address)) = answer {
             // A connection to it will follow.
             self.want(&name.service);
-            self.answers().holders.set(address, Ok(Some(name.clone())), Instant::now());
+            self.answers.lock().holders.set(address, Ok(Some(name.clone())), Instant::now());
         }
-        self.answers().addresses.set(name, answer, Instant::now());
+        self.answers.lock().addresses.set(name, answer, Instant::now());
         Ok(())
     }
 
     async fn ask_holder(&self, address: PoolAddress, client: IpAddr) -> Result<(), AskedTooMuch> {
         self.wait_for_share(client).await?;
         let answer = self.within(self.store.address_holder(address)).await;
-        self.answers().holders.set(address, answer, Instant::now());
+        self.answers.lock().holders.set(address, answer, Instant::now());
         Ok(())
     }
 
@@ -363,10 +364,6 @@ impl Resolver {
             }
             Err(_) => Err(Unanswered),
         }
-    }
-
-    fn answers(&self) -> MutexGuard<'_, Answers> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -35,8 +35,8 @@ impl std::fmt::Debug for Doubts {
 impl Doubts {
     /// Reports that a pod of the service has refused, or that there is none.
     pub fn note(&self, service: &ServiceName) {
-        let version = || self.0.lock().sets.get(service).and_then(|set| set.version().cloned());
-        let mut doubts = self.0.doubts();
+        let version = || self.0.known.lock().sets.get(service).and_then(|set| set.version().cloned());
+        let mut doubts = self.0.doubts.lock();
         if !doubts.contains_key(service) {
             doubts.insert(service.clone(), version());
             self.0.is_doubted.notify_one();
@@ -82,8 +82,8 @@ pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
 
 /// Returns the doubted services whose endpoints have not changed since.
 fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
-    let doubts = std::mem::take(&mut *shared.doubts());
-    let known = shared.lock();
+    let doubts = std::mem::take(&mut *shared.doubts.lock());
+    let known = shared.known.lock();
     let version = |service: &ServiceName| known.sets.get(service).and_then(|set| set.version());
     let doubts = doubts.into_iter().filter(|(service, before)| version(service) == before.as_ref());
     doubts.map(|(service, _)| service).take(MAX_SERVICES).collect()
@@ -98,7 +98,7 @@ async fn read(
 ) -> BTreeSet<ServiceName> {
     let mut answered = BTreeSet::new();
     for service in services {
-        let before = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
+        let before = shared.known.lock().sets.get(service).and_then(|set| set.version().cloned());
         let followed = shared.store.follow_endpoints(service, before.as_ref());
         match timeout(REDIS_WITHIN, followed).await {
             Ok(Ok(followed)) => {
@@ -146,7 +146,7 @@ fn hear(
     }
     for service in services.iter().filter(|service| shared.is_followed(service)) {
         let endpoints = by_service.remove(service).unwrap_or_default();
-        shared.lock().sets.entry(service.clone()).or_default().hear(nodes, endpoints);
+        shared.known.lock().sets.entry(service.clone()).or_default().hear(nodes, endpoints);
     }
     shared.changed.notify_one();
 }
@@ -230,7 +230,7 @@ mod tests {
         let version = EndpointVersion { version: 7, master: "0".to_owned() };
         let known = vec![endpoint("old", &own), endpoint("old2", &other)];
         {
-            let mut shared = follower.shared.lock();
+            let mut shared = follower.shared.known.lock();
             let routes = vec![IngressRule::parse("web.example/", "web 80").unwrap()];
             shared.routing = Arc::new(Routing { routes, ..Routing::default() });
             shared.sets.insert(web(), EndpointSet::saved(version, known, false));

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::backoff::Backoff;
 use gate::saved_file;
 use model::ids::ServiceName;
+use parking_lot::Mutex;
 use store::{EndpointChange, Routing, Store, StoreError, Subscription, channel};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -53,7 +54,7 @@ pub struct Interest(Arc<FollowerShared>);
 impl Interest {
     /// Follows a service for an hour from now on.
     pub fn want(&self, service: &ServiceName) {
-        let mut wanted = self.0.wanted();
+        let mut wanted = self.0.wanted.lock();
         let now = Instant::now();
         match wanted.get_mut(service) {
             Some(asked) => *asked = now,
@@ -127,12 +128,12 @@ impl Follower {
 }
 
 async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<RoutingSnapshot>>) {
-    let mut routing = shared.lock().routing.clone();
+    let mut routing = shared.known.lock().routing.clone();
     let mut routes = snapshot.borrow().routes.clone();
     loop {
         shared.changed.notified().await;
         sleep(COLLECT).await;
-        let known = shared.lock();
+        let known = shared.known.lock();
         if !Arc::ptr_eq(&known.routing, &routing) {
             routing = known.routing.clone();
             routes = Arc::new(RouteTable::of(&routing));
@@ -144,7 +145,7 @@ async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<Routin
 }
 
 async fn save(shared: Arc<FollowerShared>, file: PathBuf) {
-    let text = || cluster_file::text(&shared.lock());
+    let text = || cluster_file::text(&shared.known.lock());
     saved_file::keep(file, SAVE_INTERVAL, String::new(), text, "will not know the routes").await;
 }
 
@@ -197,7 +198,7 @@ async fn check_versions(
 ) -> Result<(), StoreError> {
     let services: Vec<ServiceName> = followed.keys().cloned().collect();
     let versions = shared.store.endpoint_versions(&services).await?;
-    let known = shared.lock();
+    let known = shared.known.lock();
     for (service, version) in services.iter().zip(&versions) {
         let known = known.sets.get(service).and_then(EndpointSet::version);
         if known.is_none() || known != version.as_ref() {
@@ -211,16 +212,16 @@ async fn read_routes(shared: &FollowerShared) -> Result<(), StoreError> {
     let mut routing = shared.store.routing().await?;
     routing.routes.sort_by(|(a, left), (b, right)| (a, left.route()).cmp(&(b, right.route())));
     // An emptied Redis removes no routes and lifts no restrictions: its data will be recovered.
-    let is_empty = routing == Routing::default() && *shared.lock().routing != routing;
+    let is_empty = routing == Routing::default() && *shared.known.lock().routing != routing;
     if is_empty && shared.store.cluster_id().await?.is_none() {
         return Ok(());
     }
-    let is_changed = *shared.lock().routing != routing;
+    let is_changed = *shared.known.lock().routing != routing;
     if is_changed {
-        shared.lock().routing = Arc::new(routing);
+        shared.known.lock().routing = Arc::new(routing);
     }
     let services = shared.services();
-    let mut known = shared.lock();
+    let mut known = shared.known.lock();
     let followed = known.sets.len();
     known.sets.retain(|service, _| services.contains(service));
     if is_changed || known.sets.len() != followed {
@@ -320,7 +321,7 @@ enum MessageOutcome {
 
 /// Applies a message. A service without known endpoints is read at once.
 fn apply(shared: &FollowerShared, service: &ServiceName, message: &[u8]) -> MessageOutcome {
-    let mut known = shared.lock();
+    let mut known = shared.known.lock();
     let Some(set) = known.sets.get_mut(service).filter(|set| set.version().is_some()) else {
         return MessageOutcome::Read(Duration::ZERO);
     };
@@ -334,7 +335,7 @@ fn apply(shared: &FollowerShared, service: &ServiceName, message: &[u8]) -> Mess
 }
 
 fn is_known(shared: &FollowerShared, service: &ServiceName) -> bool {
-    shared.lock().sets.get(service).is_some_and(|set| set.version().is_some())
+    shared.known.lock().sets.get(service).is_some_and(|set| set.version().is_some())
 }
 
 fn sooner(known: Option<Instant>, other: Instant) -> Option<Instant> {
@@ -356,10 +357,11 @@ mod tests {
         let (follower, _) = Follower::new(store, None);
         let routes = [("a.example/", "web 80"), ("tcp:1", "db 1"), ("b.example/", "web 80")];
         let routes = routes.map(|(route, target)| IngressRule::parse(route, target).unwrap());
-        follower.shared.lock().routing = Arc::new(Routing { routes: routes.into(), ..Routing::default() });
+        follower.shared.known.lock().routing =
+            Arc::new(Routing { routes: routes.into(), ..Routing::default() });
         let services = || follower.shared.services().iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(services(), ["db", "web"]);
-        assert!(follower.shared.lock().snapshot(Arc::default()).endpoints.is_empty());
+        assert!(follower.shared.known.lock().snapshot(Arc::default()).endpoints.is_empty());
         let cache = ServiceName::new("cache").unwrap();
         follower.interest().want(&cache);
         assert_eq!(services(), ["cache", "db", "web"]);

@@ -26,7 +26,7 @@ pub(crate) async fn read_endpoints(
     limit: &ReadLimit,
 ) -> Result<ReadOutcome, StoreError> {
     limit.wait().await;
-    let before = shared.lock().sets.get(service).and_then(|set| set.version().cloned());
+    let before = shared.known.lock().sets.get(service).and_then(|set| set.version().cloned());
     match shared.store.follow_endpoints(service, before.as_ref()).await? {
         FollowedEndpoints::Same => Ok(ReadOutcome::Read),
         FollowedEndpoints::BeingMade => Ok(ReadOutcome::Again),
@@ -59,7 +59,7 @@ pub(crate) async fn read_pages(
             ReadingStep::Done(version, endpoints) => {
                 // It may have lost its route meanwhile.
                 if shared.is_followed(service) {
-                    let mut known = shared.lock();
+                    let mut known = shared.known.lock();
                     known.sets.entry(service.clone()).or_default().take_read(before, version, endpoints);
                     shared.changed.notify_one();
                 }

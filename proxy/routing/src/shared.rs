@@ -1,10 +1,10 @@
 //! The state shared by a follower's tasks.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::ids::ServiceName;
+use parking_lot::Mutex;
 use store::{EndpointVersion, Store};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -32,30 +32,18 @@ pub(crate) struct FollowerShared {
 }
 
 impl FollowerShared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, FollowedCluster> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn wanted(&self) -> MutexGuard<'_, HashMap<ServiceName, Instant>> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn doubts(&self) -> MutexGuard<'_, HashMap<ServiceName, Option<EndpointVersion>>> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn is_followed(&self, service: &ServiceName) -> bool {
-        self.wanted().contains_key(service)
-            || self.lock().routing.routes.iter().any(|(routed, _)| routed == service)
+        self.wanted.lock().contains_key(service)
+            || self.known.lock().routing.routes.iter().any(|(routed, _)| routed == service)
     }
 
     pub(crate) fn services(&self) -> BTreeSet<ServiceName> {
-        let mut wanted = self.wanted();
+        let mut wanted = self.wanted.lock();
         let now = Instant::now();
         wanted.retain(|_, asked| now.duration_since(*asked) < WANTED_FOR);
         let mut services: BTreeSet<ServiceName> = wanted.keys().cloned().collect();
         drop(wanted);
-        services.extend(self.lock().routing.routes.iter().map(|(service, _)| service.clone()));
+        services.extend(self.known.lock().routing.routes.iter().map(|(service, _)| service.clone()));
         services
     }
 }

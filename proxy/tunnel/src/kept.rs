@@ -10,11 +10,12 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use gate::EnterError;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frame::{Arrived, MAX_PAYLOAD, TunnelFrame, put_some_data};
@@ -85,17 +86,13 @@ impl KeptStream {
 
     /// Declares that a task reads from now on.
     pub fn is_read_by_a_task(&self) {
-        self.lock().reader = KeptReader::Task(None);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, KeptInner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().reader = KeptReader::Task(None);
     }
 
     /// Asks the gate to admit the next request, together with its first bytes. After a refusal they end with
     /// an error, and [`refusal`](Self::refusal) returns it.
     pub fn begin(&self) {
-        self.lock().begin(false);
+        self.0.lock().begin(false);
     }
 
     /// Asks the gate to admit the next request, and waits for its answer.
@@ -106,19 +103,19 @@ impl KeptStream {
     /// # Cancel safety
     /// The connection is unusable after a cancellation.
     pub async fn begin_and_wait(&self) -> Result<(), NotAccepted> {
-        self.lock().begin(true);
-        std::future::poll_fn(|cx| self.lock().poll_accepted(cx)).await
+        self.0.lock().begin(true);
+        std::future::poll_fn(|cx| self.0.lock().poll_accepted(cx)).await
     }
 
     /// Returns true if the pod sent bytes that are not read yet.
     pub fn has_unread(&self) -> bool {
-        let inner = self.lock();
+        let inner = self.0.lock();
         !inner.data.is_empty() || !inner.arrived.is_empty()
     }
 
     /// Ends the request. Returns true if that was sent at once; otherwise the connection must end.
     pub fn end(&self, cx: &mut Context<'_>) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         inner.is_idle = true;
         TunnelFrame::End.write(&mut inner.unsent);
         matches!(inner.poll_flush(cx), Poll::Ready(Ok(())))
@@ -126,19 +123,19 @@ impl KeptStream {
 
     /// Ends the connection if it is idle. An active request ends it itself.
     pub fn close(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         inner.has_ended |= inner.is_idle;
         wake(&mut inner.writer);
     }
 
     /// Returns true if the other host sent anything since the last request began. It does within 1 s.
     pub fn has_heard(&self) -> bool {
-        self.lock().has_heard
+        self.0.lock().has_heard
     }
 
     /// Returns the refusal of the last request.
     pub fn refusal(&self) -> Option<EnterError> {
-        self.lock().refusal
+        self.0.lock().refusal
     }
 }
 
@@ -231,7 +228,7 @@ impl AsyncRead for KeptStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         while inner.data.is_empty() {
             if inner.has_ended {
                 return Poll::Ready(Ok(()));
@@ -246,7 +243,7 @@ impl AsyncRead for KeptStream {
 
 impl AsyncWrite for KeptStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         if inner.is_idle {
             if inner.has_ended {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -266,11 +263,11 @@ impl AsyncWrite for KeptStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.lock().poll_flush(cx)
+        self.0.lock().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         ready!(inner.poll_drain(cx))?;
         Pin::new(&mut inner.stream).poll_shutdown(cx)
     }

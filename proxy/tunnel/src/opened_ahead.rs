@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::peers::Peer;
@@ -58,7 +58,7 @@ impl OpenedAhead {
 
     /// Takes the youngest connection that is still open.
     pub(super) fn take(&self, peer: &Peer) -> Option<TunnelStream> {
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         let waiting = &mut hosts.get_mut(peer)?.waiting;
         while let Some(WaitingConnection { mut stream, .. }) = waiting.pop() {
             if is_open(&mut stream) {
@@ -82,7 +82,7 @@ impl OpenedAhead {
     }
 
     fn begin(&self, peer: Peer) -> bool {
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         let host = hosts.entry(peer).or_default();
         let is_wanted = host.opening + host.waiting.len() < MOST_WAITING;
         host.opening += usize::from(is_wanted);
@@ -90,7 +90,7 @@ impl OpenedAhead {
     }
 
     fn end(&self, peer: Peer, stream: Option<TunnelStream>) -> Option<u64> {
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         let host = hosts.get_mut(&peer)?;
         host.opening -= 1;
         let number = host.next;
@@ -104,7 +104,7 @@ impl OpenedAhead {
     }
 
     fn remove(&self, peer: Peer, number: u64) {
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         if let Some(host) = hosts.get_mut(&peer) {
             host.waiting.retain(|waiting| waiting.number != number);
         }
@@ -113,11 +113,7 @@ impl OpenedAhead {
 
     #[cfg(test)]
     pub(super) fn waiting(&self, peer: &Peer) -> usize {
-        self.lock().get(peer).map_or(0, |host| host.waiting.len())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, HostConnections>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hosts.lock().get(peer).map_or(0, |host| host.waiting.len())
     }
 }
 

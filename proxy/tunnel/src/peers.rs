@@ -5,10 +5,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use gate::saved_file;
 use model::ids::NodeName;
+use parking_lot::RwLock;
 
 use super::key::Fingerprint;
 
@@ -62,7 +63,7 @@ impl Peers {
 
     /// Replaces all peers.
     pub fn set(&self, peers: HashMap<NodeName, Peer>) {
-        *self.by_node.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(peers);
+        *self.by_node.write() = Arc::new(peers);
     }
 
     /// Inserts or changes a peer.
@@ -97,7 +98,7 @@ impl Peers {
     }
 
     fn all(&self) -> Arc<HashMap<NodeName, Peer>> {
-        self.by_node.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.by_node.read().clone()
     }
 }
 

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::peers::Peer;
@@ -36,7 +36,7 @@ struct HostSilence {
 
 impl SilentHosts {
     pub(super) fn contains(&self, peer: &Peer) -> bool {
-        self.has_some() && self.lock().get(peer).is_some_and(|host| host.answered.is_none())
+        self.has_some() && self.hosts.lock().get(peer).is_some_and(|host| host.answered.is_none())
     }
 
     pub(super) fn has_some(&self) -> bool {
@@ -45,7 +45,7 @@ impl SilentHosts {
 
     /// Marks a host as silent. Returns the delay before its probe; `None` if a task probes it already.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         let is_recent =
             |host: &HostSilence| host.answered.is_none_or(|at| now.duration_since(at) < FORGOTTEN_AFTER);
         hosts.retain(|_, host| is_recent(host) || host.is_asked);
@@ -62,14 +62,14 @@ impl SilentHosts {
 
     /// Called before each probe. Returns true if the host answered meanwhile, which ends the probes.
     pub(super) fn needs_no_question(&self, peer: &Peer) -> bool {
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         let Some(host) = hosts.get_mut(peer) else { return true };
         host.is_asked = host.answered.is_none();
         !host.is_asked
     }
 
     pub(super) fn answered(&self, peer: &Peer, now: Instant) {
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         if let Some(host) = hosts.get_mut(peer) {
             host.answered.get_or_insert(now);
         }
@@ -77,7 +77,7 @@ impl SilentHosts {
     }
 
     pub(super) fn remove(&self, peer: &Peer) {
-        let mut hosts = self.lock();
+        let mut hosts = self.hosts.lock();
         hosts.remove(peer);
         self.count(&hosts);
     }
@@ -85,10 +85,6 @@ impl SilentHosts {
     fn count(&self, hosts: &HashMap<Peer, HostSilence>) {
         let silent = hosts.values().filter(|host| host.answered.is_none()).count();
         self.silent.store(silent, Ordering::Relaxed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Peer, HostSilence>> {
-        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

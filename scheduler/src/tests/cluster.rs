@@ -1,7 +1,7 @@
 //! Fixture: a cluster of schedulers and of fake nodes that only send heartbeats.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daemon::clock::BootClock;
@@ -14,6 +14,7 @@ use model::pod::PodRecord;
 use model::pod::payload::Payload;
 use model::service::Service;
 use model::spec::ServiceInput;
+use parking_lot::Mutex;
 use store::{
     AckItem, Claimant, FinishReport, PodOutcome, PodRef, PutMode, QueueName, Registration, Session, Store,
     StoreError,
@@ -137,12 +138,12 @@ impl Cluster {
         let shared_held = held.clone();
         let heartbeats = tokio::spawn(async move {
             loop {
-                let current = shared.lock().unwrap().clone();
+                let current = shared.lock().clone();
                 let held = shared_held.load(Ordering::Relaxed);
                 if let Ok(Err(_fenced)) = current.heartbeat(None, None, held, &[]).await
                     && let Some(next) = register(&store, &own_name, &facts, timing).await
                 {
-                    *shared.lock().unwrap() = next;
+                    *shared.lock() = next;
                 }
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
@@ -223,7 +224,7 @@ impl FakeNode {
     }
 
     pub(super) fn session(&self) -> Session {
-        self.session.lock().unwrap().clone()
+        self.session.lock().clone()
     }
 
     /// Reports the containers of exactly these pods as left alone.

@@ -1,11 +1,11 @@
 //! A process aborts at every failpoint, before and after each call of Redis and of the engine, under load and
 //! with background load that causes those calls.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::cluster::DaemonProcess;
 use kubeleet_tests::steps::{API, DOCKER, SCHEDULER, WORKER};
+use parking_lot::Mutex;
 
 use super::background_load::BackgroundLoad;
 use crate::fault_runner::FaultRunner;
@@ -39,7 +39,7 @@ pub async fn run(runner: &mut FaultRunner) {
         background_load.stop().await;
     };
     runner.round("abort at a failpoint", 1, round).await;
-    let missed = missed.into_inner().unwrap();
+    let missed = missed.into_inner();
     println!("aborted at {reached} of {total} failpoints; not reached: {missed:?}");
     if let Some(result) = runner.results.last_mut() {
         result.injected = reached;
@@ -60,7 +60,7 @@ async fn abort_at_each(daemon: &mut DaemonProcess, calls: &[&str], missed: &Mute
             }
             match daemon.ended() {
                 Some(_) => reached += 1,
-                None => missed.lock().unwrap().push(step),
+                None => missed.lock().push(step),
             }
         }
     }

@@ -18,13 +18,13 @@ use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use kubeleet_simulator::{
     LoadedScripts, Scenario, ScheduleOptions, Stats, Switches, runs_in_background, simulate,
 };
+use parking_lot::Mutex;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use testkit::{Ablation, Redis};
@@ -162,11 +162,11 @@ fn search(first: u64, count: u64, scenario: Scenario, ablation: &str) -> Result<
         let mut run = Run::on(&redis, &format!("{scenario:?}"), ablation);
         loop {
             run.seed = next.fetch_add(1, Ordering::Relaxed);
-            if run.seed >= first + count || result.lock().unwrap().1.is_some() {
+            if run.seed >= first + count || result.lock().1.is_some() {
                 return;
             }
             let outcome = run_in_process(&run).or_with_trace(&run);
-            let (stats, finding) = &mut *result.lock().unwrap();
+            let (stats, finding) = &mut *result.lock();
             match outcome {
                 Outcome::Passed { stats: more, .. } => *stats += *more,
                 Outcome::Failed { violations, report, .. } => {
@@ -182,7 +182,7 @@ fn search(first: u64, count: u64, scenario: Scenario, ablation: &str) -> Result<
             scope.spawn(move || work(thread));
         }
     });
-    match result.into_inner().unwrap() {
+    match result.into_inner() {
         (_, Some(finding)) => Err(finding),
         (stats, None) => Ok(stats),
     }

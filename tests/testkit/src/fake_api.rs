@@ -32,8 +32,8 @@ impl FakeApi {
 
     /// Starts an API that sends these responses, one after the other.
     pub async fn with_responses(responses: Vec<String>) -> Self {
-        let responses = std::sync::Mutex::new(responses.into_iter());
-        Self::start(move |_| responses.lock().unwrap().next().expect("a response for each request")).await
+        let responses = parking_lot::Mutex::new(responses.into_iter());
+        Self::start(move |_| responses.lock().next().expect("a response for each request")).await
     }
 
     /// Waits for the next request and returns it.

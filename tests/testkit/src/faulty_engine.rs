@@ -2,9 +2,10 @@
 //! answered late, or with an unknown word.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
@@ -77,8 +78,8 @@ impl FaultyEngine {
         self.lock().clear();
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(String, EngineFault)>> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Vec<(String, EngineFault)>> {
+        self.faults.lock()
     }
 }
 
@@ -99,7 +100,7 @@ async fn serve(mut client: UnixStream, engine: &Path, faults: &EngineFaults) -> 
     let line_end = head.iter().position(|byte| *byte == b'\r').unwrap();
     let line = String::from_utf8_lossy(&head[..line_end]).into_owned();
     let fault = {
-        let faults = faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let faults = faults.lock();
         faults.iter().find(|(part, _)| line.contains(part.as_str())).map(|(_, fault)| fault.clone())
     };
     match fault {

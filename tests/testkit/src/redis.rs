@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError};
+use parking_lot::Mutex;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -136,7 +136,7 @@ impl Redis {
             }
         };
         let child = ChildGuard::spawn(&mut command).expect("redis-server can be started; is it installed?");
-        *self.process.lock().unwrap() = Some(child);
+        *self.process.lock() = Some(child);
     }
 
     /// Returns `redis://127.0.0.1:<port>`, with the login if there is one.
@@ -161,12 +161,12 @@ impl Redis {
 
     /// Returns the process id; none if it was killed or never started.
     pub fn process_id(&self) -> Option<u32> {
-        self.process.lock().unwrap().as_ref().map(ChildGuard::id)
+        self.process.lock().as_ref().map(ChildGuard::id)
     }
 
     /// Returns true if the process exists, frozen or not.
     pub fn is_running(&self) -> bool {
-        self.process.lock().unwrap().as_ref().is_some_and(|process| process.ended().is_none())
+        self.process.lock().as_ref().is_some_and(|process| process.ended().is_none())
     }
 
     /// Returns a store on this server.
@@ -240,14 +240,14 @@ impl Redis {
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(process) = &*self.process.lock().unwrap() {
+        if let Some(process) = &*self.process.lock() {
             process.signal(signal);
         }
     }
 
     /// Sends SIGKILL. Its memory is lost.
     pub fn kill(&self) {
-        drop(self.process.lock().unwrap().take());
+        drop(self.process.lock().take());
     }
 
     /// Kills it and restarts it on the same port and folder; waits until it answers.

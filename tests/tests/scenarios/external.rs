@@ -1,11 +1,12 @@
 //! An external worker serves in the cluster. Like kubeleet's first version, it knows four fields, and the
 //! keys `hb:`, `pq:`, `rq:` and `cs:`.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::{Cluster, ClusterTiming};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -46,7 +47,7 @@ impl ExternalWorker {
                 let pod: Value = serde_json::from_str(&payload).unwrap();
                 let fields = ["name", "uuid", "image"].map(|field| pod[field].as_str().unwrap().to_owned());
                 assert!(pod["replica"].is_u64());
-                containers.lock().unwrap().push(fields[1].clone());
+                containers.lock().push(fields[1].clone());
                 let () = redis::cmd("SADD")
                     .arg(&cs)
                     .arg(&payload)
@@ -86,7 +87,7 @@ async fn an_external_worker_gets_pods_and_they_move_when_its_heartbeat_stops() {
     http.nodes_ready(2).await;
     http.post("/service", &json!({"name": "web", "image": "nginx", "replicas": 6})).await;
     http.runs(SOON, "web", 6).await;
-    let started = external.started.lock().unwrap().clone();
+    let started = external.started.lock().clone();
     // The other worker reports the pressure of this machine, and the external one does not: it may get all
     // pods.
     assert!(!started.is_empty(), "it gets a share of the pods");

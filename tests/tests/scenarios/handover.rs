@@ -4,8 +4,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
@@ -14,6 +14,7 @@ use kubeleet_tests::http::Http;
 use kubeleet_tests::{Cluster, ClusterTiming};
 use model::ids::{AssignmentId, PodId};
 use model::network::handover::{FromProxy, FromWorker, LocalPod, lines, to_line};
+use parking_lot::Mutex;
 use proxy::LocalServer;
 use proxy::gate::{Gates, Pass};
 use reqwest::Method;
@@ -77,7 +78,7 @@ impl Endpoints {
                 let assignment = AssignmentId::new(pod["assignment"].as_str()?).ok()?;
                 Some((id, assignment, pod["replica"].as_u64()? as u16))
             };
-            *self.0.lock().unwrap() = pods.iter().filter_map(of_one).collect();
+            *self.0.lock() = pods.iter().filter_map(of_one).collect();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -118,7 +119,7 @@ impl Clients {
     }
 
     async fn let_in(&self, number: usize) -> Option<(Pass, TcpStream)> {
-        let mut known = self.endpoints.0.lock().unwrap().clone();
+        let mut known = self.endpoints.0.lock().clone();
         let start = number % known.len().max(1);
         known.rotate_left(start);
         for (pod, assignment, replica) in known {

@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kubeleet_tests::cluster::binary;
 use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http};
+use parking_lot::Mutex;
 use reqwest::{Method, StatusCode};
 use testkit::eventually::{check, eventually_within};
 
@@ -72,7 +73,7 @@ type Processes = BTreeMap<String, BTreeSet<i64>>;
 async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<AtomicBool>) {
     while !end.load(Ordering::Relaxed) {
         for (pod, process) in cluster.processes.leaders() {
-            seen.lock().unwrap().entry(pod).or_default().insert(process);
+            seen.lock().entry(pod).or_default().insert(process);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -141,7 +142,7 @@ async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
     all_seen.store(true, Ordering::Relaxed);
     watching.await.unwrap();
 
-    let seen: Processes = seen.lock().unwrap().clone();
+    let seen: Processes = seen.lock().clone();
     let restarted: Vec<_> = seen.iter().filter(|(_, processes)| processes.len() > 1).collect();
     assert!(restarted.is_empty(), "pods that were restarted or ran twice: {restarted:?}");
     let page = http.get("/service?limit=1000").await;

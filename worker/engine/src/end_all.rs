@@ -51,8 +51,9 @@ fn by_moment(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
     use std::time::Duration;
+
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::{ContainerState, testing};
@@ -72,7 +73,7 @@ mod tests {
         let asked = Mutex::new(Vec::new());
         let killed: Mutex<BTreeMap<u64, Vec<String>>> = Mutex::default();
         let stopped = |container: Container| {
-            asked.lock().expect("a lock").push(begun.elapsed());
+            asked.lock().push(begun.elapsed());
             let obeys = container.handle == "obeys";
             async move {
                 if !obeys {
@@ -83,15 +84,15 @@ mod tests {
         let kill = |left: Vec<Container>| {
             let handles = left.iter().map(|container| container.handle.clone());
             let second = begun.elapsed().as_secs();
-            killed.lock().expect("a lock").entry(second).or_default().extend(handles);
+            killed.lock().entry(second).or_default().extend(handles);
             async { Ok(()) }
         };
         let ended = end_all(containers, begun + Duration::from_secs(3), stopped, kill).await;
         assert_eq!(ended, Ok(()));
         assert_eq!(begun.elapsed().as_secs(), 3);
-        let asked = asked.into_inner().expect("a lock");
+        let asked = asked.into_inner();
         assert!(asked.len() == 1003 && asked.iter().all(Duration::is_zero), "{asked:?}");
-        let killed = killed.into_inner().expect("a lock");
+        let killed = killed.into_inner();
         assert_eq!(
             (killed[&0].as_slice(), killed[&1].as_slice()),
             (&["none".into()][..], &["short".into()][..])

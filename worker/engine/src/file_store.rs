@@ -8,12 +8,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::{Container, Identity};
 use daemon::config::Config;
 use model::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
 use model::value::ValueBytes;
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FsWord, fallocate, statfs};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
@@ -53,7 +54,7 @@ pub struct DirectoryGuard {
 
 impl Drop for DirectoryGuard {
     fn drop(&mut self) {
-        lock(&self.in_use).remove(&self.name);
+        self.in_use.lock().remove(&self.name);
     }
 }
 
@@ -66,7 +67,7 @@ impl FileStore {
     /// Keeps a container's directory until the guard is dropped.
     pub fn guard(&self, identity: &Identity) -> DirectoryGuard {
         let name = directory_of(identity);
-        lock(&self.in_use).insert(name.clone());
+        self.in_use.lock().insert(name.clone());
         DirectoryGuard { name, in_use: self.in_use.clone() }
     }
 
@@ -116,7 +117,7 @@ impl FileStore {
 
     /// Returns the directories of `cluster`'s containers, except of those being started.
     pub fn directories(&self, cluster: Option<&ClusterId>) -> Vec<String> {
-        let in_use = lock(&self.in_use).clone();
+        let in_use = self.in_use.lock().clone();
         let Ok(entries) = self.root().and_then(|root| fs::read_dir(root).map_err(|error| error.to_string()))
         else {
             return Vec::new();
@@ -179,10 +180,6 @@ impl FileStore {
             )),
         }
     }
-}
-
-fn lock(in_use: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
-    in_use.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the name of a container's directory. It contains the cluster, so that each cluster removes only

@@ -3,11 +3,12 @@
 //! One task and one timer serve all checks; a check needs a task only during its probe.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::clock::{BootInstant, Clock};
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -55,28 +56,28 @@ impl HealthMonitor {
     /// Adds a check, replacing one of the same container and kind. Adding the same one again has no effect,
     /// so callers may repeat it.
     pub fn set(&self, check: ContainerCheck) {
-        self.schedule().set(check, self.clock.now());
+        self.schedule.lock().set(check, self.clock.now());
         self.added.notify_one();
     }
 
     /// Removes the checks of a container. Drops its running probes and reports no further change.
     pub fn remove(&self, handle: &str) {
-        self.schedule().remove(handle);
+        self.schedule.lock().remove(handle);
     }
 
     /// Returns true if there is no check.
     pub fn is_empty(&self) -> bool {
-        self.schedule().is_empty()
+        self.schedule.lock().is_empty()
     }
 
     /// Removes the checks of all other containers.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
-        self.schedule().retain(is_kept);
+        self.schedule.lock().retain(is_kept);
     }
 
     /// Returns the state of a check; `None` if there is none.
     pub fn get(&self, handle: &str, kind: CheckKind) -> Option<HealthJudge> {
-        self.schedule().judge(handle, kind).cloned()
+        self.schedule.lock().judge(handle, kind).cloned()
     }
 
     /// Probes until it is dropped.
@@ -103,7 +104,7 @@ impl HealthMonitor {
 
     /// Starts the due probes for which there are permits. Returns the time until the next.
     fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<EndedProbe>) -> Duration {
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         let now = self.clock.now();
         let next = schedule.advance(now);
         for lane in Lane::ALL {
@@ -135,14 +136,10 @@ impl HealthMonitor {
 
     fn take(&self, EndedProbe { id, outcome, begun }: EndedProbe) {
         // Sent under the lock, so that nothing follows a removal.
-        let mut schedule = self.schedule();
+        let mut schedule = self.schedule.lock();
         if let Some(change) = schedule.ended(id, outcome, begun, self.clock.now()) {
             // Without a receiver the worker is ending.
             let _ = self.changes.send(change);
         }
-    }
-
-    fn schedule(&self) -> MutexGuard<'_, CheckSchedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

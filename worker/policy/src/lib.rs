@@ -12,10 +12,11 @@
 
 pub mod unknown_fields;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use daemon::config::PodPolicy;
 use model::spec::{ContainerSpec, PodSpec};
+use parking_lot::Mutex;
 
 type FieldVerdict = Result<(), String>;
 
@@ -51,7 +52,7 @@ impl NodePolicy {
 
     /// Like the function [`refusal`].
     pub fn refusal(&self, pod: &Arc<PodSpec>) -> Option<String> {
-        let mut allowed_last = self.allowed_last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allowed_last = self.allowed_last.lock();
         if allowed_last.as_ref().is_some_and(|allowed| Arc::ptr_eq(allowed, pod)) {
             return None;
         }

@@ -1,9 +1,9 @@
 //! The answer to one log request, written as fast as its reader, this node and Redis allow.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use store::{Store, StoreError};
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ impl<'a> LogAnswer<'a> {
 
     pub(crate) async fn write(&mut self, piece: &Bytes) -> Result<bool, StoreError> {
         let now = Instant::now();
-        let of_all = self.shared.lock().unwrap_or_else(PoisonError::into_inner).take(piece.len(), now);
+        let of_all = self.shared.lock().take(piece.len(), now);
         tokio::time::sleep(self.throttle.take(piece.len(), now).max(of_all)).await;
         if !self.wait_for_reader().await? {
             return Ok(false);

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::config::Config;
@@ -18,6 +17,7 @@ use model::RedisMillis;
 use model::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
 use model::node::HeldPod;
 use model::pod::lifecycle::Phase;
+use parking_lot::Mutex;
 use store::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
 
 use tokio::time::Instant;
@@ -89,14 +89,14 @@ impl PodBackup {
     pub(crate) fn observe(&self, containers: &[Container]) {
         if self.is_used() {
             let keys = containers.iter().map(Container::key);
-            self.lock().listed = keys.collect();
+            self.inner.lock().listed = keys.collect();
         }
     }
 
     /// Records containers stopped because their pods may run elsewhere. Redis should still have these pods
     /// but may have lost them, so their entries stay for [`FENCED_RETENTION`].
     pub(crate) fn note_fenced<'a>(&self, containers: impl IntoIterator<Item = &'a Container>) {
-        let (mut inner, now) = (self.lock(), Instant::now());
+        let (mut inner, now) = (self.inner.lock(), Instant::now());
         for container in containers {
             let key = container.key();
             if inner.pods.contains_key(&key) {
@@ -106,22 +106,22 @@ impl PodBackup {
     }
 
     pub(crate) fn fenced(&self) -> Vec<(PodId, AssignmentId)> {
-        self.lock().fenced.keys().cloned().collect()
+        self.inner.lock().fenced.keys().cloned().collect()
     }
 
     /// Forgets fenced pods with a record in Redis: they come back here, or have moved.
     pub(crate) fn forget_fenced(&self, pods: &[(PodId, AssignmentId)]) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.fenced.retain(|key, _| !pods.contains(key));
     }
 
     pub(crate) fn undated(&self) -> Vec<(PodId, AssignmentId)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.pods.iter().filter(|(_, pod)| pod.since == 0).map(|(key, _)| key.clone()).collect()
     }
 
     pub(crate) fn set_since(&self, pod: &PodId, assignment: &AssignmentId, since: RedisMillis) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(saved) = inner.pods.get_mut(&(pod.clone(), assignment.clone())) {
             saved.since = since;
             inner.is_changed = true;
@@ -129,21 +129,21 @@ impl PodBackup {
     }
 
     pub(crate) fn slot_of(&self, pod: &PodId, assignment: &AssignmentId) -> Option<HeldPod> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let saved = inner.pods.get(&(pod.clone(), assignment.clone()))?;
         let payload = saved.parsed().ok()?;
         Some(HeldPod { service: saved.service.clone()?, replica: payload.replica, pod: pod.clone() })
     }
 
     pub(crate) fn older(&self, pods: &HashSet<PodKey>, before: RedisMillis) -> SavedState {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let is_older = |key: &PodKey| inner.pods.get(key).is_some_and(|pod| (1..before).contains(&pod.since));
         inner.state(|key| pods.contains(key) && is_older(key))
     }
 
     /// Saves these pods. Others stay as long as `is_kept`, and their container is listed.
     pub(crate) fn update(&self, pods: Vec<SavedPod>, is_kept: impl Fn(&PodId, &AssignmentId) -> Keep) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let BackupInner { pods: saved, listed, fenced, is_changed, .. } = &mut *inner;
         fenced.retain(|_, since| since.elapsed() < FENCED_RETENTION);
         let mut current = BTreeSet::new();
@@ -173,7 +173,7 @@ impl PodBackup {
     }
 
     pub(crate) fn ended(&self, ended: &[EndedPod]) -> Vec<SavedPod> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let saved = |one: &EndedPod| {
             let pod = inner.pods.get(&(one.pod.clone(), one.assignment.clone()))?;
             Some(SavedPod { phase: one.phase, ..pod.clone() })
@@ -182,7 +182,7 @@ impl PodBackup {
     }
 
     pub(crate) fn needed(&self) -> (Vec<ServiceName>, Vec<SpecId>) {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let services: BTreeSet<ServiceName> =
             inner.pods.values().filter_map(|pod| pod.service.clone()).collect();
         let specs = inner.used_specs();
@@ -203,14 +203,14 @@ impl PodBackup {
         for (id, text) in specs {
             state.add_spec(SavedSpec { id, generation: 0, text });
         }
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.add(state);
         inner.forget_unused();
     }
 
     /// Ignores an empty list from Redis.
     pub(crate) fn set_nodes(&self, nodes: Vec<NodeName>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if !nodes.is_empty() && inner.nodes != nodes {
             inner.nodes = nodes;
             inner.is_changed = true;
@@ -219,7 +219,7 @@ impl PodBackup {
 
     pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(PathBuf, String)> {
         let PodStore::File(path) = &self.store else { return None };
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if !std::mem::take(&mut inner.is_changed) {
             return None;
         }
@@ -228,11 +228,11 @@ impl PodBackup {
     }
 
     pub(crate) fn set_changed(&self) {
-        self.lock().is_changed = true;
+        self.inner.lock().is_changed = true;
     }
 
     pub(crate) fn answer(&self, cluster: &ClusterId, containers: &[Container]) -> Vec<String> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let mut by_key: BTreeMap<PodKey, &Container> = BTreeMap::new();
         for container in containers {
             let first = by_key.entry(container.key()).or_insert(container);
@@ -260,15 +260,11 @@ impl PodBackup {
     }
 
     pub(crate) fn is_new_request(&self, id: &RecoveryId) -> bool {
-        self.lock().answered.as_ref() != Some(id)
+        self.inner.lock().answered.as_ref() != Some(id)
     }
 
     pub(crate) fn set_answered(&self, id: RecoveryId) {
-        self.lock().answered = Some(id);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BackupInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().answered = Some(id);
     }
 }
 
@@ -395,14 +391,14 @@ mod tests {
     }
 
     fn ids(saved: &PodBackup) -> Vec<String> {
-        saved.lock().pods.keys().map(|(id, _)| id.to_string()).collect()
+        saved.inner.lock().pods.keys().map(|(id, _)| id.to_string()).collect()
     }
 
     #[test]
     fn an_entry_goes_only_with_its_container_or_when_its_pod_has_moved() {
         let saved = PodBackup::load(PodStore::Memory);
         saved.update(vec![pod("kept"), pod("moved"), pod("gone"), pod("listed")], |_, _| Keep::No);
-        saved.lock().listed =
+        saved.inner.lock().listed =
             [(PodId::new("listed").unwrap(), AssignmentId::new("of-listed").unwrap())].into();
         saved.update(vec![pod("new")], |id, _| match id.as_str() {
             "kept" => Keep::Yes,
@@ -452,8 +448,8 @@ mod tests {
         assert_eq!(saved.take_changes(&cluster), None, "nothing has changed since");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let again = PodBackup::load(PodStore::File(path.clone()));
-        assert_eq!((ids(&again), again.lock().specs.len()), (vec!["a".to_owned()], 1));
-        assert_eq!(again.lock().nodes, nodes, "an emptied Redis knows of no nodes");
+        assert_eq!((ids(&again), again.inner.lock().specs.len()), (vec!["a".to_owned()], 1));
+        assert_eq!(again.inner.lock().nodes, nodes, "an emptied Redis knows of no nodes");
         assert_eq!(again.take_changes(&cluster), None, "it is as it is in the file");
     }
 

@@ -2,11 +2,11 @@
 //! while single calls still work.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use engine::Container;
 use model::spec::OnDisconnect;
+use parking_lot::Mutex;
 
 /// Containers with `on_disconnect: stop` that ran when this process last saw them, by handle.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(crate) struct KnownContainers {
 impl KnownContainers {
     /// Replaces all by the engine's list, requested at `asked`. Containers started since then stay.
     pub(crate) fn replace(&self, listed: &[Container], asked: Instant) {
-        let mut known = self.lock();
+        let mut known = self.containers.lock();
         known.retain(|_, (_, seen)| *seen >= asked);
         for container in listed.iter().filter(|container| must_stop(container)) {
             known.insert(container.handle.clone(), (container.clone(), asked));
@@ -26,20 +26,16 @@ impl KnownContainers {
 
     pub(crate) fn insert(&self, started: &Container) {
         if must_stop(started) {
-            self.lock().insert(started.handle.clone(), (started.clone(), Instant::now()));
+            self.containers.lock().insert(started.handle.clone(), (started.clone(), Instant::now()));
         }
     }
 
     pub(crate) fn remove(&self, handle: &str) {
-        self.lock().remove(handle);
+        self.containers.lock().remove(handle);
     }
 
     pub(crate) fn all(&self) -> Vec<Container> {
-        self.lock().values().map(|(container, _)| container.clone()).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, (Container, Instant)>> {
-        self.containers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.containers.lock().values().map(|(container, _)| container.clone()).collect()
     }
 }
 

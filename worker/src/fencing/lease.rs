@@ -7,11 +7,12 @@
 //! An expired lease is renewed only after the fence stopped the pods under it. Even if a failover lost this
 //! worker's death, its pods may run elsewhere.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::clock::BootInstant;
+use parking_lot::Mutex;
 use store::RedisProcess;
 
 use crate::fencing::lease_file::{LeaseGrant, LeaseStore, SavedLease};
@@ -121,15 +122,14 @@ impl Lease {
     /// declared dead before the cluster was lost, and its pods are not known to be assigned elsewhere.
     /// Another Redis proves nothing: the cluster may go on elsewhere.
     pub(crate) fn prolong(&self, now: BootInstant, deadline: BootInstant, redis: &RedisProcess) {
-        let is_granter =
-            self.granted_by.lock().unwrap_or_else(PoisonError::into_inner).as_ref() == Some(redis);
+        let is_granter = self.granted_by.lock().as_ref() == Some(redis);
         if is_granter && self.is_valid(now) {
             self.renew(now, deadline, redis);
         }
     }
 
     fn set_granted_by(&self, redis: Option<RedisProcess>) {
-        *self.granted_by.lock().unwrap_or_else(PoisonError::into_inner) = redis;
+        *self.granted_by.lock() = redis;
     }
 
     /// Drops the lease: no container of this worker runs under it any more.

@@ -2,10 +2,11 @@
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use daemon::clock::BootInstant;
 use daemon::config::Config;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use store::RedisProcess;
 use tokio::task::JoinHandle;
@@ -77,7 +78,7 @@ impl LeaseStore for LeaseFile {
     /// Writes on another thread, so that a slow disk never delays a heartbeat. Skipped while a write is in
     /// flight.
     fn save(&self, lease: &LeaseGrant) {
-        let mut write_in_flight = self.write_in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut write_in_flight = self.write_in_flight.lock();
         if write_in_flight.as_ref().is_some_and(|handle| !handle.is_finished()) {
             return;
         }

@@ -20,11 +20,11 @@ mod rows;
 pub(crate) mod socket;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::ids::{AssignmentId, PodId};
 use model::network::handover::{FromProxy, FromWorker, Gateway};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use self::drain::{DrainProgress, LinkStatus};
@@ -65,7 +65,7 @@ pub(crate) struct ClosedGate<'a> {
 
 impl Drop for ClosedGate<'_> {
     fn drop(&mut self) {
-        self.handover.lock().closings.remove(&self.assignment);
+        self.handover.inner.lock().closings.remove(&self.assignment);
         self.handover.wake.notify_one();
     }
 }
@@ -86,7 +86,7 @@ impl Handover {
     /// Closes a pod's gate; requests in flight are cut after `within`. Tries at once to reach a proxy if
     /// there was none a moment ago.
     pub(crate) fn close(&self, pod: &PodId, assignment: &AssignmentId, within: Duration) -> ClosedGate<'_> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let progress = DrainProgress::Requested;
         let closing = Closing { pod: pod.clone(), within, is_sent: false, progress };
         inner.closings.insert(assignment.clone(), closing);
@@ -99,7 +99,7 @@ impl Handover {
     }
 
     pub(crate) fn progress(&self, assignment: &AssignmentId) -> (LinkStatus, DrainProgress) {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let progress = inner.closings.get(assignment).map(|closing| closing.progress);
         (inner.status, progress.unwrap_or(DrainProgress::Requested))
     }
@@ -109,12 +109,12 @@ impl Handover {
     }
 
     fn is_closing(&self, assignment: &AssignmentId) -> bool {
-        self.lock().closings.contains_key(assignment)
+        self.inner.lock().closings.contains_key(assignment)
     }
 
     /// Sets the state of the link. Earlier messages must be sent again.
     fn set_status(&self, status: LinkStatus) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.status = status;
         inner.closings.values_mut().for_each(|closing| closing.is_sent = false);
         (inner.names, inner.is_gateway_sent) = (None, false);
@@ -123,7 +123,7 @@ impl Handover {
     }
 
     pub(crate) fn names(&self) -> Option<NamesStatus> {
-        self.lock().names.clone()
+        self.inner.lock().names.clone()
     }
 
     pub(crate) async fn names_changed(&self) {
@@ -131,7 +131,7 @@ impl Handover {
     }
 
     pub(crate) fn set_gateway(&self, gateway: Gateway) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.gateway.replace(gateway) != Some(gateway) {
             inner.is_gateway_sent = false;
             self.wake.notify_one();
@@ -139,7 +139,7 @@ impl Handover {
     }
 
     fn unsent(&self) -> Vec<FromWorker> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let gateway = inner.gateway.filter(|_| !inner.is_gateway_sent);
         inner.is_gateway_sent = true;
         let network =
@@ -157,7 +157,7 @@ impl Handover {
     }
 
     fn note(&self, answer: &FromProxy) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         match answer {
             FromProxy::Closed { assignment, in_flight, .. } => {
                 if let Some(closing) = inner.closings.get_mut(assignment) {
@@ -185,10 +185,6 @@ impl Handover {
 
     fn note_answer(&self) {
         self.version.send_modify(|version| *version += 1);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HandoverInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The health of the container engine, judged by its last answers.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engine::RuntimeError;
 use model::ids::NodeName;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::support::change_log::ChangeLog;
@@ -59,13 +59,13 @@ impl EngineHealth {
     }
 
     pub(crate) fn problem(&self) -> Option<String> {
-        self.problems().first().cloned()
+        self.problems.lock().first().cloned()
     }
 
     /// Returns true if the engine had an outage since a container started `ran_for` ago, and answers again
     /// since a moment ago: containers that ended since then ended with it.
     pub(crate) fn was_away_since(&self, ran_for: Duration) -> bool {
-        let outage = *self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let outage = *self.outage.lock();
         outage.is_some_and(|outage| {
             let is_settling = outage.ended.is_some_and(|ended| ended.elapsed() < SETTLES_WITHIN);
             outage.began.elapsed() <= ran_for && is_settling
@@ -73,7 +73,7 @@ impl EngineHealth {
     }
 
     fn note_outage(&self, is_away: bool) {
-        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outage = self.outage.lock();
         let now = Instant::now();
         match (&mut *outage, is_away) {
             (Some(EngineOutage { ended: Some(_), .. }) | None, true) => {
@@ -85,16 +85,16 @@ impl EngineHealth {
     }
 
     pub(crate) fn obstacle(&self) -> Option<String> {
-        let problems = self.problems();
+        let problems = self.problems.lock();
         problems.first().or(problems.start()).cloned()
     }
 
     pub(crate) fn record_start_failure(&self, why: &str) {
-        self.problems().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
+        self.problems.lock().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
     }
 
     pub(crate) fn record<T>(&self, probe: Probe, answer: &Result<T, RuntimeError>) -> bool {
-        let mut problems = self.problems();
+        let mut problems = self.problems.lock();
         let had_problem = problems.first().is_some();
         let problem = answer.as_ref().err().map(ToString::to_string);
         match probe {
@@ -107,10 +107,6 @@ impl EngineHealth {
             None => self.log.succeeded(),
         }
         had_problem != problems.first().is_some()
-    }
-
-    fn problems(&self) -> MutexGuard<'_, EngineProblems> {
-        self.problems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

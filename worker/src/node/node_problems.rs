@@ -2,7 +2,9 @@
 //! `kubeleet status`.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Maximum number of reported problems,
 const MAX_PROBLEMS: usize = 8;
@@ -18,7 +20,7 @@ pub struct NodeProblems {
 impl NodeProblems {
     /// Sets the problem of a subject, as a sentence; `None` clears it.
     pub fn set(&self, subject: &str, problem: Option<String>) {
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = self.problems.lock();
         match problem {
             Some(problem) => drop(problems.insert(subject.to_owned(), problem)),
             None => drop(problems.remove(subject)),
@@ -26,7 +28,7 @@ impl NodeProblems {
     }
 
     pub(crate) fn all(&self) -> Vec<String> {
-        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let problems = self.problems.lock();
         let cut = |problem: &String| problem.chars().take(MAX_CHARACTERS).collect();
         problems.values().take(MAX_PROBLEMS).map(cut).collect()
     }

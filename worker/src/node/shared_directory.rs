@@ -8,7 +8,7 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::config::{Config, RuntimeKind};
@@ -16,6 +16,7 @@ use engine::{ContainerRequest, EngineVolume, VolumeOwner};
 use model::ids::{ClusterId, ServiceName, VolumeName};
 use model::service::volume::VolumeClaim;
 use model::spec::VolumeKind;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use store::SharedDirectoryReport;
 use tokio::sync::Semaphore;
@@ -84,13 +85,13 @@ impl SharedDirectory {
     }
 
     pub(crate) fn known(&self, cluster: &ClusterId) -> Option<String> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         known.as_ref().filter(|known| known.cluster == *cluster).map(|known| known.id.clone())
     }
 
     pub(crate) fn remember(&self, cluster: &ClusterId, id: &str) {
         let directory = DirectoryIdentity { cluster: cluster.clone(), id: id.to_owned() };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.as_ref() == Some(&directory) {
             return;
         }

@@ -2,9 +2,9 @@
 //! list an ended container as running for most of a second after that. Only an inspection shows its state.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::ids::PodId;
+use parking_lot::Mutex;
 
 /// The handle of the container to inspect, by pod.
 #[derive(Default)]
@@ -14,22 +14,18 @@ pub(crate) struct DoubtedContainers {
 
 impl DoubtedContainers {
     pub(crate) fn insert(&self, pod: PodId, handle: String) {
-        self.lock().insert(pod, handle);
+        self.handles.lock().insert(pod, handle);
     }
 
     pub(crate) fn contains(&self, pod: &PodId) -> bool {
-        self.lock().contains_key(pod)
+        self.handles.lock().contains_key(pod)
     }
 
     pub(crate) fn all(&self) -> Vec<(PodId, String)> {
-        self.lock().iter().map(|(pod, handle)| (pod.clone(), handle.clone())).collect()
+        self.handles.lock().iter().map(|(pod, handle)| (pod.clone(), handle.clone())).collect()
     }
 
     pub(crate) fn remove(&self, pod: &PodId) {
-        self.lock().remove(pod);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<PodId, String>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+        self.handles.lock().remove(pod);
     }
 }

@@ -9,11 +9,11 @@
 //! Tests: tests::holding, scenarios::mistakes::lost_keys
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::{Container, ContainerState, PodKey};
 use model::ids::{AssignmentId, PodId};
 use model::node::HeldPod;
+use parking_lot::Mutex;
 
 #[derive(Default)]
 pub(crate) struct HeldPods {
@@ -28,15 +28,15 @@ struct HeldInner {
 
 impl HeldPods {
     pub(crate) fn count(&self) -> usize {
-        self.lock().pods.len()
+        self.inner.lock().pods.len()
     }
 
     pub(crate) fn contains(&self, pod: &PodId) -> bool {
-        self.lock().pods.keys().any(|(held, _)| held == pod)
+        self.inner.lock().pods.keys().any(|(held, _)| held == pod)
     }
 
     pub(crate) fn contains_assignment(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
-        self.lock().pods.contains_key(&(pod.clone(), assignment.clone()))
+        self.inner.lock().pods.contains_key(&(pod.clone(), assignment.clone()))
     }
 
     pub(crate) fn contains_container(&self, container: &Container) -> bool {
@@ -45,15 +45,15 @@ impl HeldPods {
 
     /// Requests a check of managed pods without a record: the next pass lists all containers.
     pub(crate) fn request_check(&self, pods: impl IntoIterator<Item = PodKey>) {
-        self.lock().undecided.extend(pods);
+        self.inner.lock().undecided.extend(pods);
     }
 
     pub(crate) fn take_check(&self) -> HashSet<PodKey> {
-        std::mem::take(&mut self.lock().undecided)
+        std::mem::take(&mut self.inner.lock().undecided)
     }
 
     pub(crate) fn set(&self, mut pods: HashMap<PodKey, Option<HeldPod>>) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         for (key, slot) in &mut pods {
             if slot.is_none() {
                 *slot = inner.pods.get(key).cloned().flatten();
@@ -65,16 +65,12 @@ impl HeldPods {
     }
 
     pub(crate) fn among(&self, pods: &HashSet<PodKey>) -> HashSet<PodKey> {
-        self.lock().pods.keys().filter(|key| pods.contains(key)).cloned().collect()
+        self.inner.lock().pods.keys().filter(|key| pods.contains(key)).cloned().collect()
     }
 
     pub(crate) fn of_services(&self) -> Vec<HeldPod> {
-        let pods: BTreeSet<HeldPod> = self.lock().pods.values().flatten().cloned().collect();
+        let pods: BTreeSet<HeldPod> = self.inner.lock().pods.values().flatten().cloned().collect();
         pods.into_iter().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HeldInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

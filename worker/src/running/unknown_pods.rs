@@ -1,10 +1,10 @@
 //! Pods with a stop request for this node that are unknown to this session.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::ids::PodId;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// First time of each unknown pod in the stop requests. [`crate::running::read_back`] resolves those that
@@ -16,20 +16,16 @@ pub(crate) struct UnknownPods {
 
 impl UnknownPods {
     pub(crate) fn note(&self, pod: &PodId) {
-        self.since().entry(pod.clone()).or_insert_with(Instant::now);
+        self.since.lock().entry(pod.clone()).or_insert_with(Instant::now);
     }
 
     /// Removes and returns the pods unknown for at least `age`. The next heartbeat adds those again that are
     /// still requested.
     pub(crate) fn take_overdue(&self, age: Duration) -> Vec<PodId> {
-        let mut since = self.since();
+        let mut since = self.since.lock();
         let overdue = since.iter().filter(|(_, at)| at.elapsed() >= age);
         let overdue: Vec<PodId> = overdue.map(|(pod, _)| pod.clone()).collect();
         since.retain(|pod, _| !overdue.contains(pod));
         overdue
-    }
-
-    fn since(&self) -> MutexGuard<'_, HashMap<PodId, Instant>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,9 +2,9 @@
 //! created them, for this or another cluster. They are reported and left alone.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use engine::Container;
+use parking_lot::Mutex;
 
 #[derive(Default)]
 pub(crate) struct Unlabelled {
@@ -13,7 +13,7 @@ pub(crate) struct Unlabelled {
 
 impl Unlabelled {
     pub(crate) fn report(&self, container: &Container) {
-        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handles = self.handles.lock();
         if handles.insert(container.handle.clone()) {
             tracing::warn!(
                 container = container.handle, pod = %container.pod,
@@ -24,6 +24,6 @@ impl Unlabelled {
     }
 
     pub(crate) fn contains(&self, container: &Container) -> bool {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&container.handle)
+        self.handles.lock().contains(&container.handle)
     }
 }

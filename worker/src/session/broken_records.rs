@@ -1,9 +1,9 @@
 //! Logs each unusable record in Redis once, instead of with every pass.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use model::ids::PodId;
+use parking_lot::Mutex;
 
 use crate::support::text::short_sha256;
 
@@ -42,13 +42,13 @@ impl BrokenRecords {
     }
 
     pub(crate) fn forget(&self, pod: &PodId) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if !logged.is_empty() {
             logged.remove(&format!("pod {pod}"));
         }
     }
 
     fn is_news(&self, object: String) -> bool {
-        self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(object)
+        self.logged.lock().insert(object)
     }
 }

@@ -1,11 +1,12 @@
 //! Shared state of one session's loops and tasks. Imports no loop.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::backoff::Backoff;
 use daemon::config::RuntimeKind;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use store::{Session, SessionResult};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;

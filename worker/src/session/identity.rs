@@ -6,11 +6,12 @@
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use daemon::config::Config;
 use daemon::replace_file::replace_file;
 use model::ids::{ClusterId, HolderId, NodeName};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::fencing::lease_file::{self, SavedLease};
@@ -62,7 +63,7 @@ impl ClusterIdentity {
     }
 
     pub(crate) fn cluster(&self) -> Option<ClusterId> {
-        self.lock().clone()
+        self.cluster.lock().clone()
     }
 
     /// Returns the id under which this worker holds its node's name.
@@ -75,11 +76,11 @@ impl ClusterIdentity {
     }
 
     pub(crate) fn engine(&self) -> Option<String> {
-        self.lock_engine().clone()
+        self.engine.lock().clone()
     }
 
     pub(crate) fn note_engine(&self, id: &str) {
-        let before = self.lock_engine().replace(id.to_owned());
+        let before = self.engine.lock().replace(id.to_owned());
         if let Some(store) = &self.store
             && before.as_deref() != Some(id)
         {
@@ -87,19 +88,15 @@ impl ClusterIdentity {
         }
     }
 
-    fn lock_engine(&self) -> MutexGuard<'_, Option<String>> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns true if the cluster was not known before.
     pub(crate) fn join(&self, cluster: &ClusterId) -> bool {
-        if self.lock().as_ref() == Some(cluster) {
+        if self.cluster.lock().as_ref() == Some(cluster) {
             return false;
         }
         if let Some(store) = &self.store {
             store.save(cluster);
         }
-        *self.lock() = Some(cluster.clone());
+        *self.cluster.lock() = Some(cluster.clone());
         true
     }
 
@@ -111,10 +108,6 @@ impl ClusterIdentity {
 
     pub(crate) fn other_leases(&self) -> Vec<OtherLease> {
         self.store.as_ref().map(|store| store.other_leases()).unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<ClusterId>> {
-        self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,13 @@
 //! A session's view of its link to Redis: whether it answers, and which master has confirmed this node's
 //! pods.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::clock::{BootInstant, Clock};
 use model::RedisMillis;
+use parking_lot::Mutex;
 
 use crate::support::timings::WorkerTimings;
 
@@ -53,7 +54,7 @@ impl LinkState {
 
     pub(crate) fn note_master(&self, changed_at: RedisMillis) -> bool {
         let now = self.clock.now();
-        let mut masters = self.masters();
+        let mut masters = self.masters.lock();
         let is_other = masters.current.replace(changed_at).is_some_and(|before| before != changed_at);
         masters.is_doubted |= is_other;
         let before = masters.answered_at.replace(now);
@@ -67,7 +68,7 @@ impl LinkState {
     /// former master's last answer. Without a change of the master, a moment ago.
     pub(crate) fn doubtful_since(&self, timings: &WorkerTimings) -> BootInstant {
         let now = self.clock.now();
-        let changed = self.masters().changed;
+        let changed = self.masters.lock().changed;
         let lately = changed.filter(|(_, changed)| now.since(*changed) < timings.failover_memory);
         let since = lately.map_or(now, |(before, _)| before);
         BootInstant { millis: since.millis.saturating_sub(timings.record_lag.as_millis() as u64) }
@@ -81,36 +82,32 @@ impl LinkState {
     }
 
     pub(crate) fn doubt(&self) {
-        self.masters().is_doubted = true;
+        self.masters.lock().is_doubted = true;
     }
 
     /// Also clears the doubt.
     pub(crate) fn take_doubt(&self) -> bool {
-        std::mem::take(&mut self.masters().is_doubted)
+        std::mem::take(&mut self.masters.lock().is_doubted)
     }
 
     pub(crate) fn master(&self) -> Option<RedisMillis> {
-        self.masters().current
+        self.masters.lock().current
     }
 
     pub(crate) fn set_confirmed_by(&self, master: Option<RedisMillis>) {
-        self.masters().confirmed_by = master;
+        self.masters.lock().confirmed_by = master;
     }
 
     /// Returns true if this master confirmed every pod here that must not run twice. Another one may have
     /// lost the assignments, and may assign the pods elsewhere.
     pub(crate) fn is_confirmed_by(&self, changed_at: RedisMillis) -> bool {
-        self.masters().confirmed_by == Some(changed_at)
+        self.masters.lock().confirmed_by == Some(changed_at)
     }
 
     /// Returns true if the master that answered last has confirmed them.
     pub(crate) fn is_confirmed(&self) -> bool {
-        let masters = self.masters();
+        let masters = self.masters.lock();
         masters.current.is_some() && masters.current == masters.confirmed_by
-    }
-
-    fn masters(&self) -> MutexGuard<'_, Masters> {
-        self.masters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn watch_waiting(context: &Arc<SessionContext>, pods: &[ManagedPod]) 
     for managed in pods {
         let pod = &managed.payload.id;
         let Some(service) = managed.service.clone().filter(|_| managed.waits_for.is_some()) else { continue };
-        if context.dependencies.watched().insert(pod.clone()) {
+        if context.dependencies.watched.lock().insert(pod.clone()) {
             let (pod, assignment) = (pod.clone(), managed.assignment.clone());
             context.tasks.spawn(watch(context.clone(), pod, assignment, service));
         }
@@ -56,7 +56,7 @@ async fn watch(context: Arc<SessionContext>, pod: PodId, assignment: AssignmentI
             () = context.tasks.stopping().cancelled() => break,
         }
     }
-    context.dependencies.watched().remove(&pod);
+    context.dependencies.watched.lock().remove(&pod);
 }
 
 fn note(context: &SessionContext, pod: &PodId, assignment: &AssignmentId, obstacle: Option<String>) {

@@ -1,11 +1,11 @@
 //! Reads the missing dependencies of services, for all pods of a worker at once.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use model::ids::{PodId, ServiceName};
 use model::spec::Dependency;
+use parking_lot::Mutex;
 use store::{Store, StoreError};
 use tokio::time::Instant;
 
@@ -24,7 +24,7 @@ pub(crate) struct DependencyGate {
     known: Mutex<HashMap<ServiceName, KnownObstacle>>,
     /// Locked during a read, so that requests made meanwhile share the next one.
     reading: tokio::sync::Mutex<()>,
-    watched: Mutex<HashSet<PodId>>,
+    pub(crate) watched: Mutex<HashSet<PodId>>,
 }
 
 struct KnownObstacle {
@@ -43,20 +43,20 @@ impl DependencyGate {
         if let Some(obstacle) = self.fresh(service) {
             return Ok(obstacle);
         }
-        self.asked().insert(service.clone());
+        self.asked.lock().insert(service.clone());
         let _reading = self.reading.lock().await;
         if let Some(obstacle) = self.fresh(service) {
-            self.asked().remove(service);
+            self.asked.lock().remove(service);
             return Ok(obstacle);
         }
         let mut services = self.waiting();
         services.insert(service.clone());
-        services.extend(self.asked().drain());
+        services.extend(self.asked.lock().drain());
         let services: Vec<ServiceName> = services.into_iter().collect();
         let silent_after = dead_after.as_millis() as u64;
         let now = Instant::now();
         let read = store.dependencies(&services, silent_after).await?;
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let mut answer = None;
         for (name, dependencies) in services.into_iter().zip(read) {
             let obstacle = missing(&dependencies);
@@ -73,7 +73,7 @@ impl DependencyGate {
 
     fn fresh(&self, service: &ServiceName) -> Option<Option<String>> {
         let now = Instant::now();
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let found = known.get_mut(service).filter(|found| now.duration_since(found.read_at) < FRESH)?;
         found.asked_at = now;
         Some(found.obstacle.clone())
@@ -82,22 +82,10 @@ impl DependencyGate {
     /// Forgets services without recent requests, and returns those whose pods wait.
     fn waiting(&self) -> HashSet<ServiceName> {
         let now = Instant::now();
-        let mut known = self.known();
+        let mut known = self.known.lock();
         known.retain(|_, found| now.duration_since(found.asked_at) < FORGET_AFTER);
         let waiting = known.iter().filter(|(_, found)| found.obstacle.is_some());
         waiting.map(|(name, _)| name.clone()).collect()
-    }
-
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<ServiceName, KnownObstacle>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn asked(&self) -> std::sync::MutexGuard<'_, HashSet<ServiceName>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn watched(&self) -> std::sync::MutexGuard<'_, HashSet<PodId>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Log on change: one line when something starts to fail and one when it works again, not one per retry.
 
 use std::fmt::Display;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use store::StoreError;
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ impl ChangeLog {
     }
 
     fn replace(&self, is_failing: bool) -> bool {
-        let mut current = self.is_failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.is_failing.lock();
         let before = *current;
         *current = is_failing;
         before
@@ -58,10 +58,6 @@ struct RedisFailure {
 }
 
 impl RedisLog {
-    fn failure(&self) -> MutexGuard<'_, Option<RedisFailure>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn failed(&self, error: &StoreError) {
         if self.begins(error) {
             tracing::warn!("the connection to Redis failed: {error}; retrying");
@@ -77,14 +73,14 @@ impl RedisLog {
     fn begins(&self, error: &StoreError) -> bool {
         let is_refusal = !matches!(error, StoreError::Unreachable { .. } | StoreError::Timeout { .. });
         let cause = error.cause().unwrap_or("command");
-        let before = self.failure().replace(RedisFailure { cause, is_refusal, last: Instant::now() });
+        let before = self.failure.lock().replace(RedisFailure { cause, is_refusal, last: Instant::now() });
         before.is_none_or(|before| before.cause != cause)
     }
 
     fn ends(&self) -> bool {
         let has_ended =
             |failure: &mut RedisFailure| !failure.is_refusal || failure.last.elapsed() >= NO_REFUSAL_FOR;
-        self.failure().take_if(has_ended).is_some()
+        self.failure.lock().take_if(has_ended).is_some()
     }
 }
 

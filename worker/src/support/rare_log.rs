@@ -1,8 +1,9 @@
 //! Logs recurring errors that retries cannot fix once and then rarely.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 const INTERVAL: Duration = Duration::from_secs(600);
 /// Maximum number of remembered texts. Beyond it all are forgotten, and logged again.
@@ -15,7 +16,7 @@ pub(crate) struct RareLog {
 
 impl RareLog {
     pub(crate) fn is_due(&self, text: &str) -> bool {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.get(text).is_some_and(|at| at.elapsed() < INTERVAL) {
             return false;
         }
@@ -39,6 +40,6 @@ mod tests {
         for n in 0..2 * MAX_TEXTS {
             log.is_due(&n.to_string());
         }
-        assert!(log.logged.lock().unwrap_or_else(PoisonError::into_inner).len() <= MAX_TEXTS);
+        assert!(log.logged.lock().len() <= MAX_TEXTS);
     }
 }

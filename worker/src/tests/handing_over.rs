@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::sim::SimOptions;
@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use model::network::handover::LocalPod;
 use model::pod::lifecycle::Phase;
 use model::spec::OnDisconnect;
+use parking_lot::Mutex;
 use proxy::LocalServer;
 use proxy::gate::{EnterError, Gates, Pass};
 use tokio::net::UnixListener;
@@ -400,7 +401,7 @@ async fn stop_pods_are_stopped_beside_keep_pods_that_still_answer_requests() {
     });
     let stopped = Mutex::new(Vec::new());
     let stop = |containers: Vec<Container>| {
-        stopped.lock().unwrap().extend(containers.into_iter().map(|container| container.handle));
+        stopped.lock().extend(containers.into_iter().map(|container| container.handle));
         std::future::ready(Ok(())).boxed()
     };
     let (socket, containers) = (socket(&rig), containers.each_ref());
@@ -410,12 +411,12 @@ async fn stop_pods_are_stopped_beside_keep_pods_that_still_answer_requests() {
         let [keep, stop] = passes;
         // It is cut, and its pod was stopped without waiting for that.
         stop.cut().await;
-        assert_eq!(*stopped.lock().unwrap(), ["stop"]);
+        assert_eq!(*stopped.lock(), ["stop"]);
         drop(stop);
         eventually("the gate is closed", || async { !keep.is_open() }).await;
-        assert_eq!(*stopped.lock().unwrap(), ["stop"]);
+        assert_eq!(*stopped.lock(), ["stop"]);
         drop(keep);
     };
     tokio::join!(stopping, requests).0.unwrap();
-    assert_eq!(*stopped.lock().unwrap(), ["stop", "keep"]);
+    assert_eq!(*stopped.lock(), ["stop", "keep"]);
 }

@@ -38,16 +38,16 @@ async fn until_saved(rig: &Rig, count: usize) {
 
 async fn ask(rig: &Rig) -> SavedState {
     let id = RecoveryId::random();
-    let found = std::sync::Mutex::new(None);
+    let found = parking_lot::Mutex::new(None);
     eventually("the worker answers", || async {
         rig.store.request_recovery(&id, &[rig.node()]).await.unwrap();
         let answer = rig.store.recovery_answer(&id, &rig.node()).await.unwrap();
         let is_there = answer.is_some();
-        *found.lock().unwrap() = answer;
+        *found.lock() = answer;
         is_there
     })
     .await;
-    found.into_inner().unwrap().unwrap().saved.unwrap().state
+    found.into_inner().unwrap().saved.unwrap().state
 }
 
 async fn recover(rig: &Rig) -> usize {

@@ -1,13 +1,14 @@
 //! Locks an app against concurrent changes: two clients applying different files at once would leave a
 //! mixture.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api_types::AppLockInput;
 use client::{Client, ClientError};
 use model::ids::{AppName, LockId};
 use output::stderr;
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -71,7 +72,7 @@ impl AppLock {
     /// # Errors
     /// `Conflict` with the holder.
     pub(crate) fn check(&self) -> Result<(), CommandError> {
-        match &*self.lost.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.lost.lock() {
             None => Ok(()),
             Some(why) => Err(CommandError::Conflict(format!(
                 "{why}; stopped in between: run this again, one at a time"
@@ -96,7 +97,7 @@ impl AppLock {
                 if let Err(error) = client.lock_app(&app, &input).await
                     && is_held(&error)
                 {
-                    *lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                    *lost.lock() = Some(error.to_string());
                     return;
                 }
             }

@@ -192,7 +192,7 @@ async fn the_services_of_a_compose_file_are_applied_in_their_order_and_others_pr
 
 #[tokio::test]
 async fn a_compose_file_without_ingress_leaves_alone_what_was_added_by_hand() {
-    let puts = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let puts = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     let bodies = puts.clone();
     let respond = move |request: &str| {
         let mut service = fixtures::service("shop-web");
@@ -200,7 +200,7 @@ async fn a_compose_file_without_ingress_leaves_alone_what_was_added_by_hand() {
         let rule = serde_json::json!({"host": "web.example", "port": 80});
         service.ingress = vec![serde_json::from_value(rule).unwrap()];
         if request.starts_with("PUT") {
-            bodies.lock().unwrap().push(request.split_once("\r\n\r\n").unwrap().1.to_owned());
+            bodies.lock().push(request.split_once("\r\n\r\n").unwrap().1.to_owned());
         }
         match request.split(" HTTP").next().unwrap() {
             "GET /service?app=shop" => ok_json(&serde_json::json!({ "items": [service] })),
@@ -217,7 +217,7 @@ async fn a_compose_file_without_ingress_leaves_alone_what_was_added_by_hand() {
         assert_eq!(exit.unwrap(), Exit::Ok);
         assert_eq!(!shown.contains("ingress (removed)"), expected, "{shown}");
         assert_eq!(run_line(&line, respond.clone()).await.0.unwrap(), Exit::Ok);
-        assert_eq!(puts.lock().unwrap().pop().unwrap().contains("web.example"), expected, "{file}");
+        assert_eq!(puts.lock().pop().unwrap().contains("web.example"), expected, "{file}");
     }
 }
 

@@ -1,11 +1,12 @@
 //! Commands over a transport in place of a network.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use redis::Value;
 
 use super::super::{Durability, Link, MessageHandler, RedisCommand, Transport, TransportConnection};
@@ -25,15 +26,15 @@ struct FakeConnection {
 
 impl FakeMaster {
     fn received(&self) -> Vec<Vec<String>> {
-        let connections = self.connections.lock().unwrap();
-        connections.iter().map(|connection| connection.received.lock().unwrap().clone()).collect()
+        let connections = self.connections.lock();
+        connections.iter().map(|connection| connection.received.lock().clone()).collect()
     }
 }
 
 impl Transport for FakeMaster {
     fn open(&self) -> Arc<dyn TransportConnection> {
         let connection = Arc::new(FakeConnection::default());
-        self.connections.lock().unwrap().push(connection.clone());
+        self.connections.lock().push(connection.clone());
         connection
     }
 
@@ -42,7 +43,7 @@ impl Transport for FakeMaster {
 
 impl TransportConnection for FakeConnection {
     fn send(&self, commands: Vec<RedisCommand>) -> BoxFuture<'static, io::Result<Vec<Value>>> {
-        let mut received = self.received.lock().unwrap();
+        let mut received = self.received.lock();
         let reply = |command: RedisCommand| {
             let name = String::from_utf8(command[0].clone()).unwrap();
             let reply = match name.as_str() {

@@ -1,10 +1,11 @@
 //! A cache of pod specifications. They never change under their id, so entries are never outdated.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use model::ids::SpecId;
 use model::spec::PodSpec;
+use parking_lot::Mutex;
 
 /// The cache is emptied at this size: simpler than eviction, and enough for a few thousand services.
 const MAX_SPECS: usize = 4096;
@@ -16,18 +17,14 @@ pub(crate) struct SpecCache {
 
 impl SpecCache {
     pub(crate) fn get(&self, id: &SpecId) -> Option<Arc<PodSpec>> {
-        self.lock().get(id).cloned()
+        self.specs.lock().get(id).cloned()
     }
 
     pub(crate) fn insert(&self, id: SpecId, spec: PodSpec) -> Arc<PodSpec> {
-        let mut specs = self.lock();
+        let mut specs = self.specs.lock();
         if specs.len() >= MAX_SPECS {
             specs.clear();
         }
         Arc::clone(specs.entry(id).or_insert_with(|| Arc::new(spec)))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SpecId, Arc<PodSpec>>> {
-        self.specs.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -1,12 +1,13 @@
 //! The connection to the former process.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use model::ids::{AssignmentId, PodId};
 use model::network::handover::{FromProxy, FromWorker, Lines, LocalPod, to_line};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
@@ -28,12 +29,6 @@ pub struct Former {
 struct Drains(Mutex<Option<DrainWaiters>>);
 
 type DrainWaiters = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;
-
-impl Drains {
-    fn lock(&self) -> MutexGuard<'_, Option<DrainWaiters>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Former {
     pub(crate) fn connect(lines: Lines) -> Self {
@@ -60,7 +55,7 @@ impl Former {
 
     pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
         let (sender, receiver) = oneshot::channel();
-        if let Some(drains) = &mut *self.drains.lock() {
+        if let Some(drains) = &mut *self.drains.0.lock() {
             // A worker and the fence may both wait, but the former process reports a drain only once.
             drains.entry(assignment.clone()).or_default().push(sender);
         }
@@ -90,7 +85,7 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
                 let Some(Ok(line)) = line else { break };
                 // Another version may send unknown messages.
                 if let Ok(FromProxy::Drained { assignment, cut, .. }) = serde_json::from_str(&line)
-                    && let Some(waits) = drains.lock().as_mut().and_then(|drains| drains.remove(&assignment))
+                    && let Some(waits) = drains.0.lock().as_mut().and_then(|drains| drains.remove(&assignment))
                 {
                     for wait in waits {
                         let _ = wait.send(cut);
@@ -108,7 +103,7 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
     }
     tracing::info!("the proxy process before this one has ended");
     // Ends all waits: nothing is in flight there.
-    drains.lock().take();
+    drains.0.lock().take();
 }
 
 #[cfg(test)]

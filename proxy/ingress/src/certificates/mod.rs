@@ -14,9 +14,10 @@ mod tests;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, RwLock};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -79,7 +80,7 @@ impl Certificates {
     fn look_now(&self) {
         let Some(directory) = &self.directory else { return };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.reading.lock();
         let found = match files::read(directory) {
             // Usually a missing mount: the served certificates stay.
             Ok(found) if found.is_empty() => {
@@ -122,11 +123,11 @@ impl Certificates {
             is_valid: certificate.subject.validity.is_valid(now),
         });
         let files = files.collect();
-        *self.served.write().unwrap_or_else(PoisonError::into_inner) = ServedCertificates { names, files };
+        *self.served.write() = ServedCertificates { names, files };
     }
 
     fn find(&self, name: &str) -> Option<Arc<CertifiedKey>> {
-        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        let served = self.served.read();
         let from_file = served.names.find(name).map(|index| &served.files[index]);
         let valid = from_file.filter(|file| file.is_valid).map(|file| file.key.clone());
         // An expired certificate tells a client more than none.

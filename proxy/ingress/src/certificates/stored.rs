@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::network::certificate::{CertificateStatus, StoredCertificate};
 use model::value::secret_key::SecretKey;
+use parking_lot::RwLock;
 use routing::route::host_name;
 use rustls::sign::CertifiedKey;
 
@@ -47,17 +48,9 @@ impl StoredCertificates {
         Self { key, known: RwLock::default() }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, KnownHosts> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, KnownHosts> {
-        self.known.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the certificate of a host, for a handshake.
     pub fn find(&self, host: &str) -> Option<Arc<CertifiedKey>> {
-        self.read().served.get(&*host_name(host)).map(|served| served.certificate.key.clone())
+        self.known.read().served.get(&*host_name(host)).map(|served| served.certificate.key.clone())
     }
 
     /// Serves a certificate from now on.
@@ -66,31 +59,31 @@ impl StoredCertificates {
     /// The fault; the previous certificate stays.
     pub fn serve(&self, stored: StoredCertificate) -> Result<(), String> {
         let certificate = open(&stored, &self.key)?;
-        self.write().served.insert(stored.host.clone(), ServedHost { certificate, stored });
+        self.known.write().served.insert(stored.host.clone(), ServedHost { certificate, stored });
         Ok(())
     }
 
     /// Returns the id of the host's served certificate.
     pub fn id(&self, host: &str) -> Option<String> {
-        self.read().served.get(host).map(|served| served.stored.id.clone())
+        self.known.read().served.get(host).map(|served| served.stored.id.clone())
     }
 
     /// Returns all served certificates in stored form, sorted by host.
     pub fn all(&self) -> Vec<StoredCertificate> {
-        let mut all: Vec<_> = self.read().served.values().map(|served| served.stored.clone()).collect();
+        let mut all: Vec<_> = self.known.read().served.values().map(|served| served.stored.clone()).collect();
         all.sort_by(|a, b| a.host.cmp(&b.host));
         all
     }
 
     /// Returns the host's served certificate in stored form.
     pub fn stored(&self, host: &str) -> Option<StoredCertificate> {
-        self.read().served.get(host).map(|served| served.stored.clone())
+        self.known.read().served.get(host).map(|served| served.stored.clone())
     }
 
     /// Removes hosts that no rule names. Returns the hosts whose certificate was served.
     pub fn retain(&self, hosts: &[String]) -> Vec<String> {
         let is_gone = |host: &String| hosts.binary_search(host).is_err();
-        let mut known = self.write();
+        let mut known = self.known.write();
         let gone: Vec<String> = known.served.keys().filter(|host| is_gone(host)).cloned().collect();
         known.served.retain(|host, _| !is_gone(host));
         known.standings.retain(|host, _| !is_gone(host));
@@ -99,12 +92,12 @@ impl StoredCertificates {
 
     /// Records the order status of a host.
     pub fn set_standing(&self, host: &str, standing: OrderStanding) {
-        self.write().standings.insert(host.to_owned(), standing);
+        self.known.write().standings.insert(host.to_owned(), standing);
     }
 
     /// Explains in a sentence why a host has no certificate.
     pub(crate) fn why_none(&self, host: &str) -> String {
-        match self.read().standings.get(host) {
+        match self.known.read().standings.get(host) {
             None => "Its certificate was not read from Redis yet.".to_owned(),
             Some(standing) => standing.why_none(),
         }
@@ -150,7 +143,7 @@ pub fn open(stored: &StoredCertificate, key: &SecretKey) -> Result<Certificate, 
 
 impl fmt::Debug for StoredCertificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.read().served.keys()).finish()
+        f.debug_list().entries(self.known.read().served.keys()).finish()
     }
 }
 

@@ -9,8 +9,8 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use model::network::ingress::HttpProtocol;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::unconstrained;
 use tunnel::{KeptStream, NotAccepted};
@@ -392,16 +393,12 @@ impl Pools {
         Self { is_of_address: true, ..Self::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Pool>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns an open connection, if there is one. Ends connections to earlier container starts.
     pub(crate) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {
             let mut idle = {
-                let mut pools = self.lock();
+                let mut pools = self.pools.lock();
                 pools.retain(|pool| pool.key.start == key.start);
                 let pool = pools.iter_mut().find(|pool| pool.key == key)?;
                 let cx = &mut Context::from_waker(Waker::noop());
@@ -429,7 +426,7 @@ impl Pools {
 
     /// Records that the pod closed a connection without announcing it.
     pub(crate) fn note_closed(&self, key: PoolKey) {
-        let mut pools = self.lock();
+        let mut pools = self.pools.lock();
         if let Some(pool) = pools.iter_mut().find(|pool| pool.key == key) {
             pool.habit = KeepingHabit::Closes { since: Instant::now() };
         }
@@ -441,7 +438,7 @@ impl Pools {
         if !is_ready && !connection.is_usable(cx) {
             return;
         }
-        let mut pools = self.lock();
+        let mut pools = self.pools.lock();
         let pool = pool(&mut pools, key);
         if let PodConnection::Http1(http1) = &mut connection
             && std::mem::replace(&mut http1.has_answered_before, true)
@@ -468,7 +465,7 @@ impl Pools {
     /// notice.
     pub(crate) fn end_old(&self) {
         let mut old = Vec::new();
-        for pool in self.lock().iter_mut() {
+        for pool in self.pools.lock().iter_mut() {
             let recent = pool.idle.iter().position(|idle| idle.since.elapsed() < MOST_IDLE);
             old.extend(pool.idle.drain(..recent.unwrap_or(pool.idle.len())));
         }
@@ -481,7 +478,7 @@ impl Pools {
         if self.is_of_address {
             return;
         }
-        self.lock().clear();
+        self.pools.lock().clear();
     }
 }
 

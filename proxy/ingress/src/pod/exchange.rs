@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ pub(crate) async fn exchange(
     let known = ForRequest { is_repeatable: request.is_repeatable(), protocol: route.protocol };
     let mut search = Search::for_request(shared, target, known);
     if let Some(service) = search.service() {
-        service.budget.lock().unwrap_or_else(PoisonError::into_inner).add_requests(1, begun.into_std());
+        service.budget.lock().add_requests(1, begun.into_std());
     }
     let mut seen_by = 0;
     loop {
@@ -126,9 +126,7 @@ pub(crate) async fn exchange(
         seen_by += u32::from(failure.why != NoAnswer::Refused);
         let has_budget = || {
             let budget = search.service().map(|service| service.budget.clone());
-            budget.is_some_and(|budget| {
-                budget.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now().into_std())
-            })
+            budget.is_some_and(|budget| budget.lock().take(Instant::now().into_std()))
         };
         if !retry_policy::may_repeat(failure.why, &request.head.method, seen_by, has_budget) {
             return Err(failure.problem(shared, route, &pod));

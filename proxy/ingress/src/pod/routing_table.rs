@@ -1,12 +1,13 @@
 //! The followed services with their pods, and the state of each pod.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::ids::ServiceName;
 use model::network::endpoint::{Endpoint, EndpointState};
+use parking_lot::Mutex;
 use routing::route::RouteTable;
 use routing::snapshot::{Endpoints, RoutingSnapshot};
 
@@ -41,7 +42,7 @@ pub(crate) struct Pod {
     pub(crate) pools: Arc<Pools>,
     in_flight: AtomicU32,
     health: Mutex<PodHealth>,
-    asking: Mutex<AskBackoff>,
+    pub(crate) asking: Mutex<AskBackoff>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,17 +76,13 @@ impl Drop for InFlight {
 }
 
 impl Pod {
-    fn health(&self) -> MutexGuard<'_, PodHealth> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         InFlight(self.clone())
     }
 
     pub(crate) fn answered(&self, port: u16, took: Duration, now: Instant) {
-        let mut health = self.health();
+        let mut health = self.health.lock();
         health.refusing.retain(|refusing| refusing.port != port);
         health.latency.record(took, now);
         health.failures.succeeded();
@@ -93,7 +90,7 @@ impl Pod {
 
     /// Records a failed connect or an answer with status 502, 503 or 504.
     pub(crate) fn failed(&self, service: &ServiceName, now: Instant) {
-        if let Some(ejection) = self.health().failures.failed(now) {
+        if let Some(ejection) = self.health.lock().failures.failed(now) {
             tracing::warn!(
                 %service, pod = %self.endpoint.pod, node = %self.endpoint.node,
                 "Pod failed 5 times in a row; it gets no requests for {} s if others are ready",
@@ -103,7 +100,7 @@ impl Pod {
     }
 
     pub(crate) fn port_refused(&self, port: u16, now: Instant) {
-        let refusing = &mut self.health().refusing;
+        let refusing = &mut self.health.lock().refusing;
         refusing.retain(|refusing| now.saturating_duration_since(refusing.last) < REFUSAL_FORGOTTEN);
         match refusing.iter_mut().find(|refusing| refusing.port == port) {
             Some(refusing) => refusing.last = now,
@@ -113,21 +110,17 @@ impl Pod {
 
     /// Returns true if a port has refused repeatedly for this long.
     pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
-        let health = self.health();
+        let health = self.health.lock();
         let refusing = health.refusing.iter().find(|refusing| refusing.port == port);
         refusing.is_some_and(|refusing| now.saturating_duration_since(refusing.since) >= time)
     }
 
-    pub(crate) fn asking(&self) -> MutexGuard<'_, AskBackoff> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn cost(&self, now: Instant) -> f64 {
-        cost(self.health().latency.at(now), self.in_flight.load(Ordering::Relaxed))
+        cost(self.health.lock().latency.at(now), self.in_flight.load(Ordering::Relaxed))
     }
 
     fn set_aside_until(&self, now: Instant) -> Option<Instant> {
-        self.health().failures.until(now)
+        self.health.lock().failures.until(now)
     }
 }
 

@@ -178,15 +178,15 @@ impl<'a> Search<'a> {
         connect: impl AsyncFnOnce() -> Result<T, TunnelError>,
     ) -> Result<T, NoPath> {
         let port = self.target.port;
-        pod.asking().begin(port, Instant::now().into_std()).map_err(NoPath::NotAsked)?;
+        pod.asking.lock().begin(port, Instant::now().into_std()).map_err(NoPath::NotAsked)?;
         let connected = connect().await;
         let now = Instant::now().into_std();
         match &connected {
-            Ok(_) => pod.asking().let_in(port),
+            Ok(_) => pod.asking.lock().let_in(port),
             Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => {
-                pod.asking().refused(port, EntryRefusal::Gate, now);
+                pod.asking.lock().refused(port, EntryRefusal::Gate, now);
             }
-            Err(TunnelError::NotListening(_)) => pod.asking().refused(port, EntryRefusal::Port, now),
+            Err(TunnelError::NotListening(_)) => pod.asking.lock().refused(port, EntryRefusal::Port, now),
             // Each request tries for itself: on busy hosts only some connect in time.
             Err(TunnelError::Unreachable { .. }) => {}
         }

@@ -4,10 +4,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::network::ingress::HttpProtocol;
+use parking_lot::Mutex;
 use testkit::ports::free_port;
 use testkit::{ChildGuard, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -158,15 +159,15 @@ impl Script {
             let body = if is_chunked { dechunked(body) } else { body.to_owned() };
             let first =
                 head.lines().next().unwrap_or_default().rsplit_once(' ').map_or("", |(first, _)| first);
-            self.seen.lock().unwrap().push((first.to_owned(), body));
+            self.seen.lock().push((first.to_owned(), body));
         }
-        let answer = self.answer.lock().unwrap().clone();
+        let answer = self.answer.lock().clone();
         let _ = stream.write_all(answer.as_bytes()).await;
     }
 
     async fn outcome(&self, proxy: SocketAddr, case: &Case) -> Outcome {
-        self.answer.lock().unwrap().clone_from(&case.answer);
-        self.seen.lock().unwrap().clear();
+        self.answer.lock().clone_from(&case.answer);
+        self.seen.lock().clear();
         let mut stream = TcpStream::connect(proxy).await.unwrap();
         stream.write_all(case.request.as_bytes()).await.unwrap();
         let mut got = Vec::new();
@@ -180,7 +181,7 @@ impl Script {
         let is_chunked = head.to_lowercase().contains("transfer-encoding: chunked");
         let body = if is_chunked { dechunked(body) } else { body.to_owned() };
         let is_of_proxy = status == "502" || status == "400";
-        let mut at_pod = self.seen.lock().unwrap().clone();
+        let mut at_pod = self.seen.lock().clone();
         // The number of retries is not compared.
         at_pod.dedup();
         Outcome { at_pod, status, body: if is_of_proxy { String::new() } else { body } }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +23,7 @@ use model::ids::{NodeName, ServiceName};
 use model::network::endpoint::{Endpoint, EndpointState};
 use model::network::handover::LocalPod;
 use model::network::ingress::{HttpProtocol, HttpRule, IngressRule};
+use parking_lot::Mutex;
 use routing::route::RouteTable;
 use routing::snapshot::RoutingSnapshot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -291,21 +292,21 @@ impl FakePod {
         let accepted = connections.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                accepted.lock().unwrap().spawn(serve(stream));
+                accepted.lock().spawn(serve(stream));
             }
         });
         Self { port, accepting: accepting.abort_handle(), connections }
     }
 
     pub(super) fn open_connections(&self) -> usize {
-        let mut connections = self.connections.lock().unwrap();
+        let mut connections = self.connections.lock();
         while connections.try_join_next().is_some() {}
         connections.len()
     }
 
     /// Ends the pod like SIGKILL, and waits until its port is free.
     pub(super) async fn kill(self) {
-        self.connections.lock().unwrap().abort_all();
+        self.connections.lock().abort_all();
         self.leave().await;
     }
 

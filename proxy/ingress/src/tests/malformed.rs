@@ -2,9 +2,10 @@
 //! exactly one unambiguous request.
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use model::network::ingress::HttpProtocol;
+use parking_lot::Mutex;
 use testkit::eventually;
 use testkit::eventually::check;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,14 +28,14 @@ pub(super) async fn recorder(record: Record) -> FakePod {
         let record = record.clone();
         async move {
             let index = {
-                let mut record = record.lock().unwrap();
+                let mut record = record.lock();
                 record.push(Connection::default());
                 record.len() - 1
             };
             let mut bytes = [0; 16 * 1024];
             let mut scanner = Scanner::default();
             while let Ok(length @ 1..) = stream.read(&mut bytes).await {
-                record.lock().unwrap()[index].bytes.extend_from_slice(&bytes[..length]);
+                record.lock()[index].bytes.extend_from_slice(&bytes[..length]);
                 let _ = scanner.feed(&bytes[..length]);
                 if scanner.state() == FramingState::Between {
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
@@ -42,7 +43,7 @@ pub(super) async fn recorder(record: Record) -> FakePod {
                     break;
                 }
             }
-            record.lock().unwrap()[index].has_ended = true;
+            record.lock()[index].has_ended = true;
         }
     })
     .await
@@ -54,13 +55,13 @@ pub(super) async fn connections(pod: &FakePod, record: &Record) -> Vec<Connectio
     last.write_all(b"last").await.unwrap();
     drop(last);
     eventually("the pod's connections have ended", || async {
-        let connections = record.lock().unwrap();
+        let connections = record.lock();
         let is_last_there = connections.iter().any(|connection| connection.bytes == b"last");
         let have_ended = connections.iter().all(|connection| connection.has_ended);
         check(is_last_there && have_ended, || format!("{} connections", connections.len()))
     })
     .await;
-    let mut connections = std::mem::take(&mut *record.lock().unwrap());
+    let mut connections = std::mem::take(&mut *record.lock());
     connections.retain(|connection| connection.bytes != b"last");
     connections
 }

@@ -1,8 +1,8 @@
 //! Processes take over the sockets under load: no request fails, and accepted connections go on.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gate::Gates;
@@ -12,6 +12,7 @@ use gate::listening::Listening;
 use hyper::StatusCode;
 use model::network::endpoint::EndpointState;
 use model::network::ingress::{HttpProtocol, IngressRule, TcpRule};
+use parking_lot::Mutex;
 use routing::route::RouteTable;
 use routing::snapshot::RoutingSnapshot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -83,7 +84,7 @@ async fn send_without_pause(
                     Ok(answer) => format!("{} {}", answer.status(), text(answer).await),
                     Err(error) => format!("{error:?}"),
                 };
-                failures.lock().unwrap().push(format!("HTTP/2: {is_http2}: {why}"));
+                failures.lock().push(format!("HTTP/2: {is_http2}: {why}"));
                 client = connect(address, is_http2).await;
             }
         }
@@ -107,7 +108,7 @@ async fn requests_while(address: SocketAddr, mut replace: impl FnMut()) -> (usiz
     for client in clients {
         answered += client.await.unwrap();
     }
-    let failures = std::mem::take(&mut *failures.lock().unwrap());
+    let failures = std::mem::take(&mut *failures.lock());
     (answered, failures)
 }
 

@@ -2,11 +2,12 @@
 //! next one.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use ::redis::Value;
 use engine::{Container, ContainerRequest, RuntimeError};
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use store::{MessageHandler, RedisCommand, Transport, TransportConnection};
 use tokio::sync::oneshot;
 
@@ -83,7 +84,7 @@ pub(crate) struct SharedBus(Arc<Mutex<Bus>>);
 
 impl SharedBus {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Bus> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     pub(crate) fn call_engine(

@@ -2,8 +2,8 @@
 //! process.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use futures_util::stream::{self, BoxStream};
 use model::ids::{ClusterId, HolderId, NodeName, PodId, VolumeName};
 use model::service::volume::{VolumeClaim, VolumeScope};
 use model::spec::{ContainerSpec, OnDisconnect, Port, PullPolicy};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use worker::{IdentityStore, LeaseGrant, LeaseStore, OtherLease, SavedLease};
@@ -76,7 +77,7 @@ impl SimulatedHost {
     }
 
     fn state(&self) -> MutexGuard<'_, HostState> {
-        self.state.lock().unwrap()
+        self.state.lock()
     }
 
     pub(crate) fn set_clock(&self, now: u64) {

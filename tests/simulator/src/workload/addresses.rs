@@ -4,11 +4,12 @@
 //! that lost writes. The pool is small, so that names compete.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::ids::ServiceName;
 use model::network::address::{AddressName, PoolAddress};
+use parking_lot::Mutex;
 use store::{GivenAddress, LinkOptions, Store};
 use tokio::time::sleep;
 
@@ -47,7 +48,7 @@ impl ToldAddresses {
     }
 
     pub(crate) fn forget_since(&mut self, time: u64) {
-        self.learnt.lock().unwrap().clear();
+        self.learnt.lock().clear();
         self.by_address.retain(|_, told| told.at < time);
     }
 
@@ -58,7 +59,7 @@ impl ToldAddresses {
             told.redis_earliest = told.redis_earliest.min(redis_now);
             told.redis_passed = told.redis_passed.max(redis_now - told.redis_earliest);
         }
-        for (name, address) in std::mem::take(&mut *self.learnt.lock().unwrap()) {
+        for (name, address) in std::mem::take(&mut *self.learnt.lock()) {
             let told = Known { name, at: now, redis_earliest: redis_now, redis_passed: 0 };
             let name = told.name.clone();
             let Some(before) = self.by_address.insert(address.number(), told) else { continue };
@@ -84,7 +85,7 @@ pub(crate) async fn ask(bus: SharedBus, host: usize, instance: u64, mut random: 
         let slot = random.below(SLOTS + 1).checked_sub(1).map(|slot| slot as u32);
         let name = AddressName { service, slot };
         if let Ok(GivenAddress::Confirmed(address)) = store.address(&name).await {
-            learnt.lock().unwrap().push((name, address));
+            learnt.lock().push((name, address));
         }
     }
 }

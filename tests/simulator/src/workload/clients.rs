@@ -5,11 +5,12 @@
 //! creates them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::ids::{NodeName, PodId, ServiceName};
 use model::spec::{DesiredService, ServiceInput};
+use parking_lot::{Mutex, MutexGuard};
 use store::{Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, StoreError, WriteReceipt};
 use tokio::time::sleep;
 
@@ -65,7 +66,7 @@ impl SimulatedClients {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, ClientState> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 }
 

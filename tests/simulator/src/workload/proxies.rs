@@ -2,12 +2,13 @@
 //! simulator sends the requests and injects the faults. [`crate::checks::gates`] has the checks.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use model::ids::AssignmentId;
 use model::network::handover::{self, FromProxy, FromWorker};
+use parking_lot::Mutex;
 use proxy::gate::{Gates, Pass};
 use proxy::{LocalHost, PodsOfNodes};
 use tokio::io::DuplexStream;
@@ -68,7 +69,7 @@ struct SimulatedSocket {
 impl ProxySocket for SimulatedSocket {
     fn connect(&self) -> BoxFuture<'_, io::Result<ProxyStream>> {
         let (here, there) = tokio::io::duplex(BUFFER);
-        let listening = self.listening.lock().unwrap();
+        let listening = self.listening.lock();
         let is_accepted = listening.as_ref().is_some_and(|queue| queue.send(there).is_ok());
         let connected: io::Result<ProxyStream> = match is_accepted {
             true if self.lies => Ok(Box::new(lying(here))),
@@ -125,7 +126,7 @@ impl Proxies {
     pub(crate) fn reboot(&mut self, host: usize, until: u64) {
         if let Some(proxy) = self.of_hosts.get_mut(host) {
             proxy.kill(until);
-            proxy.saved.lock().unwrap().clear();
+            proxy.saved.lock().clear();
         }
         self.ending.forget(host);
     }
@@ -163,7 +164,7 @@ impl SimulatedProxy {
         self.gates = Arc::new(Gates::default());
         let host = LocalHost::new(self.gates.clone());
         let (queue, connections) = mpsc::unbounded_channel();
-        *self.socket.listening.lock().unwrap() = Some(queue);
+        *self.socket.listening.lock() = Some(queue);
         let saved = self.saved.clone();
         let main = async move |shutdown| {
             tokio::join!(run(host, connections, saved, shutdown), addresses);
@@ -174,7 +175,7 @@ impl SimulatedProxy {
     pub(crate) fn kill(&mut self, until: u64) {
         self.down_until = until;
         self.requests.clear();
-        *self.socket.listening.lock().unwrap() = None;
+        *self.socket.listening.lock() = None;
         self.process = None;
     }
 
@@ -189,7 +190,7 @@ async fn run(
     saved: Arc<Mutex<PodsOfNodes>>,
     shutdown: CancellationToken,
 ) {
-    host.restore(saved.lock().unwrap().clone());
+    host.restore(saved.lock().clone());
     let serve = async {
         let (mut number, mut served) = (0, JoinSet::new());
         while let Some(connection) = connections.recv().await {
@@ -198,5 +199,5 @@ async fn run(
             served.spawn(async move { host.serve(number, connection).await });
         }
     };
-    tokio::join!(host.save(|pods| *saved.lock().unwrap() = pods, shutdown), serve);
+    tokio::join!(host.save(|pods| *saved.lock() = pods, shutdown), serve);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bollard::container::LogOutput;
@@ -15,6 +15,7 @@ use bytes::Bytes;
 use daemon::config::PodPolicy;
 use futures_util::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use model::ids::{ClusterId, NodeName, PodId};
+use parking_lot::Mutex;
 
 use super::client::EngineClient;
 use super::commands::exec::UnfinishedCommands;
@@ -174,7 +175,7 @@ impl DockerRuntime {
     }
 
     pub(super) async fn ping_engine(&self) -> Result<EngineInfo, RuntimeError> {
-        let known = || self.info.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.info.lock();
         let docker = self.client.docker()?;
         let pinged = self.client.within(EngineCall::Ping, PING, docker.ping()).await;
         if let Err(failure) = pinged {
@@ -240,7 +241,7 @@ impl DockerRuntime {
     }
 
     pub(super) async fn ensure_first_engine(&self) -> Result<(), RuntimeError> {
-        let is_known = self.info.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let is_known = self.info.lock().is_some();
         if is_known || self.first_id.get().is_none() {
             return Ok(());
         }

@@ -2,14 +2,15 @@
 //! per signal, so hundreds take seconds that the fence does not have; a hanging engine forwards none.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use model::spec::{OnDisconnect, StopSignal};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, test_kill_process};
 use tokio::time::Instant;
 
@@ -47,7 +48,7 @@ impl FirstProcesses {
     /// background.
     pub(super) fn learn_later(self: &Arc<Self>, client: &Arc<EngineClient>, listed: &[Container]) {
         let is_listed = |handle: &str| listed.iter().any(|container| container.handle == handle);
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         known.retain(|handle, process| is_listed(handle) || process.identity.is_running());
         let is_new = |one: &&Container| {
             one.on_disconnect == OnDisconnect::Stop
@@ -69,7 +70,7 @@ impl FirstProcesses {
     }
 
     pub(super) fn forget(&self, handle: &str) {
-        self.lock().remove(handle);
+        self.known.lock().remove(handle);
     }
 
     /// See [`crate::Runtime::end_all`]. The engine ends processes elsewhere and those that may not be
@@ -143,22 +144,18 @@ impl FirstProcesses {
         let process = found.id.zip(pid).and_then(|(id, pid)| own_process(&id, pid));
         if let Some(identity) = process {
             let process = FirstProcess { identity, stop_signal: stop_signal(&signal) };
-            self.lock().insert(handle.to_owned(), process);
+            self.known.lock().insert(handle.to_owned(), process);
         }
     }
 
     #[cfg(test)]
     pub(super) fn knows(&self, handle: &str) -> bool {
-        self.lock().contains_key(handle)
+        self.known.lock().contains_key(handle)
     }
 
     fn running(&self, handle: &str) -> Option<FirstProcess> {
-        let known = self.lock().get(handle).cloned();
+        let known = self.known.lock().get(handle).cloned();
         known.filter(|process| process.identity.is_running())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, FirstProcess>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

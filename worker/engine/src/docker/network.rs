@@ -4,12 +4,12 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bollard::models::NetworkCreateRequest;
 use model::ids::ClusterId;
 use model::network::address::PoolAddress;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::client::EngineClient;
@@ -44,7 +44,7 @@ pub(super) struct JoinedNetwork {
 
 impl PodNetwork {
     fn choose(&self, choice: Choice) {
-        *self.choice.lock().unwrap_or_else(PoisonError::into_inner) = choice;
+        *self.choice.lock() = choice;
     }
 
     pub(super) async fn join(
@@ -64,7 +64,7 @@ impl PodNetwork {
     /// A missing network is not looked up again; joining creates it.
     async fn is_there(&self, client: &EngineClient, cluster: &ClusterId) -> Result<bool, RuntimeError> {
         let is_there = gateway(client, &name(cluster)).await?.is_some();
-        let mut choice = self.choice.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut choice = self.choice.lock();
         // It may have been chosen meanwhile.
         if !is_there && *choice == Choice::IfThere {
             *choice = Choice::Avoid;
@@ -78,7 +78,7 @@ impl PodNetwork {
         cluster: Option<&ClusterId>,
     ) -> Result<Option<JoinedNetwork>, RuntimeError> {
         let Some(cluster) = cluster else { return Ok(None) };
-        let choice = *self.choice.lock().unwrap_or_else(PoisonError::into_inner);
+        let choice = *self.choice.lock();
         let is_there = match choice {
             Choice::Avoid => false,
             Choice::IfThere => self.is_there(client, cluster).await?,

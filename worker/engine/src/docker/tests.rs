@@ -8,14 +8,15 @@
 
 use model::spec::{OnDisconnect, PullPolicy};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use model::ids::{AssignmentId, NodeName};
 use model::spec::ContainerSpec;
+use parking_lot::Mutex;
 use testkit::faulty_engine::{EngineFault, FaultyEngine, engine_socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{OnceCell, Semaphore};
@@ -365,7 +366,7 @@ async fn another_engine_starts_nothing() {
     let id = Arc::new(Mutex::new(Some("A")));
     let answers = id.clone();
     let engine = FakeEngine::new(move |line| {
-        let id = *answers.lock().unwrap();
+        let id = *answers.lock();
         async move {
             let Some(id) = id else { return Some((500, r#"{"message":"it starts"}"#.to_owned())) };
             let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
@@ -374,9 +375,9 @@ async fn another_engine_starts_nothing() {
     });
     let ping = || engine.runtime.ping();
     let run = async |change: Option<&'static str>| {
-        *id.lock().unwrap() = None;
+        *id.lock() = None;
         ping().await.unwrap_err();
-        *id.lock().unwrap() = change;
+        *id.lock() = change;
         engine.runtime.ensure_first_engine().await
     };
     assert_eq!(ping().await.unwrap().id, "A");

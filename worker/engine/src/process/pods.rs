@@ -7,10 +7,11 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::ids::PodId;
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::broadcast;
 
@@ -87,7 +88,7 @@ impl ProcessPods {
                 return Some(record);
             }
             // The task that watches it records how it ended.
-            PodState::Running(process) if self.watched().contains(process) => return Some(record),
+            PodState::Running(process) if self.watched.lock().contains(process) => return Some(record),
             PodState::Running(_) => {
                 kill_marked(std::slice::from_ref(&folder.path));
                 PodState::Exited(UNKNOWN_EXIT_CODE)
@@ -201,13 +202,9 @@ impl ProcessPods {
         })
     }
 
-    fn watched(&self) -> MutexGuard<'_, HashSet<ProcessIdentity>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Watches a process in a task of its own, which records its end and sends a hint.
     fn watch(self: &Arc<Self>, folder: &Folder, process: ProcessIdentity, child: Option<Child>) {
-        if !self.watched().insert(process.clone()) {
+        if !self.watched.lock().insert(process.clone()) {
             return;
         }
         let pods = self.clone();
@@ -223,7 +220,7 @@ impl ProcessPods {
             let pod = recorded.unwrap_or_else(|error| {
                 // The next list sees that it has ended, but not how.
                 tracing::warn!(%error, "the end of a process pod could not be recorded");
-                pods.watched().remove(&process);
+                pods.watched.lock().remove(&process);
                 None
             });
             let handle = pod.is_some().then_some(handle);
@@ -235,7 +232,7 @@ impl ProcessPods {
     fn after_exit(&self, folder: &Folder, process: &ProcessIdentity, child: Option<Child>) -> Option<PodId> {
         // Collects the exit status even if the folder was removed.
         let status = child.and_then(|mut child| child.wait().ok());
-        self.watched().remove(process);
+        self.watched.lock().remove(process);
         kill_marked(std::slice::from_ref(&folder.path));
         let mut record = folder.load()?;
         if record.state == PodState::Running(process.clone()) {

@@ -9,7 +9,7 @@ mod node;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use model::ids::{NodeName, PodId};
 use model::spec::{ContainerSpec, Port, PullPolicy, StopSignal};
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
 use self::node::{SimContainer, SimNode};
@@ -115,14 +116,14 @@ impl SimRuntime {
 
     /// Returns the number of commands run in the containers of a pod.
     pub fn exec_count(&self, pod: &PodId) -> u32 {
-        let nodes = self.nodes();
+        let nodes = self.nodes.lock();
         let containers = nodes.values().flat_map(|node| node.containers.values());
         containers.filter(|simulated| simulated.container.pod == *pod).map(|simulated| simulated.execs).sum()
     }
 
     /// Returns the signals sent to the containers of a pod, except stop signals.
     pub fn signals(&self, pod: &PodId) -> Vec<StopSignal> {
-        let nodes = self.nodes();
+        let nodes = self.nodes.lock();
         let containers = nodes.values().flat_map(|node| node.containers.values());
         let of_pod = containers.filter(|simulated| simulated.container.pod == *pod);
         of_pod.flat_map(|simulated| simulated.signals.iter().copied()).collect()
@@ -137,7 +138,7 @@ impl SimRuntime {
     /// Returns true if there is a container.
     pub fn set_exec_exit_code(&self, pod: &PodId, exit_code: Option<i64>) -> bool {
         let mut is_known = false;
-        for node in self.nodes().values_mut() {
+        for node in self.nodes.lock().values_mut() {
             for simulated in node.containers.values_mut().filter(|simulated| simulated.container.pod == *pod)
             {
                 simulated.exec_exit_code = exit_code;
@@ -170,7 +171,7 @@ impl SimRuntime {
     /// Returns the number of running containers on all nodes.
     pub fn running(&self) -> usize {
         let is_running = |simulated: &&SimContainer| simulated.container.state == ContainerState::Running;
-        self.nodes().values().map(|node| node.containers.values().filter(is_running).count()).sum()
+        self.nodes.lock().values().map(|node| node.containers.values().filter(is_running).count()).sum()
     }
 
     /// Returns the nodes on which containers of this pod run.
@@ -178,35 +179,31 @@ impl SimRuntime {
         let is_running = |simulated: &SimContainer| {
             simulated.container.pod == *pod && simulated.container.state == ContainerState::Running
         };
-        let nodes = self.nodes();
+        let nodes = self.nodes.lock();
         let on = nodes.iter().filter(|(_, node)| node.containers.values().any(is_running));
         on.filter_map(|(name, _)| NodeName::new(name.as_str()).ok()).collect()
     }
 
     /// Returns the volumes of all nodes.
     pub fn all_volumes(&self) -> Vec<EngineVolume> {
-        self.nodes().values().flat_map(|node| node.volumes.values().cloned()).collect()
+        self.nodes.lock().values().flat_map(|node| node.volumes.values().cloned()).collect()
     }
 
     /// Removes the pod's containers and then all unused volumes, like a person freeing disk space.
     pub fn prune(&self, pod: &PodId) {
         self.lose(pod);
-        for node in self.nodes().values_mut() {
+        for node in self.nodes.lock().values_mut() {
             for name in node.volumes.keys().cloned().collect::<Vec<_>>() {
                 node.remove_volume(&name);
             }
         }
     }
 
-    fn nodes(&self) -> MutexGuard<'_, HashMap<String, SimNode>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls `change` for each container of a pod, with a hint where it returns true. Returns true if any
     /// did.
     fn for_each(&self, pod: &PodId, change: impl Fn(&mut SimNode, &str) -> bool) -> bool {
         let mut any_changed = false;
-        for node in self.nodes().values_mut() {
+        for node in self.nodes.lock().values_mut() {
             let of_pod = node.containers.iter().filter(|(_, simulated)| simulated.container.pod == *pod);
             let of_pod = of_pod.map(|(name, simulated)| (name.clone(), simulated.container.clone()));
             for (name, container) in of_pod.collect::<Vec<_>>() {
@@ -253,7 +250,7 @@ impl SimRuntime {
         if image.starts_with("port-taken") {
             return Err(RuntimeError::PortTaken("simulated: Bind for 127.0.0.1:8080 failed".to_owned()));
         }
-        let mut nodes = self.nodes();
+        let mut nodes = self.nodes.lock();
         Ok(nodes.entry(request.identity.node.to_string()).or_default().run(request))
     }
 
@@ -264,7 +261,7 @@ impl SimRuntime {
     ) -> Result<T, RuntimeError> {
         let not_found = || RuntimeError::NotFound(format!("simulated container {handle}"));
         let (node, name) = handle.split_once('/').ok_or_else(not_found)?;
-        let mut nodes = self.nodes();
+        let mut nodes = self.nodes.lock();
         nodes.get_mut(node).and_then(|node| act(node, name)).ok_or_else(not_found)
     }
 }
@@ -304,7 +301,7 @@ impl Runtime for SimRuntime {
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         Box::pin(async move {
             self.respond(Duration::ZERO).await?;
-            let nodes = self.nodes();
+            let nodes = self.nodes.lock();
             let containers = nodes.get(node.as_str()).map(|node| node.containers.values());
             Ok(containers.into_iter().flatten().map(|simulated| simulated.container.clone()).collect())
         })
@@ -390,7 +387,7 @@ impl Runtime for SimRuntime {
     fn volumes<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
         Box::pin(async move {
             self.respond(Duration::ZERO).await?;
-            let nodes = self.nodes();
+            let nodes = self.nodes.lock();
             let volumes = nodes.get(node.as_str()).map(|node| node.volumes.values());
             Ok(volumes.into_iter().flatten().cloned().collect())
         })
@@ -399,7 +396,7 @@ impl Runtime for SimRuntime {
     fn remove_volume<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         Box::pin(async move {
             self.respond(Duration::ZERO).await?;
-            let mut nodes = self.nodes();
+            let mut nodes = self.nodes.lock();
             let of_node = nodes.values_mut().find(|node| node.volumes.contains_key(handle));
             let is_gone = of_node.is_none_or(|node| node.remove_volume(handle));
             self.reply(is_gone)
@@ -477,7 +474,7 @@ impl Runtime for SimRuntime {
     ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>> {
         Box::pin(async move {
             self.respond(Duration::ZERO).await?;
-            let receiver = self.nodes().entry(node.to_string()).or_default().hints.subscribe();
+            let receiver = self.nodes.lock().entry(node.to_string()).or_default().hints.subscribe();
             let hints = stream::unfold(receiver, |mut receiver| async move {
                 match receiver.recv().await {
                     Ok(hint) => Some((hint, receiver)),

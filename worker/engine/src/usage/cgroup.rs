@@ -4,10 +4,9 @@
 //! cgroup driver. A worker in a container sees them only if the machine's `/sys/fs/cgroup` is mounted.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
 use model::node::Psi;
+use parking_lot::Mutex;
 
 use super::counters::Counters;
 
@@ -40,10 +39,10 @@ impl Cgroups {
         if !is_id {
             return None;
         }
-        let first = *self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = *self.place.lock();
         (0..PLACES.len()).map(|n| (first + n) % PLACES.len()).find_map(|place| {
             let counters = self.read_at(&PLACES[place].replace("ID", id))?;
-            *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+            *self.place.lock() = place;
             Some(counters)
         })
     }

@@ -5,14 +5,15 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use daemon::clock::BootClock;
 use engine::sim::{SimOptions, SimRuntime};
 use futures_util::future::BoxFuture;
 use model::spec::ProbeMethod;
+use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -41,11 +42,11 @@ impl Prober for Recorder {
         limit: Duration,
     ) -> BoxFuture<'a, ProbeOutcome> {
         let at = self.begin.elapsed().as_secs_f64();
-        self.probes.lock().unwrap().entry(handle.to_owned()).or_default().push(at);
+        self.probes.lock().entry(handle.to_owned()).or_default().push(at);
         Box::pin(async move {
             let outcome = self.inner.probe(handle, address, method, limit).await;
             if outcome != ProbeOutcome::Passed {
-                self.not_passed.lock().unwrap().push(outcome.clone());
+                self.not_passed.lock().push(outcome.clone());
             }
             outcome
         })
@@ -92,7 +93,7 @@ fn measure(name: &str, spec: &str) -> usize {
         let (begin, cpu) = (Instant::now(), thread_cpu());
         let _end = tokio::time::timeout(MEASURED, monitor.run()).await;
         let (wall, cpu) = (begin.elapsed(), thread_cpu() - cpu);
-        let probes = recorder.probes.lock().unwrap();
+        let probes = recorder.probes.lock();
         let late = lateness(&probes);
         let number: usize = probes.values().map(Vec::len).sum();
         let percentile = |p: f64| late[((late.len() - 1) as f64 * p) as usize] * 1000.0;
@@ -108,7 +109,7 @@ fn measure(name: &str, spec: &str) -> usize {
             percentile(0.5),
             percentile(0.99),
             percentile(1.0),
-            recorder.not_passed.lock().unwrap().len(),
+            recorder.not_passed.lock().len(),
         );
         alarms
     })

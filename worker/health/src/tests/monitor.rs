@@ -1,14 +1,15 @@
 //! The monitor with paused time and scripted answers.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use engine::sim::{SimOptions, SimRuntime};
 use engine::testing::identity;
 use engine::{ContainerRequest, Runtime};
 use futures_util::future::BoxFuture;
 use model::spec::ProbeMethod;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
@@ -35,7 +36,7 @@ impl Script {
     }
 
     fn number(&self, handle: &str) -> usize {
-        self.probes.lock().unwrap().iter().filter(|(probed, _)| probed == handle).count()
+        self.probes.lock().iter().filter(|(probed, _)| probed == handle).count()
     }
 }
 
@@ -56,7 +57,7 @@ impl Prober for Script {
         limit: Duration,
     ) -> BoxFuture<'a, ProbeOutcome> {
         let at = self.number(handle);
-        self.probes.lock().unwrap().push((handle.to_owned(), tokio::time::Instant::now()));
+        self.probes.lock().push((handle.to_owned(), tokio::time::Instant::now()));
         let script = self.answers.get(handle).map_or("+", String::as_str);
         let answer = script.chars().nth(at).or(script.chars().last()).unwrap();
         self.most_in_flight.fetch_max(self.in_flight.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -205,7 +206,7 @@ async fn a_thousand_checks_that_begin_together_are_spread() {
     let begin = tokio::time::Instant::now();
     fixture.pass(10 * SECOND).await;
     let mut per_slice = vec![0; 100];
-    for (_, at) in script.probes.lock().unwrap().iter() {
+    for (_, at) in script.probes.lock().iter() {
         per_slice[((*at - begin).as_millis() / 100).min(99) as usize] += 1;
     }
     assert_eq!(per_slice.iter().sum::<i32>(), 10_000);

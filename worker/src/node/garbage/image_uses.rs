@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use daemon::config::{Config, RuntimeKind};
+use parking_lot::Mutex;
 
 /// Beyond this number the longest unused images are forgotten; they stay on the engine.
 const MAX_IMAGES: usize = 10_000;
@@ -28,27 +28,27 @@ impl ImageUses {
 
     pub(crate) fn note(&self, image: &str) {
         if self.path.is_some() {
-            let mut uses = self.lock();
+            let mut uses = self.uses.lock();
             uses.0.insert(image.to_owned(), now());
             uses.1 = true;
         }
     }
 
     pub(super) fn forget(&self, image: &str) {
-        let mut uses = self.lock();
+        let mut uses = self.uses.lock();
         uses.1 |= uses.0.remove(image).is_some();
     }
 
     pub(super) fn ages(&self) -> BTreeMap<String, Duration> {
         let now = now();
         let age = |at: &u64| Duration::from_secs(now.saturating_sub(*at));
-        self.lock().0.iter().map(|(image, at)| (image.clone(), age(at))).collect()
+        self.uses.lock().0.iter().map(|(image, at)| (image.clone(), age(at))).collect()
     }
 
     pub(super) async fn save(&self) {
         let Some(path) = self.path.clone() else { return };
         let uses = {
-            let mut uses = self.lock();
+            let mut uses = self.uses.lock();
             if !std::mem::take(&mut uses.1) {
                 return;
             }
@@ -63,10 +63,6 @@ impl ImageUses {
         if let Ok(Err(error)) = written {
             tracing::warn!(%error, "it could not be written which images were used; they are not removed");
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (BTreeMap<String, u64>, bool)> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -16,7 +16,6 @@ mod status;
 mod tests;
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +23,7 @@ use daemon::clock::BootInstant;
 use model::ids::{AssignmentId, NodeName, PodId};
 use model::pod::payload::Payload;
 use model::spec::{ContainerSpec, OnDisconnect};
+use parking_lot::Mutex;
 use store::saved_state::SavedPod;
 use tokio::sync::watch;
 
@@ -66,35 +66,35 @@ impl PodTable {
     /// Begins the start of a payload, unless its pod is already starting. Must be followed by
     /// [`PodTable::release_start`].
     pub(crate) fn admit(&self, payload: &Payload) -> Admission {
-        self.lock().starts.admit(payload)
+        self.inner.lock().starts.admit(payload)
     }
 
     /// Returns true if the payload's pod is starting. Then the list must be swept when that start ends.
     pub(crate) fn is_duplicate(&self, payload: &Payload) -> bool {
-        self.lock().starts.note_duplicate(&payload.id)
+        self.inner.lock().starts.note_duplicate(&payload.id)
     }
 
     /// Ends the start of `pod`. Returns true if a duplicate payload arrived meanwhile.
     pub(crate) fn release_start(&self, pod: &PodId) -> bool {
-        self.lock().starts.release(pod)
+        self.inner.lock().starts.release(pod)
     }
 
     pub(crate) fn is_starting_payload(&self, raw: &Bytes) -> bool {
-        self.lock().starts.has_payload(raw)
+        self.inner.lock().starts.has_payload(raw)
     }
 
     pub(crate) fn set_start_assignment(&self, pod: &PodId, assignment: &AssignmentId) {
-        self.lock().starts.set_assignment(pod, assignment);
+        self.inner.lock().starts.set_assignment(pod, assignment);
     }
 
     pub(crate) fn recheck_starts(&self) {
-        self.lock().starts.recheck_all();
+        self.inner.lock().starts.recheck_all();
     }
 
     /// Inserts a started and acknowledged pod. Returns its desired state, which includes a stop requested
     /// during the start.
     pub(crate) fn insert_started(&self, mut managed: ManagedPod) -> DesiredState {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.starts.is_stop_requested(&managed.payload.id) {
             managed.desired = DesiredState::Stop;
         }
@@ -107,7 +107,7 @@ impl PodTable {
     /// assignment is marked for removal. One managed under this very assignment (a failover can put back its
     /// payload) is removed from the table: from here on only the start decides about it.
     pub(crate) fn can_start(&self, pod: &PodId, assignment: &AssignmentId) -> StartCheck {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.leftovers.is_removing_container_of(pod) {
             return StartCheck::Occupied;
         }
@@ -118,7 +118,7 @@ impl PodTable {
 /// Managed pods.
 impl PodTable {
     pub(crate) fn insert_recovered(&self, managed: ManagedPod) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let pod = &managed.payload.id;
         if !inner.managed.contains(pod) && !inner.starts.contains(pod) {
             inner.managed.insert(managed);
@@ -126,11 +126,11 @@ impl PodTable {
     }
 
     pub(crate) fn get(&self, pod: &PodId) -> Option<ManagedPod> {
-        self.lock().managed.get(pod).cloned()
+        self.inner.lock().managed.get(pod).cloned()
     }
 
     pub(crate) fn reloading(&self) -> Vec<ManagedPod> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let is_reloading = |managed: &&ManagedPod| {
             let mut containers = managed.spec.containers.iter();
             let files = |one: &ContainerSpec| {
@@ -142,48 +142,48 @@ impl PodTable {
     }
 
     pub(crate) fn managed_count(&self) -> usize {
-        self.lock().managed.len()
+        self.inner.lock().managed.len()
     }
 
     /// Ignores a result for an earlier start of the container. Returns its pod.
     pub(crate) fn note_health(&self, change: &HealthChange) -> Option<PodId> {
-        self.lock().managed.note_health(change)
+        self.inner.lock().managed.note_health(change)
     }
 
     pub(crate) fn handles(&self) -> HashSet<String> {
-        self.lock().managed.iter().flat_map(ManagedPod::handles).cloned().collect()
+        self.inner.lock().managed.iter().flat_map(ManagedPod::handles).cloned().collect()
     }
 
     pub(crate) fn version(&self) -> u64 {
-        self.lock().managed.version()
+        self.inner.lock().managed.version()
     }
 
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.lock().managed.changes()
+        self.inner.lock().managed.changes()
     }
 
     pub(crate) fn map_managed<T, C: FromIterator<T>>(&self, of_one: impl Fn(&ManagedPod) -> Option<T>) -> C {
-        self.lock().managed.iter().filter_map(of_one).collect()
+        self.inner.lock().managed.iter().filter_map(of_one).collect()
     }
 
     pub(crate) fn is_starting_as(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
-        self.lock().starts.is_starting_as(pod, assignment)
+        self.inner.lock().starts.is_starting_as(pod, assignment)
     }
 
     pub(crate) fn to_save(&self, node: &NodeName) -> Vec<SavedPod> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let own = inner.managed.iter().filter(|managed| managed.desired != DesiredState::Discard);
         own.map(|managed| managed.to_save(node)).collect()
     }
 
     pub(crate) fn is_discarded(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let managed = inner.managed.get(pod).filter(|managed| managed.assignment == *assignment);
         managed.is_some_and(|managed| managed.desired == DesiredState::Discard)
     }
 
     pub(crate) fn idle(&self) -> Vec<ManagedPod> {
-        self.lock().managed.idle().cloned().collect()
+        self.inner.lock().managed.idle().cloned().collect()
     }
 
     pub(crate) fn update<T>(
@@ -192,29 +192,29 @@ impl PodTable {
         assignment: &AssignmentId,
         change: impl FnOnce(&mut ManagedPod) -> T,
     ) -> Option<T> {
-        self.lock().managed.update(pod, assignment, change)
+        self.inner.lock().managed.update(pod, assignment, change)
     }
 
     /// Marks a pod busy if it has not changed since it was `seen`. After `true` the caller must end with
     /// [`PodTable::update`] or [`PodTable::remove`].
     pub(crate) fn mark_busy(&self, seen: &ManagedPod) -> bool {
-        self.lock().managed.mark_busy(seen)
+        self.inner.lock().managed.mark_busy(seen)
     }
 
     /// Records the observed containers of a pod, in the order of its specification, if it has not changed
     /// since it was `seen`. Returns the updated pod.
     pub(crate) fn note_observed(&self, seen: &ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
-        self.lock().managed.note_observed(seen, observed)
+        self.inner.lock().managed.note_observed(seen, observed)
     }
 
     pub(crate) fn remove(&self, pod: &PodId, assignment: &AssignmentId) {
-        self.lock().managed.remove(pod, assignment);
+        self.inner.lock().managed.remove(pod, assignment);
     }
 
     /// Returns the next time at which a managed pod is due for an action. Pods due at `looked_at` were left
     /// for a reason that only a change can remove.
     pub(crate) fn next_due(&self, looked_at: BootInstant, recovers_after: Duration) -> Option<BootInstant> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let times = inner.managed.idle().flat_map(|managed| due_times(managed, recovers_after));
         times.filter(|at| *at > looked_at).min()
     }
@@ -226,7 +226,7 @@ impl PodTable {
         (looked_at, now): (BootInstant, BootInstant),
         recovers_after: Duration,
     ) -> Vec<(PodId, Option<String>)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let is_due =
             |managed: &&ManagedPod| due_times(managed, recovers_after).any(|at| at > looked_at && at <= now);
         let due = inner.managed.idle().filter(is_due);
@@ -245,26 +245,26 @@ fn due_times(managed: &ManagedPod, recovers_after: Duration) -> impl Iterator<It
 /// Managed and starting pods.
 impl PodTable {
     pub(crate) fn contains(&self, pod: &PodId) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.managed.contains(pod) || inner.starts.contains(pod)
     }
 
     pub(crate) fn request_stop(&self, pod: &PodId) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let is_starting = inner.starts.request_stop(pod);
         let is_managed = inner.managed.request_stop(pod);
         is_starting || is_managed
     }
 
     pub(crate) fn mark_foreign(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.managed.mark_foreign(pod, assignment) || inner.starts.mark_foreign(pod, assignment)
     }
 
     /// Returns true if a hint about a container of this pod is news. `is_start` means that it was created or
     /// started. Hints of our own starts and actions are no news, nor are those irrelevant to managed pods.
     pub(crate) fn is_news(&self, pod: &PodId, is_start: bool) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let is_starting = inner.starts.contains(pod);
         let is_idle = inner.managed.get(pod).is_some_and(|managed| !managed.busy);
         if is_start { !is_starting } else { is_starting || is_idle }
@@ -272,7 +272,7 @@ impl PodTable {
 
     /// Returns the assignments of pods that may start to run here and may need exclusivity.
     pub(crate) fn exclusive_assignments(&self) -> Vec<(PodId, AssignmentId)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let exclusive = inner.managed.iter().filter(|pod| pod.spec.on_disconnect == OnDisconnect::Stop);
         let managed = exclusive.map(|managed| (&managed.payload.id, &managed.assignment));
         let all = managed.chain(inner.starts.assignments());
@@ -286,7 +286,7 @@ impl PodTable {
         after: Option<&PodId>,
         count: usize,
     ) -> Vec<(PodId, AssignmentId)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let managed = inner.managed.iter().map(|managed| (&managed.payload.id, &managed.assignment));
         let mut all: Vec<_> = managed.chain(inner.starts.assignments()).collect();
         all.sort_unstable_by_key(|(pod, assignment)| (Some(*pod) <= after, *pod, *assignment));
@@ -300,39 +300,35 @@ impl PodTable {
     /// Returns true if the container's pod is managed or starting under this assignment, it is in removal, or
     /// it is kept for its logs.
     pub(crate) fn accounts_for(&self, handle: &str, pod: &PodId, assignment: &AssignmentId) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.has(pod, assignment) || inner.leftovers.is_removing(handle)
     }
 
     pub(crate) fn has(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
-        self.lock().has(pod, assignment)
+        self.inner.lock().has(pod, assignment)
     }
 
     pub(crate) fn begin_removal(&self, handle: &str, pod: &PodId) -> bool {
-        self.lock().leftovers.begin_removal(handle, pod)
+        self.inner.lock().leftovers.begin_removal(handle, pod)
     }
 
     pub(crate) fn end_removal(&self, handle: &str) {
-        self.lock().leftovers.end_removal(handle);
+        self.inner.lock().leftovers.end_removal(handle);
     }
 
     pub(crate) fn keep_ended(&self, ended: EndedPod) {
-        self.lock().leftovers.keep(ended);
+        self.inner.lock().leftovers.keep(ended);
     }
 
     pub(crate) fn ended(&self) -> Vec<EndedPod> {
-        self.lock().leftovers.ended().to_vec()
+        self.inner.lock().leftovers.ended().to_vec()
     }
 
     pub(crate) fn release_ended(&self, pod: &PodId, assignment: &AssignmentId) {
-        self.lock().leftovers.release(pod, assignment);
+        self.inner.lock().leftovers.release(pod, assignment);
     }
 
     pub(crate) fn expire_ended(&self, max: usize, before: BootInstant) -> HashSet<(PodId, AssignmentId)> {
-        self.lock().leftovers.expire(max, before)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TableInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().leftovers.expire(max, before)
     }
 }

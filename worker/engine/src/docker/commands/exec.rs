@@ -5,12 +5,12 @@
 //! processes.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::exec::{CreateExecOptions, StartExecResults};
 use futures_util::stream::{Stream, StreamExt};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::RuntimeError;
@@ -30,12 +30,8 @@ type ExecKey = (String, Vec<String>);
 pub(crate) struct UnfinishedCommands(Mutex<HashMap<ExecKey, String>>);
 
 impl UnfinishedCommands {
-    fn map(&self) -> MutexGuard<'_, HashMap<ExecKey, String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn forget(&self, handle: &str) {
-        self.map().retain(|(of, _), _| of != handle);
+        self.0.lock().retain(|(of, _), _| of != handle);
     }
 }
 
@@ -51,13 +47,13 @@ pub(crate) async fn exec(
     limit: Duration,
 ) -> Result<ExecResult, RuntimeError> {
     let key = (handle.to_owned(), command.to_vec());
-    let before = unfinished.map().get(&key).cloned();
+    let before = unfinished.0.lock().get(&key).cloned();
     if let Some(id) = before {
         if is_running(client, &id).await? {
             let output = "the same command, started before, still runs".to_owned();
             return Ok(ExecResult { exit_code: None, output });
         }
-        unfinished.map().remove(&key);
+        unfinished.0.lock().remove(&key);
     }
     let options = CreateExecOptions {
         attach_stdout: Some(true),
@@ -67,11 +63,11 @@ pub(crate) async fn exec(
     };
     let call = client.docker()?.create_exec(handle, options);
     let id = client.within(EngineCall::CreateExec, READ, call).await?.id;
-    unfinished.map().insert(key.clone(), id.clone());
+    unfinished.0.lock().insert(key.clone(), id.clone());
     let result = run(client, &id, limit).await;
     // After a failed call the command may still run.
     if matches!(&result, Ok(ExecResult { exit_code: Some(_), .. })) {
-        unfinished.map().remove(&key);
+        unfinished.0.lock().remove(&key);
     }
     result
 }

@@ -4,7 +4,7 @@
 //! input belongs to its first client, the worker attaches before the start and hands that connection over.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::query_parameters::{
@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use model::spec::ContainerSpec;
 use model::stream::channel::TerminalSize;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::{interactive, raw_exec};
@@ -36,10 +37,6 @@ type Streams = (BoxStream<'static, Result<CommandOutput, RuntimeError>>, Command
 pub(crate) struct FirstConnections(Arc<Mutex<HashMap<String, Streams>>>);
 
 impl FirstConnections {
-    fn map(&self) -> MutexGuard<'_, HashMap<String, Streams>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) async fn before_start(
         client: &EngineClient,
         name: &str,
@@ -55,10 +52,10 @@ impl FirstConnections {
     pub(crate) fn keep(&self, handle: &str, streams: Option<Streams>) {
         let Some(streams) = streams else { return };
         let (connections, handle) = (self.clone(), handle.to_owned());
-        connections.map().insert(handle.clone(), streams);
+        connections.0.lock().insert(handle.clone(), streams);
         tokio::spawn(async move {
             sleep(FIRST_CLIENT_TIMEOUT).await;
-            connections.map().remove(&handle);
+            connections.0.lock().remove(&handle);
         });
     }
 
@@ -74,7 +71,7 @@ impl FirstConnections {
             let why = "its container has no standard input: set `stdin_open`, or leave out -i";
             return Err(RuntimeError::Refused(why.to_owned()));
         }
-        let kept = self.map().remove(handle);
+        let kept = self.0.lock().remove(handle);
         let (output, input) = match kept {
             Some(streams) => streams,
             None => connect(client, handle, found.has_terminal).await?,

@@ -1,7 +1,7 @@
 //! Pulls images that are missing or must be pulled again, once for all pods that wait for the same image.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bollard::auth::DockerCredentials;
@@ -12,6 +12,7 @@ use futures_util::stream::StreamExt;
 use model::ids::RegistryHost;
 use model::pod::image::repository;
 use model::spec::{HealthCheck, PullPolicy};
+use parking_lot::Mutex;
 
 use super::credentials::{RegistryConfig, RegistryCredentials, is_denied};
 use super::image_check;
@@ -52,25 +53,21 @@ impl SeenImage {
 
 impl Images {
     pub(crate) fn mark_missing(&self, image: &str) {
-        self.seen().remove(image);
+        self.seen.lock().remove(image);
     }
 
     fn was_just_seen(&self, image: &str) -> bool {
-        self.seen().get(image).is_some_and(SeenImage::is_fresh)
+        self.seen.lock().get(image).is_some_and(SeenImage::is_fresh)
     }
 
     fn recent_check(&self, image: &str) -> Option<Option<HealthCheck>> {
-        self.seen().get(image).filter(|seen| seen.is_fresh()).map(|seen| seen.check.clone())
+        self.seen.lock().get(image).filter(|seen| seen.is_fresh()).map(|seen| seen.check.clone())
     }
 
     fn mark_present(&self, image: &str, check: Option<HealthCheck>) {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         seen.retain(|_, seen| seen.is_fresh());
         seen.insert(image.to_owned(), SeenImage { at: Instant::now(), check });
-    }
-
-    fn seen(&self) -> MutexGuard<'_, HashMap<String, SeenImage>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn join(
@@ -79,7 +76,7 @@ impl Images {
         image: &str,
         logins: &Arc<dyn RegistryLogins>,
     ) -> Shared<Pull> {
-        let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pulls = self.pulls.lock();
         // A finished pull is not reused: its image may be missing again, its failure outdated.
         pulls.retain(|_, pull| pull.upgrade().is_some_and(|pull| pull.peek().is_none()));
         if let Some(pull) = pulls.get(image).and_then(WeakShared::upgrade) {
@@ -95,7 +92,7 @@ impl Images {
 
     #[cfg(test)]
     pub(crate) fn waiting(&self, image: &str) -> usize {
-        let pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
+        let pulls = self.pulls.lock();
         let count = pulls.get(image).and_then(WeakShared::upgrade).and_then(|pull| pull.strong_count());
         count.map_or(0, |count| count - 1)
     }
