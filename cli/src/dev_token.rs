@@ -1,14 +1,14 @@
 //! Saves the API token of a `dev` cluster without a container engine in a file that the same user's commands
 //! find.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use model::value::secret::Secret;
-
 use client::ApiUrl;
+use daemon::state_file::StateFile;
+use model::value::secret::Secret;
 
 pub(crate) struct SavedToken(PathBuf);
 
@@ -29,7 +29,7 @@ impl SavedToken {
         }
         let path = file(folder, port);
         // It may exist from a killed `dev`.
-        replace_private(&path, token.expose())?;
+        StateFile::new(&path).private().write(token.expose().as_bytes())?;
         Ok(Self(path))
     }
 }
@@ -54,20 +54,6 @@ fn read_in(folder: &Path, port: u16) -> Option<Secret> {
     // Another user could have written files in that user's own folder.
     let text = is_private(folder).then(|| fs::read_to_string(file(folder, port)).ok()).flatten()?;
     Some(Secret::new(text.trim())).filter(|token| !token.expose().is_empty())
-}
-
-/// Replaces a file by one that only this user can read.
-///
-/// # Errors
-/// The file cannot be written.
-pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
-    if let Err(error) = fs::remove_file(path)
-        && error.kind() != ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 fn file(folder: &Path, port: u16) -> PathBuf {

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use daemon::config::{Config, RuntimeKind};
+use daemon::state_file::StateFile;
 use model::value::secret::Secret;
 use model::value::secret_key::SecretKey;
 
-use crate::dev_token::{SavedToken, replace_private};
+use crate::dev_token::SavedToken;
 
 #[derive(Default)]
 pub(super) struct DevCredentials {
@@ -24,8 +25,7 @@ impl DevCredentials {
     pub(super) fn create(config: &mut Config, home: &Path) -> anyhow::Result<Self> {
         let write = |name: &str, text: &str| {
             let path = home.join(name);
-            replace_private(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            Ok::<_, anyhow::Error>(path)
+            write_private(&path, text).map(|()| path)
         };
         let mut credentials = Self::default();
         if config.runtime == RuntimeKind::Process {
@@ -74,7 +74,7 @@ pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let text = SecretKey::generate().map_err(anyhow::Error::msg)?;
-            replace_private(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+            write_private(&path, &text)?;
             text
         }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -82,6 +82,11 @@ pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result
     let key = SecretKey::parse(&text).map_err(anyhow::Error::msg);
     config.secret_key = Some(key.with_context(|| format!("cannot use {}", path.display()))?);
     Ok(())
+}
+
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let written = StateFile::new(path).private().write(text.as_bytes());
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn random_secret() -> anyhow::Result<Secret> {

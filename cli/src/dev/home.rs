@@ -2,12 +2,13 @@
 //! continues.
 
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use daemon::config::RuntimeKind;
+use daemon::state_file::StateFile;
 use model::ids::NodeName;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -142,15 +143,8 @@ impl KeptHome {
     }
 
     pub(super) fn save(&self, cluster: &SavedCluster) -> anyhow::Result<()> {
-        let path = self.path.join(FILE);
-        let write = || {
-            let mut file = tempfile::NamedTempFile::new_in(&self.path)?;
-            file.write_all(&serde_json::to_vec(cluster)?)?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            anyhow::Ok(())
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))
+        let file = StateFile::new(self.path.join(FILE)).private();
+        file.save(cluster).with_context(|| format!("cannot write {}", file.path().display()))
     }
 }
 

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use daemon::redis_url::RedisUrl;
+use daemon::state_file::StateFile;
 use model::value::secret::Secret;
 use rustix::process::{Pid, Signal, kill_process};
 use store::{LinkOptions, Store};
 use tokio::process::{Child, Command};
-
-use crate::dev_token::replace_private;
 
 /// Redis is ready within milliseconds; a swapping machine may need longer.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -92,7 +91,7 @@ impl PrivateRedis {
         let file = directory.join("redis.conf");
         let password = self.password.as_ref().map(Secret::expose);
         let text = password.map_or_else(String::new, |it| format!("requirepass {it}\nmasterauth {it}\n"));
-        replace_private(&file, &text)?;
+        StateFile::new(&file).private().write(text.as_bytes())?;
         let (file, port) = (file.display().to_string(), port.to_string());
         let append_only = if self.is_kept { "yes" } else { "no" };
         let mut arguments = vec![file.as_str(), "--port", &port, "--bind", "127.0.0.1"];
@@ -116,7 +115,7 @@ impl PrivateRedis {
             self.port,
             self.password.as_ref().map_or_else(String::new, |password| sentinel_logins(password.expose()))
         );
-        replace_private(&file, &text)?;
+        StateFile::new(&file).private().write(text.as_bytes())?;
         let file = file.display().to_string();
         self.processes.push(spawn(directory, &[&file, "--sentinel"], &lock(directory).await?)?);
         self.sentinels.push(port);

@@ -13,8 +13,8 @@ pub mod failpoint;
 pub mod file_limit;
 pub mod listen;
 pub mod redis_url;
-pub mod replace_file;
 pub mod reserve;
+pub mod state_file;
 mod system_error;
 pub mod telemetry;
 

@@ -1,13 +1,11 @@
 //! Loads ordered certificates, and saves them in a file for a restart without Redis.
 
 use std::collections::HashMap;
-use std::io::ErrorKind;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use daemon::backoff::Backoff;
-use gate::saved_file;
+use daemon::state_file::StateFile;
 use ingress::certificate_expires;
 use ingress::certificates::stored::{OrderStanding, StoredCertificates};
 use model::network::certificate::{CertificateStatus, StoredCertificate};
@@ -28,26 +26,21 @@ pub(super) struct Follow {
     pub(super) stored: Arc<StoredCertificates>,
     pub(super) hosts: AutoHosts,
     pub(super) directory: String,
-    pub(super) file: PathBuf,
+    pub(super) file: StateFile,
 }
 
 impl Follow {
     pub(super) fn read_file(&self) {
-        let saved: Result<Vec<StoredCertificate>, String> = match std::fs::read(&self.file) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
-            Err(error) if error.kind() == ErrorKind::NotFound => return,
-            Err(error) => Err(error.to_string()),
-        };
-        let problem = match saved {
+        let problem = match self.file.load::<Vec<StoredCertificate>>() {
             // Serves the others even if one is faulty.
             Ok(saved) => {
-                let faults = saved.into_iter().filter_map(|saved| self.stored.serve(saved).err());
+                let faults = saved.into_iter().flatten().filter_map(|saved| self.stored.serve(saved).err());
                 faults.reduce(|first, _| first)
             }
-            Err(error) => Some(error),
+            Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = problem {
-            let file = self.file.display();
+            let file = self.file.path().display();
             tracing::warn!("certificates in {file} cannot be read: {problem}; they are read from Redis");
         }
     }
@@ -175,10 +168,8 @@ impl Follow {
 
     async fn save(&self) {
         let text = serde_json::to_string(&self.stored.all()).expect("texts and numbers serialize");
-        let file = self.file.clone();
-        let written = tokio::task::spawn_blocking(move || saved_file::write(&file, &text)).await;
-        if let Ok(Err(error)) = written {
-            let file = self.file.display();
+        if let Err(error) = self.file.write_on_thread(text.into_bytes()).await {
+            let file = self.file.path().display();
             tracing::warn!(
                 "{file} cannot be written: {error}; a proxy that is restarted without Redis has no such certificates"
             );
@@ -264,8 +255,8 @@ mod tests {
         };
         let faulty = StoredCertificate { chain: "none".to_owned(), ..stored("a.example") };
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("certificates.json");
-        std::fs::write(&file, serde_json::to_string(&[faulty, stored("b.example")]).unwrap()).unwrap();
+        let file = StateFile::new(folder.path().join("certificates.json"));
+        file.save(&[faulty, stored("b.example")]).unwrap();
         let snapshot = RoutingSnapshot::default();
         let follow = Follow {
             store: Store::new("redis://127.0.0.1:1".parse().unwrap(), LinkOptions::default()),

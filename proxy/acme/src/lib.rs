@@ -3,7 +3,7 @@
 //! One proxy at a time orders: the holder of a lease (`orderer`). Every proxy loads ordered certificates
 //! (`follow`), and its ingress answers challenges. Redis has one record for each host.
 //!
-//! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `routing` and `ingress`.
+//! Of this workspace it may import `daemon`, `model`, `store`, `routing` and `ingress`.
 //!
 //! Tests: acme, scenarios::acme, scripts::certificates
 
@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use daemon::config::Config;
+use daemon::state_file::StateFile;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, OptionFuture};
 use ingress::certificates::stored::StoredCertificates;
@@ -57,7 +58,7 @@ impl Acme {
                 stored: stored.clone(),
                 hosts: hosts.clone(),
                 directory: settings.directory.clone(),
-                file: socket.with_extension("certificates.json"),
+                file: StateFile::new(socket.with_extension("certificates.json")).private(),
             };
             follow.read_file();
             let ordering = Ordering { store: store.clone(), settings, key };

@@ -4,7 +4,7 @@
 //!   [`local`]; [`workers`] stores the reports.
 //! - [`listening`] holds the sockets of the process; [`take_over`] passes them to the next one, and keeps
 //!   both processes' gates in step.
-//! - The rest is shared by all parts of the proxy: sockets, timers, fair shares, files.
+//! - The rest is shared by all parts of the proxy: sockets, timers, fair shares.
 //!
 //! Of this workspace it may import `daemon` and `model` only.
 //!
@@ -19,7 +19,6 @@ pub mod local;
 pub mod name_reach;
 mod pods_file;
 pub mod rarely;
-pub mod saved_file;
 pub mod shares;
 pub mod socket;
 pub mod take_over;

@@ -2,18 +2,16 @@
 //!
 //! It is in the runtime directory, which a reboot empties, because pods do not survive it.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::state_file::StateFile;
 use model::ids::NodeName;
 use model::network::handover::LocalPod;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::saved_file;
 use crate::workers::Workers;
 
 /// Minimum time between two writes. Workers reconnect to a restarted proxy within about the same time.
@@ -40,7 +38,7 @@ pub(crate) fn path(socket: &Path) -> PathBuf {
 /// Reads the file. If it is missing or unreadable, returns nothing: workers will report their pods.
 pub(crate) fn read(path: &Path) -> PodsOfNodes {
     let loss = "pods are served when their workers have said where they are";
-    let file: SavedPodsFile = saved_file::read_saved(path, |text| serde_json::from_slice(text), loss);
+    let file: SavedPodsFile = state_file(path).load_or_default(loss);
     file.nodes.into_iter().map(|node| (node.node, node.pods)).collect()
 }
 
@@ -78,9 +76,8 @@ pub(crate) async fn keep<F: Future<Output = bool>>(
 /// Returns true on success. Logs only the first failure in a row.
 async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
-    let target = path.clone();
-    let written = tokio::task::spawn_blocking(move || write(&target, &SavedPodsFile { nodes })).await;
-    let written = written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
+    let content = serde_json::to_vec(&SavedPodsFile { nodes }).expect("texts and numbers serialize");
+    let written = state_file(&path).write_on_thread(content).await;
     match &written {
         Ok(()) => {}
         Err(error) if was_written => tracing::warn!(
@@ -93,14 +90,9 @@ async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     written.is_ok()
 }
 
-/// Replaces the file atomically. Needs no fsync: a crash of the machine ends the pods too.
-fn write(path: &Path, content: &SavedPodsFile) -> std::io::Result<()> {
-    let temporary = path.with_extension("tmp");
-    let mut file = std::fs::File::options();
-    let mut file = file.create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
-    file.write_all(&serde_json::to_vec(content)?)?;
-    drop(file);
-    std::fs::rename(&temporary, path)
+/// A crash of the machine ends the pods too.
+fn state_file(path: &Path) -> StateFile {
+    StateFile::new(path).private().until_reboot()
 }
 
 #[cfg(test)]
@@ -115,8 +107,8 @@ mod tests {
         std::fs::write(&path, "{").unwrap();
         assert!(read(&path).is_empty());
         let node = NodeName::new("n").unwrap();
-        write(&path, &SavedPodsFile { nodes: vec![NodePods { node: node.clone(), pods: Vec::new() }] })
-            .unwrap();
+        let nodes = vec![NodePods { node: node.clone(), pods: Vec::new() }];
+        state_file(&path).save(&SavedPodsFile { nodes }).unwrap();
         assert_eq!(read(&path), [(node, Vec::new())]);
     }
 }

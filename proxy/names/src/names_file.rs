@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gate::saved_file;
+use daemon::state_file::StateFile;
 use model::network::address::{AddressName, PoolAddress};
 use serde::{Deserialize, Serialize};
 
@@ -20,16 +20,16 @@ struct SavedNamesFile {
 
 /// Reads the file. Skips invalid entries; a missing file counts as empty.
 pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
-    let parse = |text: &[u8]| serde_json::from_slice(text);
     let SavedNamesFile { addresses } =
-        saved_file::read_saved(path, parse, "no name is known until Redis answers");
+        StateFile::new(path).load_or_default("no name is known until Redis answers");
     let known = addresses.into_iter();
     known.filter_map(|(name, number)| Some((name.parse().ok()?, PoolAddress::from_number(number)?))).collect()
 }
 
 pub(super) async fn keep(resolver: Arc<Resolver>, path: PathBuf) {
     let text = || text(&resolver.known_addresses());
-    saved_file::keep(path, SAVE_INTERVAL, text(), text, "will know no names").await;
+    let loss = "a proxy that is restarted without Redis will know no names";
+    StateFile::new(path).private().keep(SAVE_INTERVAL, text(), text, loss).await;
 }
 
 fn text(known: &[(AddressName, PoolAddress)]) -> String {
@@ -49,10 +49,10 @@ mod tests {
         let known: Vec<(AddressName, PoolAddress)> = [("0.web", 8), ("web", 7)]
             .map(|(name, number)| (name.parse().unwrap(), PoolAddress::from_number(number).unwrap()))
             .into();
-        saved_file::write(&path, &text(&known)).unwrap();
+        std::fs::write(&path, text(&known)).unwrap();
         assert_eq!(read(&path), known);
         for broken in ["{", r#"{"addresses":{"Web":7,"web":0,"x":4294967295}}"#] {
-            saved_file::write(&path, broken).unwrap();
+            std::fs::write(&path, broken).unwrap();
             assert_eq!(read(&path), [], "{broken}");
         }
     }

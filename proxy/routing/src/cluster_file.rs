@@ -1,10 +1,9 @@
 //! The file with the last known routes and endpoints, for a restart without Redis.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
-use gate::saved_file;
+use daemon::state_file::StateFile;
 use model::ids::{PodId, ServiceName};
 use model::network::endpoint::Endpoint;
 use model::network::ingress::{IngressRule, read_rules};
@@ -14,7 +13,7 @@ use store::{AliasesByApp, Callers, EndpointVersion, Routing};
 use crate::cluster::FollowedCluster;
 use crate::endpoint_set::EndpointSet;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct KnownClusterFile {
     routes: Vec<Route>,
     /// Services with restricted callers. Earlier versions do not save them.
@@ -66,8 +65,9 @@ pub(crate) fn text(known: &FollowedCluster) -> String {
     serde_json::to_string(&file).expect("texts and numbers serialize")
 }
 
-fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
-    let file: KnownClusterFile = serde_json::from_slice(text)?;
+/// Reads the file. If it is missing or unreadable, nothing is known until Redis answers.
+pub(crate) fn read(file: &StateFile) -> FollowedCluster {
+    let file: KnownClusterFile = file.load_or_default("nothing is routed until Redis answers");
     let routes = read_rules(file.routes.iter().map(|one| (one.route.as_str(), one.target.as_str())));
     let set = |service: KnownEndpoints| {
         let endpoints = service.endpoints.into_iter();
@@ -77,26 +77,19 @@ fn parse(text: &[u8]) -> serde_json::Result<FollowedCluster> {
     };
     let sets = file.services.into_iter().map(|(name, service)| (name, set(service))).collect();
     let routing = Routing { routes, callers: file.callers, aliases: file.aliases };
-    Ok(FollowedCluster { routing: Arc::new(routing), sets })
-}
-
-/// Reads the file. If it is missing or unreadable, nothing is known until Redis answers.
-pub(crate) fn read(path: &Path) -> FollowedCluster {
-    saved_file::read_saved(path, parse, "nothing is routed until Redis answers")
+    FollowedCluster { routing: Arc::new(routing), sets }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use gate::saved_file::write;
-
     use super::*;
 
     #[test]
     fn what_is_written_is_read_again_and_what_is_broken_is_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("known.json");
-        assert_eq!(read(&path), FollowedCluster::default(), "there is no file yet");
+        let file = StateFile::new(folder.path().join("known.json"));
+        assert_eq!(read(&file), FollowedCluster::default(), "there is no file yet");
         let web = ServiceName::new("web").unwrap();
         let endpoint = Endpoint::parse(PodId::new("p").unwrap(), "0 w a ready").unwrap();
         let version = EndpointVersion { version: 7, master: "0".to_owned() };
@@ -109,10 +102,10 @@ mod tests {
             let aliases = [(model::ids::AppName::new("shop").unwrap(), aliases)].into();
             let routing = Arc::new(Routing { routes: vec![rule.clone()], callers, aliases });
             let known = FollowedCluster { routing, sets: [(web.clone(), set)].into() };
-            write(&path, &text(&known)).unwrap();
-            assert_eq!(read(&path), known);
+            file.write(text(&known).as_bytes()).unwrap();
+            assert_eq!(read(&file), known);
         }
-        write(&path, "{").unwrap();
-        assert_eq!(read(&path), FollowedCluster::default());
+        file.write(b"{").unwrap();
+        assert_eq!(read(&file), FollowedCluster::default());
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::backoff::Backoff;
-use gate::saved_file;
+use daemon::state_file::StateFile;
 use model::ids::ServiceName;
 use parking_lot::Mutex;
 use store::{EndpointChange, Routing, Store, StoreError, Subscription, channel};
@@ -70,14 +70,15 @@ impl Interest {
 pub struct Follower {
     pub(crate) shared: Arc<FollowerShared>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
-    file: Option<PathBuf>,
+    file: Option<StateFile>,
     hosts: Option<Hosts>,
 }
 
 impl Follower {
     /// Returns a follower and its snapshots, the first from `file`.
     pub fn new(store: Store, file: Option<PathBuf>) -> (Self, watch::Receiver<Arc<RoutingSnapshot>>) {
-        let known = file.as_deref().map(cluster_file::read).unwrap_or_default();
+        let file = file.map(|path| StateFile::new(path).private());
+        let known = file.as_ref().map(cluster_file::read).unwrap_or_default();
         let routes = Arc::new(RouteTable::of(&known.routing));
         let (snapshot, receiver) = watch::channel(Arc::new(known.snapshot(routes)));
         let shared = FollowerShared {
@@ -144,9 +145,10 @@ async fn publish(shared: Arc<FollowerShared>, snapshot: watch::Sender<Arc<Routin
     }
 }
 
-async fn save(shared: Arc<FollowerShared>, file: PathBuf) {
+async fn save(shared: Arc<FollowerShared>, file: StateFile) {
     let text = || cluster_file::text(&shared.known.lock());
-    saved_file::keep(file, SAVE_INTERVAL, String::new(), text, "will not know the routes").await;
+    let loss = "a proxy that is restarted without Redis will not know the routes";
+    file.keep(SAVE_INTERVAL, String::new(), text, loss).await;
 }
 
 struct Followed {

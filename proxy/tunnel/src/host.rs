@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use daemon::backoff::Backoff;
 use daemon::config::{Config, TunnelListen};
+use daemon::state_file::StateFile;
 use gate::listening::{self, Listening};
-use gate::saved_file;
 use gate::workers::Workers;
 use model::ids::NodeName;
 use model::value::secret_key::SecretKey;
@@ -56,9 +56,9 @@ impl HostTunnel {
         let bound = stopped.run_until_cancelled(self.listen()).await;
         let Some((listener, address)) = bound.flatten() else { return };
         tracing::info!("proxies of other hosts reach the pods of this one at {address}");
-        let (peers, file) = (self.peers.clone(), self.peers_file.clone());
-        let saving =
-            saved_file::keep(file, SAVE_INTERVAL, peers.text(), || peers.text(), "reaches no other host");
+        let (peers, file) = (self.peers.clone(), StateFile::new(&self.peers_file).private());
+        let loss = "a proxy that is restarted without Redis reaches no other host";
+        let saving = file.keep(SAVE_INTERVAL, peers.text(), || peers.text(), loss);
         let announcing = async { tokio::join!(self.announce(address), saving) };
         tokio::join!(listener.run(listening), stopped.run_until_cancelled(announcing));
     }

@@ -1,12 +1,12 @@
 //! The key of a proxy, and its fingerprint.
 
 use std::fmt;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use daemon::state_file::StateFile;
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
@@ -71,20 +71,16 @@ impl ProxyKey {
     /// # Errors
     /// If the file cannot be read or written, or contains no key.
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
-        match std::fs::read(path) {
-            Ok(pkcs8) => Self::from_pkcs8(pkcs8),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        let file = StateFile::new(path).private();
+        let pkcs8 = match file.read()? {
+            Some(pkcs8) => pkcs8,
+            None => {
                 let pkcs8 = generate()?;
                 // The first process to create the file decides the key; the other one reads it.
-                match write_new(path, &pkcs8) {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                        Self::from_pkcs8(std::fs::read(path)?)
-                    }
-                    written => written.and_then(|()| Self::from_pkcs8(pkcs8)),
-                }
+                if file.create(&pkcs8)? { pkcs8 } else { std::fs::read(path)? }
             }
-            Err(error) => Err(error),
-        }
+        };
+        Self::from_pkcs8(pkcs8)
     }
 
     /// Creates a key without a file.
@@ -116,16 +112,4 @@ fn generate() -> io::Result<Vec<u8>> {
     let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
     let made = made.map_err(|_| io::Error::other("the system gives no random numbers"))?;
     Ok(made.as_ref().to_vec())
-}
-
-/// Writes the file completely or not at all, even in a crash.
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    let linked = std::fs::hard_link(&partial, path);
-    std::fs::remove_file(&partial)?;
-    linked
 }

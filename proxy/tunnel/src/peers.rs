@@ -7,7 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use gate::saved_file;
+use daemon::state_file::StateFile;
 use model::ids::NodeName;
 use parking_lot::RwLock;
 
@@ -48,8 +48,8 @@ pub struct Peers {
 impl Peers {
     /// Reads the peers that the previous process saved at `path`, for a restart without Redis.
     pub fn saved(path: &Path) -> Self {
-        let parse = |text: &[u8]| serde_json::from_slice::<HashMap<NodeName, String>>(text);
-        let lines = saved_file::read_saved(path, parse, "no other host is reached until Redis answers");
+        let lines: HashMap<NodeName, String> =
+            StateFile::new(path).load_or_default("no other host is reached until Redis answers");
         let peers = lines.into_iter().filter_map(|(node, line)| Some((node, line.parse().ok()?)));
         Self { by_node: RwLock::new(Arc::new(peers.collect())) }
     }

@@ -12,7 +12,7 @@ use model::ids::{AssignmentId, PodId, ServiceName, SpecId};
 use store::StoreError;
 use tokio::time::Instant;
 
-use crate::backup::pod_backup::{self, Keep};
+use crate::backup::pod_backup::Keep;
 use crate::session::context::SessionContext;
 use crate::support::change_log::ChangeLog;
 
@@ -130,9 +130,8 @@ impl BackupLoop {
     async fn write(&self) {
         let worker = &self.context.worker;
         let Some(cluster) = worker.identity.cluster() else { return };
-        let Some((path, text)) = worker.backup.take_changes(&cluster) else { return };
-        let written = tokio::task::spawn_blocking(move || pod_backup::write(&path, &text)).await;
-        match written.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked))) {
+        let Some((file, text)) = worker.backup.take_changes(&cluster) else { return };
+        match file.write_on_thread(text.into_bytes()).await {
             Ok(()) => {
                 self.log.succeeded();
                 worker.problems.set("saved pods", None);

@@ -6,12 +6,12 @@
 //! moved. An entry whose container the fence stopped stays for an hour.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::config::Config;
+use daemon::state_file::StateFile;
 use engine::{Container, PodKey};
 use model::RedisMillis;
 use model::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
@@ -217,14 +217,16 @@ impl PodBackup {
         }
     }
 
-    pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(PathBuf, String)> {
+    pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(StateFile, String)> {
         let PodStore::File(path) = &self.store else { return None };
         let mut inner = self.inner.lock();
         if !std::mem::take(&mut inner.is_changed) {
             return None;
         }
         let lines = inner.state(|_| true).to_lines(inner.header(cluster), 0);
-        Some((path.clone(), lines.join("\n") + "\n"))
+        // It has environments: no other user may ever be able to open it.
+        let file = StateFile::new(path).private().creating_directory();
+        Some((file, lines.join("\n") + "\n"))
     }
 
     pub(crate) fn set_changed(&self) {
@@ -348,23 +350,6 @@ fn read(path: &Path) -> Option<SavedFile> {
     }
 }
 
-/// Replaces the file atomically, and waits until it is on disk.
-pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
-    std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    match std::fs::remove_file(&temporary) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    // It has environments: no other user may ever be able to open it.
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    drop(file);
-    std::fs::rename(&temporary, path)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -443,8 +428,8 @@ mod tests {
         saved.set_nodes(nodes.clone());
         saved.set_nodes(Vec::new());
         let cluster = ClusterId::new("c").unwrap();
-        let (path, text) = saved.take_changes(&cluster).unwrap();
-        write(&path, &text).unwrap();
+        let (file, text) = saved.take_changes(&cluster).unwrap();
+        file.write(text.as_bytes()).unwrap();
         assert_eq!(saved.take_changes(&cluster), None, "nothing has changed since");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let again = PodBackup::load(PodStore::File(path.clone()));

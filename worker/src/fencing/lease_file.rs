@@ -1,11 +1,12 @@
 //! The lease on disk, for the next worker process after a crash and for the supervisor process.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use daemon::clock::BootInstant;
 use daemon::config::Config;
+use daemon::state_file::StateFile;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use store::RedisProcess;
@@ -82,13 +83,15 @@ impl LeaseStore for LeaseFile {
         if write_in_flight.as_ref().is_some_and(|handle| !handle.is_finished()) {
             return;
         }
-        let (path, boot_id, log) = (self.path.clone(), self.boot_id.clone(), self.log.clone());
+        // A crash of the machine may lose the write, but then the boot id changes too.
+        let file = StateFile::new(&self.path).until_reboot();
+        let (boot_id, log) = (self.boot_id.clone(), self.log.clone());
         let record = LeaseRecord {
             boot_id,
             deadline_millis: lease.deadline.millis,
             granted_by: lease.granted_by.as_ref().map(|redis| redis.0.clone()),
         };
-        *write_in_flight = Some(tokio::task::spawn_blocking(move || match write(&path, &record) {
+        *write_in_flight = Some(tokio::task::spawn_blocking(move || match file.save(&record) {
             Ok(()) => log.succeeded(),
             Err(error) => log.failed(&error),
         }));
@@ -115,16 +118,6 @@ pub(crate) fn read(path: &Path, boot_id: &str) -> SavedLease {
         Ok(_) => unusable("written before the last reboot".to_owned()),
         Err(error) => unusable(format!("cannot be read: {error}")),
     }
-}
-
-/// Replaces the file atomically. No fsync: a crash of the machine may lose the write, but then the boot id
-/// changes too.
-fn write(path: &Path, lease: &LeaseRecord) -> std::io::Result<()> {
-    let temporary = path.with_extension("lease.tmp");
-    let mut file = std::fs::File::create(&temporary)?;
-    file.write_all(&serde_json::to_vec(lease)?)?;
-    drop(file);
-    std::fs::rename(&temporary, path)
 }
 
 pub(crate) fn boot_id() -> std::io::Result<String> {

@@ -5,13 +5,14 @@
 //! while the directory has that id: another one would look like an empty volume.
 
 use std::fs::{self, DirBuilder};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::config::{Config, RuntimeKind};
+use daemon::state_file::StateFile;
 use engine::{ContainerRequest, EngineVolume, VolumeOwner};
 use model::ids::{ClusterId, ServiceName, VolumeName};
 use model::service::volume::VolumeClaim;
@@ -23,7 +24,6 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::start::files_unavailable::FilesUnavailable;
-use daemon::replace_file::replace_file;
 
 const IDENTITY: &str = ".kubeleet-shared";
 /// Prefix of volumes being removed; no volume's name begins like this.
@@ -39,7 +39,7 @@ const MODE: u32 = 0o777;
 pub(crate) struct SharedDirectory {
     path: Option<PathBuf>,
     known: Mutex<Option<DirectoryIdentity>>,
-    known_file: PathBuf,
+    known_file: StateFile,
     threads: Arc<Semaphore>,
 }
 
@@ -73,10 +73,10 @@ impl SharedDirectory {
 
     pub(crate) fn new(config: &Config) -> Self {
         let known_file = config.data_dir.join(format!("{}.shared-directory", config.node));
+        let known_file = StateFile::new(known_file).creating_directory();
         // Plain processes have no volumes.
         let path = config.shared_volumes_dir.clone().filter(|_| config.runtime != RuntimeKind::Process);
-        let known = path.as_ref().and_then(|_| fs::read(&known_file).ok());
-        let known = known.and_then(|text| serde_json::from_slice(&text).ok());
+        let known = path.as_ref().and_then(|_| known_file.load().ok().flatten());
         Self { path, known: Mutex::new(known), known_file, threads: Arc::new(Semaphore::new(MAX_THREADS)) }
     }
 
@@ -95,10 +95,9 @@ impl SharedDirectory {
         if known.as_ref() == Some(&directory) {
             return;
         }
-        let text = serde_json::to_vec(&directory).unwrap_or_default();
-        if let Err(error) = replace_file(&self.known_file, &text) {
+        if let Err(error) = self.known_file.save(&directory) {
             tracing::warn!(
-                path = %self.known_file.display(), %error,
+                path = %self.known_file.path().display(), %error,
                 "the id of the shared directory cannot be saved: if Redis is lost, this worker does not know which \
                  directory is the right one; make the directory writable"
             );
@@ -238,26 +237,11 @@ fn report_of(path: &Path, cluster: &ClusterId) -> SharedDirectoryReport {
 }
 
 fn read_identity(directory: &Path) -> io::Result<Option<DirectoryIdentity>> {
-    match fs::read(directory.join(IDENTITY)) {
-        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::from),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    StateFile::new(directory.join(IDENTITY)).load()
 }
 
-/// Writes the identity under another name first, and links it: a reader sees all of it or none, and one of
-/// two writers is first, even on two machines.
 fn create_identity(directory: &Path, identity: &DirectoryIdentity) -> io::Result<()> {
-    let temporary = directory.join(format!("{IDENTITY}.{}", identity.id));
-    let mut file = fs::File::create_new(&temporary)?;
-    let written = file.write_all(&serde_json::to_vec(identity)?).and_then(|()| file.sync_all());
-    let linked = written.and_then(|()| fs::hard_link(&temporary, directory.join(IDENTITY)));
-    let removed = fs::remove_file(&temporary);
-    match linked {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => removed,
-        Err(error) => Err(error),
-        Ok(()) => removed,
-    }
+    StateFile::new(directory.join(IDENTITY)).create(&serde_json::to_vec(identity)?).map(drop)
 }
 
 fn create_volume(path: &Path) -> io::Result<()> {

@@ -5,11 +5,11 @@
 //! another machine's. That id is valid for this boot only, so a copy of the machine's disk does not have it.
 
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use daemon::config::Config;
-use daemon::replace_file::replace_file;
+use daemon::state_file::StateFile;
 use model::ids::{ClusterId, HolderId, NodeName};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -126,48 +126,49 @@ struct HolderRecord {
 /// `<node>.engine` that of the container engine; `<node>.hold` exists while the worker holds.
 pub(crate) struct IdentityFiles {
     /// Candidates for the cluster file, best first: a directory that outlives a reboot, then the lease's.
-    clusters: [PathBuf; 2],
-    engine: PathBuf,
-    holder: PathBuf,
-    hold: PathBuf,
+    clusters: [StateFile; 2],
+    engine: StateFile,
+    holder: StateFile,
+    hold: StateFile,
     config: Arc<Config>,
 }
 
 impl IdentityFiles {
     pub(crate) fn of(config: &Config) -> Self {
         let config = Arc::new(config.clone());
-        let cluster = |directory: &Path| directory.join(format!("{}.cluster", config.node));
+        let file = |directory: &Path, kind: &str| {
+            StateFile::new(directory.join(format!("{}.{kind}", config.node))).creating_directory()
+        };
         Self {
-            clusters: [cluster(&config.data_dir), cluster(&config.state_dir)],
-            engine: config.data_dir.join(format!("{}.engine", config.node)),
-            holder: config.state_dir.join(format!("{}.holder", config.node)),
-            hold: config.state_dir.join(format!("{}.hold", config.node)),
+            clusters: [file(&config.data_dir, "cluster"), file(&config.state_dir, "cluster")],
+            engine: file(&config.data_dir, "engine"),
+            holder: file(&config.state_dir, "holder"),
+            hold: file(&config.state_dir, "hold"),
             config,
         }
     }
 
     fn write_holder(&self, boot_id: String, holder: &HolderId) -> io::Result<()> {
-        let record = HolderRecord { boot_id, holder: holder.clone() };
-        replace_file(&self.holder, &serde_json::to_vec(&record).unwrap_or_default())
+        self.holder.save(&HolderRecord { boot_id, holder: holder.clone() })
     }
 
     pub(crate) fn hold(&self) -> Option<String> {
-        std::fs::read_to_string(&self.hold).ok()
+        std::fs::read_to_string(self.hold.path()).ok()
     }
 }
 
 impl IdentityStore for IdentityFiles {
     fn load(&self) -> Option<ClusterId> {
-        self.clusters.iter().find_map(|path| read(path))
+        self.clusters.iter().find_map(read)
     }
 
     fn save(&self, cluster: &ClusterId) {
-        let text = serde_json::to_vec(&ClusterRecord { cluster: cluster.clone() }).unwrap_or_default();
+        let record = ClusterRecord { cluster: cluster.clone() };
         let mut failures = Vec::new();
-        for path in &self.clusters {
-            match replace_file(path, &text) {
+        for file in &self.clusters {
+            match file.save(&record) {
                 Ok(()) => return,
-                Err(error) => failures.push(format!("{}: {error}", path.display())),
+                Err(error) => failures.push(format!("{}: {error}", file.path().display())),
             }
         }
         tracing::error!(
@@ -179,15 +180,14 @@ impl IdentityStore for IdentityFiles {
 
     fn holder(&self) -> HolderId {
         let boot_id = lease_file::boot_id().unwrap_or_default();
-        let saved = std::fs::read(&self.holder).ok();
-        let saved = saved.and_then(|text| serde_json::from_slice::<HolderRecord>(&text).ok());
+        let saved = self.holder.load::<HolderRecord>().ok().flatten();
         if let Some(record) = saved.filter(|record| record.boot_id == boot_id && !boot_id.is_empty()) {
             return record.holder;
         }
         let holder = HolderId::random();
         if let Err(error) = self.write_holder(boot_id, &holder) {
             tracing::warn!(
-                path = %self.holder.display(), %error,
+                path = %self.holder.path().display(), %error,
                 "who holds the name of this node cannot be written: when this worker is restarted, it waits \
                  until the node has been silent for some time; make the directory writable"
             );
@@ -196,10 +196,10 @@ impl IdentityStore for IdentityFiles {
     }
 
     fn keep_holder(&self, holder: &HolderId) {
-        if self.holder.exists() {
+        if self.holder.path().exists() {
             return;
         }
-        let path = self.holder.display();
+        let path = self.holder.path().display();
         let written = lease_file::boot_id().and_then(|boot_id| self.write_holder(boot_id, holder));
         match written {
             Ok(()) => {
@@ -211,13 +211,13 @@ impl IdentityStore for IdentityFiles {
     }
 
     fn engine(&self) -> Option<String> {
-        std::fs::read_to_string(&self.engine).ok()
+        std::fs::read_to_string(self.engine.path()).ok()
     }
 
     fn save_engine(&self, id: &str) {
-        if let Err(error) = replace_file(&self.engine, id.as_bytes()) {
+        if let Err(error) = self.engine.write(id.as_bytes()) {
             tracing::warn!(
-                path = %self.engine.display(), %error,
+                path = %self.engine.path().display(), %error,
                 "the id of the container engine cannot be written: a worker that is started while the engine is \
                  down waits for it before it registers; make the directory writable"
             );
@@ -226,14 +226,14 @@ impl IdentityStore for IdentityFiles {
 
     fn note_hold(&self, why: Option<&str>) {
         let noted = match why {
-            Some(why) => replace_file(&self.hold, why.as_bytes()),
-            None => match std::fs::remove_file(&self.hold) {
+            Some(why) => self.hold.write(why.as_bytes()),
+            None => match std::fs::remove_file(self.hold.path()) {
                 Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
                 Ok(()) | Err(_) => Ok(()),
             },
         };
         if let Err(error) = noted {
-            tracing::warn!(path = %self.hold.display(), %error, "the hold file could not be changed");
+            tracing::warn!(path = %self.hold.path().display(), %error, "the hold file could not be changed");
         }
     }
 
@@ -264,22 +264,15 @@ fn other_lease(config: &Config, node: NodeName, boot_id: &str) -> Option<OtherLe
     }
 }
 
-fn read(path: &Path) -> Option<ClusterId> {
-    let unreadable = |why: &dyn std::fmt::Display| {
+fn read(file: &StateFile) -> Option<ClusterId> {
+    let record = file.load::<ClusterRecord>().unwrap_or_else(|why| {
         tracing::error!(
-            path = %path.display(), %why,
+            path = %file.path().display(), %why,
             "the id of the cluster cannot be read: the worker joins the cluster that its Redis knows"
         );
-    };
-    match std::fs::read(path) {
-        Ok(text) => match serde_json::from_slice::<ClusterRecord>(&text) {
-            Ok(record) => return Some(record.cluster),
-            Err(error) => unreadable(&error),
-        },
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => unreadable(&error),
-    }
-    None
+        None
+    });
+    record.map(|record| record.cluster)
 }
 
 #[cfg(test)]
@@ -300,7 +293,7 @@ mod tests {
         let of_another_boot = HolderRecord { boot_id: "another".to_owned(), holder: first.clone() };
         for text in [serde_json::to_vec(&of_another_boot).unwrap(), b"{".to_vec()] {
             let before = holder();
-            std::fs::write(&file, text).unwrap();
+            file.write(&text).unwrap();
             assert_ne!(holder(), before);
             assert_eq!(holder(), holder(), "the new one is saved");
         }
@@ -326,7 +319,7 @@ mod tests {
         let cluster = ClusterId::random();
         files.save(&cluster);
         assert_eq!(files.load(), Some(cluster));
-        std::fs::write(&files.clusters[1], b"{").unwrap();
+        files.clusters[1].write(b"{").unwrap();
         assert_eq!(files.load(), None);
         files.note_hold(Some("why"));
         assert_eq!(files.hold().as_deref(), Some("why"));

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use daemon::replace_file::replace_file;
+use daemon::state_file::StateFile;
 use serde::{Deserialize, Serialize};
 
 const MAX_NAMED: usize = 5;
@@ -20,7 +20,7 @@ struct SavedEngine {
 /// The last engine of a node, and the pods left on it.
 #[derive(Debug)]
 pub struct EngineRecord {
-    path: PathBuf,
+    file: StateFile,
     saved: Option<SavedEngine>,
     pods: Vec<String>,
 }
@@ -28,9 +28,9 @@ pub struct EngineRecord {
 impl EngineRecord {
     /// Reads the file; an unreadable file counts as none. `pods` are the names of the last running pods.
     pub fn read(path: PathBuf, pods: Vec<String>) -> Self {
-        let text = std::fs::read(&path).ok();
-        let saved = text.and_then(|text| serde_json::from_slice(&text).ok());
-        Self { path, saved, pods }
+        let file = StateFile::new(path).creating_directory();
+        let saved = file.load().ok().flatten();
+        Self { file, saved, pods }
     }
 
     /// Returns the id of the engine with this node's pods, if it was not at `address`.
@@ -52,7 +52,7 @@ impl EngineRecord {
              them there, remove {}, and restart this worker",
             saved.address,
             saved.id,
-            self.path.display()
+            self.file.path().display()
         ))
     }
 
@@ -61,9 +61,8 @@ impl EngineRecord {
         if self.saved.as_ref() == Some(&engine) {
             return;
         }
-        let text = serde_json::to_vec(&engine).unwrap_or_default();
-        if let Err(error) = replace_file(&self.path, &text) {
-            tracing::debug!(path = %self.path.display(), %error, "the engine cannot be noted");
+        if let Err(error) = self.file.save(&engine) {
+            tracing::debug!(path = %self.file.path().display(), %error, "the engine cannot be noted");
         }
     }
 }

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use daemon::state_file::StateFile;
 use model::spec::ContainerSpec;
 use serde::{Deserialize, Serialize};
 
@@ -134,12 +135,12 @@ impl Folder {
     /// Replaces the record atomically: after a crash the file has the old or the new one.
     pub(super) fn store(&self, record: &Record) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
-        self.replace("pod.json", &text)
+        self.state_file("pod.json").write(&text)
     }
 
     /// Saves the environment for restarts, in a file that only this user can read.
     pub(super) fn store_environment(&self, environment: &BTreeMap<String, String>) -> io::Result<()> {
-        self.replace("environment.json", &serde_json::to_vec(environment).map_err(io::Error::other)?)
+        self.state_file("environment.json").save(environment)
     }
 
     pub(super) fn environment(&self) -> io::Result<BTreeMap<String, String>> {
@@ -147,10 +148,9 @@ impl Folder {
         serde_json::from_slice(&text).map_err(io::Error::other)
     }
 
-    fn replace(&self, name: &str, text: &[u8]) -> io::Result<()> {
-        let new = self.path.join(format!(".{name}.new"));
-        private_file().write(true).truncate(true).open(&new)?.write_all(text)?;
-        std::fs::rename(new, self.path.join(name))
+    /// The processes end with the machine.
+    fn state_file(&self, name: &str) -> StateFile {
+        StateFile::new(self.path.join(name)).private().until_reboot()
     }
 
     /// Opens the log for appending: after a truncation, writing continues at its new end.

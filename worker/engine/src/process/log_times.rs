@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
+use daemon::state_file::StateFile;
+
 use super::folder::{Folder, private_file};
 use crate::lines::wall_clock;
 
@@ -81,10 +83,7 @@ pub(super) fn note(folder: &Folder, noted: u64) -> io::Result<u64> {
     private_file().append(true).open(&path)?.write_all(format!("{length} {time}\n").as_bytes())?;
     if std::fs::metadata(&path)?.len() > MAX_NOTES as u64 * 32 {
         let kept = LogTimes::read(&path).thinned();
-        let text = kept.to_text();
-        let new = path.with_extension("new");
-        private_file().write(true).truncate(true).open(&new)?.write_all(text.as_bytes())?;
-        std::fs::rename(new, path)?;
+        StateFile::new(path).private().until_reboot().write(kept.to_text().as_bytes())?;
     }
     Ok(length)
 }

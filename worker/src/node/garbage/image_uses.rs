@@ -2,17 +2,17 @@
 //! share the engine. The record is in a file, for later workers.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use daemon::config::{Config, RuntimeKind};
+use daemon::state_file::StateFile;
 use parking_lot::Mutex;
 
 /// Beyond this number the longest unused images are forgotten; they stay on the engine.
 const MAX_IMAGES: usize = 10_000;
 
 pub(crate) struct ImageUses {
-    path: Option<PathBuf>,
+    file: Option<StateFile>,
     /// Seconds since the Unix epoch, by image; and true if the file is outdated.
     uses: Mutex<(BTreeMap<String, u64>, bool)>,
 }
@@ -21,13 +21,17 @@ impl ImageUses {
     /// Reads the file of the previous worker. Images of an unreadable file are forgotten, so they stay.
     pub(crate) fn load(config: &Config, uses_machine: bool) -> Self {
         let has_images = config.runtime == RuntimeKind::Docker && uses_machine;
-        let path = has_images.then(|| config.data_dir.join(format!("{}.images", config.node)));
-        let uses = path.as_deref().map(read).unwrap_or_default();
-        Self { path, uses: Mutex::new((uses, false)) }
+        let path = config.data_dir.join(format!("{}.images", config.node));
+        Self::of(has_images.then(|| StateFile::new(path)))
+    }
+
+    fn of(file: Option<StateFile>) -> Self {
+        let uses = file.as_ref().and_then(|file| file.load().ok().flatten()).unwrap_or_default();
+        Self { file, uses: Mutex::new((uses, false)) }
     }
 
     pub(crate) fn note(&self, image: &str) {
-        if self.path.is_some() {
+        if self.file.is_some() {
             let mut uses = self.uses.lock();
             uses.0.insert(image.to_owned(), now());
             uses.1 = true;
@@ -46,7 +50,7 @@ impl ImageUses {
     }
 
     pub(super) async fn save(&self) {
-        let Some(path) = self.path.clone() else { return };
+        let Some(file) = &self.file else { return };
         let uses = {
             let mut uses = self.uses.lock();
             if !std::mem::take(&mut uses.1) {
@@ -57,10 +61,9 @@ impl ImageUses {
             {
                 uses.0.remove(&oldest);
             }
-            uses.0.clone()
+            serde_json::to_vec(&uses.0).unwrap_or_default()
         };
-        let written = tokio::task::spawn_blocking(move || write(&path, &uses)).await;
-        if let Ok(Err(error)) = written {
+        if let Err(error) = file.write_on_thread(uses).await {
             tracing::warn!(%error, "it could not be written which images were used; they are not removed");
         }
     }
@@ -68,17 +71,6 @@ impl ImageUses {
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-fn read(path: &Path) -> BTreeMap<String, u64> {
-    std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
-}
-
-/// Replaces the file atomically: after a crash it has the old or the new content.
-fn write(path: &Path, uses: &BTreeMap<String, u64>) -> std::io::Result<()> {
-    let new = path.with_extension("images.new");
-    std::fs::write(&new, serde_json::to_vec(uses)?)?;
-    std::fs::rename(new, path)
 }
 
 #[cfg(test)]
@@ -90,17 +82,17 @@ mod tests {
     async fn uses_are_known_to_the_next_worker() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("w1.images");
-        let new = |path: PathBuf| ImageUses { uses: Mutex::new((read(&path), false)), path: Some(path) };
-        let uses = new(path.clone());
+        let new = || ImageUses::of(Some(StateFile::new(&path)));
+        let uses = new();
         uses.note("nginx:1");
         uses.note("nginx:2");
         uses.forget("nginx:1");
         uses.save().await;
-        let later = new(path.clone());
+        let later = new();
         let ages = later.ages();
         assert_eq!(ages.keys().collect::<Vec<_>>(), ["nginx:2"]);
         assert!(ages["nginx:2"] < Duration::from_secs(60));
         std::fs::write(&path, "damaged").unwrap();
-        assert!(new(path).ages().is_empty());
+        assert!(new().ages().is_empty());
     }
 }
