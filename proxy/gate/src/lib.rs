@@ -18,7 +18,6 @@ pub mod listening;
 pub mod local;
 pub mod name_reach;
 mod pods_file;
-pub mod rarely;
 pub mod shares;
 pub mod socket;
 pub mod take_over;

@@ -6,8 +6,8 @@
 //! - [`certificates`] has the HTTPS certificates, from files and from Redis, and `challenges` answers ACME
 //!   checks.
 //!
-//! Of this workspace it may import `model`, `store`, `gate`, `tunnel` and `routing`. Its tests have pods on
-//! this host and on another. Its benches are `ingress` and `handover` of the crate `proxy`.
+//! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel` and `routing`. Its tests have
+//! pods on this host and on another. Its benches are `ingress` and `handover` of the crate `proxy`.
 //!
 //! Tests: ingress, scenarios::ingress_limits, scenarios::https
 

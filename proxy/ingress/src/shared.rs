@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use daemon::log_limit::LogLimit;
 use gate::Gates;
-use gate::rarely::RarelyEach;
 use gate::shares::TakenPlace;
 use model::ids::{PodId, ServiceName};
 use routing::follow::Doubts;
@@ -35,9 +35,9 @@ pub struct IngressShared {
 /// Rate limits for warnings about single requests and connections: a client may send thousands in a second.
 #[derive(Default)]
 pub(crate) struct Warnings {
-    pub(crate) failed: RarelyEach<(PodId, NoAnswer)>,
-    pub(crate) unserved: RarelyEach<(ServiceName, u16, NoPod)>,
-    pub(crate) unwanted: RarelyEach<(ServiceName, IpAddr)>,
+    pub(crate) failed: LogLimit<(PodId, NoAnswer)>,
+    pub(crate) unserved: LogLimit<(ServiceName, u16, NoPod)>,
+    pub(crate) unwanted: LogLimit<(ServiceName, IpAddr)>,
 }
 
 impl IngressShared {

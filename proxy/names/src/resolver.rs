@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::log_limit::LogLimit;
 use futures_util::future::try_join_all;
 use gate::Gates;
-use gate::rarely::Rarely;
 use gate::shares::Shares;
 use model::ids::{AppName, ServiceName};
 use model::network::address::{AddressName, PoolAddress};
@@ -63,7 +63,7 @@ pub(super) struct NameShares {
     pub(super) waiting_questions: Arc<Shares>,
     pub(super) dns_connections: Arc<Shares>,
     pub(super) connections: Arc<Shares>,
-    warned: Rarely,
+    warned: LogLimit,
 }
 
 impl NameShares {
@@ -73,12 +73,12 @@ impl NameShares {
             waiting_questions: Shares::new(WAITING_QUESTIONS),
             dns_connections: Shares::new(DNS_CONNECTIONS),
             connections: Shares::new(CONNECTIONS),
-            warned: Rarely::default(),
+            warned: LogLimit::default(),
         }
     }
 
     pub(super) fn note_refused(&self, client: IpAddr, what: &str) {
-        if self.warned.is_due() {
+        if self.warned.is_due(()) {
             tracing::warn!(
                 "The pod at {client} has its share of the {what} of this host: further ones are refused, and those of \
                  other pods are not. `kubeleet pod ls` shows whose address it is."

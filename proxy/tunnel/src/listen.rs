@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::log_limit::LogLimit;
 use gate::listening::Listening;
-use gate::rarely::Rarely;
 use gate::socket::{self, Socket};
 use gate::workers::Workers;
 use gate::{Gates, Pass};
@@ -55,13 +55,13 @@ struct ListenerShared {
     handshakes: Arc<Semaphore>,
     /// Limits connections to pods.
     places: Semaphore,
-    warned: Rarely,
+    warned: LogLimit,
 }
 
 impl ListenerShared {
     fn new(peers: Arc<Peers>, workers: Arc<Workers>, connections: usize) -> Self {
         let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
-        Self { peers, workers, handshakes, places: Semaphore::new(connections), warned: Rarely::default() }
+        Self { peers, workers, handshakes, places: Semaphore::new(connections), warned: LogLimit::default() }
     }
 }
 
@@ -162,7 +162,7 @@ impl ListenerShared {
     }
 
     fn warn(&self, what: &str) {
-        if self.warned.is_due() {
+        if self.warned.is_due(()) {
             tracing::warn!("The tunnel has {what}, as many as it takes; further ones are refused");
         }
     }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::token_bucket::TokenBucket;
 use parking_lot::Mutex;
 use store::{Store, StoreError};
 use tokio::time::Instant;
 
-use crate::answer::log_throttle::LogThrottle;
+use crate::answer::log_throttle::throttle_of_one;
 
 /// The worker waits for its reader while this many chunks are unread,
 const MAX_UNREAD: usize = 200;
@@ -19,8 +20,8 @@ const MAX_READER_WAIT: Duration = Duration::from_secs(20);
 pub(crate) struct LogAnswer<'a> {
     store: &'a Store,
     id: &'a str,
-    shared: &'a Mutex<LogThrottle>,
-    throttle: LogThrottle,
+    shared: &'a Mutex<TokenBucket>,
+    throttle: TokenBucket,
     total: u64,
     /// False once the reader kept us waiting for too long: an API of an earlier version does not remove
     /// chunks after reading. Then the oldest chunks are dropped, and the reader reports it.
@@ -28,18 +29,18 @@ pub(crate) struct LogAnswer<'a> {
 }
 
 impl<'a> LogAnswer<'a> {
-    pub(crate) fn new(store: &'a Store, id: &'a str, shared: &'a Mutex<LogThrottle>) -> Self {
-        Self { store, id, shared, throttle: LogThrottle::of_one(), total: 0, waits_for_reader: true }
+    pub(crate) fn new(store: &'a Store, id: &'a str, shared: &'a Mutex<TokenBucket>) -> Self {
+        Self { store, id, shared, throttle: throttle_of_one(), total: 0, waits_for_reader: true }
     }
 
     pub(crate) async fn write(&mut self, piece: &Bytes) -> Result<bool, StoreError> {
-        let now = Instant::now();
-        let of_all = self.shared.lock().take(piece.len(), now);
-        tokio::time::sleep(self.throttle.take(piece.len(), now).max(of_all)).await;
+        let (length, now) = (piece.len() as u64, Instant::now());
+        let of_all = self.shared.lock().take(length, now);
+        tokio::time::sleep(self.throttle.take(length, now).max(of_all)).await;
         if !self.wait_for_reader().await? {
             return Ok(false);
         }
-        self.total += piece.len() as u64;
+        self.total += length;
         self.store.write_log_output(self.id, piece, self.total).await
     }
 

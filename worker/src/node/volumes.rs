@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use daemon::backoff::Backoff;
 use daemon::control_loop::{Loop, Next};
+use daemon::log_limit::LogLimit;
 use engine::{EngineVolume, RuntimeError, VolumeOwner};
 use model::ids::VolumeName;
 use model::service::volume::{EngineCopy, Volume, VolumeClaim, VolumeState};
@@ -18,7 +19,6 @@ use tokio::time::Instant;
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 use crate::start::volume_claims;
-use crate::support::rare_log::RareLog;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -31,7 +31,7 @@ pub(crate) struct VolumeLoop {
     has_volumes: bool,
     is_waiting: bool,
     redis_run: Option<String>,
-    misplaced: RareLog,
+    misplaced: LogLimit<VolumeName>,
 }
 
 impl Loop<RuntimeError> for VolumeLoop {
@@ -102,7 +102,7 @@ impl VolumeLoop {
             has_volumes: false,
             is_waiting: false,
             redis_run: None,
-            misplaced: RareLog::default(),
+            misplaced: LogLimit::of_retries(),
         }
     }
 
@@ -122,7 +122,7 @@ impl VolumeLoop {
         let VolumeReport { remove, elsewhere, redis_run, missing } = report;
         self.redis_run = Some(redis_run);
         for name in elsewhere {
-            if self.misplaced.is_due(name.as_str()) {
+            if self.misplaced.is_due(name.clone()) {
                 tracing::warn!(
                     node = %self.context.worker.node,
                     "this node has a copy of volume {name} that is not the volume, and is left alone: `kubeleet volume ls` \

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use daemon::backoff::Backoff;
 use daemon::control_loop::{Loop, Next};
+use daemon::log_limit::LogLimit;
 use engine::Identity;
 use model::RedisMillis;
 use model::ids::ValueName;
@@ -18,7 +19,6 @@ use store::StoreError;
 
 use crate::session::context::SessionContext;
 use crate::start::container_files::{self, Reloaded};
-use crate::support::rare_log::RareLog;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -29,7 +29,7 @@ pub(crate) struct ReloadLoop {
     context: Arc<SessionContext>,
     /// Version of each file, by container handle and file name: these are not compared again.
     seen: HashMap<(String, String), ValueVersion>,
-    failures: RareLog,
+    failures: LogLimit<String>,
 }
 
 struct Mounted {
@@ -77,7 +77,7 @@ impl Loop<StoreError> for ReloadLoop {
 
 impl ReloadLoop {
     pub(crate) fn new(context: Arc<SessionContext>) -> Self {
-        Self { context, seen: HashMap::new(), failures: RareLog::default() }
+        Self { context, seen: HashMap::new(), failures: LogLimit::of_retries() }
     }
 
     fn mounted(&self) -> Vec<Mounted> {
@@ -135,7 +135,7 @@ impl ReloadLoop {
             },
             Err(unavailable) => unavailable.message,
         };
-        if self.failures.is_due(&format!("{container} {name}")) {
+        if self.failures.is_due(format!("{container} {name}")) {
             tracing::warn!(%node, container, "version {version} of {kind} {value} is not there yet: {problem}");
         }
         false

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use daemon::backoff::Backoff;
 use daemon::config::RuntimeKind;
+use daemon::log_limit::LogLimit;
+use daemon::token_bucket::TokenBucket;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use store::{Session, SessionResult};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::log_throttle::{LogThrottle, MAX_READERS};
+use crate::answer::log_throttle::{MAX_READERS, throttle_of_all};
 use crate::handover::Handover;
 use crate::running::doubted_containers::DoubtedContainers;
 use crate::running::held_pods::HeldPods;
@@ -27,7 +29,6 @@ use crate::session::tasks::Tasks;
 use crate::session::wakeups::Wakeups;
 use crate::start::ack_queue::{AckQueue, AckRequest};
 use crate::start::dependency_gate::DependencyGate;
-use crate::support::rare_log::RareLog;
 use crate::worker::Worker;
 use health::HealthChange;
 use health::monitor::HealthMonitor;
@@ -55,10 +56,10 @@ pub(crate) struct SessionContext {
     pub(crate) health: Arc<HealthMonitor>,
     pub(crate) broken_records: BrokenRecords,
     pub(crate) dependencies: DependencyGate,
-    permanent_errors: RareLog,
+    permanent_errors: LogLimit<String>,
     pub(crate) acks: AckQueue,
     pub(crate) log_permits: Semaphore,
-    pub(crate) log_throttle: Mutex<LogThrottle>,
+    pub(crate) log_throttle: Mutex<TokenBucket>,
     pub(crate) channel_permits: Semaphore,
     pub(crate) start_permits: Arc<Semaphore>,
     /// Cancelled after the first full listing of containers: from then on pods may start.
@@ -94,10 +95,10 @@ impl SessionContext {
             health,
             broken_records: BrokenRecords::default(),
             dependencies: DependencyGate::default(),
-            permanent_errors: RareLog::default(),
+            permanent_errors: LogLimit::of_retries(),
             acks,
             log_permits: Semaphore::new(MAX_READERS),
-            log_throttle: Mutex::new(LogThrottle::of_all()),
+            log_throttle: Mutex::new(throttle_of_all()),
             channel_permits: Semaphore::new(MAX_CHANNELS),
             start_permits: Arc::new(Semaphore::new(start_concurrency)),
             first_listing_done: CancellationToken::new(),
@@ -122,7 +123,7 @@ impl SessionContext {
                 ReplyClass::Transient(error)
             }
             Err(error) => {
-                if self.permanent_errors.is_due(&format!("{operation}: {error}")) {
+                if self.permanent_errors.is_due(format!("{operation}: {error}")) {
                     tracing::error!(node = %self.worker.node, %error, "{operation} failed");
                 }
                 ReplyClass::Permanent(error)

@@ -2,6 +2,5 @@
 
 pub(crate) mod change_log;
 pub(crate) mod measure;
-pub(crate) mod rare_log;
 pub(crate) mod text;
 pub(crate) mod timings;

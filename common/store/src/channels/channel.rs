@@ -3,21 +3,25 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use daemon::token_bucket::TokenBucket;
 use redis::cmd;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::ChannelError;
 use super::flow::Flow;
 use super::limits::{EXPIRE_SECONDS, MAX_REQUESTS, QUEUE_LENGTH};
 use super::read_loop;
-use super::throttle::Throttle;
 use super::write_loop::{self, OutgoingFrame};
 use crate::reply::{unexpected, word};
 use crate::scripts::{channel_close, channel_open};
 use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId};
 use model::stream::channel::{ChannelRequest, Frame, pieces};
+
+/// Bytes per second of one side, and the burst after a pause: Redis also carries heartbeats.
+const BYTES_PER_SECOND: f64 = 16.0 * 1_048_576.0;
 
 /// The result of [`Store::request_channel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +52,7 @@ pub struct Channel {
 pub struct ChannelWriter {
     flow: Arc<Flow>,
     queue: mpsc::Sender<OutgoingFrame>,
-    throttle: Throttle,
+    throttle: TokenBucket,
     _tasks: Arc<ChannelTasks>,
 }
 
@@ -166,7 +170,7 @@ impl Store {
             writer: ChannelWriter {
                 flow: flow.clone(),
                 queue,
-                throttle: Throttle::new(),
+                throttle: TokenBucket::new(BYTES_PER_SECOND),
                 _tasks: tasks.clone(),
             },
             reader: ChannelReader { flow, frames, _tasks: tasks },
@@ -183,7 +187,7 @@ impl ChannelWriter {
     /// # Cancel safety
     /// A dropped call sends the whole frame or nothing.
     pub async fn send(&mut self, frame: Frame) -> Result<(), ChannelError> {
-        tokio::time::sleep(self.throttle.take(frame.cost())).await;
+        tokio::time::sleep(self.throttle.take(frame.cost(), Instant::now())).await;
         self.flow.reserve(frame.cost()).await?;
         let sent = self.queue.send(OutgoingFrame { frame, done: None }).await;
         sent.map_err(|_| self.flow.failure())

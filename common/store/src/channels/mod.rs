@@ -13,7 +13,6 @@ mod error;
 mod flow;
 mod limits;
 mod read_loop;
-mod throttle;
 mod write_loop;
 
 pub use channel::{Channel, ChannelOutcome, ChannelReader, ChannelWriter, Receipt};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use gate::rarely::Rarely;
+use daemon::log_limit::LogLimit;
 use gate::shares::{NoPlace, Shares, TakenPlace};
 use model::network::address_range::client_network;
 
@@ -11,13 +11,13 @@ use model::network::address_range::client_network;
 pub(crate) struct Clients {
     most: usize,
     shares: Arc<Shares>,
-    warned_of_all: Rarely,
-    warned_of_address: Rarely,
+    warned_of_all: LogLimit,
+    warned_of_address: LogLimit,
 }
 
 impl Clients {
     pub(crate) fn new(most: usize) -> Self {
-        let (warned_of_all, warned_of_address) = (Rarely::default(), Rarely::default());
+        let (warned_of_all, warned_of_address) = (LogLimit::default(), LogLimit::default());
         Self { most, shares: Shares::new(most), warned_of_all, warned_of_address }
     }
 
@@ -34,7 +34,7 @@ impl Clients {
     }
 
     fn warn_of_all(&self) {
-        if self.warned_of_all.is_due() {
+        if self.warned_of_all.is_due(()) {
             tracing::warn!(
                 "Ingress has {} connections and requests beside each other on those of HTTP/2, as many as it takes; \
                  further ones are refused. If they are wanted, \
@@ -45,7 +45,7 @@ impl Clients {
     }
 
     fn warn_of_address(&self, address: IpAddr, most: usize) {
-        if self.warned_of_address.is_due() {
+        if self.warned_of_address.is_due(()) {
             tracing::warn!(
                 "Ingress has {most} connections of {address} and requests beside each other on those of HTTP/2, as many \
                  as one address (of IPv6: a /64 network) may have; further ones are refused. If it is a proxy before the ingress, name it in KUBELEET_TRUSTED_PROXIES; if many clients \

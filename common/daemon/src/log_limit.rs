@@ -1,4 +1,4 @@
-//! Rate limits for warnings that may occur with each connection.
+//! Limits lines that would recur in the log with each connection or each retry.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,29 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-const INTERVAL: Duration = Duration::from_secs(10);
-
-/// Limits a warning to one every 10 s.
-#[derive(Debug, Default)]
-pub struct Rarely {
-    told: Mutex<Option<Instant>>,
-}
-
-impl Rarely {
-    /// Returns true if the warning may be logged now.
-    pub fn is_due(&self) -> bool {
-        let mut told = self.told.lock();
-        let is_due = told.is_none_or(|at| at.elapsed() >= INTERVAL);
-        if is_due {
-            *told = Some(Instant::now());
-        }
-        is_due
-    }
-}
-
-/// As [`Rarely`], for each key.
+/// Limits a line to one in an interval, for each key.
 #[derive(Debug)]
-pub struct RarelyEach<K> {
+pub struct LogLimit<K = ()> {
+    interval: Duration,
+    max_keys: usize,
     logged: Mutex<HashMap<K, LoggedLine>>,
 }
 
@@ -50,18 +32,30 @@ impl fmt::Display for LeftOut {
     }
 }
 
-impl<K> Default for RarelyEach<K> {
+/// One line in 10 s, for warnings that may occur with each connection.
+impl<K> Default for LogLimit<K> {
     fn default() -> Self {
-        Self { logged: Mutex::default() }
+        Self { interval: Duration::from_secs(10), max_keys: usize::MAX, logged: Mutex::default() }
     }
 }
 
-impl<K: Eq + Hash> RarelyEach<K> {
+impl<K: Eq + Hash> LogLimit<K> {
+    /// One line in ten minutes, for errors that no retry mends. Beyond 256 keys, which may be texts of
+    /// errors, all are forgotten, and logged again.
+    pub fn of_retries() -> Self {
+        Self { interval: Duration::from_secs(600), max_keys: 256, ..Self::default() }
+    }
+
+    /// Returns true if the line may be logged now.
+    pub fn is_due(&self, key: K) -> bool {
+        self.due(key).is_some()
+    }
+
     /// Returns the number of suppressed lines if this one may be logged now.
     pub fn due(&self, key: K) -> Option<LeftOut> {
         let mut logged = self.logged.lock();
         if let Some(last) = logged.get_mut(&key) {
-            if last.at.elapsed() < INTERVAL {
+            if last.at.elapsed() < self.interval {
                 last.left_out.0 += 1;
                 return None;
             }
@@ -69,7 +63,10 @@ impl<K: Eq + Hash> RarelyEach<K> {
             return Some(std::mem::take(&mut last.left_out));
         }
         // Forgets keys that were not logged for long.
-        logged.retain(|_, last| last.at.elapsed() < INTERVAL * 10);
+        logged.retain(|_, last| last.at.elapsed() < self.interval * 10);
+        if logged.len() >= self.max_keys {
+            logged.clear();
+        }
         logged.insert(key, LoggedLine { at: Instant::now(), left_out: LeftOut::default() });
         Some(LeftOut::default())
     }
@@ -81,17 +78,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_reason_of_each_pod_is_logged_once_per_interval_with_what_was_left_out() {
-        let rarely = RarelyEach::default();
+        let rarely = LogLimit::default();
         let line = |pod: &'static str, reason: &'static str| {
             rarely.due((pod, reason)).map(|left_out: LeftOut| left_out.to_string())
         };
         assert_eq!(line("a", "refused"), Some(String::new()));
         assert!((0..5000).all(|_| line("a", "refused").is_none()));
         assert_eq!((line("b", "refused"), line("a", "silent")), (Some(String::new()), Some(String::new())));
-        tokio::time::sleep(INTERVAL).await;
+        tokio::time::sleep(rarely.interval).await;
         assert_eq!(line("a", "refused"), Some(" (5000 more since the last such line)".to_owned()));
-        tokio::time::sleep(INTERVAL * 10).await;
+        tokio::time::sleep(rarely.interval * 10).await;
         assert_eq!(line("c", "refused"), Some(String::new()));
         assert_eq!(rarely.logged.lock().len(), 1, "the others are forgotten");
+    }
+
+    #[test]
+    fn the_same_error_is_logged_once_and_another_one_too() {
+        let log = LogLimit::of_retries();
+        let due = ["a failed", "a failed", "b failed", "a failed"].map(|text| log.is_due(text.to_owned()));
+        assert_eq!(due, [true, false, true, false]);
+        for n in 0..2 * log.max_keys {
+            log.is_due(n.to_string());
+        }
+        assert!(log.logged.lock().len() <= log.max_keys);
     }
 }
