@@ -16,12 +16,12 @@ pub struct Backoff {
 
 impl Backoff {
     /// Doubles the wait from `first` up to `max`, or stays at `first` if that is longer.
-    pub fn new(first: Duration, max: Duration) -> Self {
+    pub const fn new(first: Duration, max: Duration) -> Self {
         Self { first, max, failures: 0 }
     }
 
     /// Doubles the wait from `first` up to five seconds.
-    pub fn starting_at(first: Duration) -> Self {
+    pub const fn starting_at(first: Duration) -> Self {
         Self::new(first, DEFAULT_MAX_WAIT)
     }
 

@@ -29,6 +29,10 @@ pub enum Next {
 pub trait Loop<E>: Send + 'static {
     /// The loop's name in logs and metrics.
     const NAME: &'static str;
+    /// The bounds of the waits after failed steps.
+    const BACKOFF: Backoff = Backoff::starting_at(FIRST_BACKOFF);
+    /// False if something else logs the failures.
+    const LOGS_FAILURES: bool = true;
 
     /// Reads the state and does the due work.
     ///
@@ -47,15 +51,15 @@ pub trait Loop<E>: Send + 'static {
         format!("the {} loop", Self::NAME)
     }
 
-    /// Returns the bounds of the waits after failed steps. Called once, before the first step.
+    /// Returns [`Self::BACKOFF`], unless it depends on settings. Called once, before the first step.
     fn backoff(&self) -> Backoff {
-        Backoff::starting_at(FIRST_BACKOFF)
+        Self::BACKOFF
     }
 
     /// Returns true if a failure is worth a warning; `failures` counts consecutive ones. Only the first
     /// warning of a series and the recovery are logged.
     fn is_logged(&self, _error: &E, _failures: u32) -> bool {
-        true
+        Self::LOGS_FAILURES
     }
 
     /// Waits after a failed step, by default for exactly `wait`.

@@ -28,6 +28,9 @@ pub(crate) struct BackupLoop {
 
 impl Loop<StoreError> for BackupLoop {
     const NAME: &'static str = "saved pods";
+    const BACKOFF: Backoff = Backoff::new(INTERVAL, Duration::from_secs(10));
+    /// The connection to Redis logs its own failures.
+    const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let (context, saved) = (&self.context, &self.context.worker.backup);
@@ -50,15 +53,6 @@ impl Loop<StoreError> for BackupLoop {
     async fn rest(&mut self) -> Result<(), StoreError> {
         tokio::time::sleep(INTERVAL.min(self.context.worker.timings.relist_interval)).await;
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(INTERVAL, Duration::from_secs(10))
-    }
-
-    /// The connection to Redis logs its own failures.
-    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
-        false
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) struct DirectoryLoop {
 
 impl Loop<StoreError> for DirectoryLoop {
     const NAME: &'static str = "shared directory";
+    const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let worker = self.context.worker.clone();
@@ -46,10 +47,6 @@ impl Loop<StoreError> for DirectoryLoop {
         let wait = if self.has_reported { interval } else { interval.min(Duration::from_secs(1)) };
         tokio::time::sleep(wait).await;
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_secs(1), Duration::from_secs(10))
     }
 }
 

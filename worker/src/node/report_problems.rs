@@ -34,6 +34,7 @@ pub(crate) struct ProblemsLoop {
 
 impl Loop<StoreError> for ProblemsLoop {
     const NAME: &'static str = "node problems";
+    const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         self.try_directories().await;
@@ -55,10 +56,6 @@ impl Loop<StoreError> for ProblemsLoop {
     async fn rest(&mut self) -> Result<(), StoreError> {
         tokio::time::sleep(INTERVAL).await;
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_secs(1), Duration::from_secs(10))
     }
 }
 

@@ -30,6 +30,9 @@ pub(crate) struct VolumeSizeLoop {
 
 impl Loop<RuntimeError> for VolumeSizeLoop {
     const NAME: &'static str = "volume sizes";
+    const BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
+    /// The engine's health has its own log lines.
+    const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, RuntimeError> {
         let worker = self.context.worker.clone();
@@ -71,15 +74,6 @@ impl Loop<RuntimeError> for VolumeSizeLoop {
     async fn rest(&mut self) -> Result<(), RuntimeError> {
         tokio::time::sleep(self.context.worker.timings.measure_interval).await;
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
-    }
-
-    /// The engine's health has its own log lines.
-    fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
-        false
     }
 }
 

@@ -36,6 +36,9 @@ pub(crate) struct VolumeLoop {
 
 impl Loop<RuntimeError> for VolumeLoop {
     const NAME: &'static str = "volumes";
+    const BACKOFF: Backoff = Backoff::new(POLL_INTERVAL, Duration::from_secs(10));
+    /// The engine's health has its own log lines.
+    const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, RuntimeError> {
         let context = &self.context;
@@ -81,15 +84,6 @@ impl Loop<RuntimeError> for VolumeLoop {
             () = self.context.wakeups.volumes_requested() => self.due = Instant::now(),
         }
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
-    }
-
-    /// The engine's health has its own log lines.
-    fn is_logged(&self, _error: &RuntimeError, _failures: u32) -> bool {
-        false
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct WorkerReconcileLoop {
 
 impl Loop<PassError> for WorkerReconcileLoop {
     const NAME: &'static str = "containers";
+    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10));
+    /// Engine health and Redis have their own log lines.
+    const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, PassError> {
         let context = &self.context;
@@ -72,15 +75,6 @@ impl Loop<PassError> for WorkerReconcileLoop {
     async fn rest(&mut self) -> Result<(), PassError> {
         self.wait_for_next_pass().await;
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_millis(250), Duration::from_secs(10))
-    }
-
-    /// Engine health and Redis have their own log lines.
-    fn is_logged(&self, _error: &PassError, _failures: u32) -> bool {
-        false
     }
 
     /// Requests do not shorten the pause: after a failure nothing is urgent.

@@ -40,6 +40,9 @@ struct Mounted {
 
 impl Loop<StoreError> for ReloadLoop {
     const NAME: &'static str = "reload";
+    const BACKOFF: Backoff = Backoff::new(POLL_INTERVAL, Duration::from_secs(10));
+    /// The connection to Redis has its own log lines.
+    const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let mounted = self.mounted();
@@ -63,15 +66,6 @@ impl Loop<StoreError> for ReloadLoop {
     async fn rest(&mut self) -> Result<(), StoreError> {
         tokio::time::sleep(POLL_INTERVAL).await;
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(POLL_INTERVAL, Duration::from_secs(10))
-    }
-
-    /// The connection to Redis has its own log lines.
-    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
-        false
     }
 }
 

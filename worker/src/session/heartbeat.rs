@@ -50,6 +50,8 @@ pub(crate) struct HeartbeatLoop {
 
 impl Loop<StoreError> for HeartbeatLoop {
     const NAME: &'static str = "heartbeat";
+    /// [`SessionContext::classify`] has logged it.
+    const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         if self.has_just_registered {
@@ -84,11 +86,6 @@ impl Loop<StoreError> for HeartbeatLoop {
     fn backoff(&self) -> Backoff {
         let period = self.context.worker.config.timing.heartbeat;
         Backoff::new(Duration::from_millis(100), period.min(Duration::from_secs(2)))
-    }
-
-    /// [`SessionContext::classify`] has logged it.
-    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
-        false
     }
 
     /// Requests and messages end the wait early: after a lost connection, the first message shows that Redis

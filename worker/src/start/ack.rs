@@ -33,6 +33,9 @@ pub(crate) struct AckLoop {
 
 impl Loop<StoreError> for AckLoop {
     const NAME: &'static str = "ack";
+    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+    /// [`SessionContext::classify`] has logged it.
+    const LOGS_FAILURES: bool = false;
 
     /// Sends the batch, or its first request. Only a transient error fails the step; then the batch is sent
     /// again.
@@ -83,15 +86,6 @@ impl Loop<StoreError> for AckLoop {
             }
         }
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_millis(100), Duration::from_secs(2))
-    }
-
-    /// [`SessionContext::classify`] has logged it.
-    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
-        false
     }
 }
 

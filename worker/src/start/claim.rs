@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use daemon::backoff::Backoff;
 use daemon::control_loop::{Loop, Next};
 use model::pod::payload::Payload;
 use store::{ClaimReply, StoreError, WorkQueue};
@@ -63,10 +62,6 @@ impl Loop<StoreError> for ClaimLoop {
 
     fn label(&self) -> String {
         format!("the claim loop of {}", self.context.worker.node)
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_millis(100), Duration::from_secs(5))
     }
 
     /// The heartbeat loop logs that Redis is unavailable; only problems of the queue itself are logged here.

@@ -37,6 +37,7 @@ pub(crate) struct GarbageLoop {
 
 impl Loop<StoreError> for GarbageLoop {
     const NAME: &'static str = "garbage";
+    const BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let context = self.context.clone();
@@ -58,10 +59,6 @@ impl Loop<StoreError> for GarbageLoop {
     async fn rest(&mut self) -> Result<(), StoreError> {
         tokio::time::sleep(INTERVAL).await;
         Ok(())
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_secs(10), Duration::from_secs(300))
     }
 
     /// The heartbeat logs when Redis is unavailable.

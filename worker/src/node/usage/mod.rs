@@ -44,6 +44,9 @@ pub(crate) struct UsageLoop {
 
 impl Loop<StoreError> for UsageLoop {
     const NAME: &'static str = "usage";
+    const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+    /// Nothing depends on it: the heartbeat logs when Redis is unavailable.
+    const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let context = self.context.clone();
@@ -87,15 +90,6 @@ impl Loop<StoreError> for UsageLoop {
                 }
             }
         }
-    }
-
-    /// Nothing depends on it: the heartbeat logs when Redis is unavailable.
-    fn is_logged(&self, _error: &StoreError, _failures: u32) -> bool {
-        false
-    }
-
-    fn backoff(&self) -> Backoff {
-        Backoff::new(Duration::from_secs(1), Duration::from_secs(30))
     }
 }
 
