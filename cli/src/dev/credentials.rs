@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use daemon::config::{Config, RuntimeKind};
-use daemon::state_file::StateFile;
+use daemon::state_file::{IfFound, StateFile};
 use model::value::secret::Secret;
 use model::value::secret_key::SecretKey;
 
@@ -70,14 +70,14 @@ pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result
         return Ok(());
     }
     let path = home.join("secret-key");
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+    let read = std::fs::read_to_string(&path).if_found();
+    let text = match read.with_context(|| format!("cannot read {}", path.display()))? {
+        Some(text) => text,
+        None => {
             let text = SecretKey::generate().map_err(anyhow::Error::msg)?;
             write_private(&path, &text)?;
             text
         }
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let key = SecretKey::parse(&text).map_err(anyhow::Error::msg);
     config.secret_key = Some(key.with_context(|| format!("cannot use {}", path.display()))?);

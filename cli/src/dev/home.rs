@@ -2,13 +2,12 @@
 //! continues.
 
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use daemon::config::RuntimeKind;
-use daemon::state_file::StateFile;
+use daemon::state_file::{IfFound, StateFile};
 use model::ids::NodeName;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -150,11 +149,8 @@ impl KeptHome {
 
 fn read(path: &Path) -> anyhow::Result<Option<SavedCluster>> {
     let shown = path.display();
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
-    };
+    let read = fs::read(path).if_found().with_context(|| format!("cannot read {shown}"))?;
+    let Some(text) = read else { return Ok(None) };
     let saved: SavedCluster = serde_json::from_slice(&text)
         .with_context(|| format!("{shown} is not a file of `kubeleet dev`: name another directory"))?;
     if saved.format > FORMAT {

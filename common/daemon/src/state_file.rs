@@ -9,6 +9,24 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+/// Turns the error of a missing file into `None`.
+pub trait IfFound<T> {
+    /// Returns the value, or `None` if there is no such file.
+    ///
+    /// # Errors
+    /// All other errors.
+    fn if_found(self) -> io::Result<Option<T>>;
+}
+
+impl<T> IfFound<T> for io::Result<T> {
+    fn if_found(self) -> io::Result<Option<T>> {
+        match self {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
+    }
+}
+
 /// A file whose content is always replaced as a whole: after a crash at any point it has the old content or
 /// the new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,11 +72,7 @@ impl StateFile {
     /// # Errors
     /// The file system's errors.
     pub fn read(&self) -> io::Result<Option<Vec<u8>>> {
-        match fs::read(&self.path) {
-            Ok(content) => Ok(Some(content)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        fs::read(&self.path).if_found()
     }
 
     /// Returns the value saved as JSON, or `None` without a file.
@@ -89,10 +103,7 @@ impl StateFile {
         }
         let new = self.beside("tmp");
         // A leftover may have other permissions.
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        fs::remove_file(&new).if_found()?;
         self.write_new(&new, content)?;
         fs::rename(&new, &self.path)
     }

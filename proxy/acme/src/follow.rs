@@ -46,10 +46,7 @@ impl Follow {
     }
 
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
-        tokio::select! {
-            () = self.follow() => {}
-            () = shutdown.cancelled() => {}
-        }
+        shutdown.run_until_cancelled(self.follow()).await;
     }
 
     async fn follow(&mut self) {

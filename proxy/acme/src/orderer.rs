@@ -54,10 +54,7 @@ impl Orderer {
 
     /// Orders until `shutdown`, which cancels running orders. Another proxy repeats them.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
-        tokio::select! {
-            () = self.order_all() => {}
-            () = shutdown.cancelled() => {}
-        }
+        shutdown.run_until_cancelled(self.order_all()).await;
     }
 
     async fn order_all(&mut self) {

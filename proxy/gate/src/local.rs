@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::state_file::IfFound;
 use futures_util::{SinkExt, StreamExt};
 use model::ids::NodeName;
 use model::network::handover::{FromWorker, Gateway, Lines, lines, to_line};
@@ -278,10 +279,7 @@ fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
         std::fs::create_dir_all(directory)?;
     }
     let temporary = path.with_extension("new");
-    match std::fs::remove_file(&temporary) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
+    std::fs::remove_file(&temporary).if_found()?;
     let listener = UnixListener::bind(&temporary)?;
     std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))?;
     std::fs::rename(&temporary, path)?;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::{Container, Identity};
 use daemon::config::Config;
+use daemon::state_file::IfFound;
 use model::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
 use model::value::ValueBytes;
 use parking_lot::Mutex;
@@ -98,11 +99,10 @@ impl FileStore {
         let path = directory.join(&file.name);
         let mark = directory.join(mark_of(&file.name));
         let failed = |error: std::io::Error| format!("the file {} cannot be replaced: {error}", file.name);
-        match fs::read(&path) {
-            Ok(current) if current == file.content.expose() => return Ok(mark.exists()),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(failed(error)),
+        match fs::read(&path).if_found().map_err(failed)? {
+            Some(current) if current == file.content.expose() => return Ok(mark.exists()),
+            Some(_) => {}
+            None => return Ok(false),
         }
         fs::write(&mark, []).and_then(|()| overwrite(&path, file)).map_err(failed)?;
         Ok(true)
@@ -151,11 +151,8 @@ impl FileStore {
 
     fn remove_directory(&self, name: &str) {
         let Ok(root) = self.root() else { return };
-        match fs::remove_dir_all(root.join(name)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                tracing::warn!(%error, directory = name, "the files of a removed container cannot be removed");
-            }
-            Ok(()) | Err(_) => {}
+        if let Err(error) = fs::remove_dir_all(root.join(name)).if_found() {
+            tracing::warn!(%error, directory = name, "the files of a removed container cannot be removed");
         }
     }
 
@@ -275,10 +272,7 @@ fn write_file(directory: &Path, file: &NewFile) -> Result<PathBuf, String> {
     let path = directory.join(&file.name);
     let new = directory.join(format!("{}.new", file.name));
     let write = || -> std::io::Result<()> {
-        match fs::remove_file(&new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        fs::remove_file(&new).if_found()?;
         let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         target.write_all(file.content.expose())?;
         if file.uid.is_some() || file.gid.is_some() {

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use crate::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
 use bytes::Bytes;
 use daemon::config::Config;
+use daemon::state_file::IfFound;
 use futures_util::StreamExt;
 use futures_util::stream;
 use model::ids::{ContainerName, PodId, ServiceName};
@@ -263,10 +264,7 @@ struct KeptFile {
 
 /// Also removes partial files of a worker that ended while writing.
 fn files(directory: &Path) -> io::Result<Vec<KeptFile>> {
-    let entries = match std::fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
+    let Some(entries) = std::fs::read_dir(directory).if_found()? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry?;

@@ -6,12 +6,11 @@
 //! moved. An entry whose container the fence stopped stays for an hour.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::config::Config;
-use daemon::state_file::StateFile;
+use daemon::state_file::{IfFound, StateFile};
 use engine::{Container, PodKey};
 use model::RedisMillis;
 use model::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
@@ -327,14 +326,11 @@ fn spec_of(pod: &SavedPod) -> Option<SpecId> {
 
 /// A broken file is set aside: its content cannot be recovered from this worker.
 fn read(path: &Path) -> Option<SavedFile> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return None,
-        Err(error) => {
-            tracing::error!(path = %path.display(), %error, "the saved pods cannot be read");
-            return None;
-        }
-    };
+    let read = std::fs::read_to_string(path).if_found().unwrap_or_else(|error| {
+        tracing::error!(path = %path.display(), %error, "the saved pods cannot be read");
+        None
+    });
+    let text = read?;
     match SavedFile::read(text.lines()) {
         Ok(file) => Some(file),
         Err(why) => {

@@ -1,12 +1,11 @@
 //! The lease on disk, for the next worker process after a crash and for the supervisor process.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use daemon::clock::BootInstant;
 use daemon::config::Config;
-use daemon::state_file::StateFile;
+use daemon::state_file::{IfFound, StateFile};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use store::RedisProcess;
@@ -105,9 +104,9 @@ pub(crate) fn path(config: &Config) -> PathBuf {
 /// Reads a lease file. A lease of another boot is unusable: its clock restarted.
 pub(crate) fn read(path: &Path, boot_id: &str) -> SavedLease {
     let unusable = |why: String| SavedLease::Unusable(format!("{}: {why}", path.display()));
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return unusable("no such file".to_owned()),
+    let text = match std::fs::read(path).if_found() {
+        Ok(Some(text)) => text,
+        Ok(None) => return unusable("no such file".to_owned()),
         Err(error) => return unusable(error.to_string()),
     };
     match serde_json::from_slice::<LeaseRecord>(&text) {

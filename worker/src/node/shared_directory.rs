@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::config::{Config, RuntimeKind};
-use daemon::state_file::StateFile;
+use daemon::state_file::{IfFound, StateFile};
 use engine::{ContainerRequest, EngineVolume, VolumeOwner};
 use model::ids::{ClusterId, ServiceName, VolumeName};
 use model::service::volume::VolumeClaim;
@@ -274,11 +274,8 @@ fn list(root: &Path) -> io::Result<Vec<String>> {
 /// Renames the volume first, so that no process finds a part of it.
 fn remove(root: &Path, name: &str) -> io::Result<()> {
     let removing = root.join(format!("{REMOVING}{name}-{}", Uuid::new_v4()));
-    match fs::rename(root.join(name), &removing) {
-        Ok(()) => fs::remove_dir_all(&removing),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
+    let is_renamed = fs::rename(root.join(name), &removing).if_found()?.is_some();
+    if is_renamed { fs::remove_dir_all(&removing) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! A Redis that does not know the cluster was emptied, or is another one. A name held under another id is
 //! another machine's. That id is valid for this boot only, so a copy of the machine's disk does not have it.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use daemon::config::Config;
-use daemon::state_file::StateFile;
+use daemon::state_file::{IfFound, StateFile};
 use model::ids::{ClusterId, HolderId, NodeName};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -227,10 +227,7 @@ impl IdentityStore for IdentityFiles {
     fn note_hold(&self, why: Option<&str>) {
         let noted = match why {
             Some(why) => self.hold.write(why.as_bytes()),
-            None => match std::fs::remove_file(self.hold.path()) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-                Ok(()) | Err(_) => Ok(()),
-            },
+            None => std::fs::remove_file(self.hold.path()).if_found().map(drop),
         };
         if let Err(error) = noted {
             tracing::warn!(path = %self.hold.path().display(), %error, "the hold file could not be changed");

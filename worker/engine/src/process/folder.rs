@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use daemon::state_file::StateFile;
+use daemon::state_file::{IfFound, StateFile};
 use model::spec::ContainerSpec;
 use serde::{Deserialize, Serialize};
 
@@ -117,15 +117,11 @@ impl Folder {
 
     /// Reads the record. Returns `None` if it is missing or unreadable: then nothing was started from it.
     pub(super) fn load(&self) -> Option<Record> {
-        let text = match std::fs::read(self.path.join("pod.json")) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Err(error) => {
-                tracing::warn!(pod = self.handle, %error, "the state of a process pod cannot be read");
-                return None;
-            }
-        };
-        serde_json::from_slice(&text)
+        let read = self.state_file("pod.json").read().unwrap_or_else(|error| {
+            tracing::warn!(pod = self.handle, %error, "the state of a process pod cannot be read");
+            None
+        });
+        serde_json::from_slice(&read?)
             .inspect_err(
                 |error| tracing::warn!(pod = self.handle, %error, "the state of a process pod is damaged"),
             )
@@ -159,10 +155,7 @@ impl Folder {
     }
 
     pub(super) fn remove(&self) -> io::Result<()> {
-        match std::fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        std::fs::remove_dir_all(&self.path).if_found().map(drop)
     }
 }
 

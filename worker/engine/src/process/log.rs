@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::state_file::IfFound;
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use model::stream::log_line::LineSplitter;
@@ -24,11 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Truncates a log that is too long. Processes have it open, so it is copied and emptied, not renamed. Output
 /// between the two steps is lost.
 pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
-    let mut log = match File::open(folder.log()) {
-        Ok(log) => log,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    let Some(mut log) = File::open(folder.log()).if_found()? else { return Ok(()) };
     let length = log.metadata()?.len();
     if length <= MAX_LOG_BYTES {
         return Ok(());
@@ -132,10 +128,7 @@ impl TimedLines {
 fn keep_times(folder: &Folder, offset: u64) -> io::Result<()> {
     let text = LogTimes::read(&folder.log_times()).moved(offset).to_text();
     private_file().write(true).truncate(true).open(folder.older_log_times())?.write_all(text.as_bytes())?;
-    match std::fs::remove_file(folder.log_times()) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    std::fs::remove_file(folder.log_times()).if_found().map(drop)
 }
 
 struct LogReader {
@@ -191,26 +184,18 @@ impl LogReader {
     }
 
     fn open_files(&mut self) -> io::Result<()> {
-        let Some(mut log) = open(&self.folder.log())? else { return Ok(()) };
+        let Some(mut log) = File::open(self.folder.log()).if_found()? else { return Ok(()) };
         self.end = log.metadata()?.len();
         let found = seek_to_tail(&mut log, self.tail, self.end)?;
         self.files.push(log);
         if found < self.tail
-            && let Some(mut older) = open(&self.folder.older_log())?
+            && let Some(mut older) = File::open(self.folder.older_log()).if_found()?
         {
             let end = older.metadata()?.len();
             seek_to_tail(&mut older, self.tail - found, end)?;
             self.files.push(older);
         }
         Ok(())
-    }
-}
-
-fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -6,12 +6,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bollard::auth::DockerCredentials;
+use daemon::state_file::IfFound;
 use model::ids::RegistryHost;
 use model::value::ValueBytes;
 use serde::Deserialize;
@@ -201,11 +201,9 @@ pub(crate) fn is_denied(message: &str) -> bool {
 }
 
 fn read_file(path: &Path) -> Result<ConfigFile, String> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(ConfigFile::default()),
-        Err(error) => return Err(cannot_read(path, &error.to_string())),
-    };
+    let read = std::fs::read_to_string(path).if_found();
+    let read = read.map_err(|error| cannot_read(path, &error.to_string()))?;
+    let Some(text) = read else { return Ok(ConfigFile::default()) };
     // The parser's error could quote a password.
     serde_json::from_str(&text)
         .map_err(|error| cannot_read(path, &format!("invalid JSON in line {}", error.line())))
