@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use redis::aio::{PubSubSink, PubSubStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -38,7 +38,7 @@ struct Inbox {
 
 impl Inbox {
     fn put(&self, message: Bytes) {
-        let mut messages = lock(&self.messages);
+        let mut messages = self.messages.lock();
         if messages.len() >= MAX_UNREAD {
             messages.clear();
             messages.push_back(Bytes::new());
@@ -51,13 +51,9 @@ impl Inbox {
 
     /// Tells the subscriber to read the state: unread messages are superfluous.
     fn put_missed(&self) {
-        *lock(&self.messages) = VecDeque::from([Bytes::new()]);
+        *self.messages.lock() = VecDeque::from([Bytes::new()]);
         self.arrived.notify_one();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 /// A subscription to one channel. Dropping it ends the subscription.
@@ -78,7 +74,7 @@ impl Subscription {
     /// No message is lost when the future is dropped.
     pub async fn next(&mut self) -> Bytes {
         loop {
-            if let Some(message) = lock(&self.inbox.messages).pop_front() {
+            if let Some(message) = self.inbox.messages.lock().pop_front() {
                 return message;
             }
             self.inbox.arrived.notified().await;
@@ -99,14 +95,14 @@ impl Hub {
         let inbox = Arc::new(Inbox::default());
         // If the link already listens, nothing else tells this subscriber to read the state.
         inbox.put_missed();
-        lock(&self.subscribers).entry(channel.to_owned()).or_default().push(Arc::downgrade(&inbox));
+        self.subscribers.lock().entry(channel.to_owned()).or_default().push(Arc::downgrade(&inbox));
         self.changed.notify_one();
         Subscription { inbox, _link: link, hub: self.clone() }
     }
 
     /// Forgets channels without subscribers.
     fn subscribed_channels(&self) -> HashSet<String> {
-        let mut subscribers = lock(&self.subscribers);
+        let mut subscribers = self.subscribers.lock();
         subscribers.retain(|_, inboxes| {
             inboxes.retain(|inbox| inbox.strong_count() > 0);
             !inboxes.is_empty()
@@ -127,7 +123,7 @@ impl Hub {
     }
 
     fn for_each_subscriber(&self, channel: &str, action: impl Fn(&Inbox)) {
-        let inboxes = lock(&self.subscribers).get(channel).cloned().unwrap_or_default();
+        let inboxes = self.subscribers.lock().get(channel).cloned().unwrap_or_default();
         inboxes.iter().filter_map(Weak::upgrade).for_each(|inbox| action(&inbox));
     }
 

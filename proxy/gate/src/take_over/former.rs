@@ -25,15 +25,14 @@ pub struct Former {
 }
 
 /// The waiting drains of each pod. `None` after the former process has ended.
-#[derive(Debug)]
-struct Drains(Mutex<Option<DrainWaiters>>);
+type Drains = Mutex<Option<DrainWaiters>>;
 
 type DrainWaiters = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;
 
 impl Former {
     pub(crate) fn connect(lines: Lines) -> Self {
         let (messages, receiver) = mpsc::unbounded_channel();
-        let drains = Arc::new(Drains(Mutex::new(Some(HashMap::new()))));
+        let drains = Arc::new(Drains::new(Some(HashMap::new())));
         let link = TaskTracker::new();
         link.spawn(speak(lines, receiver, drains.clone()));
         Self { messages, drains, link }
@@ -55,7 +54,7 @@ impl Former {
 
     pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
         let (sender, receiver) = oneshot::channel();
-        if let Some(drains) = &mut *self.drains.0.lock() {
+        if let Some(drains) = &mut *self.drains.lock() {
             // A worker and the fence may both wait, but the former process reports a drain only once.
             drains.entry(assignment.clone()).or_default().push(sender);
         }
@@ -85,7 +84,7 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
                 let Some(Ok(line)) = line else { break };
                 // Another version may send unknown messages.
                 if let Ok(FromProxy::Drained { assignment, cut, .. }) = serde_json::from_str(&line)
-                    && let Some(waits) = drains.0.lock().as_mut().and_then(|drains| drains.remove(&assignment))
+                    && let Some(waits) = drains.lock().as_mut().and_then(|drains| drains.remove(&assignment))
                 {
                     for wait in waits {
                         let _ = wait.send(cut);
@@ -103,7 +102,7 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
     }
     tracing::info!("the proxy process before this one has ended");
     // Ends all waits: nothing is in flight there.
-    drains.0.lock().take();
+    drains.lock().take();
 }
 
 #[cfg(test)]
