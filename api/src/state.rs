@@ -1,6 +1,7 @@
 //! Shared state of all requests in one API process. It is lost with the process, and nothing depends on it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api_types::{DurabilityState, DurabilityView};
 use axum::http::StatusCode;
@@ -19,8 +20,8 @@ use crate::admission::capacity_gate::CapacityGate;
 use crate::admission::growth::{Growth, GrowthGate};
 use crate::admission::secret_keys::WorkerKeys;
 use crate::cluster::proxy_watch::ProxyWatch;
-use crate::cluster::readiness::Readiness;
 use crate::cluster::redis_watch::RedisWatch;
+use crate::cluster::shared_answer::SharedAnswer;
 use crate::cluster::usage::UsageCache;
 use crate::http::auth::AccessControl;
 use crate::http::problem::ApiProblem;
@@ -29,6 +30,12 @@ use crate::streams::event_feed::EventFeed;
 use crate::streams::forwards::Forwards;
 use crate::streams::open_streams::OpenStreams;
 
+/// Time for which an answer is shared. Thousands of probes cost Redis ten requests a second.
+const READINESS_MAX_AGE: Duration = Duration::from_millis(100);
+
+/// Number of live schedulers, or the reason why Redis rejects writes.
+pub(crate) type ReadinessAnswer = Result<u64, String>;
+
 #[derive(Clone)]
 pub(crate) struct AppState {
     pub(crate) config: Arc<Config>,
@@ -36,7 +43,7 @@ pub(crate) struct AppState {
     pub(crate) access: Arc<AccessControl>,
     pub(crate) feed: EventFeed,
     pub(crate) pod_counts: Arc<PodCounts>,
-    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) readiness: Arc<SharedAnswer<ReadinessAnswer>>,
     pub(crate) redis_watch: Arc<RedisWatch>,
     pub(crate) proxy_watch: Arc<ProxyWatch>,
     growth: Arc<GrowthGate>,
@@ -67,7 +74,7 @@ impl AppState {
             feed: EventFeed::new(store.clone(), shutdown.clone()),
             pod_counts: Arc::default(),
             usage: Arc::default(),
-            readiness: Arc::default(),
+            readiness: Arc::new(SharedAnswer::new(READINESS_MAX_AGE)),
             redis_watch: Arc::new(RedisWatch::new(store.clone())),
             proxy_watch: Arc::default(),
             growth: Arc::default(),

@@ -6,7 +6,7 @@ pub(crate) mod older_state;
 pub(crate) mod overview;
 pub(crate) mod probe;
 pub(crate) mod proxy_watch;
-pub(crate) mod readiness;
 pub(crate) mod recovery;
 pub(crate) mod redis_watch;
+pub(crate) mod shared_answer;
 pub(crate) mod usage;

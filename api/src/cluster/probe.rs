@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::overview;
-use super::readiness::ReadinessAnswer;
-use crate::state::AppState;
+use crate::state::{AppState, ReadinessAnswer};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 

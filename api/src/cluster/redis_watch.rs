@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex as SyncMutex;
+use futures_util::FutureExt;
+use parking_lot::Mutex;
 use store::{ProbeReport, Redundancy, SentinelReport, Store, StoreError, WriteProbe};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::older_state::EventMemory;
+use crate::cluster::shared_answer::SharedAnswer;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const MAX_EVENTS: usize = 500;
@@ -24,10 +25,9 @@ const REMEMBER_REPLICA: Duration = Duration::from_secs(3600);
 pub(crate) struct RedisWatch {
     store: Store,
     probe: WriteProbe,
-    /// Held while Redis is asked: other callers wait for that answer.
-    latest: Mutex<Option<(Instant, Arc<ProbeReport>)>>,
-    sentinels: Mutex<Option<(Instant, Arc<Vec<SentinelReport>>)>>,
-    history: SyncMutex<History>,
+    latest: SharedAnswer<Arc<ProbeReport>>,
+    sentinels: SharedAnswer<Arc<Vec<SentinelReport>>>,
+    history: Mutex<History>,
 }
 
 #[derive(Default)]
@@ -63,9 +63,9 @@ impl RedisWatch {
         Self {
             store,
             probe,
-            latest: Mutex::default(),
-            sentinels: Mutex::default(),
-            history: SyncMutex::default(),
+            latest: SharedAnswer::new(PROBE_MAX_AGE),
+            sentinels: SharedAnswer::new(SENTINELS_MAX_AGE),
+            history: Mutex::default(),
         }
     }
 
@@ -104,8 +104,7 @@ impl RedisWatch {
     pub(crate) async fn outage(&self) -> Option<WriteOutage> {
         let report = self.probe().await;
         // The Sentinels' answers only name missing replicas: no probe of this process waits for them.
-        let known = self.sentinels.try_lock().ok().and_then(|latest| Some(latest.as_ref()?.1.clone()));
-        self.condition_of(&report, &known.unwrap_or_default()).outage
+        self.condition_of(&report, &self.sentinels.known().unwrap_or_default()).outage
     }
 
     pub(crate) async fn condition(&self) -> RedisCondition {
@@ -114,28 +113,16 @@ impl RedisWatch {
     }
 
     async fn probe(&self) -> Arc<ProbeReport> {
-        let mut latest = self.latest.lock().await;
-        if let Some((at, report)) = &*latest
-            && at.elapsed() < PROBE_MAX_AGE
-        {
-            return report.clone();
-        }
-        let report = Arc::new(self.probe.run().await);
-        *latest = Some((Instant::now(), report.clone()));
-        self.note(&report);
-        report
+        let ask = || async {
+            let report = Arc::new(self.probe.run().await);
+            self.note(&report);
+            report
+        };
+        self.latest.latest_or(ask).await
     }
 
     async fn sentinels(&self) -> Arc<Vec<SentinelReport>> {
-        let mut latest = self.sentinels.lock().await;
-        if let Some((at, reports)) = &*latest
-            && at.elapsed() < SENTINELS_MAX_AGE
-        {
-            return reports.clone();
-        }
-        let reports = Arc::new(self.store.inspect_sentinels().await);
-        *latest = Some((Instant::now(), reports.clone()));
-        reports
+        self.sentinels.latest_or(|| self.store.inspect_sentinels().map(Arc::new)).await
     }
 
     /// Remembers a check, and logs when a write outage begins or ends.

@@ -1,5 +1,5 @@
-//! The environment of every kubeleet process: settings, control loops, retries, logging, sockets, and the
-//! clock.
+//! The environment of every kubeleet process: settings, control loops, retries, logging, files, sockets, and
+//! the clock.
 //!
 //! May import `model`. The URL of Redis is a setting here; nothing connects to Redis.
 //!

@@ -1,4 +1,4 @@
-//! Caches Redis' latest readiness answer for all probes.
+//! An answer of Redis that all callers of some milliseconds share.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,34 +6,34 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Time for which an answer is shared. Thousands of probes cost Redis ten requests a second.
-const MAX_AGE: Duration = Duration::from_millis(100);
-
-/// Number of live schedulers, or the reason why Redis rejects writes.
-pub(crate) type ReadinessAnswer = Result<u64, String>;
-
-#[derive(Default)]
-pub(crate) struct Readiness {
-    /// Held while Redis is asked: other probes wait for that answer.
-    latest: Mutex<Option<(Instant, ReadinessAnswer)>>,
+pub(crate) struct SharedAnswer<T> {
+    max_age: Duration,
+    /// Held while Redis is asked: other callers wait for that answer.
+    latest: Mutex<Option<(Instant, T)>>,
 }
 
-impl Readiness {
-    /// Returns Redis' answer of the last 100 ms, or asks it. Cancel safe: if the asking caller leaves, the
+impl<T: Clone> SharedAnswer<T> {
+    pub(crate) fn new(max_age: Duration) -> Self {
+        Self { max_age, latest: Mutex::default() }
+    }
+
+    /// Returns the latest answer, or asks if that is too old. Cancel safe: if the asking caller leaves, the
     /// next one asks.
-    pub(crate) async fn latest_or<F: Future<Output = ReadinessAnswer>>(
-        &self,
-        ask: impl FnOnce() -> F,
-    ) -> ReadinessAnswer {
+    pub(crate) async fn latest_or<F: Future<Output = T>>(&self, ask: impl FnOnce() -> F) -> T {
         let mut latest = self.latest.lock().await;
         if let Some((at, answer)) = &*latest
-            && at.elapsed() < MAX_AGE
+            && at.elapsed() < self.max_age
         {
             return answer.clone();
         }
         let answer = ask().await;
         *latest = Some((Instant::now(), answer.clone()));
         answer
+    }
+
+    /// Returns the latest answer of any age, unless Redis is being asked.
+    pub(crate) fn known(&self) -> Option<T> {
+        Some(self.latest.try_lock().ok()?.as_ref()?.1.clone())
     }
 }
 
@@ -46,9 +46,12 @@ mod tests {
 
     use super::*;
 
+    const MAX_AGE: Duration = Duration::from_millis(100);
+
     #[tokio::test(start_paused = true)]
     async fn thousands_of_probes_share_one_answer_which_is_soon_asked_again() {
-        let (readiness, asked) = (Readiness::default(), Arc::new(AtomicU64::new(0)));
+        let (readiness, asked) =
+            (SharedAnswer::<Result<u64, String>>::new(MAX_AGE), Arc::new(AtomicU64::new(0)));
         let ask = || async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(asked.fetch_add(1, Ordering::Relaxed))
@@ -61,7 +64,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_that_leaves_leaves_the_question_to_the_next() {
-        let readiness = Readiness::default();
+        let readiness = SharedAnswer::<Result<u64, String>>::new(MAX_AGE);
         let never = readiness.latest_or(std::future::pending);
         assert!(tokio::time::timeout(Duration::from_secs(1), never).await.is_err());
         assert_eq!(readiness.latest_or(|| async { Ok(3) }).await, Ok(3));
