@@ -142,7 +142,7 @@ impl StateFile {
         written.unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
     }
 
-    /// Writes `text()` after each change from `saved`, forever. Of failures in a row the first is logged, with
+    /// Writes `text()` after each change from `saved`, forever. The first of several failures is logged, with
     /// `loss`, such as `a proxy that is restarted without Redis will not know the routes`.
     pub async fn keep(&self, interval: Duration, mut saved: String, text: impl Fn() -> String, loss: &str) {
         let mut is_logged = false;
