@@ -37,7 +37,8 @@ fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
         unused(path).contains(&id) || (id == TIMEOUT && !uses_timeout)
     };
     let hidden: Vec<Arg> = globals.iter().filter(is_unused).map(|arg| arg.clone().hide(true)).collect();
-    let is_unused_setting = |arg: &Arg| unused_settings(path).contains(&arg.get_id().as_str());
+    let top = path.split(' ').next().unwrap_or(path);
+    let is_unused_setting = |arg: &Arg| not_using(arg.get_id().as_str()).contains(&top);
     let command = command.mut_args(|arg| if is_unused_setting(&arg) { arg.hide(true) } else { arg });
     with_examples(command.args(hidden), path)
 }
@@ -51,25 +52,15 @@ fn with_examples(command: Command, path: &str) -> Command {
     command.after_help(after)
 }
 
-/// Returns the daemon settings that a command accepts but does not use: daemons of a machine may share a
+/// Returns the commands that accept a daemon setting but do not use it: daemons of a machine may share a
 /// configuration.
-fn unused_settings(path: &str) -> &'static [&'static str] {
-    match path {
-        "api" => &["metrics_listen", "node", "labels", "runtime"],
-        "scheduler" => &["listen", "labels", "runtime"],
-        "worker" => &["listen"],
-        "proxy" => &["listen", "labels", "runtime", "heartbeat", "fence_after", "dead_after"],
-        "healthcheck" => &["metrics_listen", "labels", "runtime"],
-        "net rules" | "net check" => &[
-            "listen",
-            "metrics_listen",
-            "node",
-            "labels",
-            "runtime",
-            "heartbeat",
-            "fence_after",
-            "dead_after",
-        ],
+fn not_using(setting: &str) -> &'static [&'static str] {
+    match setting {
+        "listen" => &["scheduler", "worker", "proxy", "net"],
+        "metrics_listen" => &["api", "healthcheck", "net"],
+        "node" => &["api", "net"],
+        "labels" | "runtime" => &["api", "scheduler", "proxy", "healthcheck", "net"],
+        "heartbeat" | "fence_after" | "dead_after" => &["proxy", "net"],
         _ => &[],
     }
 }

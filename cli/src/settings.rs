@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use daemon::config::{Config, ConfigError, Serves, Sources, parse_file};
 use model::value::secret::Secret;
+use serde::Serialize;
 
 /// Default configuration file, read if it exists.
 const DEFAULT_FILE: &str = "/etc/kubeleet/kubeleet.toml";
 
 /// Settings as flags. Each can also be set in the environment (`KUBELEET_…`) or in the configuration file; a
-/// flag overrides the environment, and the environment overrides the file.
-#[derive(Args, Clone, Default)]
+/// flag overrides the environment, and the environment overrides the file. The names of the fields are those
+/// of the settings.
+#[derive(Args, Clone, Default, Serialize)]
 #[command(next_help_heading = "Daemon settings (flag > environment > file > default)")]
 pub(crate) struct SettingFlags {
     /// Configuration file (TOML) [default: /etc/kubeleet/kubeleet.toml]
     #[arg(long, env = "KUBELEET_CONFIG", value_name = "FILE")]
+    #[serde(skip)]
     config: Option<PathBuf>,
     /// Redis: redis://…, rediss://… or redis+sentinel://h1:p,h2:p/mymaster [KUBELEET_REDIS_URL]
     #[arg(long, value_name = "URL")]
@@ -55,6 +58,7 @@ pub(crate) struct SettingFlags {
     log_format: Option<String>,
     /// `--token` and `--token-file` are global options; [`SettingFlags::with_token`] copies them here.
     #[arg(skip)]
+    #[serde(skip)]
     token: Option<Secret>,
     #[arg(skip)]
     token_file: Option<String>,
@@ -97,7 +101,7 @@ impl SettingFlags {
     pub(crate) fn read(&self, serves: Serves) -> anyhow::Result<Config> {
         let file = self.read_config_file()?;
         let sources = Sources {
-            flags: self.flags(),
+            flags: self.flags()?,
             // A token file from a flag overrides the environment's token.
             environment: &|name| match (name, &self.token, &self.token_file) {
                 ("KUBELEET_TOKEN", None, Some(_)) => None,
@@ -110,24 +114,13 @@ impl SettingFlags {
         Ok(sources.config(serves).map_err(BadSettings)?)
     }
 
-    fn flags(&self) -> BTreeMap<String, String> {
-        let token = self.token.as_ref().map(|token| token.expose().to_owned());
-        let flags = [
-            ("KUBELEET_TOKEN", &token),
-            ("KUBELEET_TOKEN_FILE", &self.token_file),
-            ("KUBELEET_REDIS_URL", &self.redis_url),
-            ("KUBELEET_LISTEN", &self.listen),
-            ("KUBELEET_METRICS_LISTEN", &self.metrics_listen),
-            ("KUBELEET_NODE", &self.node),
-            ("KUBELEET_LABELS", &self.labels),
-            ("KUBELEET_RUNTIME", &self.runtime),
-            ("KUBELEET_HEARTBEAT", &self.heartbeat),
-            ("KUBELEET_DEAD_AFTER", &self.dead_after),
-            ("KUBELEET_FENCE_AFTER", &self.fence_after),
-            ("KUBELEET_LOG", &self.log),
-            ("KUBELEET_LOG_FORMAT", &self.log_format),
-        ];
-        flags.into_iter().filter_map(|(name, flag)| Some((name.to_owned(), flag.clone()?))).collect()
+    fn flags(&self) -> serde_json::Result<BTreeMap<String, String>> {
+        let mut flags: BTreeMap<String, Option<String>> =
+            serde_json::from_value(serde_json::to_value(self)?)?;
+        flags.insert("token".to_owned(), self.token.as_ref().map(|token| token.expose().to_owned()));
+        let named =
+            |(name, value): (String, Option<_>)| Some((format!("KUBELEET_{}", name.to_uppercase()), value?));
+        Ok(flags.into_iter().filter_map(named).collect())
     }
 
     fn read_config_file(&self) -> anyhow::Result<BTreeMap<String, String>> {

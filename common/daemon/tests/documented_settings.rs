@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use kubeleet_daemon::config::{SETTINGS, Serves, Sources, parse_file};
+use kubeleet_daemon::config::{Serves, Sources, parse_file, settings};
 use model::value::secret_key::SecretKey;
 
 type Environment = BTreeMap<String, String>;
@@ -180,6 +180,30 @@ fn a_page_is_read_as_its_reader_would() {
 fn the_reference_has_a_row_for_every_setting() {
     let page = std::fs::read_to_string(root().join("docs/reference/settings.md")).unwrap();
     let rows: String = page.lines().filter(|line| line.starts_with('|')).collect();
-    let missing = SETTINGS.iter().map(|(name, _)| *name).filter(|name| !rows.contains(&format!("`{name}`")));
+    let missing = settings().into_keys().filter(|name| !rows.contains(&format!("`{name}`")));
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[test]
+fn the_reference_has_the_defaults_that_are_in_force() {
+    let page = std::fs::read_to_string(root().join("docs/reference/settings.md")).unwrap();
+    let mut documented = BTreeMap::new();
+    for row in page.lines().filter(|line| line.starts_with("| `KUBELEET_")) {
+        let cells: Vec<String> = row.split('|').map(|cell| cell.trim().replace('`', "")).collect();
+        let names: Vec<&str> = cells[1].split(", ").collect();
+        let defaults: Vec<&str> = cells[2].split(", ").collect();
+        for (at, name) in names.iter().enumerate() {
+            let default = if defaults.len() == names.len() { defaults[at] } else { &cells[2] };
+            documented.insert((*name).to_owned(), default.to_owned());
+        }
+    }
+    assert_eq!(documented.remove("KUBELEET_CONFIG").unwrap(), "/etc/kubeleet/kubeleet.toml");
+    let known = settings();
+    for (name, documented) in documented {
+        match known.get(name.as_str()) {
+            None => panic!("{name} is no setting"),
+            Some(Some(default)) => assert_eq!(&documented, default, "{name}"),
+            Some(None) => {}
+        }
+    }
 }

@@ -1,0 +1,145 @@
+//! Where settings come from: flags, the environment and a file. Nothing here reads the environment of the
+//! process on its own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// An invalid setting.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{setting} (from {origin}): {problem}")]
+pub struct ConfigError {
+    /// Name of the environment variable.
+    pub setting: String,
+    /// Source of the value.
+    pub origin: Origin,
+    /// The fault, and the valid values.
+    pub problem: String,
+}
+
+/// Source of a value, in order of precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A command-line flag.
+    Flag,
+    /// The environment.
+    Environment,
+    /// The configuration file.
+    File,
+    /// The built-in default.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Origin::Flag => "a flag",
+            Origin::Environment => "the environment",
+            Origin::File => "the configuration file",
+            Origin::Default => "the default",
+        })
+    }
+}
+
+/// The sources of settings.
+pub struct Sources<'a> {
+    /// Flags, by environment variable.
+    pub flags: BTreeMap<String, String>,
+    /// Reads one environment variable.
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Settings of the configuration file, by environment variable.
+    pub file: BTreeMap<String, String>,
+    /// Reads the file of a `…_FILE` setting.
+    pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
+    /// Host name of the machine.
+    pub host_name: String,
+}
+
+impl Sources<'_> {
+    /// Returns sources without any setting.
+    pub(crate) fn none() -> Self {
+        Self {
+            flags: BTreeMap::new(),
+            environment: &|_| None,
+            file: BTreeMap::new(),
+            read_file: &|_| Err(String::new()),
+            host_name: String::new(),
+        }
+    }
+
+    fn find(&self, setting: &str) -> Option<(String, Origin)> {
+        // Scripts pass `--token "$TOKEN"` even without a token.
+        let is_token = setting.starts_with("KUBELEET_TOKEN") || setting.starts_with("KUBELEET_READ_TOKEN");
+        let given = |text: &String| !is_token || !text.trim().is_empty();
+        if let Some(text) = self.flags.get(setting).filter(|text| given(text)) {
+            return Some((text.clone(), Origin::Flag));
+        }
+        if let Some(text) = (self.environment)(setting).filter(|text| !text.is_empty() && given(text)) {
+            return Some((text, Origin::Environment));
+        }
+        self.file.get(setting).filter(|text| given(text)).map(|text| (text.clone(), Origin::File))
+    }
+}
+
+/// Reads settings from their sources, and keeps what it was asked for and what was wrong.
+pub(crate) struct SettingsReader<'a> {
+    pub(crate) sources: &'a Sources<'a>,
+    /// Every setting that was asked for, with its default if that is a text.
+    pub(crate) asked: BTreeMap<&'static str, Option<&'static str>>,
+    pub(crate) problems: Vec<ConfigError>,
+}
+
+impl<'a> SettingsReader<'a> {
+    pub(crate) fn new(sources: &'a Sources<'a>) -> Self {
+        Self { sources, asked: BTreeMap::new(), problems: Vec::new() }
+    }
+
+    pub(crate) fn find(&mut self, setting: &'static str) -> Option<(String, Origin)> {
+        self.asked.entry(setting).or_default();
+        self.sources.find(setting)
+    }
+
+    pub(crate) fn origin(&mut self, setting: &'static str) -> Origin {
+        self.find(setting).map_or(Origin::Default, |(_, origin)| origin)
+    }
+
+    /// Returns an environment variable that is not a setting.
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
+        (self.sources.environment)(name).filter(|text| !text.is_empty())
+    }
+
+    pub(crate) fn refuse(&mut self, setting: &str, origin: Origin, problem: impl Into<String>) {
+        self.problems.push(ConfigError { setting: setting.to_owned(), origin, problem: problem.into() });
+    }
+
+    /// Reads a setting without a default.
+    pub(crate) fn optional<T>(
+        &mut self,
+        setting: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let (text, origin) = self.find(setting)?;
+        parse(&text).map_err(|problem| self.refuse(setting, origin, problem)).ok()
+    }
+
+    /// Reads a setting whose default is written as users would write it.
+    pub(crate) fn value<T>(
+        &mut self,
+        setting: &'static str,
+        default: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> T {
+        let value = self.optional(setting, &parse);
+        self.asked.insert(setting, Some(default));
+        value.unwrap_or_else(|| parse(default).expect("a valid default"))
+    }
+
+    /// Reads a setting that names a file. `parse` gets its path and its text.
+    pub(crate) fn file<T>(
+        &mut self,
+        setting: &'static str,
+        parse: impl Fn(&str, &str) -> Result<T, String>,
+    ) -> Option<T> {
+        let read_file = self.sources.read_file;
+        self.optional(setting, |path| parse(path, &read_file(path)?))
+    }
+}
