@@ -8,7 +8,7 @@ use model::node::timing::Timing;
 use model::node::{Node, NodeKind};
 use model::value::registry::{LoginVerdict, StoredLogin};
 use model::value::secret_key::SecretKey;
-use store::{LoginCheckRequest, Store, StoreError};
+use store::{NodeQuestion, Store, StoreError};
 
 use crate::state::AppState;
 use crate::status::views;
@@ -51,10 +51,7 @@ async fn ask(
     node: &NodeName,
     login: &StoredLogin,
 ) -> Result<Option<LoginVerdict>, StoreError> {
-    let id = uuid::Uuid::new_v4().to_string();
-    let request = LoginCheckRequest { id: id.clone(), check_login: login.clone() };
-    store.request_login_check(node, &request).await?;
-    let answer = store.whole_answer(&id, TIMEOUT).await?;
+    let answer = store.ask(node, NodeQuestion::CheckLogin(login.clone())).await?.whole(TIMEOUT).await?;
     Ok(answer.and_then(|(output, _)| serde_json::from_slice(&output).ok()))
 }
 

@@ -14,11 +14,11 @@ use axum::http::header::{HOST, ORIGIN};
 use axum::response::Response;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use model::ids::{ContainerName, NodeName, PodId};
+use model::ids::{ContainerName, NodeName, PodId, RequestId};
 use model::pod::lifecycle::Phase;
-use model::stream::channel::{ChannelRequest, Frame, MAX_FRAME, Purpose, SUBPROTOCOL};
+use model::stream::channel::{Frame, MAX_FRAME, Purpose, SUBPROTOCOL};
 use serde::Deserialize;
-use store::{Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, Store};
+use store::{Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, ConnectRequest};
 use utoipa::IntoParams;
 
 use super::pods;
@@ -125,7 +125,7 @@ impl ClientSession {
     }
 
     /// Reads the first message. Returns a description of an invalid one as the error.
-    async fn receive_request(&self, socket: &mut WebSocket) -> Result<ChannelRequest, String> {
+    async fn receive_request(&self, socket: &mut WebSocket) -> Result<ConnectRequest, String> {
         let message = tokio::time::timeout(REQUEST_TIMEOUT, socket.recv()).await;
         let text = match message {
             Ok(Some(Ok(Message::Text(text)))) => text,
@@ -139,22 +139,17 @@ impl ClientSession {
         if let Some(problem) = purpose.problem() {
             return Err(problem);
         }
-        Ok(ChannelRequest {
-            id: uuid::Uuid::new_v4().to_string(),
-            pod: self.pod.clone(),
-            container: self.container.clone(),
-            purpose,
-        })
+        Ok(ConnectRequest { pod: self.pod.clone(), container: self.container.clone(), purpose })
     }
 
-    async fn serve(&self, socket: &mut WebSocket, request: &ChannelRequest) -> Result<(), String> {
-        let store = &self.app.store;
+    async fn serve(&self, socket: &mut WebSocket, request: &ConnectRequest) -> Result<(), String> {
+        let (store, id) = (&self.app.store, RequestId::random());
         let what = request.purpose.describe();
         let message = format!("{what}, by {}", self.who());
         let is_quiet = !self.is_first_forward(&request.purpose);
-        let requested = store.request_channel(&self.node, request, &message, is_quiet).await;
+        let requested = store.request_channel(&self.node, &id, request, &message, is_quiet).await;
         let channel = match requested.map_err(|error| error.to_string())? {
-            ChannelOutcome::Requested => store.client_channel(&request.id),
+            ChannelOutcome::Requested => store.client_channel(&id),
             ChannelOutcome::PodGone => {
                 return Err(format!("pod {} is no longer on node {}", self.pod, self.node));
             }
@@ -181,7 +176,10 @@ impl ClientSession {
             Ok(None) => CLIENT_LEFT.to_owned(),
             Err(why) => why.clone(),
         };
-        close(store, request, format!("{what} ended after {seconds} s: {how}")).await;
+        let message = format!("{what} ended after {seconds} s: {how}");
+        if let Err(error) = store.close_channel(&id, &self.pod, false, &message).await {
+            tracing::debug!(%error, "a channel could not be closed; it expires");
+        }
         result.map(drop)
     }
 
@@ -284,10 +282,4 @@ async fn receive_from_client(
 async fn leave(mut channel: Channel) {
     let finished = channel.writer.finish(Frame::Closed);
     let _best_effort = tokio::time::timeout(Duration::from_secs(1), finished).await;
-}
-
-async fn close(store: &Store, request: &ChannelRequest, message: String) {
-    if let Err(error) = store.close_channel(&request.id, &request.pod, false, &message).await {
-        tracing::debug!(%error, "a channel could not be closed; it expires");
-    }
 }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use model::ids::NodeName;
 use model::node::usage::GarbageView;
 use serde::Deserialize;
-use store::GarbageRequest;
+use store::NodeQuestion;
 use utoipa::IntoParams;
 
 use super::nodes;
@@ -47,10 +47,8 @@ pub(crate) async fn collect_garbage(
     if app.store.node(&name).await?.is_none() {
         return Err(nodes::not_found(&name));
     }
-    let id = uuid::Uuid::new_v4().to_string();
-    let request = GarbageRequest { id: id.clone(), collect_garbage: !options.dry_run };
-    app.store.request_garbage(&name, &request).await?;
-    let (json, end) = app.store.whole_answer(&id, TIMEOUT).await?.ok_or_else(|| {
+    let answer = app.store.ask(&name, NodeQuestion::Garbage { removes: !options.dry_run }).await?;
+    let (json, end) = answer.whole(TIMEOUT).await?.ok_or_else(|| {
         let detail = format!(
             "node {name} did not answer within {} s: its worker does not run, or is of an earlier version",
             TIMEOUT.as_secs()

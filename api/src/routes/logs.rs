@@ -1,8 +1,7 @@
 //! `/pod/{uuid}/log`: output of a pod's container.
 //!
-//! Processes never call each other: requests and output go through Redis (see the logs of `store`).
+//! Processes never call each other: requests and output go through Redis (see the channels of `store`).
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use axum::Extension;
@@ -12,8 +11,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
 use model::ids::{ContainerName, NodeName, PodId};
+use model::stream::channel::Frame;
 use serde::Deserialize;
-use store::{LogChunk, LogRequest, Store, StoreError};
+use store::{ChannelError, LogRequest, NodeAnswer, NodeQuestion, Store, StoreError};
 use utoipa::IntoParams;
 
 use super::pods;
@@ -29,6 +29,7 @@ const QUIET_START_TIMEOUT: Duration = Duration::from_secs(2);
 /// A stream ends after Redis was unavailable for this time. The worker gives up a little later.
 const REDIS_TIMEOUT: Duration = Duration::from_secs(20);
 const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_TAIL: u32 = 100;
 const MAX_TAIL: u32 = 100_000;
 
@@ -70,77 +71,64 @@ pub(crate) async fn get_pod_log(
         let detail = format!("pod {pod} is {} and not on a node, so it has no log", record.phase);
         return Err(ApiProblem::new(ProblemKind::PodNotAssigned, detail));
     };
-    let mut reader = LogStreamReader::new(app.store.clone(), node.clone(), pod, &options, guard);
-    app.store.request_logs(&node, &reader.request).await?;
+    let request = LogRequest {
+        pod,
+        container: options.container,
+        tail: options.tail.unwrap_or(DEFAULT_TAIL).min(MAX_TAIL) as usize,
+        follow: options.follow,
+    };
+    let mut answer = app.store.ask(&node, NodeQuestion::Output(request.clone())).await?;
     let timeout = if options.follow { QUIET_START_TIMEOUT } else { FIRST_CHUNK_TIMEOUT };
-    if !reader.wait_for_first_chunk(timeout).await? && !options.follow {
-        let seconds = timeout.as_secs();
-        let detail = format!("node {node} did not answer within {seconds} s; check that its worker runs");
-        return Err(ApiProblem::new(ProblemKind::NodeNotResponding, detail));
-    }
-    if let Some(LogChunk::End(why)) = reader.ready.front()
-        && !why.is_empty()
-    {
-        let detail = format!("node {node} could not read the log: {why}");
-        return Err(ApiProblem::new(ProblemKind::LogUnavailable, detail));
-    }
+    let first = match first_frame(&mut answer, timeout).await? {
+        None if !options.follow => {
+            let seconds = timeout.as_secs();
+            let detail = format!("node {node} did not answer within {seconds} s; check that its worker runs");
+            return Err(ApiProblem::new(ProblemKind::NodeNotResponding, detail));
+        }
+        Some(Frame::Failed(why)) => {
+            let detail = format!("node {node} could not read the log: {why}");
+            return Err(ApiProblem::new(ProblemKind::LogUnavailable, detail));
+        }
+        first => first,
+    };
+    let store = app.store.clone();
+    let reader = LogStreamReader {
+        store,
+        node,
+        request,
+        answer,
+        first,
+        has_ended: false,
+        quiet_since: Instant::now(),
+        _guard: guard,
+    };
     let output = reader.output().take_until(app.shutdown.clone().cancelled_owned());
     let output = output.map(Ok::<_, std::convert::Infallible>);
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(output)).into_response())
+}
+
+/// Returns the first frame; `None` if it takes too long.
+async fn first_frame(answer: &mut NodeAnswer, timeout: Duration) -> Result<Option<Frame>, StoreError> {
+    match tokio::time::timeout(timeout, answer.next()).await {
+        Ok(Ok(frame)) => Ok(Some(frame)),
+        Ok(Err(ChannelError::Store(error))) => Err(error),
+        Ok(Err(_)) | Err(_) => Ok(None),
+    }
 }
 
 struct LogStreamReader {
     store: Store,
     node: NodeName,
     request: LogRequest,
-    last: String,
-    ready: VecDeque<LogChunk>,
-    ended: bool,
-    /// Time of the last chunk, or of the last check that found the pod on its node.
+    answer: NodeAnswer,
+    first: Option<Frame>,
+    has_ended: bool,
+    /// Time of the last frame, or of the last check that found the pod on its node.
     quiet_since: Instant,
     _guard: StreamGuard,
 }
 
 impl LogStreamReader {
-    fn new(store: Store, node: NodeName, pod: PodId, options: &LogParameters, guard: StreamGuard) -> Self {
-        let request = LogRequest {
-            id: uuid::Uuid::new_v4().to_string(),
-            pod,
-            container: options.container.clone(),
-            tail: options.tail.unwrap_or(DEFAULT_TAIL).min(MAX_TAIL) as usize,
-            follow: options.follow,
-        };
-        Self {
-            store,
-            node,
-            request,
-            last: "0".to_owned(),
-            ready: VecDeque::new(),
-            ended: false,
-            quiet_since: Instant::now(),
-            _guard: guard,
-        }
-    }
-
-    async fn poll(&mut self) -> Result<(), StoreError> {
-        let (chunks, last) = self.store.read_log(&self.request.id, &self.last).await?;
-        self.last = last;
-        self.ready.extend(chunks);
-        Ok(())
-    }
-
-    async fn wait_for_first_chunk(&mut self, timeout: Duration) -> Result<bool, StoreError> {
-        let started = Instant::now();
-        while self.ready.is_empty() {
-            if started.elapsed() > timeout {
-                return Ok(false);
-            }
-            tokio::time::sleep(Store::LOG_POLL).await;
-            self.poll().await?;
-        }
-        Ok(true)
-    }
-
     fn output(self) -> impl Stream<Item = Bytes> + Send {
         futures_util::stream::unfold(self, |mut reader| async move {
             let bytes = reader.next().await?;
@@ -149,58 +137,55 @@ impl LogStreamReader {
     }
 
     async fn next(&mut self) -> Option<Bytes> {
-        while !self.ended {
-            match self.ready.pop_front() {
-                Some(LogChunk::Output(bytes)) => return Some(bytes),
-                Some(LogChunk::End(why)) => {
-                    self.ended = true;
-                    return (!why.is_empty()).then(|| last_line(&why));
+        while !self.has_ended {
+            let limit = if self.request.follow { POD_CHECK_INTERVAL } else { FIRST_CHUNK_TIMEOUT };
+            let frame = match self.first.take() {
+                Some(first) => Ok(Ok(first)),
+                None => tokio::time::timeout(limit, self.answer.next()).await,
+            };
+            let why = match frame {
+                Ok(Ok(Frame::Output(bytes))) => {
+                    self.quiet_since = Instant::now();
+                    // If it is asked again, it goes on from here.
+                    self.request.tail = 0;
+                    return Some(bytes);
                 }
-                None => {}
+                Ok(Ok(Frame::Exit(_))) => Some(String::new()),
+                Ok(Ok(Frame::Failed(why))) => Some(why),
+                Ok(Ok(_)) => None,
+                _ if !self.request.follow => Some(format!("node {} stopped sending", self.node)),
+                Ok(Err(_)) => {
+                    self.ask_again().await;
+                    self.reason_to_stop().await
+                }
+                Err(_) => self.reason_to_stop().await,
+            };
+            if let Some(why) = why {
+                self.has_ended = true;
+                return (!why.is_empty()).then(|| Bytes::from(format!("\nkubeleet: {why}\n")));
             }
-            // This fails while Redis is unavailable, until the check below ends the stream.
-            if self.poll().await.is_ok() && !self.ready.is_empty() {
-                self.quiet_since = Instant::now();
-                continue;
-            }
-            if let Some(why) = self.reason_to_stop().await {
-                self.ended = true;
-                return Some(last_line(&why));
-            }
-            tokio::time::sleep(Store::LOG_POLL).await;
         }
         None
     }
 
     async fn reason_to_stop(&mut self) -> Option<String> {
-        let quiet = self.quiet_since.elapsed();
-        if !self.request.follow {
-            return (quiet > FIRST_CHUNK_TIMEOUT).then(|| format!("node {} stopped sending", self.node));
-        }
-        if quiet < POD_CHECK_INTERVAL {
-            return None;
-        }
         match self.store.pod(&self.request.pod).await {
             Ok(Some(record)) if record.node.as_ref() == Some(&self.node) && !record.phase.is_terminal() => {
                 self.quiet_since = Instant::now();
                 None
             }
             Ok(_) => Some(format!("the pod is no longer on node {}", self.node)),
-            Err(error) => (quiet > REDIS_TIMEOUT).then(|| error.to_string()),
+            Err(error) => (self.quiet_since.elapsed() > REDIS_TIMEOUT).then(|| error.to_string()),
         }
     }
-}
 
-fn last_line(why: &str) -> Bytes {
-    Bytes::from(format!("\nkubeleet: {why}\n"))
-}
-
-impl Drop for LogStreamReader {
-    fn drop(&mut self) {
-        let (store, id) = (self.store.clone(), self.request.id.clone());
-        // Otherwise the worker notices only half a minute later.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { drop(store.end_log(&id).await) });
+    /// Follows on after a failover that lost frames, or with a worker that was started again. While Redis is
+    /// unavailable, the answer stays the failed one.
+    async fn ask_again(&mut self) {
+        tokio::time::sleep(RETRY_INTERVAL).await;
+        let question = NodeQuestion::Output(self.request.clone());
+        if let Ok(answer) = self.store.ask(&self.node, question).await {
+            self.answer = answer;
         }
     }
 }

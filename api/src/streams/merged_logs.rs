@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use futures_util::future::join_all;
 use model::ids::{NodeName, PodId, ServiceName};
+use model::stream::channel::Frame;
 use model::stream::log_line::{LineSplitter, LogLine};
 use model::stream::log_merge::LogMerge;
-use store::{LinesRequest, LogChunk, LoggedPod, Store, StoreError};
+use store::{ChannelError, LinesRequest, LoggedPod, NodeAnswer, NodeQuestion, Store, StoreError};
 
 /// Time for which a followed line waits for older lines of other nodes.
 const HOLD: Duration = Duration::from_millis(800);
@@ -19,7 +19,8 @@ const PLACES_INTERVAL: Duration = Duration::from_secs(2);
 const NODE_TIMEOUT: Duration = Duration::from_secs(12);
 /// Delay before a node that ended its answer is asked again while logs are followed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
-const MAX_POLL: Duration = Duration::from_millis(400);
+/// Interval of looks at what has arrived.
+const POLL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogSelection {
@@ -39,43 +40,22 @@ type Places = BTreeMap<NodeName, Vec<LoggedPod>>;
 pub(crate) struct MergedLogs {
     store: Store,
     selection: LogSelection,
-    /// Request to each node, except for its id and pods.
+    /// Request to each node, except for its pods.
     request: LinesRequest,
     nodes: BTreeMap<NodeName, NodeLog>,
     merge: LogMerge<NodeName, MergedItem>,
     places_at: Instant,
     marks: Vec<String>,
     is_open: bool,
-    poll: Duration,
 }
 
 struct NodeLog {
-    id: String,
+    answer: NodeAnswer,
     pods: Vec<LoggedPod>,
-    position: String,
     splitter: LineSplitter,
     last_time: u64,
-    heard_at: Instant,
     retry_at: Option<Instant>,
     has_ended: bool,
-    /// True if its first selected pod appeared while logs were followed.
-    is_new: bool,
-}
-
-impl NodeLog {
-    fn new(pods: Vec<LoggedPod>, last_time: u64) -> Self {
-        Self {
-            id: uuid::Uuid::new_v4().to_string(),
-            pods,
-            position: "0".to_owned(),
-            splitter: LineSplitter::default(),
-            last_time,
-            heard_at: Instant::now(),
-            retry_at: None,
-            has_ended: false,
-            is_new: false,
-        }
-    }
 }
 
 impl MergedLogs {
@@ -94,7 +74,6 @@ impl MergedLogs {
             nodes: BTreeMap::new(),
             marks: Vec::new(),
             is_open: false,
-            poll: Store::LOG_POLL,
             store,
             selection,
             request,
@@ -146,18 +125,28 @@ impl MergedLogs {
             let is_news =
                 known.is_none_or(|known| known.has_ended && known.retry_at.is_none() && known.pods != pods);
             if is_news && (known.is_none() || follows_services) {
-                let mut log = NodeLog::new(pods, known.map_or(0, |known| known.last_time));
-                log.is_new = self.is_open && known.is_none();
-                self.ask_node(node, log).await?;
+                let is_new = self.is_open && known.is_none();
+                let last_time = known.map_or(0, |known| known.last_time);
+                self.ask_node(node, pods, last_time, is_new).await?;
             }
         }
         Ok(())
     }
 
-    async fn ask_node(&mut self, node: NodeName, log: NodeLog) -> Result<(), StoreError> {
-        let request = request_of(&self.request, &log);
-        self.store.request_lines(&node, &request).await?;
+    /// Asks a node for lines after `last_time`. `is_new`: its first selected pod appeared while logs were
+    /// followed.
+    async fn ask_node(
+        &mut self,
+        node: NodeName,
+        pods: Vec<LoggedPod>,
+        last_time: u64,
+        is_new: bool,
+    ) -> Result<(), StoreError> {
+        let request = request_of(&self.request, &pods, last_time, is_new);
+        let answer = self.store.ask(&node, NodeQuestion::Lines(request)).await?;
         self.merge.begin(node.clone());
+        let splitter = LineSplitter::default();
+        let log = NodeLog { answer, pods, splitter, last_time, retry_at: None, has_ended: false };
         self.nodes.insert(node, log);
         Ok(())
     }
@@ -166,14 +155,13 @@ impl MergedLogs {
     pub(crate) async fn next(&mut self) -> Option<Vec<MergedItem>> {
         let mut items: Vec<MergedItem> =
             std::mem::take(&mut self.marks).into_iter().map(MergedItem::Mark).collect();
-        self.read_all().await;
+        self.read_all();
         self.keep_asking().await;
         let now = Instant::now();
         while let Some(item) = self.merge.pop(now) {
             items.push(item);
         }
         if !items.is_empty() {
-            self.poll = Store::LOG_POLL;
             return Some(items);
         }
         if self.marks.is_empty() && !self.request.follow && self.merge.is_done() {
@@ -182,8 +170,7 @@ impl MergedLogs {
         if self.is_over() {
             return None;
         }
-        tokio::time::sleep(self.poll).await;
-        self.poll = (self.poll * 5 / 4).min(MAX_POLL);
+        tokio::time::sleep(POLL).await;
         Some(items)
     }
 
@@ -196,60 +183,42 @@ impl MergedLogs {
             && self.nodes.values().all(|log| log.has_ended && log.retry_at.is_none())
     }
 
-    async fn read_all(&mut self) {
-        let open: Vec<(&NodeName, &NodeLog)> = self.nodes.iter().filter(|(_, log)| !log.has_ended).collect();
-        let reads = open.into_iter().map(|(node, log)| {
-            let store = self.store.clone();
-            async move { (node.clone(), store.read_log(&log.id, &log.position).await) }
-        });
-        let read: Vec<_> = join_all(reads).await;
-        for (node, reply) in read {
-            match reply {
-                Ok((chunks, position)) => self.take(&node, chunks, position),
-                // Redis is unavailable; the node times out after a while.
-                Err(error) => tracing::debug!(%node, %error, "lines could not be read"),
-            }
-        }
-    }
-
-    fn take(&mut self, node: &NodeName, chunks: Vec<LogChunk>, position: String) {
-        let Some(log) = self.nodes.get_mut(node) else { return };
-        log.position = position;
+    fn read_all(&mut self) {
         let now = Instant::now();
-        if !chunks.is_empty() {
-            log.heard_at = now;
-        }
-        for chunk in chunks {
-            match chunk {
-                LogChunk::Output(bytes) => {
-                    for line in log.splitter.add(&bytes) {
-                        let item = read_line(node, &line);
-                        if let MergedItem::Line(_, line) = &item {
-                            log.last_time = log.last_time.max(line.time);
+        for (node, log) in self.nodes.iter_mut().filter(|(_, log)| !log.has_ended) {
+            let end = loop {
+                match log.answer.arrived() {
+                    None if log.answer.silence() <= NODE_TIMEOUT => break None,
+                    None | Some(Err(ChannelError::PeerGone)) => {
+                        let seconds = NODE_TIMEOUT.as_secs();
+                        break Some(format!(
+                            "node {node} has sent nothing for {seconds} s: its worker does not run, or is of \
+                             an earlier version"
+                        ));
+                    }
+                    Some(Ok(Frame::Output(bytes))) => {
+                        for line in log.splitter.add(&bytes) {
+                            let item = read_line(node, &line);
+                            if let MergedItem::Line(_, line) = &item {
+                                log.last_time = log.last_time.max(line.time);
+                            }
+                            // A mark is placed where it arrived.
+                            self.merge.push(node, log.last_time, item, now);
                         }
-                        // A mark is placed where it arrived.
-                        self.merge.push(node, log.last_time, item, now);
                     }
+                    Some(Ok(Frame::Exit(_))) => break Some(String::new()),
+                    Some(Ok(Frame::Failed(why))) => break Some(format!("node {node}: {why}")),
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => break Some(format!("node {node}: {error}")),
                 }
-                LogChunk::End(why) => {
-                    log.has_ended = true;
-                    self.merge.end(node);
-                    if !why.is_empty() {
-                        self.marks.push(format!("node {node}: {why}"));
-                        log.retry_at = self.request.follow.then(|| now + RETRY_INTERVAL);
-                    }
-                }
-            }
-        }
-        if !log.has_ended && log.heard_at.elapsed() > NODE_TIMEOUT {
+            };
+            let Some(why) = end else { continue };
             log.has_ended = true;
-            log.heard_at = now;
             self.merge.end(node);
-            let seconds = NODE_TIMEOUT.as_secs();
-            self.marks.push(format!(
-                "node {node} has sent nothing for {seconds} s: its worker does not run, or is of an earlier version"
-            ));
-            log.retry_at = self.request.follow.then(|| now + RETRY_INTERVAL);
+            if !why.is_empty() {
+                self.marks.push(why);
+                log.retry_at = self.request.follow.then(|| now + RETRY_INTERVAL);
+            }
         }
     }
 
@@ -271,7 +240,7 @@ impl MergedLogs {
             let Some(former) = self.nodes.remove(&node) else { continue };
             let pods = places.get(&node).cloned().unwrap_or_default();
             if !pods.is_empty() {
-                drop(self.ask_node(node, NodeLog::new(pods, former.last_time)).await);
+                drop(self.ask_node(node, pods, former.last_time, false).await);
             }
         }
         drop(self.ask(places).await);
@@ -280,35 +249,19 @@ impl MergedLogs {
 
 /// Returns the request to a node. A tail applies to initial containers: a node asked before continues, and
 /// pods that came later are read completely.
-fn request_of(request: &LinesRequest, log: &NodeLog) -> LinesRequest {
-    let request = LinesRequest { id: log.id.clone(), pods: log.pods.clone(), ..request.clone() };
-    match log.last_time {
-        0 if !log.is_new => request,
-        last_time => {
-            let after = request.after.into_iter().chain((last_time > 0).then_some(last_time)).max();
-            LinesRequest { tail: None, after, ..request }
-        }
+fn request_of(request: &LinesRequest, pods: &[LoggedPod], last_time: u64, is_new: bool) -> LinesRequest {
+    let request = LinesRequest { pods: pods.to_vec(), ..request.clone() };
+    if last_time == 0 && !is_new {
+        return request;
     }
+    let after = request.after.into_iter().chain((last_time > 0).then_some(last_time)).max();
+    LinesRequest { tail: None, after, ..request }
 }
 
 fn read_line(node: &NodeName, line: &Bytes) -> MergedItem {
     match LogLine::decode(line) {
         Some(line) => MergedItem::Line(node.clone(), line),
         None => MergedItem::Mark(String::from_utf8_lossy(line).into_owned()),
-    }
-}
-
-impl Drop for MergedLogs {
-    fn drop(&mut self) {
-        let (store, nodes) = (self.store.clone(), std::mem::take(&mut self.nodes));
-        // Otherwise the workers notice only half a minute later.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                for log in nodes.values() {
-                    drop(store.end_log(&log.id).await);
-                }
-            });
-        }
     }
 }
 
@@ -319,17 +272,16 @@ mod tests {
     #[test]
     fn only_nodes_that_had_pods_at_the_beginning_are_asked_for_last_lines() {
         let request = LinesRequest { tail: Some(5), after: Some(7), ..LinesRequest::default() };
-        let log = |last_time, is_new| NodeLog { is_new, ..NodeLog::new(Vec::new(), last_time) };
-        for (log, tail, after) in [
-            (log(0, false), Some(5), Some(7)),
-            (log(0, true), None, Some(7)),
-            (log(30, false), None, Some(30)),
-            (log(3, false), None, Some(7)),
+        for (last_time, is_new, tail, after) in [
+            (0, false, Some(5), Some(7)),
+            (0, true, None, Some(7)),
+            (30, false, None, Some(30)),
+            (3, false, None, Some(7)),
         ] {
-            let asked = request_of(&request, &log);
+            let asked = request_of(&request, &[], last_time, is_new);
             assert_eq!((asked.tail, asked.after), (tail, after));
         }
-        let first = request_of(&LinesRequest::default(), &log(0, true));
+        let first = request_of(&LinesRequest::default(), &[], 0, true);
         assert_eq!((first.tail, first.after), (None, None));
     }
 }

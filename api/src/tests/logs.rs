@@ -2,7 +2,8 @@
 
 use axum::body::Bytes;
 use model::ids::NodeName;
-use store::{AnyLogRequest, LogChunk, LogRequest, Store};
+use model::stream::channel::Frame;
+use store::{Channel, LogRequest, NodeQuestion, Store};
 
 use super::{Api, eventually};
 
@@ -39,24 +40,26 @@ fn running_pod(api: &Api) {
     ]);
 }
 
-async fn next_request(store: &Store) -> LogRequest {
+async fn next_request(store: &Store) -> (LogRequest, Channel) {
     let node = NodeName::new("worker1").unwrap();
     let found = std::cell::RefCell::new(None);
     eventually("a request for a log", || async {
-        let request = store.take_log_requests(&node).await.unwrap().pop().map(|request| match request {
-            AnyLogRequest::Output(request) => request,
-            other => panic!("{other:?}"),
-        });
+        let request = store.take_requests(&node).await.unwrap().pop();
         let came = request.is_some();
         *found.borrow_mut() = request;
         came
     })
     .await;
-    found.into_inner().unwrap()
+    let request = found.into_inner().unwrap();
+    let channel = store.accept_channel(&request).await.unwrap().unwrap();
+    match request.question {
+        NodeQuestion::Output(request) => (request, channel),
+        other => panic!("{other:?}"),
+    }
 }
 
-fn output(text: &'static str) -> LogChunk {
-    LogChunk::Output(Bytes::from_static(text.as_bytes()))
+fn output(text: &'static str) -> Frame {
+    Frame::Output(Bytes::from_static(text.as_bytes()))
 }
 
 #[tokio::test]
@@ -64,20 +67,36 @@ async fn a_log_is_read_to_its_end() {
     let Some(api) = Api::start() else { return };
     running_pod(&api);
     let worker = async {
-        let request = next_request(&api.app.store).await;
+        let (request, mut channel) = next_request(&api.app.store).await;
         assert_eq!((request.pod.as_str(), request.tail, request.follow), ("mine", 5, false));
-        for chunk in [output("one\ntwo\n"), output("three\n"), LogChunk::End(String::new())] {
-            assert!(api.app.store.write_log(&request.id, &chunk).await.unwrap());
+        for frame in [output("one\ntwo\n"), output("three\n"), Frame::Exit(0)] {
+            channel.writer.send(frame).await.unwrap();
         }
-        request.id
+        channel
     };
-    let (answer, id) = tokio::join!(api.get("/pod/mine/log?tail=5"), worker);
+    let (answer, _channel) = tokio::join!(api.get("/pod/mine/log?tail=5"), worker);
     assert_eq!((answer.status, answer.text.as_str()), (200, "one\ntwo\nthree\n"));
     assert!(answer.header("content-type").starts_with("text/plain"));
     eventually("the worker learns that the reader is gone", || async {
-        !api.app.store.log_is_wanted(&id).await.unwrap()
+        api.redis.blocking_cli::<Vec<String>>(&["KEYS", "xs:*"]).is_empty()
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_worker_learns_that_the_reader_of_a_log_has_left() {
+    let Some(api) = Api::start() else { return };
+    running_pod(&api);
+    let worker = async {
+        let (_request, mut channel) = next_request(&api.app.store).await;
+        channel.writer.send(output("one\n")).await.unwrap();
+        channel
+    };
+    let reader =
+        tokio::time::timeout(std::time::Duration::from_secs(3), api.get("/pod/mine/log?follow=true"));
+    let (answer, mut channel) = tokio::join!(reader, worker);
+    assert!(answer.is_err(), "it is followed");
+    assert_eq!(channel.reader.next().await.unwrap().0, Frame::Closed);
 }
 
 #[tokio::test]
@@ -85,15 +104,16 @@ async fn a_followed_log_ends_with_the_reason() {
     let Some(api) = Api::start() else { return };
     running_pod(&api);
     let worker = async {
-        let request = next_request(&api.app.store).await;
+        let (request, mut channel) = next_request(&api.app.store).await;
         assert!(request.follow);
         // Longer than the response waits for a first chunk.
         tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
-        for chunk in [output("late\n"), LogChunk::End("the container is gone".to_owned())] {
-            api.app.store.write_log(&request.id, &chunk).await.unwrap();
+        for frame in [output("late\n"), Frame::Failed("the container is gone".to_owned())] {
+            channel.writer.send(frame).await.unwrap();
         }
+        channel
     };
-    let (answer, ()) = tokio::join!(api.get("/pod/mine/log?follow=true"), worker);
+    let (answer, _channel) = tokio::join!(api.get("/pod/mine/log?follow=true"), worker);
     assert_eq!((answer.status, answer.text.as_str()), (200, "late\n\nkubeleet: the container is gone\n"));
 }
 
@@ -102,10 +122,11 @@ async fn an_unreadable_log_is_a_problem() {
     let Some(api) = Api::start() else { return };
     running_pod(&api);
     let worker = async {
-        let request = next_request(&api.app.store).await;
-        api.app.store.write_log(&request.id, &LogChunk::End("no such container".into())).await.unwrap();
+        let (_request, mut channel) = next_request(&api.app.store).await;
+        channel.writer.send(Frame::Failed("no such container".into())).await.unwrap();
+        channel
     };
-    let (answer, ()) = tokio::join!(api.get("/pod/mine/log"), worker);
+    let (answer, _channel) = tokio::join!(api.get("/pod/mine/log"), worker);
     let problem = answer.problem(502, "log-unavailable");
     assert!(problem["detail"].as_str().unwrap().contains("no such container"), "{problem}");
     api.post("/service", r#"{"name":"web","image":"nginx"}"#).await.expect(201);

@@ -206,6 +206,11 @@ name!(
 );
 
 name!(
+    /// One request to a worker: a random UUID.
+    RequestId, "request id", "1 to 64 printable ASCII characters", is_token
+);
+
+name!(
     /// One scheduler process, new at every start, so that an in-flight list has exactly one owner.
     SchedulerId, "scheduler id", "1 to 64 printable ASCII characters", is_token
 );
@@ -252,7 +257,7 @@ macro_rules! random {
         }
     )*};
 }
-random!(ClusterId, PodId, AssignmentId, Incarnation, LockId, RecoveryId, SchedulerId, WriteId);
+random!(ClusterId, PodId, AssignmentId, Incarnation, LockId, RecoveryId, RequestId, SchedulerId, WriteId);
 
 impl HolderId {
     /// Returns sixteen random hexadecimal digits.

@@ -1,6 +1,8 @@
 //! All key names. `docs/reference/redis.md` lists type, writer and readers of each.
 
-use model::ids::{NodeName, PodId, RegistryHost, SchedulerId, ServiceName, SpecId, ValueName, VolumeName};
+use model::ids::{
+    NodeName, PodId, RegistryHost, RequestId, SchedulerId, ServiceName, SpecId, ValueName, VolumeName,
+};
 use model::value::ValueKind;
 
 pub(crate) const EVENTS: &str = "events";
@@ -58,12 +60,11 @@ keys! {
     hb(NodeName) = "hb:";
     node(NodeName) = "node:";
     stop(NodeName) = "stop:";
-    log_requests(NodeName) = "lr:";
     prepared(SpecId) = "prepared:";
-    channel_requests(NodeName) = "xr:";
-    channel_record(str) = "xs:";
-    channel_input(str) = "xi:";
-    channel_output(str) = "xo:";
+    requests(NodeName) = "xr:";
+    channel_record(RequestId) = "xs:";
+    channel_input(RequestId) = "xi:";
+    channel_output(RequestId) = "xo:";
     pod(PodId) = "pod:";
     service(ServiceName) = "service:";
     slots(ServiceName) = "slots:";
@@ -72,7 +73,6 @@ keys! {
     in_flight(SchedulerId) = "fq:";
     scheduler(SchedulerId) = "scheduler:";
     lease(str) = "lease:";
-    log(str) = "log:";
     recovery(NodeName) = "recovery:";
     secret(ValueName) = "secret:";
     config(ValueName) = "config:";
@@ -143,14 +143,14 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         | REGISTRIES => "set",
         RECOVERY | USAGE_WANTED => "string",
         _ => match key.split_once(':')?.0 {
-            "pq" | "rq" | "fq" | "lr" | "xr" | "recovery" => "list",
+            "pq" | "rq" | "fq" | "xr" | "recovery" => "list",
             "cs" | "stop" | "rv" | "vs" => "set",
             "hb" | "spec" | "lease" | "scheduler" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" | "xs" => "hash",
             "secret" | "config" | "registry" | "certificate" | "volume" | "ep" | "done" | "tries"
             | "prepared" => "hash",
             "runs" => "zset",
-            "log" | "xi" | "xo" => "stream",
+            "xi" | "xo" => "stream",
             _ => return None,
         },
     })
@@ -216,7 +216,7 @@ pub mod channel {
         format!("ep:{service}")
     }
 
-    /// The worker must stop pods, or answer a request for logs or a channel.
+    /// Something waits for the worker; the message says what, see [`crate::WorkerHint`].
     pub fn worker(node: &NodeName) -> String {
         format!("wake:{node}")
     }

@@ -28,7 +28,8 @@ mod value;
 
 pub use broken_key::or_broken;
 pub use channels::{
-    Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, PEER_TIMEOUT, Receipt,
+    Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, ConnectRequest, LinesRequest,
+    LogRequest, LoggedPod, NodeAnswer, NodeQuestion, NodeRequest, PEER_TIMEOUT, Receipt,
 };
 pub use check::Finding;
 pub use foreign_keys::ForeignKey;
@@ -44,6 +45,7 @@ pub use node::conditions::ObservedCondition;
 pub use node::dead_nodes::{DeclareOutcome, DrainOutcome, SilenceProof};
 pub use node::healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
 pub use node::held::{HeldNode, HoldReason};
+pub use node::hints::WorkerHint;
 pub use node::nodes::{NodeQueues, RemoveNodeOutcome};
 pub use node::session::{
     Claimant, Fenced, HeartbeatReply, KnownCluster, NameTaken, RedisProcess, Registration, Session,
@@ -54,9 +56,6 @@ pub use node::volumes::{BindVolumeOutcome, RemoveVolumeOutcome, VolumeReport};
 pub use pod::claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use pod::dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use pod::external_workers::{ExternalBeat, ExternalSign};
-pub use pod::logs::{
-    AnyLogRequest, GarbageRequest, LinesRequest, LogChunk, LogRequest, LoggedPod, LoginCheckRequest,
-};
 pub use pod::pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use pod::queues::{Peeked, PeekedPayload, QueueName, UnschedulablePod};
 pub use pod::reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
@@ -79,7 +78,7 @@ pub use service::app_locks::{APP_LOCK_PERIOD, AppLockOutcome};
 pub use service::confirm::{WriteReceipt, WriteState};
 pub use service::history::{FormerGeneration, GenerationOutcome};
 pub use service::jobs::{CronTick, IndexResult, JobIndices, JobResults, TickOutcome};
-pub use service::prepared::{PrepareRequest, PreparedImages};
+pub use service::prepared::PreparedImages;
 pub use service::rollout_marks::{MarkOutcome, RolloutMark};
 pub use service::services::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 pub use store::Store;

@@ -74,14 +74,14 @@ fn kind_type(key: &str) -> &'static str {
         _ => key.find(':').map_or(key, |end| &key[..=end]),
     };
     match kind {
-        "events" | "log:" => "stream",
+        "events" => "stream",
         "meta" | "uq" | "uq:why" | "unconfirmed" | "held" | "rollouts" | "routes" | "proxies" | "ep:" => {
             "hash"
         }
         "history:" | "done:" | "tries:" | "certificate:" | "acme_accounts" | "prepared:" => "hash",
         "node:" | "pod:" | "service:" | "slots:" | "secret:" | "config:" | "registry:" | "volume:" => "hash",
         "volumes:reports" | "volumes:abandoned" | "volumes:copies" | "addresses" => "hash",
-        "sq" | "dq" | "pq:" | "rq:" | "fq:" | "lr:" | "xr:" | "recovery:" => "list",
+        "sq" | "dq" | "pq:" | "rq:" | "fq:" | "xr:" | "recovery:" => "list",
         "uq:at" | "beats" | "schedulers" | "addresses:free" | "runs:" | "volumes:given_up" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
         | "stop:" | "volumes" | "volumes:problems" | "rv:" | "vs:" => "set",
@@ -209,8 +209,7 @@ async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
             "service:" | "slots:" | "spec:" | "done:" | "tries:" | "runs:" => {
                 walk_services(&mut walk, &kind).await
             }
-            "node:" | "hb:" | "pq:" | "rq:" | "cs:" | "stop:" | "lr:" | "xr:" | "usage:"
-            | "usage_wanted:" => {
+            "node:" | "hb:" | "pq:" | "rq:" | "cs:" | "stop:" | "xr:" | "usage:" | "usage_wanted:" => {
                 walk_nodes(&mut walk, &kind).await;
             }
             "lease:" => single.push("lease:reconcile".to_owned()),
@@ -220,7 +219,7 @@ async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
                 single.extend(schedulers.into_iter().map(|id| format!("{kind}{id}")));
             }
             // One request writes and reads it, and it expires.
-            "log:" | "recovery:" | "xs:" | "xi:" | "xo:" => {}
+            "recovery:" | "xs:" | "xi:" | "xo:" => {}
             // No pod of the walk uses one; `scripts/values.rs` breaks them.
             "secret:" | "config:" | "registry:" => {}
             // No rule of the walk has `tls: auto`; `scripts/certificates.rs` breaks them.

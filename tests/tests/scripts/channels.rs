@@ -6,24 +6,37 @@ use std::time::Duration;
 use bytes::Bytes;
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{Placed, node};
+use model::ids::RequestId;
 use model::pod::lifecycle::Phase;
-use model::stream::channel::{ChannelRequest, Frame, Purpose, TerminalSize, WINDOW};
-use store::{Channel, ChannelError, ChannelOutcome};
+use model::stream::channel::{Frame, Purpose, TerminalSize, WINDOW};
+use store::{Channel, ChannelError, ChannelOutcome, ConnectRequest, NodeQuestion, NodeRequest};
 use testkit::eventually;
 
-fn request(placed: &Placed, id: &str) -> ChannelRequest {
-    let command = vec!["sh".to_owned(), "secret".to_owned()];
-    let purpose = Purpose::Exec { command, tty: false, stdin: true, size: None };
-    ChannelRequest { id: id.to_owned(), pod: placed.record.id.clone(), container: None, purpose }
+fn id(id: &str) -> RequestId {
+    RequestId::new(id).unwrap()
 }
 
-async fn open(fixture: &Fixture, placed: &Placed, id: &str) -> (Channel, Channel) {
-    let request = request(placed, id);
-    let outcome = fixture.store.request_channel(&node("w1"), &request, "begun", false).await.unwrap();
-    assert_eq!(outcome, ChannelOutcome::Requested);
-    let client = fixture.store.client_channel(id);
-    assert_eq!(fixture.store.take_channel_requests(&node("w1")).await.unwrap(), [request]);
-    let worker = fixture.store.accept_channel(id).await.unwrap().unwrap();
+fn connect(placed: &Placed) -> ConnectRequest {
+    let command = vec!["sh".to_owned(), "secret".to_owned()];
+    let purpose = Purpose::Exec { command, tty: false, stdin: true, size: None };
+    ConnectRequest { pod: placed.record.id.clone(), container: None, purpose }
+}
+
+fn request(placed: &Placed, name: &str) -> NodeRequest {
+    NodeRequest { id: id(name), question: NodeQuestion::Connect(connect(placed)) }
+}
+
+async fn leave(fixture: &Fixture, placed: &Placed, name: &str, is_quiet: bool) -> ChannelOutcome {
+    let connect = connect(placed);
+    fixture.store.request_channel(&node("w1"), &id(name), &connect, "begun", is_quiet).await.unwrap()
+}
+
+async fn open(fixture: &Fixture, placed: &Placed, name: &str) -> (Channel, Channel) {
+    let request = request(placed, name);
+    assert_eq!(leave(fixture, placed, name, false).await, ChannelOutcome::Requested);
+    let client = fixture.store.client_channel(&request.id);
+    assert_eq!(fixture.store.take_requests(&node("w1")).await.unwrap(), std::slice::from_ref(&request));
+    let worker = fixture.store.accept_channel(&request).await.unwrap().unwrap();
     (client, worker)
 }
 
@@ -64,8 +77,8 @@ async fn frames_arrive_in_order_in_both_directions_and_nothing_is_left() {
     drop(sending.await.unwrap());
     drop(client);
     let pod = &placed.record.id;
-    fixture.store.close_channel("c1", pod, true, "ended: exit code 3").await.unwrap();
-    fixture.store.close_channel("c1", pod, false, "not written").await.unwrap();
+    fixture.store.close_channel(&id("c1"), pod, true, "ended: exit code 3").await.unwrap();
+    fixture.store.close_channel(&id("c1"), pod, false, "not written").await.unwrap();
     assert_eq!(keys_of(&fixture, "c1").await, Vec::<String>::new());
     let events = fixture.store.last_events(2).await.unwrap();
     let said: Vec<_> = events.iter().map(|event| (event.reason.as_str(), event.message.as_str())).collect();
@@ -96,11 +109,10 @@ async fn a_reader_that_stops_reading_makes_its_writer_wait_and_redis_grows_no_fu
 async fn every_key_of_a_channel_expires() {
     let fixture = Fixture::new().await;
     let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
-    let outcome = fixture.store.request_channel(&node("w1"), &request(&placed, "c0"), "begun", false).await;
-    assert_eq!(outcome, Ok(ChannelOutcome::Requested));
+    assert_eq!(leave(&fixture, &placed, "c0", false).await, ChannelOutcome::Requested);
     let waiting: i64 = fixture.redis.cli(&["TTL", "xr:w1"]).await;
     assert!((1..=60).contains(&waiting));
-    let _taken = fixture.store.take_channel_requests(&node("w1")).await.unwrap();
+    let _taken = fixture.store.take_requests(&node("w1")).await.unwrap();
     let (mut client, worker) = open(&fixture, &placed, "c1").await;
     client.writer.finish(Frame::EndOfInput).await.unwrap();
     client.reader.answered().await;
@@ -117,14 +129,12 @@ async fn every_key_of_a_channel_expires() {
 async fn a_request_whose_client_has_left_is_not_served() {
     let fixture = Fixture::new().await;
     let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
-    let request = request(&placed, "c1");
-    fixture.store.request_channel(&node("w1"), &request, "begun", false).await.unwrap();
-    fixture.store.close_channel("c1", &placed.record.id, false, "no answer").await.unwrap();
-    assert!(fixture.store.accept_channel("c1").await.unwrap().is_none());
+    leave(&fixture, &placed, "c1", false).await;
+    fixture.store.close_channel(&id("c1"), &placed.record.id, false, "no answer").await.unwrap();
+    assert!(fixture.store.accept_channel(&request(&placed, "c1")).await.unwrap().is_none());
     // A moved pod is not asked for on its former node.
     let () = fixture.redis.cli(&["HSET", &format!("pod:{}", placed.record.id), "node", "w2"]).await;
-    let outcome = fixture.store.request_channel(&node("w1"), &request, "begun", false).await.unwrap();
-    assert_eq!(outcome, ChannelOutcome::PodGone);
+    assert_eq!(leave(&fixture, &placed, "c1", false).await, ChannelOutcome::PodGone);
 }
 
 #[tokio::test]
@@ -133,8 +143,7 @@ async fn a_worker_that_takes_no_requests_gets_no_endless_list() {
     let placed = fixture.pod_in(Phase::Running, "web", "w1").await;
     let mut outcomes = Vec::new();
     for n in 0..102 {
-        let request = request(&placed, &format!("c{n}"));
-        outcomes.push(fixture.store.request_channel(&node("w1"), &request, "begun", true).await.unwrap());
+        outcomes.push(leave(&fixture, &placed, &format!("c{n}"), true).await);
     }
     let requested = outcomes.iter().filter(|outcome| **outcome == ChannelOutcome::Requested).count();
     assert_eq!((requested, outcomes[101]), (100, ChannelOutcome::Busy));

@@ -7,7 +7,9 @@ use futures_util::future::BoxFuture;
 use kubeleet_tests::Fixture;
 use kubeleet_tests::endpoints::read_endpoints;
 use kubeleet_tests::fixture::{ATTEMPTS, DEAD_AFTER, Placed, REQUEST, network, node, pushed, report_copies};
-use model::ids::{AssignmentId, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
+use model::ids::{
+    AssignmentId, NodeName, PodId, RegistryHost, RequestId, ServiceName, ValueName, VolumeName,
+};
 use model::network::address::AddressName;
 use model::network::certificate::StoredCertificate;
 use model::node::timing::Timing;
@@ -18,7 +20,7 @@ use model::pod::payload::Payload;
 use model::pod::slot::Slot;
 use model::service::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeSize};
 use model::spec::{HostPorts, ServiceInput};
-use model::stream::channel::{ChannelRequest, Purpose};
+use model::stream::channel::Purpose;
 use model::value::registry::{RegistryLogin, StoredLogin};
 use model::value::secret::Secret;
 use model::value::secret_key::SecretKey;
@@ -26,9 +28,9 @@ use model::value::{StoredValue, ValueBytes, ValueKind};
 use store::recovery::PodRecovery;
 use store::saved_state::SavedVolume;
 use store::{
-    AckItem, Assignment, Challenge, ClaimItem, CronTick, FinishReport, ObservedCondition, Parked, PodOutcome,
-    PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session, SessionResult, SharedDirectoryReport,
-    StatusReport, Store, StoreError, Unpark, WriteOutcome,
+    AckItem, Assignment, Challenge, ClaimItem, ConnectRequest, CronTick, FinishReport, ObservedCondition,
+    Parked, PodOutcome, PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session, SessionResult,
+    SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
 };
 use testkit::fixtures;
 
@@ -190,17 +192,14 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
 
 async fn channels(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     let (store, name, pod) = (fixture.store.clone(), node(NODE), placed.record.id.clone());
-    let request = ChannelRequest {
-        id: "c1".to_owned(),
-        pod: pod.clone(),
-        container: None,
-        purpose: Purpose::Forward { port: 80 },
-    };
+    let id = RequestId::new("c1").unwrap();
+    let connect =
+        ConnectRequest { pod: pod.clone(), container: None, purpose: Purpose::Forward { port: 80 } };
     if case.script == "channel_close" {
-        store.request_channel(&name, &request, "begun", false).await.unwrap();
-        return operation!(None, [store, pod] store.close_channel("c1", &pod, true, "ended"));
+        store.request_channel(&name, &id, &connect, "begun", false).await.unwrap();
+        return operation!(None, [store, id, pod] store.close_channel(&id, &pod, true, "ended"));
     }
-    operation!(None, [store, name, request] store.request_channel(&name, &request, "begun", false))
+    operation!(None, [store, name, id, connect] store.request_channel(&name, &id, &connect, "begun", false))
 }
 
 async fn values(fixture: &Fixture, case: Case) -> Operation {

@@ -1,33 +1,27 @@
 //! Pulls images ahead: a scheduler stops pods for replacements only once this node has their images.
 
-use std::sync::Arc;
-
 use model::ids::{ServiceName, SpecId};
-use store::{PrepareRequest, PreparedImages, Store, StoreError};
+use store::{PreparedImages, Store, StoreError};
 
 use crate::session::context::SessionContext;
 use crate::start::pod_images;
 
-pub(crate) fn answer(context: &Arc<SessionContext>, request: PrepareRequest) {
-    let PrepareRequest { prepare: spec, service } = request;
-    let task_context = context.clone();
-    context.tasks.spawn(async move {
-        tokio::select! {
-            () = task_context.tasks.stopping().cancelled() => {}
-            result = pull_and_note(&task_context, &spec, service.as_ref()) => {
-                if let Err(error) = result {
-                    // The scheduler asks again.
-                    tracing::debug!(%spec, %error, "the answer to a request to pull images could not be written");
-                }
-            }
-        }
-    });
+/// Pulls and records the progress. After a failure the scheduler asks again.
+pub(super) async fn answer(
+    context: &SessionContext,
+    spec: &SpecId,
+    service: &ServiceName,
+) -> Result<(), StoreError> {
+    tokio::select! {
+        () = context.tasks.stopping().cancelled() => Ok(()),
+        noted = pull_and_note(context, spec, service) => noted,
+    }
 }
 
 async fn pull_and_note(
     context: &SessionContext,
     spec: &SpecId,
-    service: Option<&ServiceName>,
+    service: &ServiceName,
 ) -> Result<(), StoreError> {
     let worker = &context.worker;
     let note = async |images| worker.store.note_prepared(spec, &worker.node, &images).await;
@@ -45,12 +39,12 @@ async fn pull_and_note(
 async fn pull(
     context: &SessionContext,
     spec: &SpecId,
-    service: Option<&ServiceName>,
+    service: &ServiceName,
 ) -> Result<PreparedImages, StoreError> {
     let worker = &context.worker;
-    let pinned = match service {
-        Some(service) if worker.runtime.has_images() => worker.store.pinned_images(service, spec).await?,
-        Some(_) | None => Vec::new(),
+    let pinned = match worker.runtime.has_images() {
+        true => worker.store.pinned_images(service, spec).await?,
+        false => Vec::new(),
     };
     // A deleted specification needs no images.
     let Some(spec) = worker.store.pod_spec(spec).await? else { return Ok(PreparedImages::Ready) };

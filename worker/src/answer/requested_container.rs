@@ -10,7 +10,7 @@ use crate::session::context::SessionContext;
 ///
 /// # Errors
 /// `NotFound` if there is none, or the engine's error.
-pub(crate) async fn container_of(
+pub(super) async fn container_of(
     context: &SessionContext,
     pod: &PodId,
     name: Option<&ContainerName>,

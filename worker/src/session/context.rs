@@ -13,7 +13,7 @@ use store::{Session, SessionResult};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::log_throttle::{MAX_READERS, throttle_of_all};
+use crate::answer::log_writer::{BYTES_PER_SECOND, MAX_READERS};
 use crate::handover::Handover;
 use crate::running::doubted_containers::DoubtedContainers;
 use crate::running::held_pods::HeldPods;
@@ -34,7 +34,7 @@ use health::HealthChange;
 use health::monitor::HealthMonitor;
 use health::probe::RuntimeProber;
 
-/// Maximum number of channels of a node. Each has a connection to Redis.
+/// Maximum number of connections to pods of a node. Each has a connection to Redis.
 pub(crate) const MAX_CHANNELS: usize = 64;
 /// Maximum number of concurrent starts on a simulated engine, where they cost nothing.
 const SIM_START_CONCURRENCY: usize = 64;
@@ -98,7 +98,7 @@ impl SessionContext {
             permanent_errors: LogLimit::of_retries(),
             acks,
             log_permits: Semaphore::new(MAX_READERS),
-            log_throttle: Mutex::new(throttle_of_all()),
+            log_throttle: Mutex::new(TokenBucket::new(BYTES_PER_SECOND)),
             channel_permits: Semaphore::new(MAX_CHANNELS),
             start_permits: Arc::new(Semaphore::new(start_concurrency)),
             first_listing_done: CancellationToken::new(),

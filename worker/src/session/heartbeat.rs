@@ -14,12 +14,10 @@ use daemon::backoff::Backoff;
 use daemon::control_loop::{Loop, Next};
 use futures_util::FutureExt;
 use model::ids::PodId;
-use store::{Store, StoreError, Subscription, channel};
+use store::{StoreError, Subscription, WorkerHint, channel};
 use tokio::time::Instant;
 
-use crate::answer::channels;
-use crate::answer::log_requests;
-use crate::answer::recovery;
+use crate::answer::{recovery, requests};
 use crate::node::engine_health::Probe;
 use crate::session::beat::{self, HeartbeatError};
 use crate::session::context::SessionContext;
@@ -113,27 +111,20 @@ impl HeartbeatLoop {
         }
     }
 
-    /// Waits until the next heartbeat is due, requested, or hinted at by a message. Meanwhile serves requests
-    /// for logs, channels and saved pods.
+    /// Waits until the next heartbeat is due, requested, or hinted at by a message. Then serves requests.
     async fn wait(&mut self) {
         if let Some(last_sent) = self.last_sent {
             tokio::time::sleep_until(last_sent + MIN_GAP).await;
         }
-        let (mut is_log_requested, mut is_channel_requested, mut is_recovery_requested) =
-            (false, false, false);
+        let (mut may_have_requests, mut may_have_recovery) = (false, false);
         let wakeups = &self.context.wakeups;
-        let mut read = |message: &[u8]| {
-            if message == b"discard" {
-                wakeups.request_full_reconcile();
-                return;
-            }
-            if message == b"volumes" {
-                wakeups.request_volumes();
-                return;
-            }
-            is_log_requested |= may_request_logs(message);
-            is_channel_requested |= may_request_channel(message);
-            is_recovery_requested |= Store::may_request_recovery(message);
+        let mut read = |message: &[u8]| match WorkerHint::read(message) {
+            Some(WorkerHint::Discard) => wakeups.request_full_reconcile(),
+            Some(WorkerHint::Volumes) => wakeups.request_volumes(),
+            Some(WorkerHint::Requests) => may_have_requests = true,
+            Some(WorkerHint::Recovery) => may_have_recovery = true,
+            Some(WorkerHint::Missed) => (may_have_requests, may_have_recovery) = (true, true),
+            Some(WorkerHint::Stop) | None => {}
         };
         tokio::select! {
             () = tokio::time::sleep_until(self.due) => {}
@@ -143,13 +134,10 @@ impl HeartbeatLoop {
         while let Some(message) = self.subscription.next().now_or_never() {
             read(&message);
         }
-        if is_log_requested {
-            log_requests::serve(&self.context);
+        if may_have_requests {
+            requests::serve(&self.context);
         }
-        if is_channel_requested {
-            channels::serve(&self.context);
-        }
-        if is_recovery_requested {
+        if may_have_recovery {
             recovery::serve(&self.context);
         }
     }
@@ -168,16 +156,6 @@ impl HeartbeatLoop {
             is_ping_in_flight.store(false, Ordering::Release);
         });
     }
-}
-
-/// Returns true if a message may request logs: any but `stop`, `channel` and `discard` (which reports that an
-/// ended pod was deleted). An empty one means that messages were missed.
-fn may_request_logs(message: &[u8]) -> bool {
-    message != b"stop" && message != b"channel"
-}
-
-fn may_request_channel(message: &[u8]) -> bool {
-    message.is_empty() || message == b"channel"
 }
 
 fn checks_per_heartbeat(period: Duration, nodes: u64) -> usize {

@@ -1,32 +1,31 @@
 //! Tests of logs on demand.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::process::ProcessRuntime;
 use engine::sim::SimOptions;
+use futures_util::future::join_all;
 use model::pod::lifecycle::Phase;
-use store::{LinesRequest, LogChunk, LogRequest, LoggedPod};
+use model::stream::channel::Frame;
+use store::{LinesRequest, LogRequest, LoggedPod, NodeAnswer, NodeQuestion};
 
 use super::rig::{Rig, eventually, id, payload, payload_with};
-use crate::answer::log_throttle::MAX_READERS;
+use crate::answer::log_writer::MAX_READERS;
 
-async fn read(rig: &Rig, pod: &str, request: &str) -> Vec<LogChunk> {
-    let wanted =
-        LogRequest { id: request.to_owned(), pod: id(pod), container: None, tail: 10, follow: false };
-    rig.store.request_logs(&rig.node(), &wanted).await.unwrap();
-    let read = RefCell::new((Vec::new(), "0".to_owned()));
-    eventually("the answer ends", || async {
-        let last = read.borrow().1.clone();
-        let (chunks, last) = rig.store.read_log(request, &last).await.unwrap();
-        let mut read = read.borrow_mut();
-        read.0.extend(chunks);
-        read.1 = last;
-        matches!(read.0.last(), Some(LogChunk::End(_)))
-    })
-    .await;
-    read.into_inner().0
+async fn ask(rig: &Rig, pod: &str, follow: bool) -> NodeAnswer {
+    let wanted = LogRequest { pod: id(pod), container: None, tail: 10, follow };
+    rig.store.ask(&rig.node(), NodeQuestion::Output(wanted)).await.unwrap()
+}
+
+/// Returns all frames of an answer with output or an end.
+async fn read(mut answer: NodeAnswer) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    while !frames.last().is_some_and(Frame::is_last) {
+        let frame = tokio::time::timeout(Duration::from_secs(20), answer.next()).await;
+        frames.push(frame.expect("the answer ends").unwrap());
+    }
+    frames
 }
 
 #[tokio::test]
@@ -35,12 +34,12 @@ async fn output_is_written_while_it_is_read() {
     let worker = rig.worker();
     rig.push(&payload("p", "alpine"));
     rig.until("p", Phase::Running).await;
-    let chunks = read(&rig, "p", "r1").await;
-    assert!(matches!(chunks.first(), Some(LogChunk::Output(_))), "{chunks:?}");
-    assert_eq!(chunks.last(), Some(&LogChunk::End(String::new())));
+    let frames = read(ask(&rig, "p", false).await).await;
+    assert!(matches!(frames.first(), Some(Frame::Output(_))), "{frames:?}");
+    assert_eq!(frames.last(), Some(&Frame::Exit(0)));
 
-    let chunks = read(&rig, "unknown-pod", "r2").await;
-    assert!(matches!(chunks.as_slice(), [LogChunk::End(why)] if why.contains("unknown-pod")), "{chunks:?}");
+    let frames = read(ask(&rig, "unknown-pod", false).await).await;
+    assert!(matches!(frames.as_slice(), [Frame::Failed(why)] if why.contains("unknown-pod")), "{frames:?}");
     worker.end().await.unwrap();
 }
 
@@ -53,46 +52,51 @@ async fn a_reader_learns_that_the_engine_does_not_answer() {
     rig.until("p", Phase::Running).await;
     rig.engine.hang(true);
     let pod = LoggedPod { id: id("p"), name: "p-0".to_owned() };
-    let wanted = LinesRequest { id: "r".to_owned(), pods: vec![pod], ..LinesRequest::default() };
-    rig.store.request_lines(&rig.node(), &wanted).await.unwrap();
-    eventually("the answer says why", || async {
-        let (chunks, _) = rig.store.read_log("r", "0").await.unwrap();
-        let text = |chunk: &LogChunk| match chunk {
-            LogChunk::Output(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            LogChunk::End(_) => String::new(),
-        };
-        let said: String = chunks.iter().map(text).collect();
-        said.contains("cannot be read: the engine does not answer")
-    })
-    .await;
+    let wanted = LinesRequest { pods: vec![pod], ..LinesRequest::default() };
+    let answer = rig.store.ask(&rig.node(), NodeQuestion::Lines(wanted)).await.unwrap();
+    let frames = read(answer).await;
+    let text = |frame: &Frame| match frame {
+        Frame::Output(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => String::new(),
+    };
+    let said: String = frames.iter().map(text).collect();
+    assert!(said.contains("cannot be read: the engine does not answer"), "{said}");
     rig.engine.hang(false);
     worker.end().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_slow_reader_learns_what_was_skipped_and_leaves_nothing_that_it_has_read() {
+async fn a_slow_reader_misses_nothing_and_leaves_nothing_that_it_has_read() {
     let Some(rig) = Rig::new("a_slow_reader") else { return };
-    let store = &rig.store;
-    let wanted = LogRequest { id: "r".to_owned(), pod: id("p"), container: None, tail: 10, follow: true };
-    store.request_logs(&rig.node(), &wanted).await.unwrap();
-    let chunk = vec![b'y'; 1000];
-    let write = async |chunks: std::ops::RangeInclusive<u64>| {
-        for n in chunks {
-            assert!(store.write_log_output("r", &chunk, n * 1000).await.unwrap());
-        }
+    let folder = tempfile::tempdir().unwrap();
+    let worker = rig.worker_on(Arc::new(ProcessRuntime::new(folder.path().to_owned())));
+    let script = r#""command":["/bin/sh","-c","seq 400000; sleep 60"]"#;
+    rig.push(&payload_with("p", "none", script));
+    rig.until("p", Phase::Running).await;
+    let wanted = LogRequest { pod: id("p"), container: None, tail: 1_000_000, follow: true };
+    let mut answer = rig.store.ask(&rig.node(), NodeQuestion::Output(wanted)).await.unwrap();
+    // The output has 2.7 MB. The worker waits for its reader long before.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let used = || -> usize {
+        let keys: Vec<String> = rig.redis.blocking_cli(&["KEYS", "xo:*"]);
+        keys.iter()
+            .map(|key| rig.redis.blocking_cli::<usize>(&["MEMORY", "USAGE", key, "SAMPLES", "0"]))
+            .sum()
     };
-    write(1..=10).await;
-    let (chunks, last) = store.read_log("r", "0").await.unwrap();
-    assert_eq!(chunks.len(), 10, "nothing was skipped");
-    let (chunks, last) = store.read_log("r", &last).await.unwrap();
-    assert_eq!(chunks, []);
-    assert!(store.unread_log_chunks("r").await.unwrap().unwrap() <= 1, "what was read is gone");
-    write(11..=1500).await;
-    assert!(store.unread_log_chunks("r").await.unwrap().unwrap() < 700, "the answer is bounded");
-    let (chunks, _) = store.read_log("r", &last).await.unwrap();
-    let LogChunk::Output(mark) = &chunks[0] else { panic!("{chunks:?}") };
-    let mark = String::from_utf8_lossy(mark);
-    assert!(mark.contains("bytes skipped"), "{mark}");
+    let unread = used();
+    assert!((1..3 << 20).contains(&unread), "the answer is bounded: {unread} bytes");
+    let mut output = Vec::new();
+    while !output.ends_with(b"\n400000\n") {
+        let frame = tokio::time::timeout(Duration::from_secs(20), answer.next()).await;
+        match frame.expect("the worker goes on").unwrap() {
+            Frame::Output(bytes) => output.extend_from_slice(&bytes),
+            other => assert_eq!(other, Frame::Started),
+        }
+    }
+    let expected: String = (1..=400_000).map(|n| format!("{n}\n")).collect();
+    assert!(output == expected.as_bytes(), "nothing was skipped");
+    eventually("what was read is gone", || async { used() < unread / 2 }).await;
+    worker.end().await.unwrap();
 }
 
 #[tokio::test]
@@ -102,33 +106,21 @@ async fn a_node_answers_few_readers_of_logs_at_a_time_and_tells_the_next_one() {
     let worker = rig.worker_on(Arc::new(ProcessRuntime::new(folder.path().to_owned())));
     rig.push(&payload_with("p", "none", r#""command":["/bin/sleep","60"]"#));
     rig.until("p", Phase::Running).await;
-    let ask = async |request: &str| {
-        let (id, pod) = (request.to_owned(), id("p"));
-        let wanted = LogRequest { id, pod, container: None, tail: 10, follow: true };
-        rig.store.request_logs(&rig.node(), &wanted).await.unwrap();
-    };
-    let end = async |request: &str| {
-        let (chunks, _) = rig.store.read_log(request, "0").await.unwrap();
-        chunks.into_iter().find_map(|chunk| if let LogChunk::End(why) = chunk { Some(why) } else { None })
-    };
     // One request too many: it does not matter which one is refused.
-    let requests: Vec<String> = (0..=MAX_READERS).map(|number| format!("r{number}")).collect();
-    for request in &requests {
-        ask(request).await;
+    let mut answers = Vec::new();
+    for _ in 0..=MAX_READERS {
+        answers.push(ask(&rig, "p", true).await);
     }
-    let ended = async || {
-        let mut ended = Vec::new();
-        for request in &requests {
-            ended.extend(end(request).await);
-        }
-        ended
-    };
-    eventually("one of them is refused", || async { !ended().await.is_empty() }).await;
-    let refused = ended().await;
+    let refused = futures_util::future::select_all(answers.into_iter().map(|answer| Box::pin(read(answer))));
+    let (refused, _, others) = refused.await;
     let expected = format!("answers {MAX_READERS} log requests already; try again");
-    assert!(matches!(refused.as_slice(), [why] if why.contains(&expected)), "{refused:?}");
+    assert!(matches!(refused.as_slice(), [Frame::Failed(why)] if why.contains(&expected)), "{refused:?}");
     rig.stop("p").await;
     rig.until("p", Phase::Stopped).await;
-    eventually("the others ended with the pod", || async { ended().await.len() == requests.len() }).await;
+    let others = join_all(others).await;
+    assert!(
+        others.iter().all(|frames| frames == &[Frame::Exit(0)]),
+        "the others ended with the pod: {others:?}"
+    );
     worker.end().await.unwrap();
 }

@@ -6,8 +6,6 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ContainerName, PodId};
-
 /// The WebSocket subprotocol.
 pub const SUBPROTOCOL: &str = "v1.channel.kubeleet";
 /// Maximum number of data bytes per frame.
@@ -129,20 +127,6 @@ impl Purpose {
             Self::Attach { .. } | Self::Forward { .. } => None,
         }
     }
-}
-
-/// A request for a channel, from the API to a worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChannelRequest {
-    /// The id of the channel.
-    pub id: String,
-    /// The pod.
-    pub pod: PodId,
-    /// The container; by default the first one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container: Option<ContainerName>,
-    /// The client's request.
-    pub purpose: Purpose,
 }
 
 /// One message of a channel.

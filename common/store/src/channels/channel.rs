@@ -1,6 +1,7 @@
-//! Requests for channels, and both halves of a side.
+//! Requests to connect to pods, and both halves of a side of a channel.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::token_bucket::TokenBucket;
@@ -13,15 +14,18 @@ use super::error::ChannelError;
 use super::flow::Flow;
 use super::limits::{EXPIRE_SECONDS, MAX_REQUESTS, QUEUE_LENGTH};
 use super::read_loop;
+use super::request::{ConnectRequest, NodeQuestion, NodeRequest};
 use super::write_loop::{self, OutgoingFrame};
 use crate::reply::{unexpected, word};
 use crate::scripts::{channel_close, channel_open};
 use crate::{Store, StoreError, keys};
-use model::ids::{NodeName, PodId};
-use model::stream::channel::{ChannelRequest, Frame, pieces};
+use model::ids::{NodeName, PodId, RequestId};
+use model::stream::channel::{Frame, pieces};
 
-/// Bytes per second of one side, and the burst after a pause: Redis also carries heartbeats.
-const BYTES_PER_SECOND: f64 = 16.0 * 1_048_576.0;
+/// Bytes per second of one side of a connection to a pod, and its burst: Redis also carries heartbeats.
+const OF_CONNECTION: f64 = 16.0 * 1_048_576.0;
+/// The same of the answer to another question.
+const OF_ANSWER: f64 = 1_048_576.0;
 
 /// The result of [`Store::request_channel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +39,7 @@ pub enum ChannelOutcome {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum ChannelSide {
+pub(super) enum ChannelSide {
     Client,
     Worker,
 }
@@ -69,28 +73,30 @@ struct ChannelTasks {
 }
 
 impl Store {
-    /// Leaves a request for the worker of `node`, with an event unless the request is one of many
-    /// (`is_quiet`).
+    /// Asks the worker of `node` to connect a client to a pod, with an event unless the request is one of
+    /// many (`is_quiet`).
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn request_channel(
         &self,
         node: &NodeName,
-        request: &ChannelRequest,
+        id: &RequestId,
+        connect: &ConnectRequest,
         message: &str,
         is_quiet: bool,
     ) -> Result<ChannelOutcome, StoreError> {
         let what = "opening a channel";
+        let request = NodeRequest { id: id.clone(), question: NodeQuestion::Connect(connect.clone()) };
         let call = channel_open::Head {
-            pod_key: keys::pod(&request.pod),
+            pod_key: keys::pod(&connect.pod),
             node_key: keys::node(node),
-            requests: keys::channel_requests(node),
-            record: keys::channel_record(&request.id),
-            uuid: &request.pod,
+            requests: keys::requests(node),
+            record: keys::channel_record(id),
+            uuid: &connect.pod,
             node,
-            request: crate::json::to_json(request),
-            word: request.purpose.event_word(),
+            request: crate::json::to_json(&request),
+            word: connect.purpose.event_word(),
             message,
             is_quiet,
             expire_seconds: EXPIRE_SECONDS,
@@ -105,41 +111,29 @@ impl Store {
         }
     }
 
-    /// Returns the client's side of a requested channel.
-    pub fn client_channel(&self, id: &str) -> Channel {
-        self.channel(id, ChannelSide::Client)
+    /// Returns the client's side of a requested connection.
+    pub fn client_channel(&self, id: &RequestId) -> Channel {
+        self.channel(id, ChannelSide::Client, true)
     }
 
-    /// Takes the requests that wait for a worker. If the worker ends, they are lost, and their clients time
-    /// out.
+    /// Returns the worker's side of the channel of a request; `None` if its client has left.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn take_channel_requests(&self, node: &NodeName) -> Result<Vec<ChannelRequest>, StoreError> {
-        let mut pop = cmd("LPOP");
-        pop.arg(keys::channel_requests(node)).arg(MAX_REQUESTS);
-        let found: Option<Vec<Vec<u8>>> = self.link.query(&pop).await?;
-        let requests = found.unwrap_or_default();
-        Ok(requests.iter().filter_map(|json| serde_json::from_slice(json).ok()).collect())
+    pub async fn accept_channel(&self, request: &NodeRequest) -> Result<Option<Channel>, StoreError> {
+        let is_open: bool = self.link.query(cmd("EXISTS").arg(keys::channel_record(&request.id))).await?;
+        let is_interactive = matches!(request.question, NodeQuestion::Connect(_));
+        Ok(is_open.then(|| self.channel(&request.id, ChannelSide::Worker, is_interactive)))
     }
 
-    /// Returns the worker's side of a channel; `None` if its client has left.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
-    pub async fn accept_channel(&self, id: &str) -> Result<Option<Channel>, StoreError> {
-        let is_open: bool = self.link.query(cmd("EXISTS").arg(keys::channel_record(id))).await?;
-        Ok(is_open.then(|| self.channel(id, ChannelSide::Worker)))
-    }
-
-    /// Ends a channel as its client or, with `of_worker`, as its worker, after both halves were dropped. The
-    /// first side records the event.
+    /// Ends the connection to a pod as its client or, with `of_worker`, as its worker, after both halves were
+    /// dropped. The first side records the event.
     ///
     /// # Errors
     /// See [`StoreError`].
     pub async fn close_channel(
         &self,
-        id: &str,
+        id: &RequestId,
         pod: &PodId,
         of_worker: bool,
         message: &str,
@@ -150,7 +144,9 @@ impl Store {
         self.link.script(&call).await.map(drop)
     }
 
-    fn channel(&self, id: &str, side: ChannelSide) -> Channel {
+    /// An interactive channel has a connection of its own, which is at once told what arrives. The others
+    /// poll over the shared one: a client may read the logs of hundreds of nodes.
+    pub(super) fn channel(&self, id: &RequestId, side: ChannelSide, is_interactive: bool) -> Channel {
         let (input, output) = (keys::channel_input(id), keys::channel_output(id));
         let (read_key, write_key) = match side {
             ChannelSide::Client => (output, input),
@@ -159,7 +155,8 @@ impl Store {
         let flow = Arc::new(Flow::new());
         let (queue, outgoing) = mpsc::channel(QUEUE_LENGTH);
         let (incoming, frames) = mpsc::unbounded_channel();
-        let reading = read_loop::run(self.link.clone(), read_key.clone(), flow.clone(), incoming);
+        let source = read_loop::Source { link: self.link.clone(), key: read_key.clone(), is_interactive };
+        let reading = read_loop::run(source, flow.clone(), incoming);
         let keys = write_loop::Keys { write: write_key, read: read_key, record: keys::channel_record(id) };
         let writing = write_loop::run(self.link.clone(), keys, flow.clone(), outgoing);
         let tasks = Arc::new(ChannelTasks {
@@ -170,7 +167,7 @@ impl Store {
             writer: ChannelWriter {
                 flow: flow.clone(),
                 queue,
-                throttle: TokenBucket::new(BYTES_PER_SECOND),
+                throttle: TokenBucket::new(if is_interactive { OF_CONNECTION } else { OF_ANSWER }),
                 _tasks: tasks.clone(),
             },
             reader: ChannelReader { flow, frames, _tasks: tasks },
@@ -224,6 +221,11 @@ impl ChannelReader {
     /// Waits until the other side has accepted the channel.
     pub async fn answered(&self) {
         self.flow.answered().await;
+    }
+
+    /// Returns the time since the other side has written something.
+    pub(super) fn silence(&self) -> Duration {
+        self.flow.silence()
     }
 
     /// Returns the next frame. It counts as read once its receipt is dropped.

@@ -6,5 +6,6 @@ use std::time::Duration;
 pub const PEER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Seconds until requests, records and streams expire after their last write.
 pub(crate) const EXPIRE_SECONDS: u64 = 60;
-pub(crate) const MAX_REQUESTS: u64 = 100;
+/// Maximum number of requests that a worker takes at once. With more, requests to connect are refused.
+pub(crate) const MAX_REQUESTS: usize = 100;
 pub(crate) const QUEUE_LENGTH: usize = 32;

@@ -1,5 +1,5 @@
-//! Session channels. The API leaves a request for the worker, and each writes its frames to a stream of its
-//! own while both are there.
+//! Questions to workers. The API leaves a request for the worker of a node, and each writes its frames to a
+//! stream of its own while both are there. The API only reads, unless it connects a client to a pod.
 //!
 //! An entry has the number of its frame. So a write can be repeated after a lost reply, and a reader
 //! continues after a reconnect and notices lost frames. A side with
@@ -8,13 +8,17 @@
 //!
 //! Tests: beside the code, scripts::channels, scenarios::exec
 
+mod answer;
 mod channel;
 mod error;
 mod flow;
 mod limits;
 mod read_loop;
+mod request;
 mod write_loop;
 
+pub use answer::NodeAnswer;
 pub use channel::{Channel, ChannelOutcome, ChannelReader, ChannelWriter, Receipt};
 pub use error::ChannelError;
 pub use limits::PEER_TIMEOUT;
+pub use request::{ConnectRequest, LinesRequest, LogRequest, LoggedPod, NodeQuestion, NodeRequest};

@@ -18,17 +18,26 @@ use model::stream::channel::Frame;
 use redis_link::{DedicatedConnection, Link};
 
 const BLOCK: Duration = Duration::from_secs(2);
+/// Interval of polls while frames arrive,
+const MIN_POLL: Duration = Duration::from_millis(100);
+/// and while none do.
+const MAX_POLL: Duration = Duration::from_millis(400);
 const COUNT: usize = 64;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
+pub(super) struct Source {
+    pub(super) link: Link,
+    pub(super) key: String,
+    pub(super) is_interactive: bool,
+}
+
 pub(super) async fn run(
-    link: Link,
-    key: String,
+    source: Source,
     flow: Arc<Flow>,
     frames: mpsc::UnboundedSender<Result<Frame, ChannelError>>,
 ) {
     loop {
-        let error = receive(&link, &key, &flow, &frames).await;
+        let error = receive(&source, &flow, &frames).await;
         let can_retry = match &error {
             ChannelError::Store(error) => error.is_transient() && flow.silence() < PEER_TIMEOUT,
             _ => false,
@@ -44,20 +53,21 @@ pub(super) async fn run(
 
 /// Receives until something fails. The loop then resumes after the last entry.
 async fn receive(
-    link: &Link,
-    key: &str,
+    source: &Source,
     flow: &Flow,
     frames: &mpsc::UnboundedSender<Result<Frame, ChannelError>>,
 ) -> ChannelError {
-    let mut connection = match link.dedicated(BLOCK + Duration::from_secs(5)).await {
+    let mut connection = match source.connect().await {
         Ok(connection) => connection,
         Err(error) => return error.into(),
     };
+    let mut pause = MIN_POLL;
     loop {
-        let entries = match read(&mut connection, key, flow.last_entry()).await {
+        let entries = match source.read(connection.as_mut(), flow.last_entry()).await {
             Ok(entries) => entries,
             Err(error) => return error.into(),
         };
+        pause = if entries.is_empty() { (pause * 5 / 4).min(MAX_POLL) } else { MIN_POLL };
         if entries.is_empty() && flow.silence() > PEER_TIMEOUT {
             return ChannelError::PeerGone;
         }
@@ -72,20 +82,38 @@ async fn receive(
                 Err(error) => return error,
             }
         }
+        if connection.is_none() {
+            tokio::time::sleep(pause).await;
+        }
     }
 }
 
-/// Waits for entries after this number.
-async fn read(
-    connection: &mut DedicatedConnection,
-    key: &str,
-    last: u64,
-) -> Result<Vec<StreamId>, StoreError> {
-    let mut read = cmd("XREAD");
-    read.arg("COUNT").arg(COUNT).arg("BLOCK").arg(BLOCK.as_millis() as u64);
-    read.arg("STREAMS").arg(key).arg(format!("{last}-0"));
-    let reply: Option<StreamReadReply> = connection.query(&read).await?;
-    Ok(reply.into_iter().flat_map(|reply| reply.keys).flat_map(|stream| stream.ids).collect())
+impl Source {
+    async fn connect(&self) -> Result<Option<DedicatedConnection>, StoreError> {
+        if !self.is_interactive {
+            return Ok(None);
+        }
+        self.link.dedicated(BLOCK + Duration::from_secs(5)).await.map(Some)
+    }
+
+    /// Returns entries after this number. Waits for them only on a connection of its own.
+    async fn read(
+        &self,
+        connection: Option<&mut DedicatedConnection>,
+        last: u64,
+    ) -> Result<Vec<StreamId>, StoreError> {
+        let mut read = cmd("XREAD");
+        read.arg("COUNT").arg(COUNT);
+        if connection.is_some() {
+            read.arg("BLOCK").arg(BLOCK.as_millis() as u64);
+        }
+        read.arg("STREAMS").arg(&self.key).arg(format!("{last}-0"));
+        let reply: Option<StreamReadReply> = match connection {
+            Some(connection) => connection.query(&read).await?,
+            None => self.link.query(&read).await?,
+        };
+        Ok(reply.into_iter().flat_map(|reply| reply.keys).flat_map(|stream| stream.ids).collect())
+    }
 }
 
 /// Returns the frame of an entry; `None` if the entry is only a report of read bytes.

@@ -187,7 +187,7 @@ impl Store {
             rq: keys::rq(name),
             cs: keys::cs(name),
             stop_set: keys::stop(name),
-            log_requests: keys::log_requests(name),
+            requests: keys::requests(name),
             reports: keys::VOLUME_REPORTS,
             proxies: keys::PROXIES,
             copies: keys::VOLUME_COPIES,

@@ -6,7 +6,6 @@
 pub(crate) mod claims;
 pub(crate) mod dead_letters;
 pub(crate) mod external_workers;
-pub(crate) mod logs;
 pub(crate) mod pod_reports;
 pub(crate) mod pods;
 pub(crate) mod queues;

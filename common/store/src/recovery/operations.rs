@@ -9,6 +9,7 @@ use redis::cmd;
 
 use super::plan::{KnownRecord, KnownService, KnownState, PodRecovery, ServiceRecovery};
 use crate::keys::channel;
+use crate::node::hints::WorkerHint;
 use crate::pod::pods::runs_text;
 use crate::recovery::saved_state::{InvalidState, SavedFile, SavedService, SavedState};
 use crate::reply::{HashFields, list, read, unexpected, verdict, word};
@@ -30,8 +31,6 @@ const PIECES_PER_READ: isize = 16;
 /// Maximum bytes of an answer, which Redis would have to store. A worker with more does not answer.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
 
-const MESSAGE: &str = "recover";
-
 /// The answer of one worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecoveryAnswer {
@@ -50,15 +49,9 @@ impl Store {
         let mut pipe = redis::pipe();
         pipe.cmd("SET").arg(keys::RECOVERY).arg(id.as_str()).arg("EX").arg(EXPIRE_SECONDS).ignore();
         for node in nodes {
-            pipe.cmd("PUBLISH").arg(channel::worker(node)).arg(MESSAGE).ignore();
+            pipe.cmd("PUBLISH").arg(channel::worker(node)).arg(WorkerHint::Recovery.text()).ignore();
         }
         self.link.pipeline(&pipe).await
-    }
-
-    /// Returns true if a message on a worker's channel may announce a request. Messages may be lost, and an
-    /// empty message says that some were.
-    pub fn may_request_recovery(message: &[u8]) -> bool {
-        message.is_empty() || message == MESSAGE.as_bytes()
     }
 
     /// Returns the pending request, if there is one.

@@ -396,7 +396,7 @@ scripts! {
         run_by: [Api],
         at_maxmemory: Allowed,
         keys: [
-            node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports, proxies, copies,
+            node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, requests, reports, proxies, copies,
             reported
         ],
         args: [node, is_former],

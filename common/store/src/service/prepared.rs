@@ -1,34 +1,23 @@
 //! Requests to pull images before pods are stopped for others that need them.
 //!
 //! `prepared:<spec id>` has a field for each asked node: `requested <time ms>`, `pulling`, `ready`, or
-//! `failed <why>`. It expires when no scheduler asks any more. Workers of the previous version and external
-//! workers do not read the request: the field stays unchanged, and the scheduler continues after a while.
+//! `failed <why>`. It expires when no scheduler asks any more. External workers do not read the request: the
+//! field stays unchanged, and the scheduler continues after a while.
 
 use std::time::Duration;
 
 use redis::cmd;
-use serde::{Deserialize, Serialize};
 
-use crate::keys::channel;
+use crate::channels::{NodeQuestion, NodeRequest};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
-use model::ids::{NodeName, ServiceName, SpecId};
+use model::ids::{NodeName, SpecId};
 use model::service::Service;
 
 /// Seconds for which an answer is valid; then the node is asked again.
 const EXPIRE_SECONDS: u64 = 60;
 /// Seconds until a failure is retried.
 const RETRY_SECONDS: u64 = 10;
-
-/// A request to pull the images of a specification.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PrepareRequest {
-    /// The specification. The field distinguishes this request from the others.
-    pub prepare: SpecId,
-    /// The service of the specification; `None` from a scheduler of the previous version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub service: Option<ServiceName>,
-}
 
 /// The state of a specification's images on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,15 +86,13 @@ impl Store {
         now: RedisMillis,
     ) -> Result<(), StoreError> {
         let spec = &service.spec_id;
-        let request = PrepareRequest { prepare: spec.clone(), service: Some(service.name.clone()) };
-        let requests = keys::log_requests(node);
+        let request =
+            NodeRequest::new(NodeQuestion::Prepare { spec: spec.clone(), service: service.name.clone() });
         let mut pipe = redis::pipe();
         let key = keys::prepared(spec);
         pipe.cmd("HSET").arg(&key).arg(node.as_str()).arg(PreparedImages::Requested(now).to_text()).ignore();
         pipe.cmd("EXPIRE").arg(&key).arg(EXPIRE_SECONDS).ignore();
-        pipe.cmd("RPUSH").arg(&requests).arg(crate::json::to_json(&request)).ignore();
-        pipe.cmd("EXPIRE").arg(&requests).arg(EXPIRE_SECONDS).ignore();
-        pipe.cmd("PUBLISH").arg(channel::worker(node)).arg("logs").ignore();
+        request.leave(node, &mut pipe);
         self.link.pipeline(&pipe).await
     }
 

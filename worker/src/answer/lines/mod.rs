@@ -5,18 +5,17 @@
 
 mod sources;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant as StdInstant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+use model::stream::channel::Frame;
 use model::stream::log_line::LogLine;
-use store::{LinesRequest, LogChunk, StoreError};
+use store::{ChannelError, LinesRequest};
 use tokio::time::Instant;
 
 use self::sources::{LineSources, SourceEvent};
-use crate::answer::log_answer::LogAnswer;
-use crate::answer::log_throttle::MAX_READERS;
-use crate::answer::log_throttle::too_many_readers;
+use crate::answer::ends::ChannelEnd;
+use crate::answer::log_writer::{LogWriter, MAX_READERS};
 use crate::session::context::SessionContext;
 
 /// Lines are written when there is this much of them, in bytes,
@@ -26,112 +25,68 @@ const GATHER_TIME: Duration = Duration::from_millis(50);
 /// With many readers lines are gathered for longer: each chunk costs Redis the same, whatever its size.
 const MAX_GATHER_TIME: Duration = Duration::from_millis(800);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// After this long without lines an empty chunk signals that this worker is alive.
-const SIGN_INTERVAL: Duration = Duration::from_secs(5);
 
-pub(crate) fn answer(context: &Arc<SessionContext>, request: LinesRequest) {
-    let task_context = context.clone();
-    context.tasks.spawn(async move {
-        tokio::select! {
-            () = task_context.tasks.stopping().cancelled() => {}
-            result = write(&task_context, &request) => {
-                if let Err(error) = result {
-                    tracing::debug!(%error, "the answer to a request for lines ended early");
-                }
-            }
-        }
-    });
-}
-
-async fn write(context: &SessionContext, request: &LinesRequest) -> Result<(), StoreError> {
-    let permit = context.log_permits.try_acquire();
-    let end = match permit {
-        Ok(_) => match copy(context, request).await? {
-            true => String::new(),
-            false => return Ok(()),
-        },
-        Err(_) => too_many_readers(&context.worker.node),
-    };
-    context.worker.store.write_log(&request.id, &LogChunk::End(end)).await.map(drop)
-}
-
-async fn copy(context: &SessionContext, request: &LinesRequest) -> Result<bool, StoreError> {
-    let mut writer = LineWriter {
-        answer: LogAnswer::new(&context.worker.store, &request.id, &context.log_throttle),
-        context,
-        request,
-        gathered: BytesMut::new(),
-        flush_at: None,
-        sign_at: Instant::now() + SIGN_INTERVAL,
-    };
-    // A hanging engine answers late: meanwhile the reader learns that this worker is alive.
-    let Some(mut sources) = writer.signing(LineSources::open(context, request)).await? else {
-        return Ok(false);
-    };
+pub(super) async fn copy(
+    context: &SessionContext,
+    request: &LinesRequest,
+    writer: LogWriter<'_>,
+) -> Result<ChannelEnd, ChannelError> {
+    let mut gatherer = LineGatherer { writer, context, request, gathered: BytesMut::new(), flush_at: None };
+    let mut sources = LineSources::open(context, request).await;
     let mut refresh_at = Instant::now() + REFRESH_INTERVAL;
     loop {
         while let Some(line) = sources.merge.pop(StdInstant::now()) {
-            if !writer.add(&line).await? {
-                return Ok(false);
-            }
+            gatherer.add(&line).await?;
         }
-        sources.take_marks().iter().for_each(|mark| writer.add_mark(mark));
+        sources.take_marks().iter().for_each(|mark| gatherer.add_mark(mark));
         if sources.is_done() {
-            return writer.flush().await;
+            gatherer.flush().await?;
+            return Ok(Some(Frame::Exit(0)));
         }
-        if !writer.flush_if_due().await? {
-            return Ok(false);
+        if gatherer.flush_at.is_some_and(|due| Instant::now() >= due) {
+            gatherer.flush().await?;
         }
         if request.follow && Instant::now() >= refresh_at {
             refresh_at = Instant::now() + REFRESH_INTERVAL;
-            if writer.signing(sources.refresh()).await?.is_none() {
-                return Ok(false);
-            }
+            sources.refresh().await;
         }
-        let due = [writer.flush_at, sources.merge.due_at().map(Instant::from_std), Some(writer.sign_at)];
-        let wake = due.into_iter().flatten().chain(request.follow.then_some(refresh_at)).min();
+        let due = [
+            gatherer.flush_at,
+            sources.merge.due_at().map(Instant::from_std),
+            request.follow.then_some(refresh_at),
+        ];
+        let woken = async {
+            match due.into_iter().flatten().min() {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             event = sources.next() => match event {
                 SourceEvent::Lines => {}
-                SourceEvent::Mark(mark) => writer.add_mark(&mark),
+                SourceEvent::Mark(mark) => gatherer.add_mark(&mark),
             },
-            () = tokio::time::sleep_until(wake.unwrap_or(refresh_at)) => {}
+            () = woken => {}
         }
     }
 }
 
-struct LineWriter<'a> {
+struct LineGatherer<'a> {
+    writer: LogWriter<'a>,
     context: &'a SessionContext,
     request: &'a LinesRequest,
-    answer: LogAnswer<'a>,
     gathered: BytesMut,
     flush_at: Option<Instant>,
-    sign_at: Instant,
 }
 
-impl LineWriter<'_> {
-    async fn signing<T>(&mut self, work: impl Future<Output = T>) -> Result<Option<T>, StoreError> {
-        let mut work = std::pin::pin!(work);
-        loop {
-            tokio::select! {
-                done = &mut work => return Ok(Some(done)),
-                () = tokio::time::sleep_until(self.sign_at) => {
-                    self.sign_at = Instant::now() + SIGN_INTERVAL;
-                    if !self.answer.write(&Bytes::new()).await? {
-                        return Ok(None);
-                    }
-                }
-            }
-        }
-    }
-
-    async fn add(&mut self, line: &LogLine) -> Result<bool, StoreError> {
+impl LineGatherer<'_> {
+    async fn add(&mut self, line: &LogLine) -> Result<(), ChannelError> {
         if !is_wanted(self.request, line) {
-            return Ok(true);
+            return Ok(());
         }
         line.encode(&mut self.gathered);
         self.begin_gathering();
-        if self.gathered.len() >= MAX_CHUNK { self.flush().await } else { Ok(true) }
+        if self.gathered.len() >= MAX_CHUNK { self.flush().await } else { Ok(()) }
     }
 
     fn add_mark(&mut self, mark: &str) {
@@ -147,26 +102,9 @@ impl LineWriter<'_> {
         }
     }
 
-    async fn flush_if_due(&mut self) -> Result<bool, StoreError> {
-        let now = Instant::now();
-        if self.flush_at.is_some_and(|due| now >= due) {
-            return self.flush().await;
-        }
-        if now >= self.sign_at {
-            self.sign_at = now + SIGN_INTERVAL;
-            return self.answer.write(&Bytes::new()).await;
-        }
-        Ok(true)
-    }
-
-    /// Writes all gathered lines. A chunk has whole lines, so that a skipped chunk cuts none.
-    async fn flush(&mut self) -> Result<bool, StoreError> {
+    async fn flush(&mut self) -> Result<(), ChannelError> {
         self.flush_at = None;
-        if self.gathered.is_empty() {
-            return Ok(true);
-        }
-        self.sign_at = Instant::now() + SIGN_INTERVAL;
-        self.answer.write(&self.gathered.split().freeze()).await
+        self.writer.write(self.gathered.split().freeze()).await
     }
 }
 
@@ -183,6 +121,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use bytes::Bytes;
     use model::ids::PodId;
 
     use super::*;

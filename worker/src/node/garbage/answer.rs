@@ -1,37 +1,12 @@
 //! Lists the garbage of this node for users, and removes it on request.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
 use model::node::usage::GarbageView;
-use store::{GarbageRequest, LogChunk, StoreError};
+use store::StoreError;
 
 use super::{RemovableImages, removable_images, remove_image, space};
 use crate::session::context::SessionContext;
 
-pub(crate) fn answer(context: &Arc<SessionContext>, request: GarbageRequest) {
-    let task_context = context.clone();
-    context.tasks.spawn(async move {
-        if let Err(error) = write(&task_context, &request).await {
-            tracing::debug!(%error, "the answer to a request about garbage could not be written");
-        }
-    });
-}
-
-async fn write(context: &SessionContext, request: &GarbageRequest) -> Result<(), StoreError> {
-    let store = &context.worker.store;
-    let end = match collect(context, request.collect_garbage).await {
-        Ok(view) => {
-            let json = serde_json::to_vec(&view).unwrap_or_default();
-            store.write_log(&request.id, &LogChunk::Output(Bytes::from(json))).await?;
-            String::new()
-        }
-        Err(error) => error.to_string(),
-    };
-    store.write_log(&request.id, &LogChunk::End(end)).await.map(drop)
-}
-
-async fn collect(context: &SessionContext, removes: bool) -> Result<GarbageView, StoreError> {
+pub(crate) async fn collect(context: &SessionContext, removes: bool) -> Result<GarbageView, StoreError> {
     let worker = &context.worker;
     let RemovableImages { images, unpullable } = removable_images(context).await?;
     if removes {

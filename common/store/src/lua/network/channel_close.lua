@@ -1,4 +1,4 @@
--- Ends a session channel for one side: deletes its record, and what this side has not read. What it has
+-- Ends a connection to a pod for one side: deletes its record, and what this side has not read. What it has
 -- written last is left to the other side, and expires.
 -- Whichever side closes first records the event.
 -- Reply: 'OK' | 'CLOSED' (the other side was first, or the record has expired)

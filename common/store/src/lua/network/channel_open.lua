@@ -1,4 +1,4 @@
--- Leaves a request for a session channel with the worker of a pod, and records it as an event. Until the
+-- Leaves a request to connect with the worker of a pod, and records it as an event. Until the
 -- worker takes it, and then as long as both sides are there, the record of the channel is kept from expiring.
 -- Reply: 'OK' | 'GONE' (there is no such pod, or it is not on this node)
 --        | 'BUSY' (the worker does not take its requests)
@@ -19,5 +19,5 @@ redis.call('EXPIRE', requests, expire_seconds)
 if is_quiet == '0' then
   emit('pod', uuid, word .. 'Started', name, node, '', message)
 end
-redis.call('PUBLISH', 'wake:' .. node, 'channel')
+redis.call('PUBLISH', 'wake:' .. node, 'requests')
 return 'OK'

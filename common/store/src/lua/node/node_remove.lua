@@ -2,7 +2,7 @@
 -- `is_former` it only gives up the volumes of machines that had the name before, and the node may live.
 -- Reply: 'OK' | 'MISSING' | 'ALIVE' (it was not declared dead)
 --        | 'DRAINING' (its payloads are still being moved)
-local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, log_requests, reports, proxies,
+local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, requests, reports, proxies,
   copies, reported = head_keys()
 local node, is_former = head_args()
 local state = redis.call('HGET', node_key, 'state')
@@ -11,7 +11,7 @@ local beat = redis.call('ZSCORE', beats, node)
 local left_behind = redis.call('LLEN', pq) + redis.call('LLEN', rq) + redis.call('SCARD', cs)
 redis.call('GET', heartbeat_key)
 redis.call('SCARD', stop_set)
-redis.call('LLEN', log_requests)
+redis.call('LLEN', requests)
 redis.call('HLEN', proxies)
 redis.call('SCARD', reported)
 local own_copies = {}
@@ -38,7 +38,7 @@ if not state and not is_member and not is_expected then return 'MISSING' end
 -- A member without a record was lost by hand or in a failover. It is alive if it has a heartbeat.
 if state ~= 'dead' and (state or beat) then return 'ALIVE' end
 if left_behind > 0 then return 'DRAINING' end
-redis.call('DEL', node_key, heartbeat_key, stop_set, log_requests, reported)
+redis.call('DEL', node_key, heartbeat_key, stop_set, requests, reported)
 -- If the machine comes back it says again what it has.
 for _, field in ipairs(own_copies) do redis.call('HDEL', copies, field) end
 redis.call('SREM', nodes, node)

@@ -9,7 +9,7 @@ use model::stream::channel::Frame;
 use store::{Channel, ChannelError, ChannelReader};
 use tokio::sync::mpsc;
 
-use super::ends::{ChannelEnd, broken, until_left};
+use crate::answer::ends::{ChannelEnd, broken, until_left};
 use crate::session::context::SessionContext;
 
 /// The engine refuses an unfinished archive, but has written the part before.

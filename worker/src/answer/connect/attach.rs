@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use model::stream::channel::Frame;
 use store::Channel;
 
-use super::ends::{ChannelEnd, broken, state_of, until_left};
+use crate::answer::ends::{ChannelEnd, broken, state_of, until_left};
 use crate::session::context::SessionContext;
 
 pub(super) async fn serve(

@@ -13,7 +13,7 @@ use store::{Channel, ChannelError, ChannelReader, ChannelWriter, Receipt};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use super::ends::{ChannelEnd, broken, state_of, worker_stops};
+use crate::answer::ends::{ChannelEnd, broken, state_of, worker_stops};
 use crate::session::context::SessionContext;
 
 const CONTAINER_LOOK_INTERVAL: Duration = Duration::from_millis(500);

@@ -1,70 +1,22 @@
-//! Channels to pods: interactive commands, forwarded ports and copied files. Requests and all data go through
-//! Redis ([`model::stream::channel`]).
+//! Connections to pods: interactive commands, forwarded ports and copied files. All data goes through Redis
+//! ([`model::stream::channel`]).
 
 mod attach;
 mod command;
 mod copy;
-mod ends;
 mod forward;
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use engine::ContainerState;
-use model::stream::channel::{ChannelRequest, Frame, Purpose};
-use store::{Channel, StoreError};
-use tokio::time::Instant;
+use model::stream::channel::{Frame, Purpose};
+use store::{Channel, ConnectRequest};
 
-use self::ends::{ChannelEnd, worker_stops};
+use crate::answer::ends::{ChannelEnd, worker_stops};
 use crate::answer::requested_container::container_of;
 use crate::session::context::{MAX_CHANNELS, SessionContext};
 
-/// The last frame must reach Redis within this time.
-const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
-
-pub(crate) fn serve(context: &Arc<SessionContext>) {
-    let task_context = context.clone();
-    context.tasks.spawn(async move {
-        match task_context.worker.store.take_channel_requests(&task_context.worker.node).await {
-            Ok(requests) => requests.into_iter().for_each(|request| serve_one(&task_context, request)),
-            // The client is told that the worker does not answer.
-            Err(error) => tracing::debug!(%error, "requests for channels could not be read"),
-        }
-    });
-}
-
-fn serve_one(context: &Arc<SessionContext>, request: ChannelRequest) {
-    let task_context = context.clone();
-    context.tasks.spawn(async move {
-        if let Err(error) = run(&task_context, &request).await {
-            tracing::debug!(pod = %request.pod, %error, "a channel ended early");
-        }
-    });
-}
-
-async fn run(context: &SessionContext, request: &ChannelRequest) -> Result<(), StoreError> {
-    let store = &context.worker.store;
-    // Nothing starts without a client.
-    let Some(mut channel) = store.accept_channel(&request.id).await? else { return Ok(()) };
-    let begun = Instant::now();
-    let ended = serve_channel(context, request, &mut channel).await;
-    let how = match &ended {
-        Some(last) => {
-            let finished = channel.writer.finish(last.clone());
-            let _too_late = tokio::time::timeout(FINISH_TIMEOUT, finished).await;
-            request.purpose.describe_end(last)
-        }
-        None => "its client has left".to_owned(),
-    };
-    drop(channel);
-    let message =
-        format!("{} ended after {} s: {how}", request.purpose.describe(), begun.elapsed().as_secs());
-    store.close_channel(&request.id, &request.pod, true, &message).await
-}
-
-async fn serve_channel(
+pub(super) async fn serve(
     context: &SessionContext,
-    request: &ChannelRequest,
+    request: &ConnectRequest,
     channel: &mut Channel,
 ) -> ChannelEnd {
     let node = &context.worker.node;
@@ -96,7 +48,7 @@ async fn serve_channel(
 
 async fn begin(
     context: &SessionContext,
-    request: &ChannelRequest,
+    request: &ConnectRequest,
     channel: &mut Channel,
 ) -> Result<ChannelEnd, String> {
     if let Some(problem) = request.purpose.problem() {

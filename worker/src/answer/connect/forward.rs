@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use super::ends::{ChannelEnd, broken};
+use crate::answer::ends::{ChannelEnd, broken};
 use crate::session::context::SessionContext;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

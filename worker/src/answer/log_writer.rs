@@ -1,0 +1,28 @@
+//! Writes logs as fast as their readers, this node and Redis allow: Redis and its replicas carry heartbeats
+//! too.
+
+use bytes::Bytes;
+use daemon::token_bucket::TokenBucket;
+use model::stream::channel::Frame;
+use parking_lot::Mutex;
+use store::{ChannelError, ChannelWriter};
+use tokio::time::Instant;
+
+/// Maximum number of concurrent log requests of a node. They share its write rate.
+pub(crate) const MAX_READERS: usize = 128;
+/// Rate of all logs of a node. Each channel limits its own.
+pub(crate) const BYTES_PER_SECOND: f64 = 4.0 * 1_048_576.0;
+
+pub(crate) struct LogWriter<'a> {
+    pub(crate) writer: &'a mut ChannelWriter,
+    pub(crate) throttle: &'a Mutex<TokenBucket>,
+}
+
+impl LogWriter<'_> {
+    pub(crate) async fn write(&mut self, piece: Bytes) -> Result<(), ChannelError> {
+        let bytes = piece.len() as u64;
+        let pause = self.throttle.lock().take(bytes, Instant::now());
+        tokio::time::sleep(pause).await;
+        self.writer.send_data(piece, Frame::Output).await
+    }
+}
