@@ -65,7 +65,7 @@ fn serve(redis: &str) {
 fn resolver(redis: &Redis) -> ChildGuard {
     for number in 0..SERVICES {
         let key = format!("service:service-{number}");
-        let words = ["HSET", key.as_str(), "state", "active", "replicas", "2", "app", ""];
+        let words = ["HSET", key.as_str(), "state", "active", "replicas", "2"];
         let _added: i64 = redis.blocking_cli(&words);
     }
     process::start(&mut process::this_program_as(IS_RESOLVER, &redis.url()), local(RESOLVER_PORT))

@@ -170,8 +170,8 @@ fn stored(keyspace: &Keyspace, name: &str) -> Option<WrittenService> {
     if field("state") != "active" {
         return None;
     }
-    let labels: Value = serde_json::from_str(&field("labels")).unwrap_or_default();
-    let version = labels["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let fields: Value = serde_json::from_str(&field("fields")).unwrap_or_default();
+    let version = fields["labels"]["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
     Some(WrittenService { replicas: field("replicas").parse().unwrap_or(0), version })
 }
 
@@ -185,8 +185,8 @@ mod tests {
 
     fn cluster(service: Option<WrittenService>) -> Keyspace {
         let fields = service.map(|service| {
-            let labels = format!(r#"{{"v":"{}"}}"#, service.version);
-            [("state", "active".to_owned()), ("replicas", service.replicas.to_string()), ("labels", labels)]
+            let stored = format!(r#"{{"labels":{{"v":"{}"}}}}"#, service.version);
+            [("state", "active".to_owned()), ("replicas", service.replicas.to_string()), ("fields", stored)]
         });
         let hash = |fields: [(&str, String); 3]| {
             KeyEntry::Hash(fields.map(|(name, value)| (name.to_owned(), value.into_bytes())).into())

@@ -55,7 +55,7 @@ const CASES: &[Case] = &[
             (Field("spec_text", "{"), true),
             (Field("replicas", "-1"), true),
             (Field("replicas", HUGE), true),
-            (Field("labels", "[]"), true),
+            (Field("fields", r#"{"labels":[]}"#), true),
             (Field("generation", "new"), true),
             (Field("name", "Other Name"), false),
         ],

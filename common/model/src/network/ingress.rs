@@ -260,9 +260,9 @@ impl HttpRule {
 }
 
 /// Reads the `ingress` of a stored service. Skips invalid rules.
-pub fn stored_rules(text: &str) -> Vec<IngressRule> {
-    let rules: Vec<serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
-    let rules = rules.into_iter().filter_map(|rule| serde_json::from_value::<IngressRule>(rule).ok());
+pub fn stored_rules(rules: &serde_json::Value) -> Vec<IngressRule> {
+    let rules = rules.as_array().into_iter().flatten();
+    let rules = rules.filter_map(|rule| IngressRule::deserialize(rule).ok());
     rules.filter(|rule| rule.problem().is_none()).collect()
 }
 
@@ -656,9 +656,9 @@ mod tests {
 
     #[test]
     fn a_stored_rule_that_is_none_harms_no_other() {
-        let text = r#"[{"port":80},{"port":0},{"new":1},{"tcp":1,"port":2}]"#;
-        let routes: Vec<String> = stored_rules(text).iter().map(IngressRule::route).collect();
+        let rules = serde_json::json!([{"port":80},{"port":0},{"new":1},{"tcp":1,"port":2}]);
+        let routes: Vec<String> = stored_rules(&rules).iter().map(IngressRule::route).collect();
         assert_eq!(routes, ["/", "tcp:1"]);
-        assert!(stored_rules("junk").is_empty());
+        assert!(stored_rules(&"junk".into()).is_empty());
     }
 }

@@ -5,6 +5,7 @@ use redis::cmd;
 use crate::reply::{RawFields, read, unexpected, verdict};
 use crate::scripts::{Call, address, addresses_free};
 use crate::service::confirm::CONFIRM_TIMEOUT;
+use crate::service::service_fields;
 use crate::{Store, StoreError, keys};
 use model::ids::{AppName, ServiceName};
 use model::network::address::{AddressName, PoolAddress};
@@ -82,9 +83,9 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn app_of_service(&self, service: &ServiceName) -> Result<Option<AppName>, StoreError> {
-        let app: Option<Vec<u8>> =
-            self.link.query(cmd("HGET").arg(keys::service(service)).arg("app")).await?;
-        Ok(app.and_then(|app| AppName::new(String::from_utf8(app).ok()?).ok()))
+        let fields: Option<Vec<u8>> =
+            self.link.query(cmd("HGET").arg(keys::service(service)).arg("fields")).await?;
+        Ok(fields.and_then(|fields| service_fields::member(&serde_json::from_slice(&fields).ok()?, "app")))
     }
 
     /// Frees addresses of missing services and slots in one page. `cursor` is 0 at first. Returns their

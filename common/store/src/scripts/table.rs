@@ -223,12 +223,8 @@ scripts! {
         ],
         args: [
             cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint,
-            completions, labels, app, policy, write
+            completions, fields, write
         ],
-        batch Field field {
-            keys: [],
-            args: [field, value],
-        }
     }
     dead_letter_requeue in pod {
         run_by: [Api],
@@ -604,12 +600,8 @@ scripts! {
         run_by: [Api, Scheduler],
         at_maxmemory: Shrinking,
         keys: [service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries],
-        args: [service, mode, spec, spec_text, fingerprint, replicas, labels, app, update, kind, job, cron,
+        args: [service, mode, spec, spec_text, fingerprint, replicas, fields, seen_fields, change, app, kind,
                times, failure, undone, routes_text, expected_revision, write],
-        batch Field field {
-            keys: [],
-            args: [field, value],
-        }
     }
     service_recover in recovery {
         run_by: [Api],

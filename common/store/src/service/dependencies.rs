@@ -3,6 +3,7 @@
 use redis::Value;
 
 use crate::reply::read;
+use crate::service::service_fields;
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{PodId, ServiceName};
@@ -54,12 +55,12 @@ impl Store {
         }
         let mut pipe = redis::pipe();
         for service in services {
-            pipe.cmd("HGET").arg(keys::service(service)).arg("depends_on");
+            pipe.cmd("HGET").arg(keys::service(service)).arg("fields");
         }
         let replies = self.link.pipeline_each(pipe).await?;
         let parse = |reply: Value| -> Option<DependsOn> {
             let text: Option<Vec<u8>> = read("the dependencies of a service", reply).ok()?;
-            serde_json::from_slice(&text?).ok()
+            service_fields::member(&serde_json::from_slice(&text?).ok()?, "depends_on")
         };
         Ok(replies.into_iter().map(|reply| reply.ok().and_then(parse).unwrap_or_default()).collect())
     }

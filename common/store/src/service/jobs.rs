@@ -8,11 +8,10 @@ use crate::json::to_json;
 use crate::reply::{HashFields, read, unexpected, word};
 use crate::scripts::{cron_tick, job_count, job_end};
 use crate::service::confirm::WriteReceipt;
-use crate::service::service_fields;
 use crate::service::stored_spec::SpecFile;
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
-use model::ids::{AppName, NodeName, PodId, ServiceName, WriteId};
+use model::ids::{NodeName, PodId, ServiceName, WriteId};
 use model::pod::EndedRun;
 use model::service::{CronProgress, JobProgress, Service};
 use model::spec::{Kind, PodSpec, ServiceFields};
@@ -248,8 +247,9 @@ impl Store {
         let pod = PodSpec { kind: Kind::Job, ..cron.pod.clone() };
         let file = SpecFile::new(job, &pod);
         let (id, policy) = (file.id(), cron.fields.job.clone().unwrap_or_default());
-        let ServiceFields { labels, app, .. } = &cron.fields;
-        let mut call = cron_tick::Head {
+        let completions = policy.completions;
+        let fields = ServiceFields { update: None, cron: None, job: Some(policy), ..cron.fields.clone() };
+        let call = cron_tick::Head {
             cron_key: keys::service(&cron.name),
             job_key: keys::service(job),
             services: keys::SERVICES,
@@ -270,16 +270,11 @@ impl Store {
             spec: &id,
             spec_text: to_json(&file),
             fingerprint: file.fingerprint(),
-            completions: policy.completions,
-            labels: to_json(labels),
-            app: app.as_ref().map(AppName::as_str).unwrap_or_default(),
-            policy: to_json(&policy),
+            completions,
+            fields: to_json(&fields),
             write: &write,
         }
         .call();
-        for (field, value) in service_fields::passed_on(&cron.fields) {
-            call.add(cron_tick::Field { field, value });
-        }
         let (reply, receipt) = self.write_service(job, write, &call).await?;
         match word(what, reply)?.as_str() {
             "OK" => Ok(TickOutcome::Taken(receipt)),

@@ -58,7 +58,11 @@ impl Store {
             RolloutMark::Resumed => ("resumed", ""),
             RolloutMark::AtCanary(text) => ("canary", text),
             RolloutMark::Promoted => ("promoted", ""),
-            RolloutMark::Settled => ("settled", ""),
+            // The first generation of a service without a policy was no rollout.
+            RolloutMark::Settled if service.generation == 1 && service.fields.update.is_none() => {
+                ("settled", "")
+            }
+            RolloutMark::Settled => ("settled", "rollout"),
         };
         let call = rollout_mark::Head {
             service_key: keys::service(&service.name),

@@ -1,121 +1,124 @@
-//! The fields of the hash `service:<name>`.
+//! The field `fields` of the hash `service:<name>`: the [`ServiceFields`] as one JSON document.
+//!
+//! Another program may have written any of it. A value that cannot be read counts as missing, unless the
+//! service would then be another one. Members of a newer version are kept.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 
 use crate::StoreError;
 use crate::json::to_json;
-use crate::reply::{HashFields, corrupt};
-use model::ids::AppName;
+use crate::reply::corrupt;
 use model::network::ingress::stored_rules;
-use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields, UpdateOrder, UpdatePolicy};
+use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields};
 
-/// Returns the fields that scripts store unchanged, each with its name in the hash: JSON, or `""` if missing.
-pub(crate) fn passed_on(fields: &ServiceFields) -> Vec<(&'static str, String)> {
-    // The scripts interpret the others, which are separate arguments.
-    let ServiceFields {
-        labels: _,
-        app: _,
-        depends_on,
-        ingress,
-        allow_from,
-        aliases,
-        update: _,
-        job: _,
-        cron: _,
-    } = fields;
-    vec![
-        ("depends_on", json_unless(depends_on.is_empty(), depends_on)),
-        ("ingress", json_unless(ingress.is_empty(), ingress)),
-        ("allow_from", json_of(allow_from.as_ref())),
-        ("aliases", json_unless(aliases.is_empty(), aliases)),
-    ]
+/// The members of a stored document.
+pub(crate) type StoredFields = Map<String, Value>;
+
+/// The words about a change of each member, the most important one first. Of others its name is told.
+const CHANGES: [(&str, &str); 9] = [
+    ("labels", "its labels"),
+    ("app", "its app"),
+    ("depends_on", "its dependencies"),
+    ("ingress", "its ingress"),
+    ("allow_from", "who may reach it"),
+    ("aliases", "its aliases"),
+    ("update", "how it is updated"),
+    ("cron", "its schedule"),
+    ("job", "how its jobs run"),
+];
+
+/// Returns the document that replaces `before`, and what the first change is in words: `""` if there is none.
+pub(crate) fn replace(before: &[u8], fields: &ServiceFields) -> (String, String) {
+    // Sorted, and with the members of a newer version.
+    let mut after: StoredFields = serde_json::from_str(&to_json(fields)).expect("fields are a map");
+    let Ok(before) = serde_json::from_slice::<StoredFields>(before) else {
+        return (to_json(&after), "its description changed".to_owned());
+    };
+    let known = document::field_names::<ServiceFields>();
+    let newer = before.iter().filter(|(name, _)| !known.contains(&name.as_str()));
+    after.extend(newer.map(|(name, value)| (name.clone(), value.clone())));
+    (to_json(&after), change(&before, &after))
 }
 
-/// The value of `update`. The previous version stored no order for `stop-first`, even if given: its policies
-/// keep that order until they are applied again.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct StoredPolicy {
-    #[serde(flatten)]
-    policy: UpdatePolicy,
-    /// True if the user omitted the order.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    order_left_out: bool,
-}
-
-impl StoredPolicy {
-    pub(crate) fn of(policy: &UpdatePolicy) -> Self {
-        Self { policy: policy.clone(), order_left_out: policy.order.is_none() }
+fn change(before: &StoredFields, after: &StoredFields) -> String {
+    let is_changed = |name: &str| before.get(name) != after.get(name);
+    let times = |document| member::<CronPolicy>(document, "cron").map(|cron| cron.times_text());
+    let is_due = [before, after].map(|document| times(document).is_some_and(|times| !times.is_empty()));
+    match CHANGES.iter().find(|(name, _)| is_changed(name)) {
+        Some(("cron", _)) if is_due == [true, false] => "suspended: no job begins by itself".to_owned(),
+        Some(("cron", _)) if is_due == [false, true] => "resumed".to_owned(),
+        Some((_, words)) => format!("{words} changed"),
+        None => {
+            let other = before.keys().chain(after.keys()).find(|name| is_changed(name));
+            other.map(|name| format!("its {name} changed")).unwrap_or_default()
+        }
     }
-
-    fn policy(self) -> UpdatePolicy {
-        let order = self.policy.order.or((!self.order_left_out).then_some(UpdateOrder::StopFirst));
-        UpdatePolicy { order, ..self.policy }
-    }
 }
 
-pub(crate) fn json_of<T: Serialize>(value: Option<&T>) -> String {
-    value.map(to_json).unwrap_or_default()
-}
-
-fn json_unless<T: Serialize>(is_empty: bool, value: &T) -> String {
-    if is_empty { String::new() } else { to_json(value) }
+/// Reads one member; `None` if it is missing or unreadable.
+pub(crate) fn member<T: DeserializeOwned>(document: &StoredFields, name: &str) -> Option<T> {
+    serde_json::from_value(document.get(name)?.clone()).ok()
 }
 
 /// Reads the fields of a service of this kind.
 ///
 /// # Errors
-/// `Corrupt` if a field is unreadable and has no safe default.
-pub(crate) fn read(what: &str, stored: &HashFields<'_>, kind: Kind) -> Result<ServiceFields, StoreError> {
-    Ok(ServiceFields {
-        labels: stored.json("labels")?,
-        // An invalid app name groups nothing.
-        app: AppName::new(stored.text("app")).ok(),
-        // Like workers, treat an unreadable list as empty: it delays no pod.
-        depends_on: stored.json("depends_on").unwrap_or_default(),
-        ingress: stored_rules(&stored.text("ingress")),
-        // If unreadable, admit only its own pods.
-        allow_from: allow_from(&stored.text("allow_from")),
-        aliases: stored.json("aliases").unwrap_or_default(),
-        // A policy of a newer version is ignored, since this version cannot follow it.
-        update: stored.json::<Option<StoredPolicy>>("update").unwrap_or_default().map(StoredPolicy::policy),
-        job: if kind.is_service() { None } else { Some(stored.json("job")?) },
-        cron: if kind == Kind::Cron { Some(cron(what, stored)?) } else { None },
-    })
-}
-
-fn allow_from(text: &str) -> Option<AllowFrom> {
-    (!text.is_empty()).then(|| serde_json::from_str(text).unwrap_or_default())
-}
-
-fn cron(what: &str, stored: &HashFields<'_>) -> Result<CronPolicy, StoreError> {
-    let policy: CronPolicy = serde_json::from_str(&stored.text("cron"))
-        .map_err(|error| corrupt(what, format!("cron: {error}")))?;
-    match policy.violations().into_iter().next() {
-        Some(wrong) => Err(corrupt(what, format!("{}: {}", wrong.pointer, wrong.detail))),
-        None => Ok(policy),
+/// `Corrupt` if a member is unreadable and has no safe default.
+pub(crate) fn read(what: &str, text: &str, kind: Kind) -> Result<ServiceFields, StoreError> {
+    let document: StoredFields =
+        serde_json::from_str(text).map_err(|why| corrupt(what, format!("fields: {why}")))?;
+    let ingress = document.get("ingress").map(stored_rules).unwrap_or_default();
+    let whole = Value::Object(document);
+    let fields = match ServiceFields::deserialize(&whole) {
+        Ok(fields) => fields,
+        Err(_) => read_each(what, whole, kind)?,
+    };
+    let job = (!kind.is_service()).then(|| fields.job.unwrap_or_default());
+    let cron = fields.cron.filter(|_| kind == Kind::Cron);
+    if kind == Kind::Cron && cron.is_none() {
+        return Err(corrupt(what, "cron: it is missing"));
     }
+    match cron.iter().flat_map(CronPolicy::violations).next() {
+        Some(wrong) => Err(corrupt(what, format!("{}: {}", wrong.pointer, wrong.detail))),
+        None => Ok(ServiceFields { ingress, job, cron, ..fields }),
+    }
+}
+
+fn is_needed(field: &str, kind: Kind) -> bool {
+    field == "labels" || field == "job" && !kind.is_service() || field == "cron" && kind == Kind::Cron
+}
+
+/// Reads a document without its unreadable members.
+fn read_each(what: &str, mut document: Value, kind: Kind) -> Result<ServiceFields, StoreError> {
+    for (name, value) in document.as_object_mut().into_iter().flatten() {
+        let Err(why) = serde_json::from_value::<ServiceFields>(json!({ name: &*value })) else { continue };
+        *value = match name.as_str() {
+            field if is_needed(field, kind) => return Err(corrupt(what, format!("{field}: {why}"))),
+            // Admit only its own pods.
+            "allow_from" => json!(AllowFrom::default()),
+            // Like workers, treat unreadable dependencies as none: they delay no pod. An invalid app groups
+            // nothing. A policy of a newer version is ignored, since this version cannot follow it.
+            _ => Value::Null,
+        };
+    }
+    document.as_object_mut().into_iter().for_each(|document| document.retain(|_, value| !value.is_null()));
+    serde_json::from_value(document).map_err(|why| corrupt(what, format!("fields: {why}")))
 }
 
 #[cfg(test)]
 mod tests {
-    use redis::Value;
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn a_policy_of_the_version_before_keeps_stopping_first() {
-        let read = |json: &str| serde_json::from_str::<StoredPolicy>(json).expect("a policy").policy().order;
-        assert_eq!(read(r#"{"on_failure":"pause"}"#), Some(UpdateOrder::StopFirst));
-        for order in [None, Some(UpdateOrder::StartFirst), Some(UpdateOrder::StopFirst)] {
-            let policy = UpdatePolicy { order, ..UpdatePolicy::default() };
-            assert_eq!(read(&to_json(&StoredPolicy::of(&policy))), order);
-        }
+    fn document(value: Value) -> StoredFields {
+        serde_json::from_value(value).expect("a map")
     }
 
-    #[test]
-    fn every_field_of_a_service_is_read_as_it_was_stored() {
-        let document = json!({
+    fn whole() -> Value {
+        json!({
             "labels": {"team": "x"},
             "app": "shop",
             "depends_on": {"shop-db": "service_healthy"},
@@ -125,28 +128,67 @@ mod tests {
             "update": {"order": "start-first", "on_failure": "rollback"},
             "job": {"completions": 3, "parallelism": 2},
             "cron": {"schedule": "30 2 * * *", "history": {"successful": 3, "failed": 1}},
-        });
-        let given = document.as_object().expect("a map");
+        })
+    }
+
+    #[test]
+    fn every_field_of_a_service_is_read_as_it_was_stored() {
+        let given = document(whole());
         for name in document::field_names::<ServiceFields>() {
             assert!(given.contains_key(name), "the document above lacks {name}");
         }
-        let fields: ServiceFields = serde_json::from_value(document.clone()).expect("fields");
-        let passed = passed_on(&fields);
-        for (name, text) in &passed {
-            assert_eq!(
-                serde_json::from_str::<serde_json::Value>(text).ok().as_ref(),
-                given.get(*name),
-                "{name}"
-            );
+        let fields: ServiceFields = serde_json::from_value(whole()).expect("fields");
+        let (stored, change) = replace(br#"{"labels":{"team":"x"},"later":1}"#, &fields);
+        assert_eq!(change, "its app changed");
+        let stored: StoredFields = serde_json::from_str(&stored).expect("a map");
+        assert_eq!(stored.get("later"), Some(&json!(1)), "a member of a newer version is kept");
+        assert!(given.iter().all(|(name, value)| stored.get(name) == Some(value)), "{stored:?}");
+        assert_eq!(read("a service", &to_json(&stored), Kind::Cron).expect("readable"), fields);
+        for none in ["", "[]", "{"] {
+            assert_eq!(replace(none.as_bytes(), &fields).1, "its description changed");
         }
-        let others = given.iter().filter(|(name, _)| !passed.iter().any(|(passed, _)| passed == name));
-        let text =
-            |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let others = others.map(|(name, value)| (name.as_str(), text(value)));
-        let bytes = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let hash = others.chain(passed.iter().map(|(name, text)| (*name, text.clone())));
-        let hash = Value::Array(hash.flat_map(|(name, text)| [bytes(name), bytes(&text)]).collect());
-        let stored = HashFields::read("a service", hash).expect("a hash").expect("fields");
-        assert_eq!(read("a service", &stored, Kind::Cron).expect("readable"), fields);
+    }
+
+    #[test]
+    fn an_unreadable_member_harms_no_other() {
+        let with = |name: &str, value: Value| {
+            let mut stored = document(whole());
+            stored.insert(name.to_owned(), value);
+            read("a service", &to_json(&stored), Kind::Cron)
+        };
+        let whole: ServiceFields = serde_json::from_value(whole()).expect("fields");
+        for (name, value, expected) in [
+            ("app", json!("No App"), ServiceFields { app: None, ..whole.clone() }),
+            ("depends_on", json!(7), ServiceFields { depends_on: Default::default(), ..whole.clone() }),
+            ("ingress", json!("all"), ServiceFields { ingress: Vec::new(), ..whole.clone() }),
+            ("ingress", json!([{"port": 0}, whole.ingress[0]]), whole.clone()),
+            ("allow_from", json!("all"), ServiceFields { allow_from: Some(AllowFrom::default()), ..whole.clone() }),
+            ("aliases", json!({}), ServiceFields { aliases: Default::default(), ..whole.clone() }),
+            ("update", json!({"order": "sideways"}), ServiceFields { update: None, ..whole.clone() }),
+        ] {
+            assert_eq!(with(name, value).expect(name), expected, "{name}");
+        }
+        for name in ["labels", "job", "cron"] {
+            let error = with(name, json!([[]])).expect_err(name).to_string();
+            assert!(error.contains(&format!("{name}: ")), "{error}");
+        }
+        assert!(with("cron", json!({"schedule": "often"})).is_err());
+        assert!(read("a service", "", Kind::Service).is_err());
+    }
+
+    #[test]
+    fn the_first_change_is_told_in_words() {
+        let cron = |suspend: bool| json!({"schedule": "@daily", "suspend": suspend});
+        for (before, after, said) in [
+            (whole(), whole(), ""),
+            (json!({}), json!({"labels": {"a": "b"}, "app": "shop"}), "its labels changed"),
+            (json!({"allow_from": []}), json!({"update": {}}), "who may reach it changed"),
+            (json!({"cron": cron(false)}), json!({"cron": cron(true)}), "suspended: no job begins by itself"),
+            (json!({"cron": cron(true)}), json!({"cron": cron(false)}), "resumed"),
+            (json!({"cron": cron(true)}), json!({"cron": {"schedule": "@hourly", "suspend": true}}), "its schedule changed"),
+            (json!({}), json!({"later": 1}), "its later changed"),
+        ] {
+            assert_eq!(change(&document(before), &document(after)), said);
+        }
     }
 }

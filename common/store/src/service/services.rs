@@ -12,7 +12,7 @@ use crate::scripts::{Call, service_delete, service_forget, service_put, service_
 use crate::service::confirm::WriteReceipt;
 use crate::service::jobs::{cron_progress, job_progress};
 use crate::service::rollout_marks::rollout_marks;
-use crate::service::service_fields::{self, StoredPolicy, json_of};
+use crate::service::service_fields;
 use crate::service::stored_spec::SpecFile;
 use crate::value::value_rollouts::ValueRollout;
 use crate::{FormerGeneration, Store, StoreError, keys};
@@ -161,10 +161,7 @@ impl Store {
         mode: PutMode,
         expected: Option<u64>,
     ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
-        let write = WriteId::random();
-        let put = put_call(desired, mode, expected, PutCause::User, &write);
-        let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
-        Ok((read_put(desired, reply)?, receipt))
+        self.put(desired, mode, expected, PutCause::User).await
     }
 
     /// Like [`Store::put_service`] for an existing service, when a user returns to a former generation and
@@ -178,11 +175,8 @@ impl Store {
         to: &FormerGeneration,
         expected: Option<u64>,
     ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
-        let (desired, write) = (to.desired(service), WriteId::random());
         let cause = PutCause::Undo(to.spec.as_ref());
-        let put = put_call(&desired, PutMode::Replace, expected, cause, &write);
-        let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
-        Ok((read_put(&desired, reply)?, receipt))
+        self.put(&to.desired(service), PutMode::Replace, expected, cause).await
     }
 
     /// Rolls back a failed rollout to a former specification with its images. Records `why`, with an event.
@@ -196,11 +190,30 @@ impl Store {
         to: &FormerGeneration,
         why: &str,
     ) -> Result<bool, StoreError> {
-        let (desired, write) = (to.desired(service), WriteId::random());
-        let cause = PutCause::Failure(to.spec.as_ref(), why);
-        let put = put_call(&desired, PutMode::Replace, Some(service.revision), cause, &write);
-        let (reply, _) = self.write_service(&desired.name, write, &put).await?;
-        Ok(matches!(read_put(&desired, reply)?, PutOutcome::Replaced { .. }))
+        let (cause, revision) = (PutCause::Failure(to.spec.as_ref(), why), Some(service.revision));
+        let (outcome, _) = self.put(&to.desired(service), PutMode::Replace, revision, cause).await?;
+        Ok(matches!(outcome, PutOutcome::Replaced { .. }))
+    }
+
+    async fn put(
+        &self,
+        desired: &DesiredService,
+        mode: PutMode,
+        expected: Option<u64>,
+        cause: PutCause<'_>,
+    ) -> Result<(PutOutcome, WriteReceipt), StoreError> {
+        let mut get = cmd("HGET");
+        get.arg(keys::service(&desired.name)).arg("fields");
+        loop {
+            let seen: Option<Vec<u8>> = self.link.query(&get).await?;
+            let write = WriteId::random();
+            let put = put_call(desired, mode, expected, cause, &seen.unwrap_or_default(), &write);
+            let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
+            // Another write was faster: what changes is another thing now.
+            if let Some(outcome) = read_put(desired, reply)? {
+                return Ok((outcome, receipt));
+            }
+        }
     }
 
     /// Rewrites the routes of a service, see [`Service::lacks_routes`]. Returns false if the service has
@@ -224,7 +237,7 @@ impl Store {
         desired: &DesiredService,
     ) -> Result<(PutOutcome, usize, WriteReceipt), StoreError> {
         let write = WriteId::random();
-        let put = put_call(desired, PutMode::Create, None, PutCause::User, &write);
+        let put = put_call(desired, PutMode::Create, None, PutCause::User, &[], &write);
         // The id of the write is fresh, so the second script creates nothing if the first one refuses.
         let service = just_created(desired, 0);
         let first = service.first_replicas();
@@ -237,7 +250,8 @@ impl Store {
             // The reconcile loop creates them.
             Some(Ok(CreateOutcome::Changed | CreateOutcome::Unconfirmed) | Err(_)) | None => 0,
         };
-        Ok((read_put(desired, reply)?, created, receipt))
+        let outcome = read_put(desired, reply)?;
+        Ok((outcome.ok_or_else(|| unexpected("creating a service", "CHANGED"))?, created, receipt))
     }
 
     /// Changes the number of replicas and nothing else.
@@ -596,6 +610,7 @@ fn put_call(
     mode: PutMode,
     expected: Option<u64>,
     cause: PutCause<'_>,
+    seen: &[u8],
     write: &WriteId,
 ) -> Call<'static> {
     let file = SpecFile::new(&desired.name, &desired.pod);
@@ -608,8 +623,9 @@ fn put_call(
         PutMode::Replace => "replace",
         PutMode::Upsert => "upsert",
     };
-    let ServiceFields { labels, app, update, job, cron, .. } = &desired.fields;
-    let mut call = service_put::Head {
+    let (fields, change) = service_fields::replace(seen, &desired.fields);
+    let ServiceFields { app, cron, .. } = &desired.fields;
+    service_put::Head {
         service_key: keys::service(&desired.name),
         services: keys::SERVICES,
         spec_key: keys::spec(&id),
@@ -621,16 +637,15 @@ fn put_call(
         spec_text: to_json(&file),
         fingerprint: file.fingerprint(),
         replicas: desired.replicas,
-        labels: to_json(labels),
+        fields,
+        seen_fields: seen,
+        change,
         app: app.as_ref().map(AppName::as_str).unwrap_or_default(),
         routes: keys::ROUTES,
         history: keys::history(&desired.name),
-        update: json_of(update.as_ref().map(StoredPolicy::of).as_ref()),
         done: keys::done(&desired.name),
         tries: keys::tries(&desired.name),
         kind: if desired.pod.kind.is_service() { "" } else { desired.pod.kind.as_str() },
-        job: json_of(job.as_ref()),
-        cron: json_of(cron.as_ref()),
         times: cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
         failure: if let PutCause::Failure(_, why) = cause { why } else { "" },
         undone: if let PutCause::Undo(_) = cause { "1" } else { "" },
@@ -638,11 +653,7 @@ fn put_call(
         expected_revision: expected,
         write,
     }
-    .call();
-    for (field, value) in service_fields::passed_on(&desired.fields) {
-        call.add(service_put::Field { field, value });
-    }
-    call
+    .call()
 }
 
 /// Returns true if the routes of a service lack a line of its record, because an API of an earlier version,
@@ -668,22 +679,23 @@ fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     ingress.iter().map(line).chain(options).chain(callers).chain(aliases).collect()
 }
 
-fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome, StoreError> {
+/// Returns `None` if the fields of the service have changed since they were read.
+fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<Option<PutOutcome>, StoreError> {
     let what = "storing a service";
     let (answer, rest) = verdict(what, reply)?;
     if answer == "ROUTE" {
         let (route, service) = read(what, redis::Value::Array(rest))?;
-        return Ok(PutOutcome::RouteTaken { route, service });
+        return Ok(Some(PutOutcome::RouteTaken { route, service }));
+    }
+    if answer == "KIND" {
+        return Ok(Some(PutOutcome::OtherKind { kind: kind_of(rest)? }));
     }
     // Creation time or generation; for a conflict, the revision.
-    if answer == "KIND" {
-        return Ok(PutOutcome::OtherKind { kind: kind_of(rest)? });
-    }
     let generation = match rest.into_iter().next() {
         Some(value) => read(what, value)?,
         None => 0,
     };
-    Ok(match answer.as_str() {
+    Ok(Some(match answer.as_str() {
         "CREATED" => PutOutcome::Created(Box::new(just_created(desired, generation))),
         "REPLACED" => PutOutcome::Replaced { generation },
         "SCALED" => PutOutcome::Scaled { generation },
@@ -693,8 +705,9 @@ fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<PutOutcome,
         "DELETING" => PutOutcome::Deleting,
         "IMMUTABLE" => PutOutcome::Immutable,
         "CONFLICT" => PutOutcome::Conflict { revision: generation },
+        "CHANGED" => return Ok(None),
         other => return Err(unexpected(what, other)),
-    })
+    }))
 }
 
 fn kind_of(rest: Vec<redis::Value>) -> Result<Kind, StoreError> {
@@ -749,7 +762,7 @@ pub(crate) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         images: image::from_text(&fields.text(&format!("images:{spec_id}"))),
         spec_id,
         replicas,
-        fields: service_fields::read(&what, &fields, kind)?,
+        fields: service_fields::read(&what, &fields.text("fields"), kind)?,
         progress: if kind == Kind::Job { job_progress(&fields) } else { JobProgress::default() },
         schedule: if kind == Kind::Cron { cron_progress(&fields) } else { CronProgress::default() },
         rollout: rollout_marks(&fields, generation),

@@ -49,7 +49,8 @@ impl Host {
 
     async fn service(&self, name: &str, app: &str) {
         let key = format!("service:{name}");
-        let fields = ["HSET", key.as_str(), "state", "active", "replicas", "2", "app", app];
+        let stored = format!(r#"{{"app":"{app}"}}"#);
+        let fields = ["HSET", key.as_str(), "state", "active", "replicas", "2", "fields", &stored];
         let _added: i64 = self.redis.cli(&fields).await;
     }
 

@@ -5,10 +5,9 @@
 local cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries = head_keys()
 -- `seen_write` and `seen_ticks` are what the caller has read of the cron; `ticks` is what is taken now. For a
 -- job that a user runs by hand the ticks stay, and the tick is 0. `skipped` is '', or says why no job is
--- created.
--- Each further field of the cron that is not '' is one of the job as well.
-local cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint, completions, labels,
-  app, policy, write = head_args()
+-- created. `fields` are those of the job.
+local cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint, completions,
+  fields, write = head_args()
 local state, kind, current_write, current_ticks = unpack(
   redis.call('HMGET', cron_key, 'state', 'kind', 'write', 'ticks'), 1, 4)
 local exists = redis.call('EXISTS', job_key) == 1
@@ -43,14 +42,9 @@ reuse_spec(former_specs, spec, write)
 -- Of a job of this name of which a failover lost the record and not the rest.
 redis.call('DEL', done, tries)
 redis.call('HSET', job_key, 'name', job, 'state', 'active', 'generation', 1, 'spec', spec, 'spec_text', spec_text,
-  'fingerprint', spec .. ' ' .. fingerprint, 'replicas', completions, 'labels', labels, 'created_at', STAMP,
-  'updated_at', STAMP, 'revision', 1, 'revised_by', write, 'write', write, 'kind', 'job', 'job', policy,
+  'fingerprint', spec .. ' ' .. fingerprint, 'replicas', completions, 'fields', fields, 'created_at', STAMP,
+  'updated_at', STAMP, 'revision', 1, 'revised_by', write, 'write', write, 'kind', 'job',
   'of_cron', cron .. ' ' .. tick)
-if app ~= '' then redis.call('HSET', job_key, 'app', app) end
-for f = 1, field_count do
-  local field, value = field_args(f)
-  if value ~= '' then redis.call('HSET', job_key, field, value) end
-end
 redis.call('SADD', services, job)
 redis.call('ZADD', runs, by_hand and math.floor(NOW / 1000) or tick, job)
 emit('service', cron, 'CronRan', cron, '', '', 'created job ' .. job .. (by_hand and ', by hand' or ''))

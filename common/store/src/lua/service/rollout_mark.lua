@@ -2,7 +2,7 @@
 -- Reply: 'OK' | 'SAME' (it was so before) | 'CHANGED' (the service has another generation, or is gone)
 local service_key = head_keys()
 -- The mark is 'paused', 'paused_by_hand', 'held', 'resumed', 'canary', 'promoted' or 'settled'. The text says
--- why it is paused or held up, or how far it is.
+-- why it is paused or held up, or how far it is; for 'settled' it is '' if the generation was no rollout.
 local service, generation, mark, text = head_args()
 local state, fingerprint, paused, settled, canary, promoted, by_hand, held = unpack(
   redis.call('HMGET', service_key, 'state', 'fingerprint', 'paused', 'settled', 'canary', 'promoted',
@@ -55,8 +55,7 @@ else
   if settled == value then return 'SAME' end
   redis.call('HSET', service_key, 'settled', value)
   redis.call('HDEL', service_key, 'held')
-  -- The first generation of a service without a policy was no rollout.
-  if generation ~= '1' or redis.call('HEXISTS', service_key, 'update') == 1 then
+  if text ~= '' then
     emit('service', service, 'RolloutCompleted', service, '', '', about .. ': all pods are ready')
   end
 end

@@ -3,38 +3,26 @@
 --        | {'DELETING'} | {'CONFLICT', revision} | {'ROUTE', route, the other service that has it}
 --        | {'KIND', what it is} (a service stays what it is)
 --        | {'IMMUTABLE'} (the pods of a job are not replaced)
+--        | {'CHANGED'} (its fields are not `seen_fields`: read them again)
 local service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint
 -- is equal for texts that mean the same.
--- `kind` is '' for a service, 'job' or 'cron'; `times` says when a cron is due, '' while it is suspended.
--- `update`, `job` and `cron` are JSON, or '' for none, as are the values of the fields that are only stored.
--- `routes_text` is what follows from `ingress`, `allow_from` and `aliases`.
+-- `fields` is a JSON document that is only stored; `change` says how it differs from `seen_fields`, '' if it
+-- does not. What follows from it: `app`; `kind`, which is '' for a service, 'job' or 'cron'; `times`, which
+-- says when a cron is due, '' while it is suspended; and `routes_text`.
 -- `failure` is '', or says why the generation before has failed, which this one takes back. `undone` is '1'
 -- if a user goes back to a former specification.
-local service, mode, spec, spec_text, fingerprint, replicas, labels, app, update, kind, job, cron,
-  times, failure, undone, routes_text, expected_revision, write = head_args()
-local state, current_replicas, current_labels, current_text, current_spec, current_fingerprint = unpack(
-  redis.call('HMGET', service_key, 'state', 'replicas', 'labels', 'spec_text', 'spec', 'fingerprint'), 1, 6)
-local current_app, current_routes, current_update = unpack(
-  redis.call('HMGET', service_key, 'app', 'routes', 'update'), 1, 3)
-current_app, current_routes, current_update = current_app or '', current_routes or '', current_update or ''
-local current_kind, current_job, current_cron, current_times = unpack(
-  redis.call('HMGET', service_key, 'kind', 'job', 'cron', 'times'), 1, 4)
-current_kind, current_job = current_kind or '', current_job or ''
-current_cron, current_times = current_cron or '', current_times or ''
--- Whether one of the fields that are only stored grows, and the first of them that changes, in words.
-local grows, changed_field = false, nil
-local WORDS = { depends_on = 'its dependencies', allow_from = 'who may reach it' }
-for f = 1, field_count do
-  local field, value = field_args(f)
-  local current = redis.call('HGET', service_key, field) or ''
-  grows = grows or #value > #current
-  if current ~= value then changed_field = changed_field or WORDS[field] or 'its ' .. field end
-end
+local service, mode, spec, spec_text, fingerprint, replicas, fields, seen_fields, change, app, kind, times,
+  failure, undone, routes_text, expected_revision, write = head_args()
+local state, current_replicas, current_fields, current_text, current_spec, current_fingerprint = unpack(
+  redis.call('HMGET', service_key, 'state', 'replicas', 'fields', 'spec_text', 'spec', 'fingerprint'), 1, 6)
+local current_routes, current_kind, current_times = unpack(
+  redis.call('HMGET', service_key, 'routes', 'kind', 'times'), 1, 3)
+current_replicas, current_fields = current_replicas or '0', current_fields or ''
+current_routes, current_kind, current_times = current_routes or '', current_kind or '', current_times or ''
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
-current_replicas = current_replicas or '0'
 -- A version that knows no fingerprints replaces the specification and leaves the fingerprint of the one
 -- before.
 local is_same = current_text == spec_text or current_fingerprint == (current_spec or '') .. ' ' .. fingerprint
@@ -54,30 +42,22 @@ if state and kind == 'job' and (not is_same or current_replicas ~= replicas) the
 local taken, other = taken_route(routes, services, service, routes_text)
 if not taken and not state and app ~= '' then taken, other = alias_in_the_way(routes, services, app, service) end
 if taken then return { 'ROUTE', taken, other } end
+if state and current_fields ~= seen_fields then return { 'CHANGED' } end
 if current_routes ~= '' then redis.call('HLEN', routes) end
-if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0)
-  and #labels <= #(current_labels or '') and #app <= #current_app
-  and not grows and #routes_text <= #current_routes and #update <= #current_update
-  and #job <= #current_job and #cron <= #current_cron and #times <= #current_times then allow_at_maxmemory() end
+if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0) and #fields <= #current_fields
+  and #routes_text <= #current_routes and #times <= #current_times then allow_at_maxmemory() end
 -- What it was before only informs, so a key of another type in its place stops no change.
 if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
 
--- A service without an app, dependencies, ingress or the like has no such field, as those of earlier
--- versions.
-local function set_optional(field, value)
-  if value == '' then redis.call('HDEL', service_key, field) else redis.call('HSET', service_key, field, value) end
-end
-local function set_optionals()
-  set_optional('app', app)
-  for f = 1, field_count do
-    local field, value = field_args(f)
-    set_optional(field, value)
+-- Writes what every change writes; the other arguments are further fields and values.
+local function store(...)
+  redis.call('HSET', service_key, 'replicas', replicas, 'fields', fields, 'updated_at', STAMP,
+    'revision', revision + 1, 'revised_by', write, 'write', write, ...)
+  local function set_optional(field, value)
+    if value == '' then redis.call('HDEL', service_key, field) else redis.call('HSET', service_key, field, value) end
   end
-  set_optional('update', update)
   set_optional('kind', kind)
-  set_optional('job', job)
-  set_optional('cron', cron)
   set_optional('times', times)
   -- What was due before is not made up by another schedule, nor after a suspension.
   if times ~= current_times then set_optional('times_since', times ~= '' and STAMP or '') end
@@ -94,11 +74,8 @@ if not state then
   reuse_spec(former_specs, spec, write)
   -- Of a service of this name that a version forgot which has no histories.
   redis.call('DEL', history, done, tries)
-  redis.call('HSET', service_key, 'name', service, 'state', 'active', 'generation', 1, 'spec', spec,
-    'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels,
-    'created_at', STAMP, 'updated_at', STAMP,
-    'revision', 1, 'revised_by', write, 'write', write)
-  set_optionals()
+  store('name', service, 'state', 'active', 'generation', 1, 'spec', spec, 'spec_text', spec_text,
+    'fingerprint', spec .. ' ' .. fingerprint, 'created_at', STAMP)
   redis.call('SADD', services, service)
   emit('service', service, 'ServiceCreated', service, '', '', kind == 'cron' and 'a job at each of its times' or pods_wanted())
   -- The process that creates a service creates its pods as well: reconcile need not look at once.
@@ -106,28 +83,14 @@ if not state then
   return { 'CREATED', NOW }
 end
 
--- What a change concerns that replaces no pod, the most important one first.
-local changes = {
-  { 'scaled from ' .. current_replicas .. ' to ' .. replicas, current_replicas ~= replicas },
-  { 'its labels changed', current_labels ~= labels },
-  { 'its app changed', current_app ~= app },
-  { (changed_field or '') .. ' changed', changed_field },
-  { 'its routes changed', current_routes ~= routes_text },
-  { 'how it is updated changed', current_update ~= update },
-  { 'suspended: no job begins by itself', current_times ~= '' and times == '' },
-  { 'resumed', current_times == '' and times ~= '' },
-  { 'its schedule changed', current_cron ~= cron or current_times ~= times },
-  { 'how its jobs run changed', current_job ~= job },
-}
-local change
-for _, one in ipairs(changes) do
-  if one[2] then change = change or one[1] end
-end
 if is_same then
-  if not change then return { 'UNCHANGED', generation } end
-  redis.call('HSET', service_key, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
-    'revision', revision + 1, 'revised_by', write, 'write', write)
-  set_optionals()
+  if current_replicas ~= replicas then
+    change = 'scaled from ' .. current_replicas .. ' to ' .. replicas
+  elseif change == '' and current_routes ~= routes_text then
+    change = 'its routes changed'
+  end
+  if change == '' then return { 'UNCHANGED', generation } end
+  store()
   emit('service', service, 'ServiceScaled', service, '', '', change)
   redis.call('PUBLISH', 'wake:reconcile', service)
   return { 'SCALED', generation }
@@ -144,10 +107,7 @@ redis.call('SET', spec_key, spec_text)
 reuse_spec(former_specs, spec, write)
 -- It expires when no pod names it any more.
 if current_spec and current_spec ~= spec then redis.call('SADD', former_specs, current_spec) end
-redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'spec_text', spec_text,
-  'fingerprint', spec .. ' ' .. fingerprint, 'replicas', replicas, 'labels', labels, 'updated_at', STAMP,
-  'revision', revision + 1, 'revised_by', write, 'write', write)
-set_optionals()
+store('generation', generation, 'spec', spec, 'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint)
 if undone == '1' then
   redis.call('HSET', service_key, 'undone', string.format('%.0f %.0f', generation, generation - 1))
   -- Who goes back does not want to wait.
