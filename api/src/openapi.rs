@@ -60,6 +60,7 @@ pub(crate) fn complete(document: OpenApi) -> Value {
     let schemas = &mut document["components"]["schemas"];
     describe_replicas_aliases(&mut schemas["ServiceInput"]);
     describe_replicas_aliases(&mut schemas["ScaleInput"]);
+    merge_parts(&mut schemas["ServiceView"]);
     for name in STRICT {
         refuse_other_fields(&mut schemas[name]);
     }
@@ -67,6 +68,20 @@ pub(crate) fn complete(document: OpenApi) -> Value {
     name_list_items(schemas);
     name_options_in_memory(schemas);
     document
+}
+
+/// Describes one object instead of the parts that a view is made of, for generated clients.
+fn merge_parts(schema: &mut Value) {
+    let parts = schema["allOf"].take();
+    let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
+    for part in parts.as_array().into_iter().flatten() {
+        properties.extend(part["properties"].as_object().cloned().into_iter().flatten());
+        required.extend(part["required"].as_array().cloned().into_iter().flatten());
+    }
+    // A document may lack them.
+    required.extend(["labels", "on_disconnect", "stop_grace_period"].map(Value::from));
+    let description = schema["description"].take();
+    *schema = json!({"type": "object", "description": description, "properties": properties, "required": required});
 }
 
 /// Returns the schema of a merge patch of `ServiceInput`: every field is optional, and `null` removes any but

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use api_types::ServiceView;
 use serde_json::Value;
 
 use super::Api;
@@ -136,6 +137,19 @@ async fn all_references_of_the_document_resolve() {
         let pointer = reference.strip_prefix('#').expect("a local reference");
         assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
     }
+}
+
+/// `apply` removes the fields that only the API sets from what `get` has printed.
+#[tokio::test]
+async fn a_service_has_the_fields_of_its_document_and_those_that_the_api_sets() {
+    let Some(api) = Api::start() else { return };
+    let document = api.get("/openapi.json").await.expect(200);
+    let schemas = &document["components"]["schemas"];
+    let names = |schema: &str| -> BTreeSet<String> {
+        schemas[schema]["properties"].as_object().unwrap().keys().cloned().collect()
+    };
+    let of_server = ServiceView::SERVER_FIELDS.map(str::to_owned).into();
+    assert_eq!(&names("ServiceView") - &names("ServiceInput"), of_server);
 }
 
 #[tokio::test]

@@ -497,8 +497,9 @@ async fn a_watch_reconnects_after_the_last_event_it_received() {
 /// An API with the app `shop`, whose service `web` has two pods, and a service `lone`.
 fn shop(request: &str) -> String {
     let service = |name: &str| {
-        let app = name.starts_with("shop-").then(|| model::ids::AppName::new("shop").unwrap());
-        api_types::ServiceView { app, ..fixtures::service(name) }
+        let mut service = fixtures::service(name);
+        service.fields.app = name.starts_with("shop-").then(|| model::ids::AppName::new("shop").unwrap());
+        service
     };
     let pods = [fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aabb2222", Phase::Running)];
     let none = || ok_json(&serde_json::json!({ "items": [] }));

@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::{CronStatus, JobStatus, rfc3339};
-use model::ids::{AppName, ServiceName};
-use model::network::ingress::IngressRule;
+use model::ids::ServiceName;
 use model::pod::image::ImageContent;
 use model::service::{RolloutMarks, Service, ServiceState};
-use model::spec::{
-    Aliases, AllowFrom, ContainerSpec, CronPolicy, DependsOn, DesiredService, JobPolicy, Kind, OnDisconnect,
-    PodSpec, Seconds, ServiceFields, ServiceInput, UpdatePolicy,
-};
+use model::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields};
 
 /// A service: its desired state and the current state of its pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -30,35 +26,10 @@ pub struct ServiceView {
     pub revision: u64,
     /// Desired number of pods.
     pub replicas: u32,
-    /// Labels of the service.
-    pub labels: BTreeMap<String, String>,
-    /// The app that the service belongs to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub app: Option<AppName>,
-    /// The services that its pods wait for before they are started, each with its condition.
-    #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
-    pub depends_on: DependsOn,
-    /// What of the service is reached from outside the cluster.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ingress: Vec<IngressRule>,
-    /// The services whose pods reach it by name, if not all do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allow_from: Option<AllowFrom>,
-    /// Further names by which the pods of its app reach it.
-    #[serde(default, skip_serializing_if = "Aliases::is_empty")]
-    pub aliases: Aliases,
-    /// How its pods are replaced when their specification changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub update: Option<UpdatePolicy>,
-    /// What it is: a service, a job or a cron.
-    #[serde(default, skip_serializing_if = "Kind::is_service")]
-    pub kind: Kind,
-    /// How its pods run, if it is a job or creates jobs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobPolicy>,
-    /// When it creates a job, if it is a cron.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cron: Option<CronPolicy>,
+    /// The other fields of the service itself, as its user described them.
+    #[serde(flatten, serialize_with = "with_labels")]
+    #[schema(inline)]
+    pub fields: ServiceFields,
     /// How far it is, if it is a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_status: Option<JobStatus>,
@@ -72,15 +43,10 @@ pub struct ServiceView {
     /// image cannot be pulled, what they depend on is not there, or a node holds pods whose records are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
-    /// What a worker does with the service's pods while it cannot reach Redis.
-    pub on_disconnect: OnDisconnect,
-    /// Seconds between SIGTERM and SIGKILL when a pod is stopped.
-    pub stop_grace_period: Seconds,
-    /// Seconds that requests in flight have to end before a pod is stopped, if they were set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drain: Option<Seconds>,
-    /// Containers of each pod. Environment values are included: treat this document as confidential.
-    pub containers: Vec<ContainerSpec>,
+    /// What its pods are. Environment values are included: treat this document as confidential.
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub pod: PodSpec,
     /// What the images are for all pods of this generation, by the first of them; empty before it is started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageContent>,
@@ -98,45 +64,50 @@ pub struct ServiceView {
     pub durability: Option<DurabilityView>,
 }
 
-impl ServiceView {
-    /// Returns the fields that only the API sets.
-    pub fn server_fields() -> Vec<&'static str> {
-        let groups = ServiceInput::field_groups();
-        let is_of_user = |name: &&str| groups.iter().any(|(_, names)| names.contains(name));
-        let mut fields = document::field_names::<Self>();
-        fields.retain(|name| !is_of_user(name));
-        fields
+/// The view has `labels` even if there are none.
+fn with_labels<S: Serializer>(fields: &ServiceFields, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct WithLabels<'a> {
+        labels: &'a BTreeMap<String, String>,
+        #[serde(flatten)]
+        others: ServiceFields,
     }
+    let others = ServiceFields { labels: BTreeMap::new(), ..fields.clone() };
+    WithLabels { labels: &fields.labels, others }.serialize(serializer)
+}
+
+impl ServiceView {
+    /// The fields that only the API sets.
+    pub const SERVER_FIELDS: [&str; 13] = [
+        "state",
+        "generation",
+        "revision",
+        "job_status",
+        "cron_status",
+        "rollout",
+        "held",
+        "images",
+        "created_at",
+        "updated_at",
+        "scaled_at",
+        "status",
+        "durability",
+    ];
 
     /// Returns a service with this status, without the status of a job or cron.
     pub fn new(service: Service, status: ServiceStatus) -> Self {
-        let ServiceFields { labels, app, depends_on, ingress, allow_from, aliases, update, job, cron } =
-            service.fields;
-        let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = service.pod;
         Self {
             name: service.name,
             state: service.state,
             generation: service.generation,
             revision: service.revision,
             replicas: service.replicas,
-            labels,
-            app,
-            depends_on,
-            ingress,
-            allow_from,
-            aliases,
-            update,
-            kind,
-            job,
-            cron,
+            fields: service.fields,
             job_status: None,
             cron_status: None,
             held: service.rollout.held.clone(),
             rollout: RolloutView::of(service.generation, service.rollout),
-            on_disconnect,
-            stop_grace_period,
-            drain,
-            containers,
+            pod: service.pod,
             images: service.images,
             created_at: rfc3339(service.created_at),
             updated_at: rfc3339(service.updated_at),
@@ -148,29 +119,8 @@ impl ServiceView {
 
     /// Returns the desired state.
     pub fn desired(&self) -> DesiredService {
-        let service = self.clone();
-        DesiredService {
-            name: service.name,
-            replicas: service.replicas,
-            fields: ServiceFields {
-                labels: service.labels,
-                app: service.app,
-                depends_on: service.depends_on,
-                ingress: service.ingress,
-                allow_from: service.allow_from,
-                aliases: service.aliases,
-                update: service.update,
-                job: service.job,
-                cron: service.cron,
-            },
-            pod: PodSpec {
-                kind: service.kind,
-                containers: service.containers,
-                on_disconnect: service.on_disconnect,
-                stop_grace_period: service.stop_grace_period,
-                drain: service.drain,
-            },
-        }
+        let Self { name, replicas, fields, pod, .. } = self.clone();
+        DesiredService { name, replicas, fields, pod }
     }
 }
 

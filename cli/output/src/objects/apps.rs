@@ -24,7 +24,7 @@ impl AppSummary {
     pub fn all(services: Vec<ServiceView>) -> Vec<Self> {
         let mut apps: BTreeMap<AppName, Vec<ServiceView>> = BTreeMap::new();
         for service in services {
-            if let Some(app) = service.app.clone() {
+            if let Some(app) = service.fields.app.clone() {
                 apps.entry(app).or_default().push(service);
             }
         }
@@ -93,7 +93,7 @@ pub fn describe(app: &AppSummary) -> String {
             short_name(&app.name, service),
             format!("{}/{}", service.status.ready_pods(), service.status.desired),
             services::status_word(service).to_owned(),
-            service.containers.first().map(|container| container.image.clone()).unwrap_or_default(),
+            service.pod.containers.first().map(|container| container.image.clone()).unwrap_or_default(),
             humanize::shorten_message(&service.status.message, 80),
         ]
     };
@@ -118,7 +118,7 @@ mod tests {
 
     fn service(app: &str, name: &str, running: u64) -> ServiceView {
         let mut service = fixtures::service(&format!("{app}-{name}"));
-        service.app = Some(AppName::new(app).unwrap());
+        service.fields.app = Some(AppName::new(app).unwrap());
         service.status.running = running;
         service
     }

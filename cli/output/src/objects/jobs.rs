@@ -66,7 +66,7 @@ impl TableRow for CronRow {
         let service = &self.0;
         let status = service.cron_status.clone().unwrap_or_default();
         let of_policy = |read: &dyn Fn(&model::spec::CronPolicy) -> String| {
-            service.cron.as_ref().map(read).unwrap_or_default()
+            service.fields.cron.as_ref().map(read).unwrap_or_default()
         };
         let or_dash = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
         let mut cells = vec![

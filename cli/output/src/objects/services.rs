@@ -25,15 +25,15 @@ impl TableRow for ServiceView {
             self.name.to_string(),
             ready(self),
             status_word(self).to_owned(),
-            self.containers.first().map(|c| c.image.clone()).unwrap_or_default(),
+            self.pod.containers.first().map(|c| c.image.clone()).unwrap_or_default(),
             humanize::age(&self.created_at, now),
         ];
         if wide {
             cells.extend([
                 self.generation.to_string(),
                 format!("{}/{}", status.updated, status.desired),
-                self.on_disconnect.as_str().to_owned(),
-                humanize::labels(&self.labels).join(","),
+                self.pod.on_disconnect.as_str().to_owned(),
+                humanize::labels(&self.fields.labels).join(","),
                 humanize::shorten_message(&status.message, 80),
             ]);
         }
@@ -47,7 +47,7 @@ impl TableRow for ServiceView {
 
 /// Returns the number of ready pods; for a job, of complete indices.
 fn ready(service: &ServiceView) -> String {
-    match (service.kind, &service.job_status) {
+    match (service.pod.kind, &service.job_status) {
         (Kind::Job, Some(job)) => format!("{}/{}", job.succeeded, job.completions),
         (Kind::Cron, _) => "-".to_owned(),
         _ => format!("{}/{}", service.status.ready_pods(), service.status.desired),
@@ -92,15 +92,15 @@ pub fn describe(
     now: Timestamp,
 ) -> String {
     let with_age = |time: &str| format!("{time} ({} ago)", humanize::age(time, now));
-    let grace_period = service.stop_grace_period.duration().as_secs();
+    let grace_period = service.pod.stop_grace_period.duration().as_secs();
     let mut layout = DescribeLayout::default();
     layout
         .field("Name", service.name.as_str())
         .field("Status", status_word(service))
         .field("Job", service.job_status.as_ref().map(job_line).unwrap_or_default())
         .field("Cron", service.cron_status.as_ref().map(cron_line).unwrap_or_default())
-        .field("Pods", if service.kind.is_service() { pod_counts(service) } else { String::new() })
-        .field("App", service.app.as_ref().map(|app| app.as_str()).unwrap_or_default())
+        .field("Pods", if service.pod.kind.is_service() { pod_counts(service) } else { String::new() })
+        .field("App", service.fields.app.as_ref().map(|app| app.as_str()).unwrap_or_default())
         .field("Message", &service.status.message)
         .field("Updates", updates(service, with_machine_ports))
         .field("Rollout", service.rollout.as_ref().map(rollout_line).unwrap_or_default())
@@ -108,16 +108,16 @@ pub fn describe(
         .field("Generation", service.generation.to_string())
         .fields("Image content", service.images.iter().map(containers::content))
         .field("Warning", &service.status.image_warning)
-        .fields("Labels", humanize::labels(&service.labels))
+        .fields("Labels", humanize::labels(&service.fields.labels))
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))
         .field("Grace period", format!("{grace_period} s between SIGTERM and SIGKILL"));
-    if let Some(drain) = service.drain {
+    if let Some(drain) = service.pod.drain {
         let drain = drain.duration().as_secs();
         layout.field("Drain", format!("{drain} s for requests in flight before SIGTERM"));
     }
-    layout.section("Container", service.containers.iter().flat_map(containers::lines));
+    layout.section("Container", service.pod.containers.iter().flat_map(containers::lines));
     layout.section("Unhealthy pods", unhealthy.iter().map(pods::line));
     layout.section("Events (oldest first)", latest.iter().map(events::line));
     layout.section(
@@ -132,10 +132,9 @@ pub fn describe(
 
 /// Returns the update order of pods, with the reason if the service does not make it obvious.
 fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
-    let desired = service.desired();
-    let order = |with_machine_ports| desired.fields.update_in_force(&desired.pod, with_machine_ports).order;
+    let order = |with_machine_ports| service.fields.update_in_force(&service.pod, with_machine_ports).order;
     match order(with_machine_ports) {
-        _ if !service.kind.is_service() => "",
+        _ if !service.pod.kind.is_service() => "",
         Some(UpdateOrder::StopFirst) if order(false) == Some(UpdateOrder::StartFirst) => {
             "stop-first (its pods are plain processes: two on a machine cannot listen on the same port)"
         }
@@ -155,7 +154,7 @@ pub fn rollout_line(rollout: &RolloutView) -> String {
 }
 
 fn on_disconnect(service: &ServiceView) -> &'static str {
-    match service.on_disconnect {
+    match service.pod.on_disconnect {
         OnDisconnect::Keep => "keep (pods run on while their node cannot reach Redis)",
         OnDisconnect::Stop => "stop (pods are stopped when their node cannot reach Redis)",
     }

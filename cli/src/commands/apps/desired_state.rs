@@ -161,7 +161,7 @@ async fn kept_volumes(app: &compose::App, client: &Client) -> Result<BTreeMap<St
             Err(error) if error.status() == Some(404) => continue,
             Err(error) => return Err(error.into()),
         };
-        for volume in stored.containers.iter().flat_map(|container| &container.volumes) {
+        for volume in stored.pod.containers.iter().flat_map(|container| &container.volumes) {
             let Some(source) = volume.source.clone() else { continue };
             match volume.kind {
                 VolumeKind::Persistent => kept.insert(source, false),

@@ -35,7 +35,7 @@ fn services_of(mut document: DocumentNode) -> Vec<DocumentNode> {
         Some(items) => items.into_iter().flat_map(services_of).collect(),
         None => {
             // `get -o yaml` prints them, and files may contain them.
-            ServiceView::server_fields().iter().for_each(|field| document.remove_field(field));
+            ServiceView::SERVER_FIELDS.iter().for_each(|field| document.remove_field(field));
             vec![document]
         }
     }
@@ -83,8 +83,8 @@ mod tests {
         let json = serde_json::to_string_pretty(&view).unwrap();
         for text in [yaml, json] {
             let read = parse("-", &text).unwrap().remove(0).normalize().unwrap();
-            assert_eq!((read.replicas, &read.fields.labels), (view.replicas, &view.labels), "{text}");
-            assert_eq!(read.pod.containers, view.containers, "{text}");
+            assert_eq!((read.replicas, &read.fields.labels), (view.replicas, &view.fields.labels), "{text}");
+            assert_eq!(read.pod.containers, view.pod.containers, "{text}");
         }
         let list = serde_json::json!({ "items": [view, fixtures::service("db")], "next": "db" });
         let services = parse("-", &serde_saphyr::to_string(&list).unwrap()).unwrap();
@@ -101,11 +101,11 @@ mod tests {
         view["images"] = serde_json::json!([{"image": "nginx:1.27", "digest": "sha256:abc"}]);
         let service = parse("-", &view.to_string()).unwrap().remove(0);
         assert_eq!(service.name().as_str(), "web");
-        for field in ServiceView::server_fields() {
+        for field in ServiceView::SERVER_FIELDS {
             let text = format!("name: web\nimage: nginx\n{field}: null\n");
             assert!(parse("-", &text).is_ok(), "{field}");
         }
-        let server = ServiceView::server_fields();
+        let server = ServiceView::SERVER_FIELDS;
         for field in ["images", "job_status", "cron_status", "status", "revision", "durability"] {
             assert!(server.contains(&field), "{field}");
         }

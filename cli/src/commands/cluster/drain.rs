@@ -198,7 +198,7 @@ async fn replace(
         goals.push((service.clone(), goal));
         match context.client.service(service.as_str()).await {
             // Its indices continue elsewhere: waiting for its end would mean waiting for its work.
-            Ok(view) if view.kind == Kind::Job => {}
+            Ok(view) if view.pod.kind == Kind::Job => {}
             Ok(view) => {
                 let goal = Goal::Ready { service: service.to_string(), generation: view.generation };
                 goals.push((service.clone(), goal));

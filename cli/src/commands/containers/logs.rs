@@ -213,7 +213,7 @@ async fn select_service(
     service: ServiceView,
     selected: &mut Selected,
 ) -> Result<(), CommandError> {
-    if service.kind != Kind::Cron {
+    if service.pod.kind != Kind::Cron {
         selected.services.push(service.name.to_string());
         return Ok(());
     }

@@ -97,7 +97,7 @@ async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, Comman
 
 async fn crons(client: &Client) -> Result<Vec<CronRow>, ClientError> {
     let mut services = client.services(None).await?;
-    services.retain(|service| service.kind == Kind::Cron);
+    services.retain(|service| service.pod.kind == Kind::Cron);
     Ok(services.into_iter().map(CronRow).collect())
 }
 
@@ -119,8 +119,8 @@ async fn set_suspended(
 ) -> Result<Exit, CommandError> {
     for name in &names.crons {
         let service = context.client.service(name).await?;
-        if service.kind != Kind::Cron {
-            let kind = service.kind;
+        if service.pod.kind != Kind::Cron {
+            let kind = service.pod.kind;
             return Err(CommandError::Other(format!("{name} is a {kind}: only a cron can be suspended")));
         }
         let after = context.client.patch_service(name, &json!({"cron": {"suspend": suspend}})).await?;

@@ -103,7 +103,7 @@ async fn no_pod(client: &Client, text: &str) -> CommandError {
     let is_short = |name: &ServiceName, app: &model::ids::AppName| app.short_name(name) == Some(text);
     let similar: Vec<String> = services
         .iter()
-        .filter(|service| service.app.as_ref().is_some_and(|app| is_short(&service.name, app)))
+        .filter(|service| service.fields.app.as_ref().is_some_and(|app| is_short(&service.name, app)))
         .map(|service| service.name.to_string())
         .collect();
     CommandError::NotFound(match similar.is_empty() {

@@ -101,7 +101,7 @@ async fn jobs(client: &Client, of_cron: Option<&str>) -> Result<Vec<JobRow>, Cli
     let mut services = client.services(None).await?;
     services.retain(|service| {
         let cron = service.job_status.as_ref().and_then(|job| job.cron.as_ref());
-        service.kind == Kind::Job && of_cron.is_none_or(|of| cron.is_some_and(|cron| cron.as_str() == of))
+        service.pod.kind == Kind::Job && of_cron.is_none_or(|of| cron.is_some_and(|cron| cron.as_str() == of))
     });
     Ok(services.into_iter().map(JobRow).collect())
 }

@@ -243,7 +243,7 @@ async fn check_kind(
 ) -> Result<(), CommandError> {
     let Some(kind) = object_type.service_kind() else { return Ok(()) };
     for name in names.iter().map(AsRef::as_ref) {
-        let found = context.client.service(name).await?.kind;
+        let found = context.client.service(name).await?.pod.kind;
         if found != kind {
             return Err(CommandError::NotFound(format!(
                 "there is no {kind} {name}: it is a {found}, as in `kubeleet describe {found}/{name}`"
@@ -413,7 +413,7 @@ async fn services_to_restart(words: &[String], context: &Context<'_>) -> Result<
         if of_app.is_empty() {
             return Err(CommandError::NotFound(format!("there is no app {}", object.name)));
         }
-        let runs_on = of_app.into_iter().filter(|service| service.kind == Kind::Service);
+        let runs_on = of_app.into_iter().filter(|service| service.pod.kind == Kind::Service);
         services.extend(runs_on.map(|service| service.name.to_string()));
     }
     Ok(services)

@@ -218,7 +218,7 @@ pub(crate) fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) ->
         let files = if kind == ValueKind::Secret { &container.secrets } else { &container.configs };
         files.iter().any(|file| file.source.as_str() == name)
     };
-    let users = services.iter().filter(|service| service.containers.iter().any(uses));
+    let users = services.iter().filter(|service| service.pod.containers.iter().any(uses));
     users.map(|service| service.name.to_string()).collect()
 }
 

@@ -4,7 +4,7 @@ use api_types::{GenerationView, ServiceView};
 use clap::{Args, Subcommand};
 use client::ClientError;
 use model::pod::image::{self, ImageContent};
-use model::spec::ServiceInput;
+use model::spec::{PodSpec, ServiceInput};
 use output::humanize;
 use output::line_diff::line_diff;
 use output::objects::generations;
@@ -241,7 +241,8 @@ async fn generations_of(name: &str, context: &Context<'_>) -> Result<Vec<Generat
 
 fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
     let GenerationView { on_disconnect, stop_grace_period, drain, containers, .. } = view.clone();
-    ServiceView { on_disconnect, stop_grace_period, drain, containers, ..service.clone() }
+    let pod = PodSpec { kind: service.pod.kind, on_disconnect, stop_grace_period, drain, containers };
+    ServiceView { pod, ..service.clone() }
 }
 
 fn difference(service: &ServiceView, view: &GenerationView) -> Result<String, CommandError> {

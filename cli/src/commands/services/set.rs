@@ -68,7 +68,7 @@ pub(crate) async fn run(command: SetCommand, context: &mut Context<'_>) -> Resul
         SetCommand::Env(EnvArgs { service, changes, container, wait }) => {
             let service = context.service_name(&service).await?;
             let view = context.client.service(&service).await?;
-            let patch = environment_patch(&view.containers, container.as_deref(), &changes)
+            let patch = environment_patch(&view.pod.containers, container.as_deref(), &changes)
                 .map_err(CommandError::Usage)?;
             (service, patch, describe(&changes), wait)
         }
@@ -158,7 +158,7 @@ mod tests {
     fn variables_are_set_and_removed_and_their_values_are_not_printed() {
         let changes = ["A=b=c", "OLD-"].map(|text| variable_change(text).unwrap());
         assert_eq!(describe(&changes), "environment: A set, OLD removed");
-        let mut containers = fixtures::service("web").containers;
+        let mut containers = fixtures::service("web").pod.containers;
         let patch = environment_patch(&containers, None, &changes).unwrap();
         assert_eq!(patch, serde_json::json!({"environment": {"A": "b=c", "OLD": null}}));
         containers.push(containers[0].clone());

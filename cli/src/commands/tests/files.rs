@@ -148,7 +148,7 @@ async fn delete_takes_the_names_from_files() {
 fn api_with_shop(request: &str) -> String {
     let service = |name: &str| {
         let mut service = fixtures::service(name);
-        service.app = Some("shop".parse().unwrap());
+        service.fields.app = Some("shop".parse().unwrap());
         service
     };
     let both = serde_json::json!({ "items": [service("shop-old"), service("shop-web")] });
@@ -196,9 +196,9 @@ async fn a_compose_file_without_ingress_leaves_alone_what_was_added_by_hand() {
     let bodies = puts.clone();
     let respond = move |request: &str| {
         let mut service = fixtures::service("shop-web");
-        service.app = Some("shop".parse().unwrap());
+        service.fields.app = Some("shop".parse().unwrap());
         let rule = serde_json::json!({"host": "web.example", "port": 80});
-        service.ingress = vec![serde_json::from_value(rule).unwrap()];
+        service.fields.ingress = vec![serde_json::from_value(rule).unwrap()];
         if request.starts_with("PUT") {
             bodies.lock().push(request.split_once("\r\n\r\n").unwrap().1.to_owned());
         }
@@ -234,7 +234,7 @@ async fn jobs_and_crons_are_types_whose_objects_are_services_of_that_kind() {
     let of_kind = |kind| {
         move |request: &str| {
             let mut service = fixtures::service("sums");
-            service.kind = kind;
+            service.pod.kind = kind;
             match request.split(" HTTP").next().unwrap() {
                 "GET /service" => ok_json(&serde_json::json!({ "items": [service] })),
                 line if line.starts_with("DELETE") => response("204 No Content", "text/plain", ""),
@@ -368,7 +368,7 @@ async fn an_api_without_restarts_is_said_to_be_too_old() {
 fn api_with_history(request: &str) -> String {
     let service = fixtures::service("web");
     let generation = |generation: u64, until: Option<&str>, image: &str| {
-        let mut containers = service.containers.clone();
+        let mut containers = service.pod.containers.clone();
         containers[0].image = image.to_owned();
         GenerationView {
             generation,
@@ -376,8 +376,8 @@ fn api_with_history(request: &str) -> String {
             outcome: until.is_some().then_some(GenerationOutcomeView::Good),
             message: String::new(),
             undo_target: Some(generation == 4),
-            on_disconnect: service.on_disconnect,
-            stop_grace_period: service.stop_grace_period,
+            on_disconnect: service.pod.on_disconnect,
+            stop_grace_period: service.pod.stop_grace_period,
             drain: None,
             containers,
             images: Vec::new(),
@@ -438,7 +438,11 @@ async fn an_app_is_changed_by_one_client_at_a_time() {
     let apply = format!("apply -f {} --timeout 1s", files.path().display());
     let held = "{\"type\":\"/problems/app-locked\",\"title\":\"App is being changed\",\"status\":409,\
                 \"detail\":\"ann@laptop has been changing app shop since 2026-01-31T00:01:00Z\"}";
-    let web = || ServiceView { app: Some("shop".parse().unwrap()), ..fixtures::service("shop-web") };
+    let web = || {
+        let mut web = fixtures::service("shop-web");
+        web.fields.app = Some("shop".parse().unwrap());
+        web
+    };
     let respond = move |locks: &str, request: &str| match request.split(" HTTP").next().unwrap() {
         "PUT /app/shop/lock" if locks == "held" => response("409 Conflict", "application/problem+json", held),
         "PUT /app/shop/lock" if locks == "unknown" => problem(404),

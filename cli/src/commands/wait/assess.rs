@@ -45,7 +45,7 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64, is_supersede
     if service.state == ServiceState::Deleting {
         return Assessment::new("the service is being deleted", WaitVerdict::Deleted);
     }
-    if service.kind == Kind::Cron {
+    if service.pod.kind == Kind::Cron {
         return Assessment::new("it waits for its next time", WaitVerdict::Reached);
     }
     if let Some(job) = &service.job_status {
@@ -202,8 +202,9 @@ mod tests {
             ..Default::default()
         };
         let assess = |phase| {
-            let job_status = Some(status(phase));
-            ready(Some(&ServiceView { kind: Kind::Job, job_status, ..fixtures::service("sums") }), 1, false)
+            let mut job = ServiceView { job_status: Some(status(phase)), ..fixtures::service("sums") };
+            job.pod.kind = Kind::Job;
+            ready(Some(&job), 1, false)
         };
         assert_eq!(assess(JobPhase::Running).line, "4/10 complete, 2 active, 1 failed");
         assert_eq!(

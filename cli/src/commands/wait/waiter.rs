@@ -42,10 +42,10 @@ impl SeenChange {
     /// count.
     fn is_superseded(&mut self, service: &ServiceView, generation: u64) -> bool {
         if service.generation <= generation {
-            self.containers = Some(service.containers.clone());
+            self.containers = Some(service.pod.containers.clone());
             return false;
         }
-        self.containers.as_ref().is_none_or(|containers| *containers != service.containers)
+        self.containers.as_ref().is_none_or(|containers| *containers != service.pod.containers)
     }
 }
 

@@ -47,7 +47,7 @@ async fn read(client: &Client, list: ListRequest) -> Result<Vec<Name>, ClientErr
         }
         ListRequest::Labels { of_nodes: false } => {
             let services = client.services(None).await?;
-            Ok(labels(services.iter().flat_map(|service| &service.labels)))
+            Ok(labels(services.iter().flat_map(|service| &service.fields.labels)))
         }
     }
 }
@@ -60,7 +60,7 @@ async fn names(client: &Client, object_type: ObjectType) -> Result<Vec<Name>, Cl
     Ok(match object_type {
         ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
             let mut services = client.services(None).await?;
-            services.retain(|service| object_type.service_kind().is_none_or(|kind| service.kind == kind));
+            services.retain(|service| object_type.service_kind().is_none_or(|kind| service.pod.kind == kind));
             let name = |service: &ServiceView| Name {
                 text: service.name.to_string(),
                 help: service.status.summary(service.state).to_owned(),
