@@ -175,8 +175,8 @@ impl Executor<'_> {
     }
 
     async fn is_node_broken(&self, name: &NodeName) -> Result<bool, StoreError> {
-        let names = std::slice::from_ref(name);
-        Ok(is_broken(self.store.nodes(names).await)? || !self.store.node_queues(names).await?.1.is_empty())
+        let (_, broken_queues) = self.store.node_queues(std::slice::from_ref(name)).await?;
+        Ok(!broken_queues.is_empty() || is_broken(self.store.node(name).await)?)
     }
 }
 

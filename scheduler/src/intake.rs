@@ -102,13 +102,13 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
     if names.is_empty() {
         return Ok(());
     }
-    let records = store.volumes_each(&names).await?;
+    let records = store.volumes(&names).await?;
     // A shared volume is on no node, so its place is never unknown.
     let is_certain = |claim: &VolumeClaim, record: &Result<Option<Volume>, StoreError>| {
         claim.scope.is_shared()
             || record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
     };
-    let mut claims = pods.iter().flat_map(|pod| &pod.volumes).zip(&records);
+    let mut claims = pods.iter().flat_map(|pod| &pod.volumes).zip(records.iter());
     let (unreported, copies) = if claims.all(|(claim, record)| is_certain(claim, record)) {
         (Vec::new(), Vec::new())
     } else {

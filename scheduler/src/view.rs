@@ -89,14 +89,12 @@ impl ClusterView {
     }
 
     pub(crate) async fn read_nodes(&mut self, store: &Store, names: &[NodeName]) -> Result<(), StoreError> {
-        let (nodes, unreadable) = store.nodes_each(names).await?;
-        let found: HashSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
-        names.iter().filter(|name| !found.contains(name)).for_each(|name| {
-            self.snapshot.remove(name);
-        });
-        nodes.into_iter().for_each(|node| self.upsert(node));
-        for (name, error) in unreadable {
-            self.quarantine(&name, &error);
+        for (name, node) in names.iter().zip(store.nodes(names).await?) {
+            match node {
+                Ok(Some(node)) => self.upsert(node),
+                Ok(None) => drop(self.snapshot.remove(name)),
+                Err(error) => self.quarantine(name, &error),
+            }
         }
         Ok(())
     }

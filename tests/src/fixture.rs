@@ -158,7 +158,7 @@ impl Fixture {
     pub async fn pods(&self, service: &ServiceName) -> Vec<PodRecord> {
         let slots = self.store.slots(service).await.unwrap();
         let ids: Vec<PodId> = slots.into_iter().map(|(_, id)| id).collect();
-        self.store.pods(&ids).await.unwrap().into_iter().flatten().collect()
+        self.store.pods(&ids).await.unwrap().into_iter().filter_map(Result::unwrap).collect()
     }
 
     /// Returns one pod's record.

@@ -125,6 +125,6 @@ impl CapacityGate {
 /// Returns all nodes; empty if one is unreadable, because it could have room.
 async fn read(store: &Store) -> Result<Arc<[Node]>, StoreError> {
     let names = store.node_names().await?;
-    let (nodes, unreadable) = store.nodes_each(&names).await?;
-    Ok(if unreadable.is_empty() { nodes.into() } else { Arc::default() })
+    let nodes = store.nodes(&names).await?;
+    Ok(if nodes.iter().any(Result::is_err) { Arc::default() } else { nodes.found().into() })
 }

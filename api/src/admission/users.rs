@@ -75,7 +75,7 @@ pub(crate) async fn check_unused(
         return Ok(());
     }
     let names = app.store.service_names().await?;
-    let (services, _) = app.store.services_each(&names).await?;
+    let services = app.store.services(&names).await?.found();
     let uses = |service: &&Service| {
         service.state == ServiceState::Active
             && service.pod.containers.iter().any(|container| object.is_used_by(container))

@@ -61,7 +61,7 @@ impl Overview {
     pub(crate) async fn read(app: &AppState) -> Result<Self, StoreError> {
         let (store, mut broken) = (&app.store, BrokenKeys::default());
         let names = broken.take(store.node_names().await, broken_key::nodes)?;
-        let (nodes, unreadable) = store.nodes_each(&names).await?;
+        let (nodes, unreadable) = store.nodes(&names).await?.separate(&names);
         broken.extend(unreadable.iter().map(|(name, error)| broken_key::node(name, error)));
         let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
         let (node_queues, broken_queues) = store.node_queues(&names).await?;

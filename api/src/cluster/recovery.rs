@@ -102,7 +102,7 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
     let names = saved
         .iter()
         .filter_map(|volume| VolumeName::of_replica(&volume.service, &volume.source, volume.replica).ok());
-    let records = store.volumes_each(&names.collect::<Vec<_>>()).await?;
+    let records = store.volumes(&names.collect::<Vec<_>>()).await?;
     Ok(records.iter().filter(|record| matches!(record, Ok(None))).count())
 }
 
@@ -237,7 +237,7 @@ async fn expected_nodes(
     let held = store.held_nodes().await?.into_iter();
     let held = held.filter(|held| cluster.is_none_or(|cluster| held.cluster == *cluster));
     let held = held.map(|held| held.node);
-    let (nodes, _unreadable) = store.nodes_each(&store.node_names().await?).await?;
+    let nodes = store.nodes(&store.node_names().await?).await?.found();
     let is_live =
         |node: &model::node::Node| node.state == NodeState::Alive && node.kind == NodeKind::Kubeleet;
     let live = nodes.into_iter().filter(is_live).map(|node| node.name);

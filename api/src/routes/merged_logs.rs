@@ -204,7 +204,7 @@ async fn services_of(app: &AppState, options: &MergedLogOptions) -> Result<Vec<S
     let names = app.store.service_names().await?;
     let mut selected = Vec::new();
     for chunk in names.chunks(CHUNK_SIZE) {
-        let (services, _broken) = app.store.services_each(chunk).await?;
+        let services = app.store.services(chunk).await?.found();
         let is_of_app = |app: &Option<AppName>| options.app.is_none() || *app == options.app;
         let services = services
             .into_iter()

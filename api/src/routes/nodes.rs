@@ -125,8 +125,7 @@ async fn read_view(app: &AppState, name: &NodeName) -> Result<Json<NodeView>, Ap
 }
 
 async fn read_views(app: &AppState, names: &[NodeName]) -> Result<Vec<NodeView>, ApiProblem> {
-    let (nodes, _broken) = app.store.nodes_each(names).await?;
-    views_of(app, nodes).await
+    views_of(app, app.store.nodes(names).await?.found()).await
 }
 
 async fn views_of(app: &AppState, nodes: Vec<Node>) -> Result<Vec<NodeView>, ApiProblem> {

@@ -255,7 +255,7 @@ impl<'a> PodPage<'a> {
         }
         let mut selected = Vec::new();
         for chunk in names.chunks(CHUNK_SIZE) {
-            let (services, _broken) = self.app.store.services_each(chunk).await?;
+            let services = self.app.store.services(chunk).await?.found();
             let services = services.into_iter().filter(|service| self.labels.matches(&service.fields.labels));
             selected.extend(services.map(|service| service.name));
         }
@@ -267,7 +267,7 @@ impl<'a> PodPage<'a> {
         pods.retain(|(cursor, _)| self.after.as_ref().is_none_or(|after| cursor > after));
         for chunk in pods.chunks(CHUNK_SIZE) {
             let ids: Vec<PodId> = chunk.iter().map(|(_, id)| id.clone()).collect();
-            let records = self.app.store.pods_each(&ids).await?;
+            let records = self.app.store.pods(&ids).await?;
             for ((cursor, _), record) in chunk.iter().zip(records) {
                 match record {
                     // A void slot names a pod of another slot, which is listed there.

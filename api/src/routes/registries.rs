@@ -28,9 +28,9 @@ pub(crate) async fn list_registries(
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<RegistryView>>, ApiProblem> {
     let (hosts, next) = page_of(app.store.registries().await?, &paging)?;
-    let infos = app.store.registry_infos_each(&hosts).await?;
     // Skips unreadable records.
-    let items = infos.into_iter().filter_map(|info| info.ok().flatten()).map(RegistryView::from).collect();
+    let infos = app.store.registry_infos(&hosts).await?.found();
+    let items = infos.into_iter().map(RegistryView::from).collect();
     Ok(Json(List { items, next }))
 }
 
@@ -126,8 +126,7 @@ pub(crate) async fn delete_registry(
 }
 
 async fn read(app: &AppState, host: &RegistryHost) -> Result<RegistryInfo, ApiProblem> {
-    let infos = app.store.registry_infos_each(std::slice::from_ref(host)).await?;
-    let info = infos.into_iter().next().unwrap_or(Ok(None));
+    let info = app.store.registry_info(host).await;
     let info = info.map_err(|error| ApiProblem::of_key(error, |error| broken_key::registry(host, error)))?;
     info.ok_or_else(|| not_found(host))
 }

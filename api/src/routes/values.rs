@@ -83,8 +83,9 @@ pub(super) async fn list(
     paging: Paging,
 ) -> Result<Json<List<ValueView>>, ApiProblem> {
     let (names, next) = page_of(app.store.value_names(kind).await?, &paging)?;
-    let infos = app.store.value_infos_each(kind, &names).await?;
-    let items = infos.into_iter().filter_map(|info| info.ok().flatten()).map(ValueView::from).collect();
+    // Skips unreadable records.
+    let infos = app.store.value_infos(kind, &names).await?.found();
+    let items = infos.into_iter().map(ValueView::from).collect();
     Ok(Json(List { items, next }))
 }
 

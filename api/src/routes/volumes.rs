@@ -38,10 +38,8 @@ pub(crate) async fn list_volumes(
     names.sort();
     names.dedup();
     let (names, next) = page_of(names, &paging)?;
-    let volumes = app.store.volumes_each(&names).await?;
     // Skips unreadable records.
-    let volumes = volumes.into_iter().filter_map(|volume| volume.ok().flatten()).collect();
-    let mut items = views_of(&app, volumes).await?;
+    let mut items = views_of(&app, app.store.volumes(&names).await?.found()).await?;
     items.extend(copies.into_iter().filter(|copy| names.contains(&copy.volume)).filter_map(former_view));
     items.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(Json(List { items, next }))
@@ -179,7 +177,7 @@ async fn views_of(app: &AppState, volumes: Vec<Volume>) -> Result<Vec<VolumeView
     };
     names.sort();
     names.dedup();
-    let (services, _broken) = app.store.services_each(&names).await?;
+    let services = app.store.services(&names).await?.found();
     let by_name: HashMap<&ServiceName, &Service> =
         services.iter().map(|service| (&service.name, service)).collect();
     let uses = |volume: &Volume, service: &Service| {

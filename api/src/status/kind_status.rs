@@ -93,7 +93,7 @@ fn job(service: &Service, succeeded: u64, pods: &ServiceStatus) -> JobStatus {
 /// Returns no jobs if their list is unreadable, and adds the list to `broken`.
 async fn cron(store: &Store, service: &Service, broken: &mut BrokenKeys) -> Result<CronStatus, StoreError> {
     let now = store.redis_now().await?;
-    let (jobs, _) = store.services_each(&runs(store, &service.name, broken).await?).await?;
+    let jobs = store.services(&runs(store, &service.name, broken).await?).await?.found();
     let active = jobs.iter().filter(|job| job.progress.is_running()).map(|job| job.name.clone()).collect();
     Ok(CronStatus {
         next_at: next_tick(service, now),

@@ -112,7 +112,7 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     let services = broken.take(store.service_names().await, broken_key::services)?;
     let mut recorded = BTreeSet::new();
     for chunk in services.chunks(CHUNK_SIZE) {
-        let (readable, unreadable) = store.services_each(chunk).await?;
+        let (readable, unreadable) = store.services(chunk).await?.separate(chunk);
         broken.extend(unreadable.iter().map(|(name, error)| broken_key::service(name, error)));
         recorded.extend(readable.iter().map(|service| service.name.clone()));
         recorded.extend(unreadable.into_iter().map(|(name, _)| name));
@@ -188,7 +188,7 @@ async fn for_each_record(
     mut act: impl FnMut(PodRecord),
 ) -> Result<(), StoreError> {
     for chunk in ids.chunks(CHUNK_SIZE) {
-        for (id, record) in chunk.iter().zip(store.pods_each(chunk).await?) {
+        for (id, record) in chunk.iter().zip(store.pods(chunk).await?) {
             match record {
                 Ok(record) => record.into_iter().filter(|record| wanted(id, record)).for_each(&mut act),
                 Err(error) => broken.push(broken_key::pod(id, &error)),

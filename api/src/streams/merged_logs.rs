@@ -98,7 +98,7 @@ impl MergedLogs {
             }
         }
         let mut places: Places = self.selection.nodes.iter().map(|node| (node.clone(), Vec::new())).collect();
-        for (id, record) in ids.iter().zip(self.store.pods_each(&ids).await?) {
+        for (id, record) in ids.iter().zip(self.store.pods(&ids).await?) {
             let Ok(Some(record)) = record else { continue };
             // A void slot names a pod of another service.
             if slots_of.get(id).is_some_and(|(service, slot)| !record.is_of(service, *slot)) {

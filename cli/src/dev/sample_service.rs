@@ -29,13 +29,13 @@ pub(super) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> an
     let replicas = REPLICAS as usize;
     loop {
         let ids: Vec<_> = store.slots(&service.name).await?.into_iter().map(|(_, id)| id).collect();
-        let pods = store.pods(&ids).await?;
-        let running = pods.iter().flatten().filter(|pod| pod.phase == Phase::Running).count();
+        let pods = store.pods(&ids).await?.found();
+        let running = pods.iter().filter(|pod| pod.phase == Phase::Running).count();
         if running == replicas {
             return banner::hello_is_running(running, started.elapsed());
         }
         if started.elapsed() > RUNNING_TIMEOUT {
-            let message = pods.iter().flatten().map(|pod| pod.message.as_str()).find(|text| !text.is_empty());
+            let message = pods.iter().map(|pod| pod.message.as_str()).find(|text| !text.is_empty());
             return banner::hello_is_late(running, replicas, message.unwrap_or("see `kubeleet events`"));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

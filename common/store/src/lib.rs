@@ -15,6 +15,7 @@ mod events;
 mod foreign_keys;
 mod json;
 mod keys;
+mod loaded;
 mod network;
 mod node;
 mod pod;
@@ -34,6 +35,7 @@ pub use channels::{
 pub use check::Finding;
 pub use foreign_keys::ForeignKey;
 pub use keys::channel;
+pub use loaded::Loaded;
 pub use network::addresses::GivenAddress;
 pub use network::certificates::{CertificateStatuses, Challenge};
 pub use network::endpoints::{

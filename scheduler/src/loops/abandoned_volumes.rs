@@ -69,14 +69,15 @@ pub(crate) async fn remove_abandoned(
     if !store.held_nodes().await?.is_empty() {
         return Ok(());
     }
-    let volumes = store.volumes_each(&store.volume_names().await?).await?;
-    let volumes: Vec<Volume> = volumes.into_iter().filter_map(|volume| volume.ok().flatten()).collect();
+    let volumes = store.volumes(&store.volume_names().await?).await?.found();
     // After the volumes: a volume is bound only for an existing service. The record decides; another program
     // may have written the list of names.
     let named: HashSet<ServiceName> = volumes.iter().map(|volume| volume.claim.service.clone()).collect();
-    let (found, unreadable) = store.services_each(&Vec::from_iter(named)).await?;
-    let found = found.into_iter().map(|service| service.name);
-    let services: HashSet<ServiceName> = found.chain(unreadable.into_iter().map(|(name, _)| name)).collect();
+    let named = Vec::from_iter(named);
+    let found = store.services(&named).await?;
+    let is_missing = |service: &Result<_, _>| matches!(service, Ok(None));
+    let services = named.into_iter().zip(found).filter(|(_, service)| !is_missing(service));
+    let services: HashSet<ServiceName> = services.map(|(name, _)| name).collect();
     let is_known = |volume: &&Volume| volume.is_recovered && services.contains(&volume.claim.service);
     let known: Vec<_> = volumes.iter().filter(is_known).map(|volume| volume.claim.name.clone()).collect();
     store.note_known_services(&known).await?;

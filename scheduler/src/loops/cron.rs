@@ -143,7 +143,7 @@ impl CronLoop {
             }
             let runs = self.store.runs_of(name).await?;
             let names: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
-            let (mut jobs, unreadable) = self.store.services_each(&names).await?;
+            let (mut jobs, unreadable) = self.store.services(&names).await?.separate(&names);
             self.forget_gone(name, &names, &jobs, &unreadable).await?;
             jobs.retain(|job| job.progress.of_cron.as_ref().is_some_and(|(of, _)| of == name));
             let since = self.settled(cron.schedule.since, seen_now).await?;
@@ -201,9 +201,8 @@ impl CronLoop {
             if is_replacing && !service.progress.is_complete() {
                 let ids: Vec<_> =
                     self.store.slots(&service.name).await?.into_iter().map(|(_, id)| id).collect();
-                let records = self.store.pods_each(&ids).await?;
-                let own = records.iter().flatten().flatten();
-                let own = own.filter(|pod| pod.service.as_ref() == Some(&service.name));
+                let pods = self.store.pods(&ids).await?.found();
+                let own = pods.iter().filter(|pod| pod.service.as_ref() == Some(&service.name));
                 active_pods = own.filter(|pod| !pod.phase.is_terminal()).count();
             }
             with_pods.push(CronJob { service, active_pods });

@@ -62,7 +62,7 @@ impl Loop<StoreError> for DeclareDeadLoop {
             return Ok(Next::Rest);
         }
         let names: Vec<NodeName> = suspects.into_iter().map(|(name, _)| name).collect();
-        let (mut silent, unreadable) = self.store.nodes_each(&names).await?;
+        let (mut silent, unreadable) = self.store.nodes(&names).await?.separate(&names);
         silent.retain(|node| node.beat < earlier(now, self.dead_after(node) / 2));
         let live_nodes = self.store.live_nodes().await?;
         let given_up = silent.iter().filter(|node| node.cordoned).count();
@@ -173,7 +173,7 @@ impl DeclareDeadLoop {
             return Ok(());
         }
         let names: Vec<NodeName> = future.into_iter().map(|(name, _)| name).collect();
-        for node in self.store.nodes_each(&names).await?.0 {
+        for node in self.store.nodes(&names).await?.found() {
             self.declare(&node, SilenceProof::default()).await?;
         }
         Ok(())

@@ -40,7 +40,7 @@ impl Loop<StoreError> for DrainLoop {
 
     async fn step(&mut self) -> Result<Next, StoreError> {
         let names = self.store.node_names().await?;
-        let (nodes, _) = self.store.nodes_each(&names).await?;
+        let nodes = self.store.nodes(&names).await?.found();
         let dead: Vec<Node> = nodes.into_iter().filter(|node| node.state == NodeState::Dead).collect();
         let mut failing = Vec::new();
         for node in self.with_payloads(&dead).await? {

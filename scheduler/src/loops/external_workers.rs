@@ -111,7 +111,7 @@ impl ExternalWorkerLoop {
 
     async fn read_known_nodes(&mut self) -> Result<(), StoreError> {
         let names = self.store.node_names().await?;
-        let (nodes, _) = self.store.nodes_each(&names).await?;
+        let nodes = self.store.nodes(&names).await?.found();
         let (external, kubeleet): (Vec<_>, Vec<_>) =
             nodes.into_iter().partition(|node| node.kind == NodeKind::External);
         self.external_workers = external.into_iter().map(|node| node.name).collect();

@@ -360,7 +360,7 @@ impl ReconcileLoop {
         let now = self.store.redis_now().await?;
         let names = self.store.node_names().await;
         let names = self.or_logged("the names of the nodes", names)?;
-        let (nodes, _) = self.store.nodes_each(&names).await?;
+        let nodes = self.store.nodes(&names).await?.found();
         let held = held_replicas(&nodes);
         let mut container_sets = HashMap::new();
         let mut on_nodes: HashMap<Option<ServiceName>, BTreeSet<_>> = HashMap::new();
@@ -544,7 +544,7 @@ impl ReconcileLoop {
     ) -> Result<ObservedState, StoreError> {
         let names: BTreeSet<&NodeName> = slots.iter().filter_map(|slot| slot.pod()?.node.as_ref()).collect();
         let names: Vec<NodeName> = names.into_iter().cloned().collect();
-        let (nodes, _) = self.store.nodes_each(&names).await?;
+        let nodes = self.store.nodes(&names).await?.found();
         Ok(ObservedState { with_machine_ports: Some(with_machine_ports(&nodes)), ..observed.clone() })
     }
 
@@ -682,7 +682,7 @@ impl ReconcileLoop {
         sums: &mut PassSums,
     ) -> Result<(), StoreError> {
         let ids = self.store.pushed_pods().await?;
-        let records = self.store.pods_each(&ids).await?;
+        let records = self.store.pods(&ids).await?;
         sums.is_incomplete |= records.iter().any(Result::is_err);
         let is_over = |pod: &PodRecord| {
             let age = observed.now.saturating_sub(pod.since);
@@ -691,7 +691,7 @@ impl ReconcileLoop {
         };
         let over: Vec<_> = ids
             .iter()
-            .zip(&records)
+            .zip(records.iter())
             .filter(|(_, record)| match record {
                 // Another program has listed a pod of a service here.
                 Ok(record) => record.as_ref().is_none_or(|pod| pod.service.is_some() || is_over(pod)),
@@ -701,7 +701,7 @@ impl ReconcileLoop {
             .collect();
         self.store.forget_pushed(&over, ENDED_POD_RETENTION).await?;
         unlisted::restore_pushed(&self.store, &ids, observed, sums).await?;
-        let pods = records.into_iter().filter_map(|record| record.ok().flatten());
+        let pods = records.found().into_iter();
         let pods: Vec<PodRecord> = pods.filter(|pod| pod.service.is_none()).collect();
         let stop_again: Vec<_> = pods
             .iter()

@@ -40,7 +40,7 @@ impl Loop<StoreError> for ValueRolloutLoop {
             return Ok(Next::Rest);
         }
         let names = self.names_to_read(&notes).await?;
-        let (services, unreadable) = self.store.services_each(&names).await?;
+        let (services, unreadable) = self.store.services(&names).await?.separate(&names);
         for note in &notes {
             self.roll_out(note, &services, &unreadable).await?;
         }

@@ -29,7 +29,7 @@ pub(crate) async fn read_slots(
 ) -> Result<(Vec<ReplicaSlot>, Option<StoreError>), StoreError> {
     let taken = store.slots(&service.name).await?;
     let ids: Vec<PodId> = taken.iter().map(|(_, id)| id.clone()).collect();
-    let records = store.pods_each(&ids).await?;
+    let records = store.pods(&ids).await?;
     let mut first_error = None;
     let mut seen = HashSet::new();
     let mut slots = Vec::with_capacity(taken.len());
@@ -86,7 +86,7 @@ pub(crate) async fn read_gone(
         return Ok(gone);
     }
     let ids: Vec<PodId> = pods.iter().map(|(_, id)| id.clone()).collect();
-    let records = store.pods_each(&ids).await?;
+    let records = store.pods(&ids).await?;
     let is_here = |pod: &PodRecord, replica| {
         let is_placed = matches!(pod.phase, Phase::Assigned | Phase::Running);
         is_placed && pod.is_of(&service.name, Slot::first(replica))

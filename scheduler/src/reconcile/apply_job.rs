@@ -74,7 +74,7 @@ pub(crate) async fn end_cron(store: &Store, cron: &Service) -> Result<bool, Stor
     }
     let runs = store.runs_of(&cron.name).await?;
     let names: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
-    let (jobs, unreadable) = store.services_each(&names).await?;
+    let (jobs, unreadable) = store.services(&names).await?.separate(&names);
     let is_known = |name: &ServiceName| {
         jobs.iter().any(|job| job.name == *name) || unreadable.iter().any(|(other, _)| other == name)
     };

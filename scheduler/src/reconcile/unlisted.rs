@@ -120,9 +120,9 @@ async fn unlisted(
 ) -> Result<Vec<PodRecord>, StoreError> {
     let on_nodes = observed.on_nodes.get(service).into_iter().flatten();
     let ids: Vec<PodId> = on_nodes.filter(|id| !listed.contains(id)).cloned().collect();
-    let records = store.pods_each(&ids).await?;
+    let records = store.pods(&ids).await?;
     sums.is_incomplete |= records.iter().any(Result::is_err);
-    let pods = records.into_iter().filter_map(|record| record.ok().flatten());
+    let pods = records.found().into_iter();
     let is_placed = |pod: &PodRecord| matches!(pod.phase, Phase::Assigned | Phase::Running | Phase::Stopping);
     Ok(pods.filter(|pod| pod.service == *service && is_placed(pod)).collect())
 }

@@ -192,7 +192,7 @@ impl Cluster {
     pub(super) async fn pods(&self, service: &str) -> Vec<PodRecord> {
         let slots = self.store.slots(&ServiceName::new(service).unwrap()).await.unwrap();
         let ids: Vec<PodId> = slots.into_iter().map(|(_, id)| id).collect();
-        self.store.pods(&ids).await.unwrap().into_iter().flatten().collect()
+        self.store.pods(&ids).await.unwrap().into_iter().filter_map(Result::unwrap).collect()
     }
 }
 
@@ -249,7 +249,7 @@ impl FakeNode {
         let ids: Vec<PodId> = payloads.iter().map(|payload| payload.id.clone()).collect();
         let records = store.pods(&ids).await.unwrap();
         let started = payloads.into_iter().zip(records).filter_map(|(payload, record)| {
-            let assignment = record?.assignment?;
+            let assignment = record.unwrap()?.assignment?;
             let network = ContainerNetwork::default();
             Some(AckItem { payload, assignment, network, starting: String::new() })
         });

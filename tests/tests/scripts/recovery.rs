@@ -25,7 +25,7 @@ async fn save(fixture: &Fixture) -> SavedState {
     }
     let keyspace = fixture.keyspace().await;
     let ids: Vec<_> = keyspace.below("pod:").map(|(id, _)| id.parse().unwrap()).collect();
-    for record in store.pods(&ids).await.unwrap().into_iter().flatten() {
+    for record in store.pods(&ids).await.unwrap().into_iter().filter_map(Result::unwrap) {
         if let (Some(spec), Some(service)) = (&record.spec, &record.service)
             && let Some(text) = store.spec_texts([spec]).await.unwrap().remove(spec)
         {

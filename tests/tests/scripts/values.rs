@@ -103,7 +103,7 @@ async fn a_broken_record_harms_no_other_one() {
     }
     let _: u64 = fixture.redis.cli(&["HSET", "config:a", "current", "many"]).await;
     let both = [name("a"), name("b")];
-    let infos = fixture.store.value_infos_each(ValueKind::Config, &both).await.unwrap();
+    let infos = fixture.store.value_infos(ValueKind::Config, &both).await.unwrap();
     assert!(matches!(infos[0], Err(StoreError::Corrupt { .. })), "{infos:?}");
     assert_eq!(infos[1].as_ref().unwrap().as_ref().map(|info| info.version), Some(1));
 }

@@ -22,7 +22,7 @@ pub(crate) async fn keep<'a>(context: &SessionContext, containers: Vec<&'a Conta
     }
     let worker = &context.worker;
     let ids: Vec<PodId> = ended.iter().map(|container| container.pod.clone()).collect();
-    let read = tokio::try_join!(worker.store.pods_each(&ids), worker.store.redis_now());
+    let read = tokio::try_join!(worker.store.pods(&ids), worker.store.redis_now());
     let (records, redis_now) = match read {
         Ok(read) => read,
         Err(error) => {
@@ -58,7 +58,7 @@ pub(crate) async fn release_deleted(context: &SessionContext) {
     if ids.is_empty() {
         return;
     }
-    match worker.store.pods_each(&ids).await {
+    match worker.store.pods(&ids).await {
         Ok(records) => {
             for (ended, record) in kept.iter().zip(records) {
                 if let Ok(Some(record)) = record

@@ -20,7 +20,7 @@ pub(crate) async fn find(context: &SessionContext) -> Result<(), StoreError> {
 async fn compare(context: &SessionContext) -> Result<(), StoreError> {
     let ids: Vec<PodId> = context.table.map_managed(|managed| Some(managed.payload.id.clone()));
     // A pod with an unreadable record stays as it is until it is repaired.
-    for record in context.worker.store.pods_each(&ids).await?.into_iter().flatten().flatten() {
+    for record in context.worker.store.pods(&ids).await?.found() {
         let Some(assignment) = &record.assignment else { continue };
         context.table.update(&record.id, assignment, |managed| {
             managed.is_reported &= managed.is_reported_in(&record);

@@ -58,7 +58,7 @@ async fn readable_records(
     context: &SessionContext,
     pods: &[PodId],
 ) -> Result<Vec<Option<Option<PodRecord>>>, StoreError> {
-    let records = context.worker.store.pods_each(pods).await?;
+    let records = context.worker.store.pods(pods).await?;
     let readable = pods.iter().zip(records).map(|(pod, record)| match record {
         Ok(record) => {
             context.broken_records.forget(pod);

@@ -105,8 +105,7 @@ impl ReloadLoop {
             let mut names: Vec<ValueName> = of_kind.map(|one| one.file.file.source.clone()).collect();
             names.sort();
             names.dedup();
-            let infos = self.context.worker.store.value_infos_each(kind, &names).await?;
-            let infos = infos.into_iter().filter_map(|info| info.ok().flatten());
+            let infos = self.context.worker.store.value_infos(kind, &names).await?.found().into_iter();
             versions.extend(infos.map(|info| ((kind, info.name), (info.version, info.updated_at))));
         }
         Ok(versions)

@@ -186,7 +186,7 @@ async fn the_file_has_the_services_and_specifications_of_what_runs_and_forgets_w
 const DATABASE: &str = r#"{"name":"db","image":"alpine","replicas":1,"on_disconnect":"stop"}"#;
 
 async fn held(rig: &Rig) -> Vec<HeldPod> {
-    let (nodes, _) = rig.store.nodes_each(&[rig.node()]).await.unwrap();
+    let nodes = rig.store.nodes(&[rig.node()]).await.unwrap().found();
     nodes.into_iter().flat_map(|node| node.held_pods).collect()
 }
 

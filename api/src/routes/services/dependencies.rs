@@ -28,8 +28,7 @@ async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(),
     if awaited.is_empty() {
         return Ok(());
     }
-    let (services, _broken) = app.store.services_each(&awaited).await?;
-    for service in services {
+    for service in app.store.services(&awaited).await?.found() {
         let Some(container) = service.pod.restarts_always() else { continue };
         let what =
             container.map_or_else(|| "its container".to_owned(), |name| format!("its container {name}"));

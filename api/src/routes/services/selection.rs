@@ -54,7 +54,7 @@ impl ServiceSelection {
         names.retain(|name| self.after.as_deref().is_none_or(|after| name.as_str() > after));
         let mut found = Vec::new();
         for chunk in names.chunks(DEFAULT_PAGE_SIZE) {
-            let (page, _broken) = app.store.services_each(chunk).await?;
+            let page = app.store.services(chunk).await?.found();
             found.extend(page.into_iter().filter(|service| self.matches(service)));
             if found.len() > self.limit {
                 found.truncate(self.limit + 1);

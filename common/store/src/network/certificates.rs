@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
+use crate::loaded::fields;
 use crate::reply::{HashFields, corrupt, read, unexpected, verdict, word};
 use crate::scripts::{certificate_begin, certificate_challenge, certificate_fail, certificate_store};
 use crate::{Store, StoreError, keys};
@@ -134,16 +135,12 @@ impl Store {
     /// # Errors
     /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn challenges(&self, hosts: &[String]) -> Result<Vec<Option<Challenge>>, StoreError> {
-        let mut pipe = redis::pipe();
-        for host in hosts {
-            pipe.cmd("HMGET").arg(keys::certificate(host)).arg("token").arg("authorization");
-        }
-        let challenge = |reply: Result<Value, StoreError>| {
-            let fields: (Option<String>, Option<String>) = read("reading a challenge", reply.ok()?).ok()?;
-            let (token, authorization) = fields.0.zip(fields.1)?;
-            Some(Challenge { token, authorization })
+        let get = |host: &String| fields(keys::certificate(host), &["token", "authorization"]);
+        let challenge = |_: &String, reply| {
+            let fields: (Option<String>, Option<String>) = read("reading a challenge", reply)?;
+            Ok(fields.0.zip(fields.1).map(|(token, authorization)| Challenge { token, authorization }))
         };
-        Ok(self.link.pipeline_each(pipe).await?.into_iter().map(challenge).collect())
+        Ok(self.load(hosts, get, challenge).await?.options().collect())
     }
 
     /// Stores a certificate unless the stored one lasts longer, and notifies all proxies.

@@ -168,7 +168,7 @@ impl Store {
         let parsed: Vec<Option<Payload>> = found.iter().map(parse).collect();
         let ids: Vec<PodId> = parsed.iter().flatten().map(|payload| payload.id.clone()).collect();
         // A broken record must not block the others: its payload goes to sq like an unreadable one.
-        let mut records = self.pods_each(&ids).await?.into_iter();
+        let mut records = self.pods(&ids).await?.into_iter();
         let mut call = drain::Head {
             node_key: keys::node(&node.name),
             sq: keys::SQ,

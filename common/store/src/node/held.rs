@@ -76,7 +76,7 @@ impl Store {
         let held = self.held_nodes().await?;
         let of_records = held.into_iter().filter(|held| held.reason == HoldReason::Records);
         let names: Vec<NodeName> = of_records.map(|held| held.node).collect();
-        Ok(self.nodes_each(&names).await?.0)
+        Ok(self.nodes(&names).await?.found())
     }
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use redis::{Value, cmd};
 
 use crate::broken_key::length_or_broken;
+use crate::loaded::{Loaded, all_fields};
 use crate::reply::{HashFields, corrupt, names as read_names, unexpected, word};
 use crate::scripts::{cordon, former_containers, node_remove};
 use crate::{Store, StoreError, keys};
@@ -17,7 +18,6 @@ use model::node::{
     HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
 };
 
-const RECORDS_PER_READ: usize = 1000;
 const QUEUES_PER_READ: usize = 500;
 const PAYLOADS_PER_READ: usize = 250;
 
@@ -70,41 +70,15 @@ impl Store {
     /// # Errors
     /// `Corrupt` if its record is unreadable; see [`StoreError`].
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, StoreError> {
-        Ok(self.nodes(std::slice::from_ref(name)).await?.pop())
+        self.nodes(std::slice::from_ref(name)).await?.only()
     }
 
-    /// Returns these nodes, in this order, without missing ones.
-    ///
-    /// # Errors
-    /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::nodes_each`] and [`StoreError`].
-    pub async fn nodes(&self, names: &[NodeName]) -> Result<Vec<Node>, StoreError> {
-        let (nodes, unreadable) = self.nodes_each(names).await?;
-        unreadable.into_iter().next().map_or(Ok(nodes), |(_, error)| Err(error))
-    }
-
-    /// Like [`Store::nodes`], with an error for each unreadable node.
+    /// Returns these nodes.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
-    pub async fn nodes_each(
-        &self,
-        names: &[NodeName],
-    ) -> Result<(Vec<Node>, Vec<(NodeName, StoreError)>), StoreError> {
-        let (mut nodes, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
-        for chunk in names.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for name in chunk {
-                pipe.cmd("HGETALL").arg(keys::node(name));
-            }
-            let replies = self.link.pipeline_each(pipe).await?;
-            for (name, reply) in chunk.iter().zip(replies) {
-                match reply.and_then(|reply| read_node(name, reply)) {
-                    Ok(node) => nodes.extend(node),
-                    Err(error) => unreadable.push((name.clone(), error)),
-                }
-            }
-        }
-        Ok((nodes, unreadable))
+    pub async fn nodes(&self, names: &[NodeName]) -> Result<Loaded<Node>, StoreError> {
+        self.load(names, |name| all_fields(keys::node(name)), read_node).await
     }
 
     /// Returns live nodes with a heartbeat at or after `since`, with its time. Ask next with the latest

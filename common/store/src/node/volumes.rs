@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
+use crate::loaded::{Loaded, all_fields};
 use crate::recovery::saved_state::SavedVolume;
 use crate::reply::{HashFields, corrupt, list, names, read, unexpected, verdict, word};
 use crate::scripts::{
@@ -20,7 +21,6 @@ use model::service::volume::{
     VolumeState, VolumeVerdict,
 };
 
-const RECORDS_PER_READ: usize = 1000;
 const RESTORED_AT_ONCE: usize = 500;
 /// Attempts of a removal while the volume moves.
 const MAX_CHANGES: usize = 5;
@@ -85,25 +85,12 @@ impl Store {
         Ok(found)
     }
 
-    /// Returns the records of these volumes, in this order; `None` for missing ones. Each unreadable record
-    /// is an error of its own.
+    /// Returns the records of these volumes.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
-    pub async fn volumes_each(
-        &self,
-        names: &[VolumeName],
-    ) -> Result<Vec<Result<Option<Volume>, StoreError>>, StoreError> {
-        let mut records = Vec::with_capacity(names.len());
-        for chunk in names.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for name in chunk {
-                pipe.cmd("HGETALL").arg(keys::volume(name));
-            }
-            let replies = self.link.pipeline_each(pipe).await?;
-            records.extend(chunk.iter().zip(replies).map(|(name, reply)| read_volume(name, reply?)));
-        }
-        Ok(records)
+    pub async fn volumes(&self, names: &[VolumeName]) -> Result<Loaded<Volume>, StoreError> {
+        self.load(names, |name| all_fields(keys::volume(name)), read_volume).await
     }
 
     /// Returns one volume, if it exists.
@@ -111,7 +98,7 @@ impl Store {
     /// # Errors
     /// `Corrupt` if its record is unreadable; see [`StoreError`].
     pub async fn volume(&self, name: &VolumeName) -> Result<Option<Volume>, StoreError> {
-        self.volumes_each(std::slice::from_ref(name)).await?.pop().unwrap_or(Ok(None))
+        self.volumes(std::slice::from_ref(name)).await?.only()
     }
 
     /// Returns the machines that have not reported their volumes to this run of Redis, sorted.
@@ -217,9 +204,8 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn backup_volumes(&self) -> Result<Vec<SavedVolume>, StoreError> {
-        let volumes = self.volumes_each(&self.volume_names().await?).await?.into_iter();
-        let usable = volumes.filter_map(|volume| volume.ok().flatten());
-        let usable = usable.filter(|volume| volume.state == VolumeState::Bound);
+        let volumes = self.volumes(&self.volume_names().await?).await?.found();
+        let usable = volumes.into_iter().filter(|volume| volume.state == VolumeState::Bound);
         let given_up: HashMap<String, f64> = self
             .link
             .query(cmd("ZRANGE").arg(keys::GIVEN_UP_VOLUMES).arg(0).arg(-1).arg("WITHSCORES"))
@@ -321,9 +307,8 @@ impl Store {
     /// See [`StoreError`].
     pub async fn remove_volumes_of(&self, service: &ServiceName) -> Result<usize, StoreError> {
         let names = self.volume_names().await?;
-        let volumes = self.volumes_each(&names).await?;
         let mut removed = 0;
-        for volume in volumes.into_iter().filter_map(|volume| volume.ok().flatten()) {
+        for volume in self.volumes(&names).await?.found() {
             if volume.claim.service == *service && volume.claim.scope != VolumeScope::App {
                 self.remove(&volume.claim.name, true).await?;
                 removed += 1;
@@ -411,9 +396,8 @@ impl Store {
         let mut found: Vec<VolumeName> =
             names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
         found.sort();
-        let volumes = self.volumes_each(&found).await?.into_iter();
         // An earlier version does not update this list when it removes a record.
-        let volumes = volumes.filter_map(|volume| volume.ok().flatten());
+        let volumes = self.volumes(&found).await?.found().into_iter();
         Ok(volumes.filter(|volume| volume.is_lost || !volume.conflict.is_empty()).collect())
     }
 
@@ -495,7 +479,7 @@ impl Store {
         if !volume.claim.scope.is_shared() {
             return Ok(volume.node.clone());
         }
-        let (nodes, _broken) = self.nodes_each(&self.node_names().await?).await?;
+        let nodes = self.nodes(&self.node_names().await?).await?.found();
         let able = nodes.into_iter().filter(|node| {
             node.state == NodeState::Alive && node.shared_volumes == Some(SharedVolumesState::Ready)
         });
@@ -510,7 +494,7 @@ impl Store {
             VolumeScope::App => self.service_names().await?,
             VolumeScope::Replica(_) | VolumeScope::Service => vec![claim.service.clone()],
         };
-        let (services, _broken) = self.services_each(&candidates).await?;
+        let services = self.services(&candidates).await?.found();
         let (mut is_mounted, mut is_wanted) = (false, false);
         // Pods may outlive the volume in their service.
         let mut users = if claim.scope == VolumeScope::App { Vec::new() } else { candidates };

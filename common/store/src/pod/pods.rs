@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use redis::{Value, cmd};
 
+use crate::loaded::{Loaded, all_fields, fields};
 use crate::reply::{HashFields, RawFields, corrupt, names, read};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
@@ -18,7 +19,6 @@ use model::pod::slot::Slot;
 use model::pod::{EndedRun, PodRecord, Refusal};
 use model::spec::MAX_MEMORY_BYTES;
 
-const RECORDS_PER_READ: usize = 1000;
 
 impl Store {
     /// Returns true if the service of the pod exists, or its entry in `pushed`.
@@ -89,35 +89,15 @@ impl Store {
     /// # Errors
     /// `Corrupt` if the record is unreadable; see [`StoreError`].
     pub async fn pod(&self, id: &PodId) -> Result<Option<PodRecord>, StoreError> {
-        Ok(self.pods(std::slice::from_ref(id)).await?.pop().flatten())
+        self.pods(std::slice::from_ref(id)).await?.only()
     }
 
-    /// Returns the records of these pods, in this order; `None` for one that does not exist.
-    ///
-    /// # Errors
-    /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::pods_each`] and [`StoreError`].
-    pub async fn pods(&self, ids: &[PodId]) -> Result<Vec<Option<PodRecord>>, StoreError> {
-        self.pods_each(ids).await?.into_iter().collect()
-    }
-
-    /// Like [`Store::pods`], with an error for each unreadable record.
+    /// Returns the records of these pods.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
-    pub async fn pods_each(
-        &self,
-        ids: &[PodId],
-    ) -> Result<Vec<Result<Option<PodRecord>, StoreError>>, StoreError> {
-        let mut records = Vec::with_capacity(ids.len());
-        for chunk in ids.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for id in chunk {
-                pipe.cmd("HGETALL").arg(keys::pod(id));
-            }
-            let replies = self.link.pipeline_each(pipe).await?;
-            records.extend(chunk.iter().zip(replies).map(|(id, reply)| read_pod(id, reply?)));
-        }
-        Ok(records)
+    pub async fn pods(&self, ids: &[PodId]) -> Result<Loaded<PodRecord>, StoreError> {
+        self.load(ids, |id| all_fields(keys::pod(id)), read_pod).await
     }
 
     /// Returns the assignments of these pods, in this order, each with a time within it; `None` without a
@@ -129,21 +109,14 @@ impl Store {
         &self,
         ids: &[PodId],
     ) -> Result<Vec<Option<(Option<AssignmentId>, RedisMillis)>>, StoreError> {
-        let mut assignments = Vec::with_capacity(ids.len());
-        for chunk in ids.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for id in chunk {
-                pipe.cmd("HMGET").arg(keys::pod(id)).arg("assignment").arg("since");
-            }
-            let parse = |reply: Result<Value, StoreError>| {
-                let fields =
-                    read::<(Option<String>, Option<RedisMillis>)>("reading an assignment", reply.ok()?);
-                let (assignment, since) = fields.ok()?;
-                Some((assignment.and_then(|id| AssignmentId::new(id).ok()), since?))
-            };
-            assignments.extend(self.link.pipeline_each(pipe).await?.into_iter().map(parse));
-        }
-        Ok(assignments)
+        type Fields = (Option<String>, Option<RedisMillis>);
+        let parse = |_: &PodId, reply| {
+            let (assignment, since): Fields = read("reading an assignment", reply)?;
+            let assignment = assignment.and_then(|id| AssignmentId::new(id).ok());
+            Ok(since.map(|since| (assignment, since)))
+        };
+        let get = |id: &PodId| fields(keys::pod(id), &["assignment", "since"]);
+        Ok(self.load(ids, get, parse).await?.options().collect())
     }
 
     /// Returns the payload of a pod: rebuilt for a service, read from the record otherwise.

@@ -59,8 +59,8 @@ impl Store {
     /// See [`StoreError`].
     pub async fn backup_pods(&self, ids: &[PodId]) -> Result<SavedState, StoreError> {
         let mut saved = SavedState::default();
-        let records = self.pods_each(ids).await?.into_iter().filter_map(|record| record.ok().flatten());
-        for record in records.filter(|record| record.phase != Phase::Stopped) {
+        let records = self.pods(ids).await?.found();
+        for record in records.into_iter().filter(|record| record.phase != Phase::Stopped) {
             let Some(payload) = self.payload_of(&record).await? else { continue };
             if let Some(spec) = &record.spec {
                 let (id, generation) = (spec.clone(), record.generation);
@@ -109,9 +109,7 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn backup_login(&self, host: &RegistryHost) -> Result<Option<SavedLogin>, StoreError> {
-        let infos = self.registry_infos_each(std::slice::from_ref(host)).await?;
-        let info = infos.into_iter().next().unwrap_or(Ok(None));
-        let (info, login) = match (info, self.login(host).await) {
+        let (info, login) = match (self.registry_info(host).await, self.login(host).await) {
             (Ok(Some(info)), Ok(Some(login))) => (info, login),
             (Err(error), _) | (_, Err(error)) if !error.is_broken_key() => return Err(error),
             _ => return Ok(None),

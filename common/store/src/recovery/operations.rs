@@ -9,6 +9,7 @@ use redis::cmd;
 
 use super::plan::{KnownRecord, KnownService, KnownState, PodRecovery, ServiceRecovery};
 use crate::keys::channel;
+use crate::loaded::all_fields;
 use crate::node::hints::WorkerHint;
 use crate::pod::pods::runs_text;
 use crate::recovery::saved_state::{InvalidState, SavedFile, SavedService, SavedState};
@@ -198,19 +199,12 @@ impl Store {
 
     /// Returns when a service of each name was last deleted; `None` if that is unknown or was forgotten.
     async fn deletions(&self, names: &[&ServiceName]) -> Result<Vec<Option<RedisMillis>>, StoreError> {
-        let mut deletions = Vec::with_capacity(names.len());
-        for chunk in names.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for name in chunk {
-                pipe.cmd("ZSCORE").arg(keys::DELETED_SERVICES).arg(name.as_str());
-            }
-            // A key of another type says nothing.
-            let at = |reply: Result<redis::Value, StoreError>| {
-                read::<Option<f64>>("reading a deletion", reply.ok()?).ok()?.map(|at| at as RedisMillis)
-            };
-            deletions.extend(self.link.pipeline_each(pipe).await?.into_iter().map(at));
-        }
-        Ok(deletions)
+        let score =
+            |name: &&ServiceName| cmd("ZSCORE").arg(keys::DELETED_SERVICES).arg(name.as_str()).to_owned();
+        // A key of another type says nothing.
+        let read = |_: &&ServiceName, reply| read::<Option<f64>>("reading a deletion", reply);
+        let deletions = self.load(names, score, read).await?.options();
+        Ok(deletions.map(|at| at.map(|at| at as RedisMillis)).collect())
     }
 
     /// Returns the record of a service with all its fields, if it exists.
@@ -226,19 +220,11 @@ impl Store {
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn saved_services(&self, names: &[ServiceName]) -> Result<Vec<SavedService>, StoreError> {
-        let mut services = Vec::with_capacity(names.len());
-        for chunk in names.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for name in chunk {
-                pipe.cmd("HGETALL").arg(keys::service(name));
-            }
-            for (name, reply) in chunk.iter().zip(self.link.pipeline_each(pipe).await?) {
-                let Ok(reply) = reply else { continue };
-                let fields = HashFields::read("reading a service", reply)?.map(|fields| fields.texts());
-                services.extend(fields.map(|fields| SavedService::new(name.clone(), fields)));
-            }
-        }
-        Ok(services)
+        let read = |name: &ServiceName, reply| {
+            let fields = HashFields::read("reading a service", reply)?.map(|fields| fields.texts());
+            Ok(fields.map(|fields| SavedService::new(name.clone(), fields)))
+        };
+        Ok(self.load(names, |name| all_fields(keys::service(name)), read).await?.found())
     }
 }
 

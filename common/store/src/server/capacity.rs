@@ -50,11 +50,7 @@ impl Store {
         };
         let mut size = ClusterSize { services: names.len() as u64, pods: pushed, missing_pods: 0 };
         for chunk in names.chunks(SERVICES_PER_READ) {
-            let progress = match self.creation_progress(chunk).await {
-                Err(error) if !error.is_transient() => self.progress_of_each(chunk).await?,
-                progress => progress?,
-            };
-            for (created, desired) in progress.into_iter().flatten() {
+            for (created, desired) in self.creation_progress(chunk).await?.into_iter().flatten() {
                 // An impossible number is a broken record, which must not block all others.
                 let desired = if desired > u64::from(MAX_REPLICAS) { 0 } else { desired };
                 size.pods = size.pods.saturating_add(desired);
@@ -62,20 +58,6 @@ impl Store {
             }
         }
         Ok(size)
-    }
-
-    async fn progress_of_each(
-        &self,
-        names: &[model::ids::ServiceName],
-    ) -> Result<Vec<Option<(u64, u64)>>, StoreError> {
-        let mut all = Vec::with_capacity(names.len());
-        for name in names {
-            match self.creation_progress(std::slice::from_ref(name)).await {
-                Err(error) if !error.is_transient() => {}
-                progress => all.extend(progress?),
-            }
-        }
-        Ok(all)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use crate::loaded::fields;
 use crate::reply::read;
 use crate::service::service_fields;
 use crate::{Store, StoreError, keys};
@@ -50,19 +51,13 @@ impl Store {
     /// # Errors
     /// As for [`Store::dependencies`].
     pub async fn depends_on(&self, services: &[ServiceName]) -> Result<Vec<DependsOn>, StoreError> {
-        if services.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut pipe = redis::pipe();
-        for service in services {
-            pipe.cmd("HGET").arg(keys::service(service)).arg("fields");
-        }
-        let replies = self.link.pipeline_each(pipe).await?;
-        let parse = |reply: Value| -> Option<DependsOn> {
-            let text: Option<Vec<u8>> = read("the dependencies of a service", reply).ok()?;
-            service_fields::member(&serde_json::from_slice(&text?).ok()?, "depends_on")
+        let get = |service: &ServiceName| fields(keys::service(service), &["fields"]);
+        let parse = |_: &ServiceName, reply| {
+            let (text,): (Option<Vec<u8>>,) = read("the dependencies of a service", reply)?;
+            let document = text.and_then(|text| serde_json::from_slice(&text).ok());
+            Ok(document.and_then(|document| service_fields::member(&document, "depends_on")))
         };
-        Ok(replies.into_iter().map(|reply| reply.ok().and_then(parse).unwrap_or_default()).collect())
+        Ok(self.load(services, get, parse).await?.options().map(Option::unwrap_or_default).collect())
     }
 
     async fn progress(
@@ -73,17 +68,16 @@ impl Store {
         if names.is_empty() {
             return Ok(Vec::new());
         }
-        let (found, _) = self.services_each(names).await?;
+        let found = self.services(names).await?.found();
         let of_name = |name: &ServiceName| found.iter().find(|service| service.name == *name).cloned();
         let services: Vec<Option<Service>> = names.iter().map(of_name).collect();
         let slots = self.first_slots(&services).await?;
         let ids: Vec<PodId> = slots.iter().flatten().cloned().collect();
-        let records = self.pods_each(&ids).await?.into_iter().map(|record| record.ok().flatten());
-        let records: Vec<PodRecord> = records.flatten().collect();
+        let records = self.pods(&ids).await?.found();
         let mut nodes: Vec<_> = records.iter().filter_map(|record| record.node.clone()).collect();
         nodes.sort();
         nodes.dedup();
-        let (nodes, _) = self.nodes_each(&nodes).await?;
+        let nodes = self.nodes(&nodes).await?.found();
         let now = self.redis_now().await?;
         let clock = RecordClock { now, silent_after };
         let of_one = |(service, slots): (Option<Service>, Vec<PodId>)| {

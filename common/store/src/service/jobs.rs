@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redis::{Value, cmd};
+use redis::cmd;
 
 use crate::json::to_json;
+use crate::loaded::fields;
 use crate::reply::{HashFields, read, unexpected, word};
 use crate::scripts::{cron_tick, job_count, job_end};
 use crate::service::confirm::WriteReceipt;
@@ -17,8 +18,6 @@ use model::service::{CronProgress, JobProgress, Service};
 use model::spec::{Kind, PodSpec, ServiceFields};
 
 const BATCH: usize = 250;
-
-const NAMES_PER_READ: usize = 1000;
 
 /// The result of a job index that has ended at least once.
 #[derive(Debug, Clone, PartialEq)]
@@ -182,23 +181,14 @@ impl Store {
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn crons_among(&self, names: &[ServiceName]) -> Result<BTreeSet<ServiceName>, StoreError> {
-        let mut crons = BTreeSet::new();
-        for chunk in names.chunks(NAMES_PER_READ) {
-            let mut pipe = redis::pipe();
-            for name in chunk {
-                pipe.cmd("HMGET").arg(keys::service(name)).arg("kind").arg("of_cron");
-            }
-            for (name, reply) in chunk.iter().zip(self.link.pipeline_each(pipe).await?) {
-                let fields = read::<(Option<String>, Option<String>)>(
-                    "reading what services are",
-                    reply.unwrap_or(Value::Nil),
-                );
-                let Ok((kind, of_cron)) = fields else { continue };
-                let of = of_cron.and_then(|text| ServiceName::new(text.split(' ').next()?).ok());
-                crons.extend(if kind.as_deref() == Some("cron") { Some(name.clone()) } else { of });
-            }
-        }
-        Ok(crons)
+        let get = |name: &ServiceName| fields(keys::service(name), &["kind", "of_cron"]);
+        let cron = |name: &ServiceName, reply| {
+            let (kind, of_cron): (Option<String>, Option<String>) =
+                read("reading what services are", reply)?;
+            let of = of_cron.and_then(|text| ServiceName::new(text.split(' ').next()?).ok());
+            Ok(if kind.as_deref() == Some("cron") { Some(name.clone()) } else { of })
+        };
+        Ok(self.load(names, get, cron).await?.found().into_iter().collect())
     }
 
     /// Returns the jobs of a cron, oldest first, each with its tick or the time of its manual run, in seconds

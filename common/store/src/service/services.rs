@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redis::cmd;
 
 use crate::json::to_json;
+use crate::loaded::{Loaded, all_fields};
 use crate::pod::reconciling::{CreateOutcome, ReplicaPlace, create_call, read_created};
 use crate::reply::{HashFields, corrupt, names, read, unexpected, verdict, word};
 use crate::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
@@ -25,7 +26,6 @@ use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, Servi
 
 /// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
-const RECORDS_PER_READ: usize = 1000;
 
 /// The treatment of an existing service by [`Store::put_service`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -450,7 +450,15 @@ impl Store {
     /// # Errors
     /// `Corrupt` if its record is unreadable; see [`StoreError`].
     pub async fn service(&self, name: &ServiceName) -> Result<Option<Service>, StoreError> {
-        Ok(self.services(std::slice::from_ref(name)).await?.pop())
+        self.services(std::slice::from_ref(name)).await?.only()
+    }
+
+    /// Returns these services.
+    ///
+    /// # Errors
+    /// Only transient errors, see [`StoreError::is_transient`].
+    pub async fn services(&self, names: &[ServiceName]) -> Result<Loaded<Service>, StoreError> {
+        self.load(names, |name| all_fields(keys::service(name)), read_service).await
     }
 
     /// Returns the numbers of created and desired pods of each service; 0 are desired while it is being
@@ -488,40 +496,6 @@ impl Store {
             (is_other? == 0 || created == 0).then_some((created, desired))
         };
         Ok(replies.chunks_exact(4).map(progress).collect())
-    }
-
-    /// Returns these services, in this order, without missing ones.
-    ///
-    /// # Errors
-    /// `Corrupt` or `WrongType` if one record is unreadable; see [`Store::services_each`] and [`StoreError`].
-    pub async fn services(&self, names: &[ServiceName]) -> Result<Vec<Service>, StoreError> {
-        let (services, unreadable) = self.services_each(names).await?;
-        unreadable.into_iter().next().map_or(Ok(services), |(_, error)| Err(error))
-    }
-
-    /// Like [`Store::services`], with an error for each unreadable service.
-    ///
-    /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
-    pub async fn services_each(
-        &self,
-        names: &[ServiceName],
-    ) -> Result<(Vec<Service>, Vec<(ServiceName, StoreError)>), StoreError> {
-        let (mut services, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
-        for chunk in names.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for name in chunk {
-                pipe.cmd("HGETALL").arg(keys::service(name));
-            }
-            let replies = self.link.pipeline_each(pipe).await?;
-            for (name, reply) in chunk.iter().zip(replies) {
-                match reply.and_then(|reply| read_service(name, reply)) {
-                    Ok(service) => services.extend(service),
-                    Err(error) => unreadable.push((name.clone(), error)),
-                }
-            }
-        }
-        Ok((services, unreadable))
     }
 
     /// Returns a pod specification, if it exists. It is cached, because it never changes.

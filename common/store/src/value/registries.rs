@@ -2,6 +2,7 @@
 
 use redis::{Value, cmd};
 
+use crate::loaded::{Loaded, fields};
 use crate::reply::{corrupt, names, read, unexpected, verdict, word};
 use crate::scripts::{registry_delete, registry_put};
 use crate::service::confirm::CONFIRM_TIMEOUT;
@@ -10,7 +11,6 @@ use model::ids::RegistryHost;
 use model::value::registry::{RegistryInfo, StoredLogin};
 use redis_link::Durability;
 
-const RECORDS_PER_READ: usize = 1000;
 
 /// The result of [`Store::put_login`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,26 +75,21 @@ impl Store {
         Ok(hosts)
     }
 
-    /// Returns these logins without their passwords, in this order, or the error of each unreadable one.
+    /// Returns these logins without their passwords.
     ///
     /// # Errors
-    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
-    pub async fn registry_infos_each(
-        &self,
-        hosts: &[RegistryHost],
-    ) -> Result<Vec<Result<Option<RegistryInfo>, StoreError>>, StoreError> {
-        let mut infos = Vec::with_capacity(hosts.len());
-        for chunk in hosts.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for host in chunk {
-                pipe.cmd("HMGET").arg(keys::registry(host)).arg("user").arg("updated_at");
-            }
-            let replies = self.link.pipeline_each(pipe).await?;
-            for (host, reply) in chunk.iter().zip(replies) {
-                infos.push(reply.and_then(|reply| read_info(host, reply)));
-            }
-        }
-        Ok(infos)
+    /// Only transient errors, see [`StoreError::is_transient`].
+    pub async fn registry_infos(&self, hosts: &[RegistryHost]) -> Result<Loaded<RegistryInfo>, StoreError> {
+        let get = |host: &RegistryHost| fields(keys::registry(host), &["user", "updated_at"]);
+        self.load(hosts, get, read_info).await
+    }
+
+    /// Returns the login for a registry without its password, if it exists.
+    ///
+    /// # Errors
+    /// `WrongType` or `Corrupt` if its record is unreadable; see [`StoreError`].
+    pub async fn registry_info(&self, host: &RegistryHost) -> Result<Option<RegistryInfo>, StoreError> {
+        self.registry_infos(std::slice::from_ref(host)).await?.only()
     }
 
     /// Returns the login for a registry, if it exists.

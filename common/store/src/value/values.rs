@@ -2,6 +2,7 @@
 
 use redis::{Value, cmd};
 
+use crate::loaded::{Loaded, fields};
 use crate::reply::{corrupt, names, read, unexpected, verdict, word};
 use crate::scripts::{value_delete, value_put};
 use crate::service::confirm::CONFIRM_TIMEOUT;
@@ -11,7 +12,6 @@ use model::ids::{AppName, ValueName};
 use model::value::{KEPT_VERSIONS, StoredValue, ValueInfo, ValueKind};
 use redis_link::Durability;
 
-const RECORDS_PER_READ: usize = 1000;
 
 /// The result of [`Store::put_value`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,32 +120,22 @@ impl Store {
         kind: ValueKind,
         name: &ValueName,
     ) -> Result<Option<ValueInfo>, StoreError> {
-        let infos = self.value_infos_each(kind, std::slice::from_ref(name)).await?;
-        infos.into_iter().next().unwrap_or(Ok(None))
+        self.value_infos(kind, std::slice::from_ref(name)).await?.only()
     }
 
-    /// Returns these values without their contents, in this order, or the error of each unreadable one.
+    /// Returns these values without their contents.
     ///
     /// # Errors
-    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
-    pub async fn value_infos_each(
+    /// Only transient errors, see [`StoreError::is_transient`].
+    pub async fn value_infos(
         &self,
         kind: ValueKind,
         names: &[ValueName],
-    ) -> Result<Vec<Result<Option<ValueInfo>, StoreError>>, StoreError> {
-        let mut infos = Vec::with_capacity(names.len());
-        for chunk in names.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for name in chunk {
-                pipe.cmd("HMGET").arg(keys::value(kind, name));
-                pipe.arg("current").arg("created_at").arg("updated_at").arg("app");
-            }
-            let replies = self.link.pipeline_each(pipe).await?;
-            for (name, reply) in chunk.iter().zip(replies) {
-                infos.push(reply.and_then(|reply| read_info(kind, name, reply)));
-            }
-        }
-        Ok(infos)
+    ) -> Result<Loaded<ValueInfo>, StoreError> {
+        let get = |name: &ValueName| {
+            fields(keys::value(kind, name), &["current", "created_at", "updated_at", "app"])
+        };
+        self.load(names, get, |name, reply| read_info(kind, name, reply)).await
     }
 
     /// Returns the current version of a value, if it exists.

@@ -238,12 +238,12 @@ async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreE
     }
     let mut needed = images_in_use(context);
     let names = worker.store.service_names().await?;
-    let (services, broken) = worker.store.services_each(&names).await?;
+    let services = worker.store.services(&names).await?;
     // The images of an unreadable service are unknown.
-    if !broken.is_empty() {
+    if services.iter().any(Result::is_err) {
         return Ok(Vec::new());
     }
-    for service in services {
+    for service in services.found() {
         let former = worker.store.former_generations(&service.name).await?;
         let pinned = former.iter().flat_map(|former| &former.images).chain(&service.images);
         needed.extend(pinned.flat_map(|image| [image.reference(), Some(image.id.clone())]).flatten());

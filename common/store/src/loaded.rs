@@ -1,0 +1,99 @@
+//! Reads the records of several objects at once. An unreadable one harms only the object that it names.
+
+use std::ops::Deref;
+
+use redis::{Cmd, Value, cmd};
+
+use crate::{Store, StoreError};
+
+/// Records that are read in one round trip.
+const RECORDS_PER_READ: usize = 1000;
+
+/// The objects of some names, in the order of the names: each is `None` if it does not exist, and an error if
+/// its record is unreadable.
+#[derive(Debug)]
+pub struct Loaded<T>(Vec<Result<Option<T>, StoreError>>);
+
+impl<T> Loaded<T> {
+    /// Returns the objects without missing and unreadable ones.
+    pub fn found(self) -> Vec<T> {
+        self.options().flatten().collect()
+    }
+
+    /// Returns the objects, and the errors of unreadable ones with their names. `names` are all that were
+    /// asked for.
+    pub fn separate<N: Clone>(self, names: &[N]) -> (Vec<T>, Vec<(N, StoreError)>) {
+        let (mut found, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
+        for (name, object) in names.iter().zip(self) {
+            match object {
+                Ok(object) => found.extend(object),
+                Err(error) => unreadable.push((name.clone(), error)),
+            }
+        }
+        (found, unreadable)
+    }
+
+    /// Returns the object of each name; `None` for missing and unreadable ones.
+    pub(crate) fn options(self) -> impl Iterator<Item = Option<T>> {
+        self.0.into_iter().map(|object| object.ok().flatten())
+    }
+
+    /// Returns the object of the only name.
+    ///
+    /// # Errors
+    /// If its record is unreadable.
+    pub(crate) fn only(mut self) -> Result<Option<T>, StoreError> {
+        self.0.pop().unwrap_or(Ok(None))
+    }
+}
+
+impl<T> Deref for Loaded<T> {
+    type Target = [Result<Option<T>, StoreError>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<T> IntoIterator for Loaded<T> {
+    type Item = Result<Option<T>, StoreError>;
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// Returns the command that reads all fields of a hash.
+pub(crate) fn all_fields(key: String) -> Cmd {
+    cmd("HGETALL").arg(key).to_owned()
+}
+
+/// Returns the command that reads some fields of a hash.
+pub(crate) fn fields(key: String, fields: &[&str]) -> Cmd {
+    cmd("HMGET").arg(key).arg(fields).to_owned()
+}
+
+impl Store {
+    /// Sends the command `get` of each name, and reads the replies.
+    ///
+    /// # Errors
+    /// Only transient errors, see [`StoreError::is_transient`].
+    pub(crate) async fn load<N, T>(
+        &self,
+        names: &[N],
+        get: impl Fn(&N) -> Cmd,
+        read: impl Fn(&N, Value) -> Result<Option<T>, StoreError>,
+    ) -> Result<Loaded<T>, StoreError> {
+        let mut loaded = Vec::with_capacity(names.len());
+        for chunk in names.chunks(RECORDS_PER_READ) {
+            let mut pipe = redis::pipe();
+            for name in chunk {
+                pipe.add_command(get(name));
+            }
+            let replies = self.link.pipeline_each(pipe).await?;
+            loaded.extend(chunk.iter().zip(replies).map(|(name, reply)| read(name, reply?)));
+        }
+        Ok(Loaded(loaded))
+    }
+}
