@@ -1,7 +1,7 @@
 //! Unreadable keys found by a request, named in the answer beside everything else.
 
 use model::broken_key::BrokenKey;
-use store::{StoreError, or_broken};
+use store::{RedisKey, StoreError, or_broken};
 
 /// Maximum number of named keys: a longer list would hide its first entries.
 pub(crate) const MAX_NAMED: usize = 20;
@@ -37,10 +37,10 @@ impl BrokenKeys {
     pub(crate) fn take<T: Default>(
         &mut self,
         read: Result<T, StoreError>,
-        describe: impl FnOnce(&StoreError) -> BrokenKey,
+        key: RedisKey<'_>,
     ) -> Result<T, StoreError> {
         let mut broken = Vec::new();
-        let value = or_broken(read, &mut broken, describe)?;
+        let value = or_broken(read, &mut broken, key)?;
         self.extend(broken);
         Ok(value)
     }

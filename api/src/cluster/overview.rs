@@ -8,8 +8,7 @@ use model::ids::{SchedulerId, ServiceName};
 use model::node::timing::Timing;
 use model::node::{Node, NodeState};
 use model::queue_lengths::QueueLengths;
-use store::broken_key;
-use store::{ForeignKey, HeldNode, LinkHealth, NodeQueues, RedisMemory, StoreError};
+use store::{ForeignKey, HeldNode, LinkHealth, NodeQueues, RedisKey, RedisMemory, StoreError};
 
 use crate::cluster::broken::BrokenKeys;
 use crate::cluster::proxy_watch::ProxySigns;
@@ -60,21 +59,21 @@ impl Overview {
     /// Reads the state of the cluster. An unreadable key affects only the object that it names.
     pub(crate) async fn read(app: &AppState) -> Result<Self, StoreError> {
         let (store, mut broken) = (&app.store, BrokenKeys::default());
-        let names = broken.take(store.node_names().await, broken_key::nodes)?;
+        let names = broken.take(store.node_names().await, RedisKey::Nodes)?;
         let (nodes, unreadable) = store.nodes(&names).await?.separate(&names);
-        broken.extend(unreadable.iter().map(|(name, error)| broken_key::node(name, error)));
+        broken.extend(unreadable.iter().map(|(name, error)| RedisKey::Node(name).broken(error)));
         let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
         let (node_queues, broken_queues) = store.node_queues(&names).await?;
         broken.extend(broken_queues);
         let (queues, broken_queues) = store.queue_lengths_and_broken().await?;
         broken.extend(broken_queues);
-        let unconfirmed_writes = broken.take(store.unconfirmed_writes().await, broken_key::unconfirmed)?;
+        let unconfirmed_writes = broken.take(store.unconfirmed_writes().await, RedisKey::Unconfirmed)?;
         let lasting = store.lasting_unconfirmed_writes(CONFIRM_SOON).await;
-        let lasting_unconfirmed_writes = BrokenKeys::default().take(lasting, broken_key::unconfirmed)?;
+        let lasting_unconfirmed_writes = BrokenKeys::default().take(lasting, RedisKey::Unconfirmed)?;
         let pods = app.pod_counts.read(store).await?;
         broken.merge(&pods.broken);
         // A broken set of schedulers is already among the broken queues.
-        let schedulers = BrokenKeys::default().take(schedulers(app).await, broken_key::schedulers)?;
+        let schedulers = BrokenKeys::default().take(schedulers(app).await, RedisKey::Schedulers)?;
         let silent_schedulers = missed(&schedulers);
         let schedulers = alive(schedulers);
         let scheduler_times = store.scheduler_timings(&schedulers).await?;

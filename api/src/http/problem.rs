@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use model::broken_key::BrokenKey;
 use model::ids::ServiceName;
 use model::spec::Violation;
-use store::StoreError;
+use store::{RedisKey, StoreError};
 
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
@@ -146,12 +146,12 @@ impl ApiProblem {
     }
 
     /// Returns the problem of an object with an unreadable key in Redis. Converts other errors as usual.
-    pub(crate) fn of_key(error: StoreError, describe: impl FnOnce(&StoreError) -> BrokenKey) -> Self {
+    pub(crate) fn of_key(error: StoreError, key: RedisKey<'_>) -> Self {
         if !error.is_broken_key() {
             return error.into();
         }
         tracing::debug!(%error, "a request named an object that cannot be read");
-        let BrokenKey { key, problem } = describe(&error);
+        let BrokenKey { key, problem } = key.broken(&error);
         Self::new(
             ProblemKind::BrokenRecord,
             format!("the key {key} in Redis cannot be read: {problem}; fix it with redis-cli, or DEL it"),

@@ -7,8 +7,7 @@ use axum::http::StatusCode;
 use model::ids::NodeName;
 use model::node::Node;
 use serde::Deserialize;
-use store::RemoveNodeOutcome;
-use store::broken_key;
+use store::{RedisKey, RemoveNodeOutcome};
 use utoipa::IntoParams;
 
 use crate::http::params::{InPath, Paging, Params, page_of};
@@ -27,7 +26,7 @@ pub(crate) async fn list_nodes(
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<NodeView>>, ApiProblem> {
     let names = app.store.node_names().await;
-    let names = names.map_err(|error| ApiProblem::of_key(error, broken_key::nodes))?;
+    let names = names.map_err(|error| ApiProblem::of_key(error, RedisKey::Nodes))?;
     let (names, next) = page_of(names, &paging)?;
     Ok(Json(List { items: read_views(&app, &names).await?, next }))
 }
@@ -119,7 +118,7 @@ async fn set_cordon(app: &AppState, name: &NodeName, cordoned: bool) -> Result<J
 
 async fn read_view(app: &AppState, name: &NodeName) -> Result<Json<NodeView>, ApiProblem> {
     let node = app.store.node(name).await;
-    let node = node.map_err(|error| ApiProblem::of_key(error, |error| broken_key::node(name, error)))?;
+    let node = node.map_err(|error| ApiProblem::of_key(error, RedisKey::Node(name)))?;
     let found = views_of(app, node.into_iter().collect()).await?.pop();
     found.map(Json).ok_or_else(|| not_found(name))
 }

@@ -13,8 +13,7 @@ use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
 use model::service::selector::LabelSelector;
 use serde::Deserialize;
-use store::broken_key;
-use store::{StopOutcome, StoreError};
+use store::{RedisKey, StopOutcome, StoreError};
 use utoipa::IntoParams;
 
 use crate::http::params::{InPath, Params, SelectorText, invalid_cursor, page_size, parse_selector};
@@ -134,7 +133,7 @@ async fn read_view(app: &AppState, id: &PodId) -> Result<PodView, ApiProblem> {
 
 pub(super) async fn read(app: &AppState, id: &PodId) -> Result<PodRecord, ApiProblem> {
     let record = app.store.pod(id).await;
-    let record = record.map_err(|error| ApiProblem::of_key(error, |error| broken_key::pod(id, error)))?;
+    let record = record.map_err(|error| ApiProblem::of_key(error, RedisKey::Pod(id)))?;
     record.ok_or_else(|| not_found(id))
 }
 

@@ -7,8 +7,7 @@ use axum::http::StatusCode;
 use model::ids::{NodeName, SchedulerId};
 use model::pod::payload::MAX_PAYLOAD;
 use serde::Deserialize;
-use store::broken_key;
-use store::{DeadLetter, DeadLetterRequeue, EditedPayload, QueueName};
+use store::{DeadLetter, DeadLetterRequeue, EditedPayload, QueueName, RedisKey};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema};
 
@@ -123,7 +122,7 @@ pub(crate) struct DeadLetterPaging {
 pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<QueuesView>, ApiProblem> {
     let own = app.store.queue_lengths().await?;
     let names = app.store.node_names().await;
-    let names = names.map_err(|error| ApiProblem::of_key(error, broken_key::nodes))?;
+    let names = names.map_err(|error| ApiProblem::of_key(error, RedisKey::Nodes))?;
     let (queues, _broken) = app.store.node_queues(&names).await?;
     let nodes = names.into_iter().zip(queues).map(|(node, queues)| views::queues_of(node, queues)).collect();
     Ok(Json(QueuesView {

@@ -8,8 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use model::ids::RegistryHost;
 use model::value::registry::{LoginVerdict, RegistryInfo, RegistryLogin, StoredLogin, check_login};
-use store::PutLoginOutcome;
-use store::broken_key;
+use store::{PutLoginOutcome, RedisKey};
 
 use crate::admission::growth::Growth;
 use crate::admission::login_check;
@@ -127,7 +126,7 @@ pub(crate) async fn delete_registry(
 
 async fn read(app: &AppState, host: &RegistryHost) -> Result<RegistryInfo, ApiProblem> {
     let info = app.store.registry_info(host).await;
-    let info = info.map_err(|error| ApiProblem::of_key(error, |error| broken_key::registry(host, error)))?;
+    let info = info.map_err(|error| ApiProblem::of_key(error, RedisKey::Registry(host)))?;
     info.ok_or_else(|| not_found(host))
 }
 

@@ -9,8 +9,7 @@ use bytesize::ByteSize;
 use model::ids::{AppName, ValueName};
 use model::value::secret_key::SecretKey;
 use model::value::{MAX_VALUE_BYTES, StoredValue, ValueBytes, ValueInfo, ValueKind};
-use store::broken_key;
-use store::{Durability, PutValueOutcome};
+use store::{Durability, PutValueOutcome, RedisKey};
 
 use crate::admission::growth::Growth;
 use crate::admission::users::{ForceOption, UsedObject, check_unused};
@@ -107,7 +106,7 @@ pub(super) async fn compare(
     let key = key(app, kind)?;
     let current = app.store.current_value(kind, name).await;
     let current =
-        current.map_err(|error| ApiProblem::of_key(error, |error| broken_key::value(kind, name, error)))?;
+        current.map_err(|error| ApiProblem::of_key(error, RedisKey::Value(kind, name)))?;
     let current = current.ok_or_else(|| not_found(kind, name))?;
     // A value under a different key counts as different: it must be stored again.
     let same = current.open(key).is_ok_and(|stored| stored == content);
@@ -135,7 +134,7 @@ pub(crate) fn not_found(kind: ValueKind, name: &ValueName) -> ApiProblem {
 async fn read(app: &AppState, kind: ValueKind, name: &ValueName) -> Result<ValueInfo, ApiProblem> {
     let info = app.store.value_info(kind, name).await;
     let info =
-        info.map_err(|error| ApiProblem::of_key(error, |error| broken_key::value(kind, name, error)))?;
+        info.map_err(|error| ApiProblem::of_key(error, RedisKey::Value(kind, name)))?;
     info.ok_or_else(|| not_found(kind, name))
 }
 

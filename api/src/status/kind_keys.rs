@@ -3,8 +3,7 @@
 use model::ids::ServiceName;
 use model::service::Service;
 use model::spec::Kind;
-use store::broken_key;
-use store::{Store, StoreError};
+use store::{RedisKey, Store, StoreError};
 
 use crate::cluster::broken::BrokenKeys;
 
@@ -26,7 +25,7 @@ pub(super) async fn completions(
     job: &ServiceName,
     broken: &mut BrokenKeys,
 ) -> Result<u64, StoreError> {
-    broken.take(store.job_completions(job).await, |error| broken_key::done(job, error))
+    broken.take(store.job_completions(job).await, RedisKey::Done(job))
 }
 
 pub(super) async fn runs(
@@ -34,6 +33,6 @@ pub(super) async fn runs(
     cron: &ServiceName,
     broken: &mut BrokenKeys,
 ) -> Result<Vec<ServiceName>, StoreError> {
-    let runs = broken.take(store.runs_of(cron).await, |error| broken_key::runs(cron, error))?;
+    let runs = broken.take(store.runs_of(cron).await, RedisKey::Runs(cron))?;
     Ok(runs.into_iter().map(|(name, _)| name).collect())
 }

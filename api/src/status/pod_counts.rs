@@ -14,8 +14,7 @@ use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
 use model::service::{Service, ServiceState};
 use parking_lot::Mutex;
-use store::broken_key;
-use store::{Store, StoreError};
+use store::{RedisKey, Store, StoreError};
 
 use super::kind_keys;
 use crate::cluster::broken::BrokenKeys;
@@ -109,11 +108,11 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
         not_ready += u64::from(record.phase == Phase::Running && !record.is_ready());
         note_reason(&mut reasons, record);
     };
-    let services = broken.take(store.service_names().await, broken_key::services)?;
+    let services = broken.take(store.service_names().await, RedisKey::Services)?;
     let mut recorded = BTreeSet::new();
     for chunk in services.chunks(CHUNK_SIZE) {
         let (readable, unreadable) = store.services(chunk).await?.separate(chunk);
-        broken.extend(unreadable.iter().map(|(name, error)| broken_key::service(name, error)));
+        broken.extend(unreadable.iter().map(|(name, error)| RedisKey::Service(name).broken(error)));
         recorded.extend(readable.iter().map(|service| service.name.clone()));
         recorded.extend(unreadable.into_iter().map(|(name, _)| name));
         for service in &readable {
@@ -128,7 +127,7 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
         }
         for_each_pod(store, service, &slots, &mut broken, &mut count).await?;
     }
-    let pushed = broken.take(store.pushed_pods().await, broken_key::pushed)?;
+    let pushed = broken.take(store.pushed_pods().await, RedisKey::Pushed)?;
     let is_pushed = |_: &PodId, record: &PodRecord| record.service.is_none();
     for_each_record(store, &pushed, &mut broken, is_pushed, &mut count).await?;
     let (services, took) = (services.len() as u64, started.elapsed());
@@ -158,7 +157,7 @@ async fn slots_of(
     broken: &mut BrokenKeys,
 ) -> Result<Vec<(Slot, PodId)>, StoreError> {
     let slots = store.slots_and_broken(service).await;
-    let (slots, invalid) = broken.take(slots, |error| broken_key::slots(service, error))?;
+    let (slots, invalid) = broken.take(slots, RedisKey::Slots(service))?;
     broken.extend(invalid);
     Ok(slots)
 }
@@ -191,7 +190,7 @@ async fn for_each_record(
         for (id, record) in chunk.iter().zip(store.pods(chunk).await?) {
             match record {
                 Ok(record) => record.into_iter().filter(|record| wanted(id, record)).for_each(&mut act),
-                Err(error) => broken.push(broken_key::pod(id, &error)),
+                Err(error) => broken.push(RedisKey::Pod(id).broken(&error)),
             }
         }
     }

@@ -12,6 +12,65 @@ use model::value::ValueKind;
 /// Limits keys and problems, which any program can write.
 const MAX_TEXT: usize = 300;
 
+/// A key, by what it is about.
+#[derive(Debug, Clone, Copy)]
+pub enum RedisKey<'a> {
+    /// The record of a pod.
+    Pod(&'a PodId),
+    /// The record of a node.
+    Node(&'a NodeName),
+    /// The record of a service.
+    Service(&'a ServiceName),
+    /// The slots of a service.
+    Slots(&'a ServiceName),
+    /// The former generations of a service.
+    History(&'a ServiceName),
+    /// The jobs of a cron.
+    Runs(&'a ServiceName),
+    /// The completions of a job.
+    Done(&'a ServiceName),
+    /// A secret or config.
+    Value(ValueKind, &'a ValueName),
+    /// The login for a registry.
+    Registry(&'a RegistryHost),
+    /// The names of all services.
+    Services,
+    /// The pushed pods.
+    Pushed,
+    /// The names of all nodes.
+    Nodes,
+    /// The schedulers.
+    Schedulers,
+    /// The unconfirmed writes.
+    Unconfirmed,
+}
+
+impl RedisKey<'_> {
+    fn name(self) -> String {
+        match self {
+            Self::Pod(id) => keys::pod(id),
+            Self::Node(name) => keys::node(name),
+            Self::Service(name) => keys::service(name),
+            Self::Slots(service) => keys::slots(service),
+            Self::History(service) => keys::history(service),
+            Self::Runs(cron) => keys::runs(cron),
+            Self::Done(job) => keys::done(job),
+            Self::Value(kind, name) => keys::value(kind, name),
+            Self::Registry(host) => keys::registry(host),
+            Self::Services => keys::SERVICES.to_owned(),
+            Self::Pushed => keys::PUSHED.to_owned(),
+            Self::Nodes => keys::NODES.to_owned(),
+            Self::Schedulers => keys::SCHEDULERS.to_owned(),
+            Self::Unconfirmed => keys::UNCONFIRMED.to_owned(),
+        }
+    }
+
+    /// Describes the key, which could not be read.
+    pub fn broken(self, error: &StoreError) -> BrokenKey {
+        new(self.name(), error)
+    }
+}
+
 pub(crate) fn new(key: impl Into<String>, error: &StoreError) -> BrokenKey {
     let problem = match error {
         StoreError::WrongType { .. } => "its type is not the one that kubeleet uses".to_owned(),
@@ -26,76 +85,6 @@ pub fn is_queue_of(broken: &BrokenKey, node: &NodeName) -> bool {
     [keys::pq(node), keys::rq(node), keys::cs(node)].contains(&broken.key)
 }
 
-/// Describes an unreadable record of a pod.
-pub fn pod(id: &PodId, error: &StoreError) -> BrokenKey {
-    new(keys::pod(id), error)
-}
-
-/// Describes an unreadable record of a node.
-pub fn node(name: &NodeName, error: &StoreError) -> BrokenKey {
-    new(keys::node(name), error)
-}
-
-/// Describes an unreadable record of a service.
-pub fn service(name: &ServiceName, error: &StoreError) -> BrokenKey {
-    new(keys::service(name), error)
-}
-
-/// Describes an unreadable record of a secret or config.
-pub fn value(kind: ValueKind, name: &ValueName, error: &StoreError) -> BrokenKey {
-    new(keys::value(kind, name), error)
-}
-
-/// Describes an unreadable login for a registry.
-pub fn registry(host: &RegistryHost, error: &StoreError) -> BrokenKey {
-    new(keys::registry(host), error)
-}
-
-/// Describes the unreadable slots of a service.
-pub fn slots(name: &ServiceName, error: &StoreError) -> BrokenKey {
-    new(keys::slots(name), error)
-}
-
-/// Describes the unreadable list of the jobs of a cron.
-pub fn runs(cron: &ServiceName, error: &StoreError) -> BrokenKey {
-    new(keys::runs(cron), error)
-}
-
-/// Describes the unreadable completions of a job.
-pub fn done(job: &ServiceName, error: &StoreError) -> BrokenKey {
-    new(keys::done(job), error)
-}
-
-/// Describes the unreadable history of a service.
-pub fn history(name: &ServiceName, error: &StoreError) -> BrokenKey {
-    new(keys::history(name), error)
-}
-
-/// Describes the unreadable set of the names of all services.
-pub fn services(error: &StoreError) -> BrokenKey {
-    new(keys::SERVICES, error)
-}
-
-/// Describes the unreadable set of pushed pods.
-pub fn pushed(error: &StoreError) -> BrokenKey {
-    new(keys::PUSHED, error)
-}
-
-/// Describes the unreadable set of the names of all nodes.
-pub fn nodes(error: &StoreError) -> BrokenKey {
-    new(keys::NODES, error)
-}
-
-/// Describes the unreadable set of schedulers.
-pub fn schedulers(error: &StoreError) -> BrokenKey {
-    new(keys::SCHEDULERS, error)
-}
-
-/// Describes the unreadable list of unconfirmed writes.
-pub fn unconfirmed(error: &StoreError) -> BrokenKey {
-    new(keys::UNCONFIRMED, error)
-}
-
 /// Returns the value that was read. If its key is broken, returns the default and adds the key to `broken`.
 ///
 /// # Errors
@@ -103,15 +92,22 @@ pub fn unconfirmed(error: &StoreError) -> BrokenKey {
 pub fn or_broken<T: Default>(
     read: Result<T, StoreError>,
     broken: &mut Vec<BrokenKey>,
-    describe: impl FnOnce(&StoreError) -> BrokenKey,
+    key: RedisKey<'_>,
+) -> Result<T, StoreError> {
+    unless_broken(read, broken, || key.name())
+}
+
+fn unless_broken<T: Default>(
+    read: Result<T, StoreError>,
+    broken: &mut Vec<BrokenKey>,
+    key: impl FnOnce() -> String,
 ) -> Result<T, StoreError> {
     match read {
-        Ok(value) => Ok(value),
         Err(error) if error.is_broken_key() => {
-            broken.push(describe(&error));
+            broken.push(new(key(), &error));
             Ok(T::default())
         }
-        Err(error) => Err(error),
+        read => read,
     }
 }
 
@@ -122,7 +118,7 @@ pub(crate) fn length_or_broken(
     broken: &mut Vec<BrokenKey>,
 ) -> Result<u64, StoreError> {
     let length = reply.and_then(|reply| super::reply::read("reading a length", reply));
-    or_broken(length, broken, |error| new(key, error))
+    unless_broken(length, broken, || key)
 }
 
 fn shortened(text: String) -> String {

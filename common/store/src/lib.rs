@@ -8,7 +8,7 @@
 //!
 //! Tests: beside the code, scripts, schedules
 
-pub mod broken_key;
+mod broken_key;
 mod channels;
 mod check;
 mod events;
@@ -27,7 +27,7 @@ mod service;
 mod store;
 mod value;
 
-pub use broken_key::or_broken;
+pub use broken_key::{RedisKey, is_queue_of, or_broken};
 pub use channels::{
     Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, ConnectRequest, LinesRequest,
     LogRequest, LoggedPod, NodeAnswer, NodeQuestion, NodeRequest, PEER_TIMEOUT, Receipt,

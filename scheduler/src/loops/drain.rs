@@ -14,8 +14,7 @@ use daemon::control_loop::{Loop, Next};
 use model::RedisMillis;
 use model::ids::NodeName;
 use model::node::{Node, NodeState};
-use store::broken_key;
-use store::{DrainOutcome, NodeQueues, Store, StoreError};
+use store::{DrainOutcome, NodeQueues, Store, StoreError, is_queue_of};
 use tokio::sync::Notify;
 
 use crate::context::SchedulerContext;
@@ -99,7 +98,7 @@ impl DrainLoop {
             let (queues, broken) = self.store.node_queues(&names).await?;
             // The length of a broken queue is 0: the drain of its node fails and is logged.
             let has_broken =
-                |node: &Node| broken.iter().any(|queue| broken_key::is_queue_of(queue, &node.name));
+                |node: &Node| broken.iter().any(|queue| is_queue_of(queue, &node.name));
             let has_payloads = |q: &NodeQueues| q.pending + q.starting + q.running > 0;
             let with_payloads = |(node, q): &(&Node, NodeQueues)| has_payloads(q) || has_broken(node);
             found.extend(page.iter().zip(queues).filter(with_payloads).map(|(node, _)| node));

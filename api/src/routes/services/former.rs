@@ -2,8 +2,7 @@
 
 use model::ids::ServiceName;
 use model::service::{Service, ServiceState};
-use store::broken_key;
-use store::{FormerGeneration, GenerationOutcome};
+use store::{FormerGeneration, GenerationOutcome, RedisKey};
 
 use super::stored::being_deleted;
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -26,7 +25,7 @@ pub(super) async fn former_generations(
     name: &ServiceName,
 ) -> Result<Vec<FormerGeneration>, ApiProblem> {
     let former = app.store.former_generations(name).await;
-    former.map_err(|error| ApiProblem::of_key(error, |error| broken_key::history(name, error)))
+    former.map_err(|error| ApiProblem::of_key(error, RedisKey::History(name)))
 }
 
 pub(super) fn chosen<'a>(

@@ -3,7 +3,7 @@
 use model::ids::AppName;
 use model::service::Service;
 use model::service::selector::LabelSelector;
-use store::broken_key;
+use store::RedisKey;
 
 use crate::http::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -50,7 +50,7 @@ impl ServiceSelection {
     /// Returns the selected services, and one more than the limit if there is a next page.
     pub(super) async fn services(&self, app: &AppState) -> Result<Vec<Service>, ApiProblem> {
         let names = app.store.service_names().await;
-        let mut names = names.map_err(|error| ApiProblem::of_key(error, broken_key::services))?;
+        let mut names = names.map_err(|error| ApiProblem::of_key(error, RedisKey::Services))?;
         names.retain(|name| self.after.as_deref().is_none_or(|after| name.as_str() > after));
         let mut found = Vec::new();
         for chunk in names.chunks(DEFAULT_PAGE_SIZE) {

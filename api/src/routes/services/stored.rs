@@ -11,8 +11,7 @@ use model::ids::ServiceName;
 use model::network::ingress::alias_of_route;
 use model::service::{PODS_CREATED_INLINE, Service, ServiceState};
 use model::spec::{DesiredService, Kind};
-use store::broken_key;
-use store::{CreateOutcome, PutOutcome, WriteReceipt};
+use store::{CreateOutcome, PutOutcome, RedisKey, WriteReceipt};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, status_of};
@@ -200,7 +199,7 @@ async fn create_pods(app: &AppState, service: &Service, replicas: Vec<u32>) -> u
 
 pub(super) async fn read(app: &AppState, name: &ServiceName) -> Result<Option<Service>, ApiProblem> {
     let service = app.store.service(name).await;
-    service.map_err(|error| ApiProblem::of_key(error, |error| broken_key::service(name, error)))
+    service.map_err(|error| ApiProblem::of_key(error, RedisKey::Service(name)))
 }
 
 pub(super) fn with_etag(status: StatusCode, view: ServiceView) -> Response {

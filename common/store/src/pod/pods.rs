@@ -6,7 +6,7 @@ use redis::{Value, cmd};
 
 use crate::loaded::{Loaded, all_fields, fields};
 use crate::reply::{HashFields, RawFields, corrupt, names, read};
-use crate::{Store, StoreError, keys};
+use crate::{RedisKey, Store, StoreError, keys};
 use model::RedisMillis;
 use model::broken_key::BrokenKey;
 use model::ids::{AssignmentId, PodId, ServiceName};
@@ -62,7 +62,7 @@ impl Store {
                     Some((slot, id)) => drop(slots.insert(slot, id)),
                     None => {
                         let why = format!("{:?} is no slot", String::from_utf8_lossy(&field));
-                        broken = Some(crate::broken_key::slots(service, &corrupt("reading slots", why)));
+                        broken = Some(RedisKey::Slots(service).broken(&corrupt("reading slots", why)));
                     }
                 }
             }

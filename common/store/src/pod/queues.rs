@@ -6,7 +6,7 @@ use crate::broken_key::length_or_broken;
 use model::queue_lengths::QueueLengths;
 
 use crate::loaded::fields;
-use crate::{Store, StoreError, keys, or_broken};
+use crate::{RedisKey, Store, StoreError, keys, or_broken};
 use model::broken_key::BrokenKey;
 use model::ids::{NodeName, PodId, SchedulerId};
 
@@ -91,7 +91,7 @@ impl Store {
     /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
     pub async fn queue_lengths_and_broken(&self) -> Result<(QueueLengths, Vec<BrokenKey>), StoreError> {
         let mut broken = Vec::new();
-        let schedulers = or_broken(self.schedulers().await, &mut broken, crate::broken_key::schedulers)?;
+        let schedulers = or_broken(self.schedulers().await, &mut broken, RedisKey::Schedulers)?;
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(keys::SQ);
         pipe.cmd("HLEN").arg(keys::UQ);
