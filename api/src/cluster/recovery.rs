@@ -102,8 +102,8 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
     let names = saved
         .iter()
         .filter_map(|volume| VolumeName::of_replica(&volume.service, &volume.source, volume.replica).ok());
-    let records = store.volumes(&names.collect::<Vec<_>>()).await?;
-    Ok(records.iter().filter(|record| matches!(record, Ok(None))).count())
+    let names: Vec<VolumeName> = names.collect();
+    Ok(store.volumes(&names).await?.missing(&names).len())
 }
 
 /// Finds missing secrets, configs and logins of a backup, and writes them if `apply` is set. They stay

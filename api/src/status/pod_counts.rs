@@ -109,12 +109,12 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
         note_reason(&mut reasons, record);
     };
     let services = broken.take(store.service_names().await, RedisKey::Services)?;
-    let mut recorded = BTreeSet::new();
+    let mut missing = BTreeSet::new();
     for chunk in services.chunks(CHUNK_SIZE) {
-        let (readable, unreadable) = store.services(chunk).await?.separate(chunk);
+        let loaded = store.services(chunk).await?;
+        missing.extend(loaded.missing(chunk));
+        let (readable, unreadable) = loaded.separate(chunk);
         broken.extend(unreadable.iter().map(|(name, error)| RedisKey::Service(name).broken(error)));
-        recorded.extend(readable.iter().map(|service| service.name.clone()));
-        recorded.extend(unreadable.into_iter().map(|(name, _)| name));
         for service in &readable {
             kind_keys::check(store, service, &mut broken).await?;
         }
@@ -122,7 +122,7 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     let mut without_record = Vec::new();
     for service in &services {
         let slots = slots_of(store, service, &mut broken).await?;
-        if !recorded.contains(service) && !slots.is_empty() {
+        if missing.contains(service) && !slots.is_empty() {
             without_record.push((service.clone(), slots.len()));
         }
         for_each_pod(store, service, &slots, &mut broken, &mut count).await?;

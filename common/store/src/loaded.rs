@@ -33,6 +33,12 @@ impl<T> Loaded<T> {
         (found, unreadable)
     }
 
+    /// Returns the names without a record. `names` are all that were asked for.
+    pub fn missing<N: Clone>(&self, names: &[N]) -> Vec<N> {
+        let missing = names.iter().zip(&self.0).filter(|(_, object)| matches!(object, Ok(None)));
+        missing.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Returns the object of each name; `None` for missing and unreadable ones.
     pub(crate) fn options(self) -> impl Iterator<Item = Option<T>> {
         self.0.into_iter().map(|object| object.ok().flatten())
@@ -67,6 +73,11 @@ impl<T> IntoIterator for Loaded<T> {
 /// Returns the command that reads all fields of a hash.
 pub(crate) fn all_fields(key: String) -> Cmd {
     cmd("HGETALL").arg(key).to_owned()
+}
+
+/// Returns the command that reads one field of a hash.
+pub(crate) fn field(key: String, field: &str) -> Cmd {
+    cmd("HGET").arg(key).arg(field).to_owned()
 }
 
 /// Returns the command that reads some fields of a hash.

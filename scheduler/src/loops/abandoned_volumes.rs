@@ -72,12 +72,12 @@ pub(crate) async fn remove_abandoned(
     let volumes = store.volumes(&store.volume_names().await?).await?.found();
     // After the volumes: a volume is bound only for an existing service. The record decides; another program
     // may have written the list of names.
-    let named: HashSet<ServiceName> = volumes.iter().map(|volume| volume.claim.service.clone()).collect();
-    let named = Vec::from_iter(named);
-    let found = store.services(&named).await?;
-    let is_missing = |service: &Result<_, _>| matches!(service, Ok(None));
-    let services = named.into_iter().zip(found).filter(|(_, service)| !is_missing(service));
-    let services: HashSet<ServiceName> = services.map(|(name, _)| name).collect();
+    let mut services: HashSet<ServiceName> =
+        volumes.iter().map(|volume| volume.claim.service.clone()).collect();
+    let named: Vec<ServiceName> = services.iter().cloned().collect();
+    for missing in store.services(&named).await?.missing(&named) {
+        services.remove(&missing);
+    }
     let is_known = |volume: &&Volume| volume.is_recovered && services.contains(&volume.claim.service);
     let known: Vec<_> = volumes.iter().filter(is_known).map(|volume| volume.claim.name.clone()).collect();
     store.note_known_services(&known).await?;

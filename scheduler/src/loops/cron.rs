@@ -143,8 +143,10 @@ impl CronLoop {
             }
             let runs = self.store.runs_of(name).await?;
             let names: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
-            let (mut jobs, unreadable) = self.store.services(&names).await?.separate(&names);
-            self.forget_gone(name, &names, &jobs, &unreadable).await?;
+            let jobs = self.store.services(&names).await?;
+            // Their records were removed by hand.
+            self.store.forget_runs(name, &jobs.missing(&names)).await?;
+            let mut jobs = jobs.found();
             jobs.retain(|job| job.progress.of_cron.as_ref().is_some_and(|(of, _)| of == name));
             let since = self.settled(cron.schedule.since, seen_now).await?;
             let with_pods = self.with_pods(&cron, &jobs).await?;
@@ -171,20 +173,6 @@ impl CronLoop {
             }
         }
         Ok(Some(Duration::ZERO))
-    }
-
-    /// Removes jobs from the list whose records were removed by hand.
-    async fn forget_gone(
-        &self,
-        cron: &ServiceName,
-        listed: &[ServiceName],
-        jobs: &[Service],
-        unreadable: &[(ServiceName, StoreError)],
-    ) -> Result<(), StoreError> {
-        let known: HashSet<&ServiceName> =
-            jobs.iter().map(|job| &job.name).chain(unreadable.iter().map(|(name, _)| name)).collect();
-        let gone: Vec<ServiceName> = listed.iter().filter(|name| !known.contains(name)).cloned().collect();
-        self.store.forget_runs(cron, &gone).await
     }
 
     /// Counts the pods of jobs that have not ended, if their successor waits for them.

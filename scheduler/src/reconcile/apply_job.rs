@@ -74,12 +74,9 @@ pub(crate) async fn end_cron(store: &Store, cron: &Service) -> Result<bool, Stor
     }
     let runs = store.runs_of(&cron.name).await?;
     let names: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
-    let (jobs, unreadable) = store.services(&names).await?.separate(&names);
-    let is_known = |name: &ServiceName| {
-        jobs.iter().any(|job| job.name == *name) || unreadable.iter().any(|(other, _)| other == name)
-    };
-    let gone: Vec<ServiceName> = names.iter().filter(|name| !is_known(name)).cloned().collect();
-    store.forget_runs(&cron.name, &gone).await?;
+    let jobs = store.services(&names).await?;
+    store.forget_runs(&cron.name, &jobs.missing(&names)).await?;
+    let (jobs, unreadable) = jobs.separate(&names);
     let is_of_cron = |job: &&Service| job.progress.of_cron.as_ref().is_some_and(|(of, _)| *of == cron.name);
     let left = jobs.iter().filter(is_of_cron).count() + unreadable.len();
     for job in jobs.iter().filter(is_of_cron).filter(|job| job.state == ServiceState::Active) {

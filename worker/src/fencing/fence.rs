@@ -260,9 +260,8 @@ async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<
             let listed = worker.list_live().await.ok()?;
             let pods: HashSet<PodId> = listed.into_iter().map(|container| container.pod).collect();
             let pods: Vec<PodId> = pods.into_iter().collect();
-            let records = worker.store.pods(&pods).await.ok()?;
-            let is_recorded = |(pod, record)| matches!(record, Ok(Some(_))).then_some(pod);
-            Some(pods.into_iter().zip(records).filter_map(is_recorded).collect())
+            let records = worker.store.pods(&pods).await.ok()?.found();
+            Some(records.into_iter().map(|record| record.id).collect())
         };
         let wait = async { tokio::time::sleep(backoff.next()).await };
         tokio::select! {

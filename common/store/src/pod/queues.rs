@@ -5,7 +5,7 @@ use redis::cmd;
 use crate::broken_key::length_or_broken;
 use model::queue_lengths::QueueLengths;
 
-use crate::loaded::fields;
+use crate::loaded::field;
 use crate::{RedisKey, Store, StoreError, keys, or_broken};
 use model::broken_key::BrokenKey;
 use model::ids::{NodeName, PodId, SchedulerId};
@@ -140,10 +140,10 @@ impl Store {
         if ids.is_empty() {
             return Ok(Peeked::default());
         }
-        let get = |id: &PodId| fields(keys::pod(id), &["message"]);
-        let message = |_: &PodId, reply| read::<(Option<String>,)>("reading why a pod waits", reply);
+        let get = |id: &PodId| field(keys::pod(id), "message");
+        let parse = |_: &PodId, reply| read("reading why a pod waits", reply);
         // Records of another type are reported elsewhere.
-        let reasons = self.load(&ids, get, |id, reply| Ok(message(id, reply)?.0)).await?.options();
+        let reasons = self.load(&ids, get, parse).await?.options();
         let found = peek.finish(self.link.query(cmd("HLEN").arg(keys::UQ)).await?);
         let pods = found.items.into_iter().zip(reasons);
         let items = pods.map(|(payload, reason)| UnschedulablePod { payload, reason }).collect();

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::loaded::fields;
+use crate::loaded::field;
 use crate::reply::read;
 use crate::service::service_fields;
 use crate::{Store, StoreError, keys};
@@ -51,9 +51,9 @@ impl Store {
     /// # Errors
     /// As for [`Store::dependencies`].
     pub async fn depends_on(&self, services: &[ServiceName]) -> Result<Vec<DependsOn>, StoreError> {
-        let get = |service: &ServiceName| fields(keys::service(service), &["fields"]);
+        let get = |service: &ServiceName| field(keys::service(service), "fields");
         let parse = |_: &ServiceName, reply| {
-            let (text,): (Option<Vec<u8>>,) = read("the dependencies of a service", reply)?;
+            let text: Option<Vec<u8>> = read("the dependencies of a service", reply)?;
             let document = text.and_then(|text| serde_json::from_slice(&text).ok());
             Ok(document.and_then(|document| service_fields::member(&document, "depends_on")))
         };
