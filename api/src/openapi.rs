@@ -81,7 +81,8 @@ fn merge_parts(schema: &mut Value) {
     // A document may lack them.
     required.extend(["labels", "on_disconnect", "stop_grace_period"].map(Value::from));
     let description = schema["description"].take();
-    *schema = json!({"type": "object", "description": description, "properties": properties, "required": required});
+    *schema =
+        json!({"type": "object", "description": description, "properties": properties, "required": required});
 }
 
 /// Returns the schema of a merge patch of `ServiceInput`: every field is optional, and `null` removes any but

@@ -105,8 +105,7 @@ pub(super) async fn compare(
     let content = content_of(kind, input)?;
     let key = key(app, kind)?;
     let current = app.store.current_value(kind, name).await;
-    let current =
-        current.map_err(|error| ApiProblem::of_key(error, RedisKey::Value(kind, name)))?;
+    let current = current.map_err(|error| ApiProblem::of_key(error, RedisKey::Value(kind, name)))?;
     let current = current.ok_or_else(|| not_found(kind, name))?;
     // A value under a different key counts as different: it must be stored again.
     let same = current.open(key).is_ok_and(|stored| stored == content);
@@ -133,8 +132,7 @@ pub(crate) fn not_found(kind: ValueKind, name: &ValueName) -> ApiProblem {
 
 async fn read(app: &AppState, kind: ValueKind, name: &ValueName) -> Result<ValueInfo, ApiProblem> {
     let info = app.store.value_info(kind, name).await;
-    let info =
-        info.map_err(|error| ApiProblem::of_key(error, RedisKey::Value(kind, name)))?;
+    let info = info.map_err(|error| ApiProblem::of_key(error, RedisKey::Value(kind, name)))?;
     info.ok_or_else(|| not_found(kind, name))
 }
 

@@ -97,8 +97,7 @@ impl DrainLoop {
             let names: Vec<NodeName> = page.iter().map(|node| node.name.clone()).collect();
             let (queues, broken) = self.store.node_queues(&names).await?;
             // The length of a broken queue is 0: the drain of its node fails and is logged.
-            let has_broken =
-                |node: &Node| broken.iter().any(|queue| is_queue_of(queue, &node.name));
+            let has_broken = |node: &Node| broken.iter().any(|queue| is_queue_of(queue, &node.name));
             let has_payloads = |q: &NodeQueues| q.pending + q.starting + q.running > 0;
             let with_payloads = |(node, q): &(&Node, NodeQueues)| has_payloads(q) || has_broken(node);
             found.extend(page.iter().zip(queues).filter(with_payloads).map(|(node, _)| node));

@@ -109,7 +109,9 @@ pub fn describe(
         .field("Exit code", pod.exit_code.map(|code| code.to_string()).unwrap_or_default())
         .field("Reserves", reservation(pod));
     match service {
-        Some(service) => layout.section("Container", service.pod.containers.iter().flat_map(containers::lines)),
+        Some(service) => {
+            layout.section("Container", service.pod.containers.iter().flat_map(containers::lines))
+        }
         None => layout.field("Image", &pod.image),
     };
     layout.section("Containers of the pod", pod.containers.iter().map(container_line));

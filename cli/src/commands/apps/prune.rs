@@ -63,9 +63,9 @@ pub(crate) async fn dry_run(
 async fn surplus(app: &DesiredApp, client: &Client) -> Result<Vec<String>, CommandError> {
     let stored = client.services_of_app(app.name.as_str()).await?;
     // An API of the previous version refuses the query; one that ignored it would return other services.
-    let of_app = stored
-        .into_iter()
-        .filter(|service| service.fields.app.as_ref() == Some(&app.name) && service.state == ServiceState::Active);
+    let of_app = stored.into_iter().filter(|service| {
+        service.fields.app.as_ref() == Some(&app.name) && service.state == ServiceState::Active
+    });
     let names = of_app.map(|service| service.name.to_string());
     Ok(names.filter(|name| !app.all_names.contains(name)).collect())
 }

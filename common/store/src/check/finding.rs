@@ -1,5 +1,6 @@
 //! A problem in Redis, and its repair.
 
+use super::key_copy::PodCopy;
 use crate::NodeUsage;
 use model::node::Resources;
 
@@ -15,84 +16,120 @@ pub struct Finding {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Repair {
-    /// Renames the key, if it still has this type. The copy expires after a week.
-    MoveAside {
-        actual_type: String,
-    },
-    /// Renames a record, if it still has this phase.
-    MoveBroken {
-        seen_phase: Vec<u8>,
-    },
-    /// Removes fields of a record, one per line, if it still has this phase.
-    RemoveFields {
-        fields: String,
-        seen_phase: Vec<u8>,
-    },
-    /// Removes a slot of a service, if it still has this value.
-    RemoveSlot {
-        field: Vec<u8>,
-        seen: Vec<u8>,
-    },
-    /// Adds an element to a set, if its record exists.
-    AddElement {
-        element: String,
-        record: String,
-    },
-    Expire,
-    /// Restores the specification from the record of its service, if the service still names it and its text
-    /// is unchanged.
-    RestoreSpec {
-        service: String,
-        spec: String,
-        seen: Vec<u8>,
-    },
-    /// Removes an element, if the record of the pod or node still has this phase and node.
-    RemoveElement {
-        element: Vec<u8>,
-        record: String,
-        seen_phase: String,
-        seen_node: String,
-    },
-    /// Restores a route, if its service has it and no other service took it meanwhile.
-    AddRoute {
-        route: String,
-        target: String,
-    },
-    /// Removes a route, if it still has this value and its service does not have it.
-    RemoveRoute {
-        route: Vec<u8>,
-        target: Vec<u8>,
-    },
+    /// The script `repair` carries it out, unless what it is about has changed since.
+    Scripted(RepairCall),
     /// Corrects the usage of a node, if nothing was reserved or released there since.
-    CorrectUsage {
-        seen: NodeUsage,
-        actual: Resources,
-    },
+    CorrectUsage { seen: NodeUsage, actual: Resources },
     /// The reconcile loop repairs it within a minute.
     Wait,
     /// An operator has to decide.
-    Decide {
-        what: &'static str,
-    },
+    Decide { what: &'static str },
+}
+
+/// The arguments of the script `repair`, and what it does in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RepairCall {
+    pub(crate) action: &'static str,
+    pub(crate) element: Vec<u8>,
+    /// The record that must be as it was seen, if the action depends on one.
+    pub(crate) record: String,
+    pub(crate) seen_phase: Vec<u8>,
+    pub(crate) seen_node: String,
+    words: String,
+}
+
+const NO_RECORD: &str = "pod:";
+const RENAMES: &str = "renames it";
+const REMOVES_ENTRY: &str = "removes the entry";
+
+fn scripted(
+    action: &'static str,
+    element: impl Into<Vec<u8>>,
+    record: impl Into<String>,
+    seen_phase: impl Into<Vec<u8>>,
+    words: impl Into<String>,
+) -> Repair {
+    Repair::Scripted(RepairCall {
+        action,
+        element: element.into(),
+        record: record.into(),
+        seen_phase: seen_phase.into(),
+        seen_node: String::new(),
+        words: words.into(),
+    })
+}
+
+impl Repair {
+    /// Renames the key, if it still has this type. The copy expires after a week.
+    pub(super) fn move_aside(actual_type: &str) -> Self {
+        scripted("move_aside", actual_type, NO_RECORD, "", RENAMES)
+    }
+
+    /// Renames a record, if it still has this phase.
+    pub(super) fn move_broken(seen_phase: Vec<u8>) -> Self {
+        scripted("move_broken", "", NO_RECORD, seen_phase, RENAMES)
+    }
+
+    /// Removes fields of a record, one per line, if it still has this phase.
+    pub(super) fn remove_fields(fields: &str, seen_phase: Vec<u8>) -> Self {
+        let words = format!("removes {}", fields.replace('\n', ", "));
+        scripted("remove_fields", fields, NO_RECORD, seen_phase, words)
+    }
+
+    /// Removes a slot of a service, if it still has this value.
+    pub(super) fn remove_slot(field: &[u8], seen: &[u8]) -> Self {
+        scripted("remove_slot", field, NO_RECORD, seen, REMOVES_ENTRY)
+    }
+
+    pub(super) fn expire() -> Self {
+        scripted("expire", "", NO_RECORD, "", "lets it expire in an hour")
+    }
+
+    /// Restores the specification from the record of its service, if the service still names it and its text
+    /// is unchanged.
+    pub(super) fn restore_spec(service: &str, spec: &str, seen: &[u8]) -> Self {
+        let words = format!("writes it again from the record of service {service}");
+        scripted("restore_spec", spec, format!("service:{service}"), seen, words)
+    }
+
+    /// Adds an element to a set, if its record exists.
+    pub(super) fn add(element: &str, record: String) -> Self {
+        scripted("add", element, record, "", format!("adds {element}"))
+    }
+
+    /// Removes an element without a record.
+    pub(super) fn remove(element: impl Into<Vec<u8>>, record: String) -> Self {
+        scripted("remove", element, record, "", REMOVES_ENTRY)
+    }
+
+    /// Removes an element, if the record of its pod still has this phase and node.
+    pub(super) fn remove_of_pod(element: &[u8], id: &str, pod: PodCopy) -> Self {
+        let mut repair = scripted("remove", element, format!("pod:{id}"), pod.phase, REMOVES_ENTRY);
+        if let Self::Scripted(call) = &mut repair {
+            call.seen_node = pod.node;
+        }
+        repair
+    }
+
+    /// Restores a route, if its service has it and no other service took it meanwhile.
+    pub(super) fn add_route(route: &str, target: &str, service: &str) -> Self {
+        scripted("add_route", route, format!("service:{service}"), target, format!("adds {route}"))
+    }
+
+    /// Removes a route, if it still has this value and its service does not have it.
+    pub(super) fn remove_route(route: &[u8], target: &[u8], service: &str) -> Self {
+        scripted("remove_route", route, format!("service:{service}"), target, REMOVES_ENTRY)
+    }
 }
 
 impl Finding {
     /// Returns what `--repair` does, in a sentence.
     pub fn repair(&self) -> String {
         match &self.repair {
-            Repair::RemoveFields { fields, .. } => format!("removes {}", fields.replace('\n', ", ")),
-            Repair::RemoveSlot { .. } | Repair::RemoveRoute { .. } => "removes the entry".to_owned(),
-            Repair::AddElement { element, .. } | Repair::AddRoute { route: element, .. } => {
-                format!("adds {element}")
+            Repair::Scripted(call) if call.words == RENAMES => {
+                format!("{RENAMES} to broken:{}, which expires in a week", self.key)
             }
-            Repair::MoveAside { .. } | Repair::MoveBroken { .. } => {
-                format!("renames it to broken:{}, which expires in a week", self.key)
-            }
-            Repair::RestoreSpec { service, .. } => {
-                format!("writes it again from the record of service {service}")
-            }
-            Repair::Expire => "lets it expire in an hour".to_owned(),
-            Repair::RemoveElement { .. } => "removes the entry".to_owned(),
+            Repair::Scripted(call) => call.words.clone(),
             Repair::CorrectUsage { .. } => "corrects the sums".to_owned(),
             Repair::Wait => "nothing: the reconcile loop repairs it within two minutes".to_owned(),
             Repair::Decide { what } => format!("nothing: {what}"),

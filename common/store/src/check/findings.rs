@@ -60,11 +60,7 @@ pub(crate) fn findings(copy: &KeyCopy) -> Vec<Finding> {
 
 fn wrong_types(copy: &KeyCopy) -> Vec<Finding> {
     let each = copy.wrong_types.iter().map(|(key, expected, actual)| {
-        finding(
-            key,
-            format!("is a {actual}, but must be a {expected}"),
-            Repair::MoveAside { actual_type: actual.clone() },
-        )
+        finding(key, format!("is a {actual}, but must be a {expected}"), Repair::move_aside(actual))
     });
     each.collect()
 }
@@ -74,17 +70,17 @@ fn broken_pods(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
         let (key, seen_phase) = (format!("pod:{id}"), pod.raw_phase.clone());
         if Phase::parse(&pod.phase).is_none() {
             let problem = format!("has the phase {:?}, which does not exist", pod.phase);
-            return Some(finding(key, problem, Repair::MoveBroken { seen_phase }));
+            return Some(finding(key, problem, Repair::move_broken(seen_phase)));
         }
         // As `read_record` in the scripts: no worker may act on it.
         if is_placed(pod) && (pod.node.is_empty() || pod.assignment.is_empty()) {
             let problem = format!("is {} without a node or an assignment", pod.phase);
-            return Some(finding(key, problem, Repair::MoveBroken { seen_phase }));
+            return Some(finding(key, problem, Repair::move_broken(seen_phase)));
         }
         let problem = pod.unreadable.as_ref()?;
         let repair = match pod.no_numbers.clone() {
-            fields if fields.is_empty() => Repair::MoveBroken { seen_phase },
-            fields => Repair::RemoveFields { fields, seen_phase },
+            fields if fields.is_empty() => Repair::move_broken(seen_phase),
+            fields => Repair::remove_fields(&fields, seen_phase),
         };
         Some(finding(key, format!("cannot be read: {problem}"), repair))
     })
@@ -97,8 +93,7 @@ fn broken_nodes(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
         let is_dead = text(fields, "state") == "dead";
         let is_kept = |field: &&str| is_dead && matches!(*field, "state" | "incarnation");
         let fields: Vec<&str> = NODE_FIELDS.iter().copied().filter(|field| !is_kept(field)).collect();
-        let fields = fields.join("\n");
-        let repair = Repair::RemoveFields { fields, seen_phase: Vec::new() };
+        let repair = Repair::remove_fields(&fields.join("\n"), Vec::new());
         finding(format!("node:{name}"), format!("cannot be read: {problem}"), repair)
     })
 }
@@ -107,8 +102,8 @@ fn broken_services(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     copy.broken_services.iter().map(|(name, (problem, fields))| {
         let seen_phase = raw(fields, "phase");
         let repair = match no_numbers(fields, &SERVICE_NUMBERS) {
-            fields if fields.is_empty() => Repair::MoveBroken { seen_phase },
-            fields => Repair::RemoveFields { fields, seen_phase },
+            fields if fields.is_empty() => Repair::move_broken(seen_phase),
+            fields => Repair::remove_fields(&fields, seen_phase),
         };
         finding(format!("service:{name}"), format!("cannot be read: {problem}"), repair)
     })
@@ -117,8 +112,7 @@ fn broken_services(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
 fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     copy.broken_slots.iter().map(|(service, field, value)| {
         let problem = format!("{:.100?} is no slot", String::from_utf8_lossy(field));
-        let repair = Repair::RemoveSlot { field: field.clone(), seen: value.clone() };
-        finding(format!("slots:{service}"), problem, repair)
+        finding(format!("slots:{service}"), problem, Repair::remove_slot(field, value))
     })
 }
 
@@ -134,7 +128,7 @@ fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
                     "has slot {slot} of service {service}, but names slot {:?} of service {:?}",
                     pod.replica, pod.service
                 );
-                let repair = Repair::MoveBroken { seen_phase: pod.raw_phase.clone() };
+                let repair = Repair::move_broken(pod.raw_phase.clone());
                 found.push(finding(format!("pod:{id}"), problem, repair));
                 continue;
             }
@@ -147,8 +141,7 @@ fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
                 (false, other) => format!("is of slot {} of service {other}", pod.replica),
             };
             let problem = format!("slot {slot} names the pod {id}, which {place}");
-            let repair =
-                Repair::RemoveSlot { field: slot.clone().into_bytes(), seen: id.clone().into_bytes() };
+            let repair = Repair::remove_slot(slot.as_bytes(), id.as_bytes());
             found.push(finding(format!("slots:{service}"), problem, repair));
         }
     }
@@ -175,32 +168,25 @@ fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
         .chain(&copy.former_specs)
         .collect();
     let leaked = copy.lasting_specs.iter().filter(move |spec| !named.contains(spec));
-    leaked.map(|spec| finding(format!("spec:{spec}"), "no service and no pod names it", Repair::Expire))
+    leaked.map(|spec| finding(format!("spec:{spec}"), "no service and no pod names it", Repair::expire()))
 }
 
 /// Without its specification no pod of a service can start. Running pods hide the problem.
 fn missing_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     copy.missing_specs.iter().map(|(service, (spec, seen))| {
         let problem = format!("service {service} names it, and it is missing, unreadable or expires");
-        let repair = Repair::RestoreSpec { service: service.clone(), spec: spec.clone(), seen: seen.clone() };
-        finding(format!("spec:{spec}"), problem, repair)
+        finding(format!("spec:{spec}"), problem, Repair::restore_spec(service, spec, seen))
     })
 }
 
 fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
-    let remove = |element: &String, record: String| Repair::RemoveElement {
-        element: element.clone().into_bytes(),
-        record,
-        seen_phase: String::new(),
-        seen_node: String::new(),
-    };
     let mut found = Vec::new();
     for node in copy.nodes.difference(&copy.node_records) {
         let key = format!("node:{node}");
         found.push(finding(
             "nodes",
             format!("lists {node:.100}, but there is no {key:.100}"),
-            remove(node, key),
+            Repair::remove(node.as_str(), key),
         ));
     }
     for service in copy.services.iter().filter(|name| !copy.service_specs.contains_key(*name)) {
@@ -214,7 +200,7 @@ fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
                     what: "create the service again, or stop its pods with `kubeleet pod stop`",
                 },
             ),
-            false => finding("services", problem, remove(service, key)),
+            false => finding("services", problem, Repair::remove(service.as_str(), key)),
         });
     }
     // Without entry and record, only its slots and pods still name a service.
@@ -234,7 +220,7 @@ fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
         found.push(finding(
             "services",
             format!("does not list {service}, although there is a service:{service}"),
-            Repair::AddElement { element: service.clone(), record: format!("service:{service}") },
+            Repair::add(service, format!("service:{service}")),
         ));
     }
     for (id, pod) in copy.pushed.iter().filter_map(|id| Some((id, copy.pods.get(id)?))) {
@@ -247,7 +233,7 @@ fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
         // The reconcile loop skips invalid pod ids.
         let repair = match PodId::new(pod.as_str()) {
             Ok(_) => Repair::Wait,
-            Err(_) => remove(pod, format!("pod:{pod}")),
+            Err(_) => Repair::remove(pod.as_str(), format!("pod:{pod}")),
         };
         found.push(finding("pushed", format!("lists {pod:.100}, which has no record"), repair));
     }
@@ -266,12 +252,7 @@ fn slots_without_pods(copy: &KeyCopy) -> Vec<Finding> {
             let problem = format!("slot {slot} names {pod}, which has no record");
             let repair = match copy.service_specs.contains_key(service) {
                 true => Repair::Wait,
-                false => Repair::RemoveElement {
-                    element: slot.clone().into_bytes(),
-                    record: format!("pod:{pod}"),
-                    seen_phase: String::new(),
-                    seen_node: String::new(),
-                },
+                false => Repair::remove(slot.as_str(), format!("pod:{pod}")),
             };
             found.push(finding(&key, problem, repair));
         }
@@ -353,16 +334,7 @@ fn misplaced_payloads(copy: &KeyCopy) -> Vec<Finding> {
                 "" => format!("has the payload of {id}, which has no record"),
                 phase => format!("has the payload of {id}, which is {phase} on {:?}", pod.node),
             };
-            found.push(finding(
-                key,
-                problem,
-                Repair::RemoveElement {
-                    element: raw.clone(),
-                    record: format!("pod:{id}"),
-                    seen_phase: pod.phase,
-                    seen_node: pod.node,
-                },
-            ));
+            found.push(finding(key, problem, Repair::remove_of_pod(raw, id, pod)));
         }
     }
     found
@@ -377,16 +349,8 @@ fn doubled_payloads(copy: &KeyCopy) -> Vec<Finding> {
                 continue;
             }
             let pod = copy.pods.get(id).cloned().unwrap_or_default();
-            found.push(finding(
-                key,
-                format!("has the payload of {id} more than once"),
-                Repair::RemoveElement {
-                    element: raw.clone(),
-                    record: format!("pod:{id}"),
-                    seen_phase: pod.phase,
-                    seen_node: pod.node,
-                },
-            ));
+            let problem = format!("has the payload of {id} more than once");
+            found.push(finding(key, problem, Repair::remove_of_pod(raw, id, pod)));
         }
     }
     found

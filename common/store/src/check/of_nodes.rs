@@ -50,14 +50,7 @@ pub(super) fn pointless_stops(copy: &KeyCopy) -> Vec<Finding> {
                 None => format!("lists {id:.100}, which has no record"),
                 Some(pod) => format!("lists {id}, which is {} and not on {node}", pod.phase),
             };
-            let (seen_phase, seen_node) =
-                pod.map(|pod| (pod.phase.clone(), pod.node.clone())).unwrap_or_default();
-            let repair = Repair::RemoveElement {
-                element: member.clone(),
-                record: format!("pod:{id}"),
-                seen_phase,
-                seen_node,
-            };
+            let repair = Repair::remove_of_pod(member, &id, pod.cloned().unwrap_or_default());
             found.push(finding(format!("stop:{node}"), problem, repair));
         }
     }

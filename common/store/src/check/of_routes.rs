@@ -20,15 +20,15 @@ pub(super) fn missing_and_stale(copy: &KeyCopy) -> Vec<Finding> {
     let wanted = wanted(copy);
     let missing = wanted.iter().filter(|(route, _)| !copy.routes.contains_key(route.as_bytes()));
     let missing = missing.filter_map(|(route, targets)| {
-        let repair = Repair::AddRoute { route: (*route).to_owned(), target: (*targets.first()?).to_owned() };
-        let service = service_of(targets.first()?);
+        let (target, service) = (targets.first()?, service_of(targets.first()?));
+        let repair = Repair::add_route(route, target, service);
         Some(finding("routes", format!("lacks {route} of service {service}"), repair))
     });
     let stale = copy.routes.iter().filter_map(|(route, target)| {
         // Another program may have written bytes that are not UTF-8.
         let (name, value) = (String::from_utf8_lossy(route), String::from_utf8_lossy(target));
         let known = wanted.get(&*name).is_some_and(|targets| targets.contains(&&*value));
-        let repair = Repair::RemoveRoute { route: route.clone(), target: target.clone() };
+        let repair = Repair::remove_route(route, target, service_of(&value));
         let problem = format!("has {name:.100} -> {value:.100}, which no service has");
         (!known).then(|| finding("routes", problem, repair))
     });
@@ -40,7 +40,7 @@ pub(super) fn missing_and_stale(copy: &KeyCopy) -> Vec<Finding> {
     missing.chain(stale).chain(shared).collect()
 }
 
-pub(super) fn service_of(target: &str) -> &str {
+fn service_of(target: &str) -> &str {
     target.split(' ').next().unwrap_or_default()
 }
 

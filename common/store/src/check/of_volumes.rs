@@ -11,7 +11,7 @@ const NO_RECORD: &str = "volume:/";
 pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
     let unlisted = copy.volumes.keys().filter(|name| !copy.volume_names.contains(*name));
     let unlisted = unlisted.map(|name| {
-        let repair = Repair::AddElement { element: name.clone(), record: format!("volume:{name}") };
+        let repair = Repair::add(name, format!("volume:{name}"));
         finding("volumes", format!("does not list {name}, which has a record"), repair)
     });
     let unknown = copy.volume_names.iter().map(|name| ("volumes".to_owned(), name));
@@ -24,12 +24,8 @@ pub(super) fn unlisted_and_unknown(copy: &KeyCopy) -> Vec<Finding> {
     let unknown = unknown.map(|(key, name)| {
         // An invalid name has no record, whatever key exists.
         let is_name = VolumeName::new(name.as_str()).is_ok();
-        let repair = Repair::RemoveElement {
-            element: name.clone().into_bytes(),
-            record: if is_name { format!("volume:{name}") } else { NO_RECORD.to_owned() },
-            seen_phase: String::new(),
-            seen_node: String::new(),
-        };
+        let record = if is_name { format!("volume:{name}") } else { NO_RECORD.to_owned() };
+        let repair = Repair::remove(name.as_str(), record);
         finding(key, format!("lists {name:.100}, which has no record"), repair)
     });
     unlisted.chain(unknown).collect()

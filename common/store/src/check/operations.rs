@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redis::{Value, cmd};
 
-use super::finding::{Finding, Repair};
+use super::finding::{Finding, Repair, RepairCall};
 use super::findings::findings;
 use super::key_copy::{KeyCopy, PodCopy, VolumeCopy, text};
-use super::of_routes;
 
 use crate::node::nodes::read_node;
 use crate::node::volumes::read_volume;
@@ -38,44 +37,18 @@ impl Store {
     /// # Errors
     /// See [`StoreError`].
     pub async fn repair(&self, finding: &Finding) -> Result<bool, StoreError> {
-        let service_key;
-        let (action, element, record, seen_phase, seen_node) = match &finding.repair {
+        let RepairCall { action, element, record, seen_phase, seen_node, .. } = match &finding.repair {
             Repair::Wait | Repair::Decide { .. } => return Ok(false),
             Repair::CorrectUsage { seen, actual } => return self.correct_usage(seen, actual, &[]).await,
-            Repair::MoveAside { actual_type } => ("move_aside", actual_type.as_bytes(), "pod:", &b""[..], ""),
-            Repair::MoveBroken { seen_phase } => ("move_broken", &b""[..], "pod:", &seen_phase[..], ""),
-            Repair::RemoveFields { fields, seen_phase } => {
-                ("remove_fields", fields.as_bytes(), "pod:", &seen_phase[..], "")
-            }
-            Repair::RemoveSlot { field, seen } => ("remove_slot", &field[..], "pod:", &seen[..], ""),
-            Repair::Expire => ("expire", &b""[..], "pod:", &b""[..], ""),
-            Repair::RestoreSpec { service, spec, seen } => {
-                service_key = format!("service:{service}");
-                ("restore_spec", spec.as_bytes(), service_key.as_str(), &seen[..], "")
-            }
-            Repair::AddRoute { route, target } => {
-                service_key = format!("service:{}", of_routes::service_of(target));
-                ("add_route", route.as_bytes(), service_key.as_str(), target.as_bytes(), "")
-            }
-            Repair::RemoveRoute { route, target } => {
-                let target_text = String::from_utf8_lossy(target);
-                service_key = format!("service:{}", of_routes::service_of(&target_text));
-                ("remove_route", &route[..], service_key.as_str(), &target[..], "")
-            }
-            Repair::AddElement { element, record } => {
-                ("add", element.as_bytes(), record.as_str(), &b""[..], "")
-            }
-            Repair::RemoveElement { element, record, seen_phase, seen_node } => {
-                ("remove", &element[..], record.as_str(), seen_phase.as_bytes(), seen_node.as_str())
-            }
+            Repair::Scripted(call) => call,
         };
         let call = repair::Head {
             key: &finding.key,
             aside: keys::aside(&finding.key),
             record_key: record,
-            action,
-            element,
-            seen_phase,
+            action: *action,
+            element: &element[..],
+            seen_phase: &seen_phase[..],
             seen_node,
         };
         Ok(word("repairing", self.link.script(&call.call()).await?)? == "OK")

@@ -19,7 +19,6 @@ use model::pod::slot::Slot;
 use model::pod::{EndedRun, PodRecord, Refusal};
 use model::spec::MAX_MEMORY_BYTES;
 
-
 impl Store {
     /// Returns true if the service of the pod exists, or its entry in `pushed`.
     ///

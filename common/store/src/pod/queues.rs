@@ -6,6 +6,7 @@ use crate::broken_key::length_or_broken;
 use model::queue_lengths::QueueLengths;
 
 use crate::loaded::field;
+use crate::reply::read;
 use crate::{RedisKey, Store, StoreError, keys, or_broken};
 use model::broken_key::BrokenKey;
 use model::ids::{NodeName, PodId, SchedulerId};

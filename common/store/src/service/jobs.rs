@@ -183,8 +183,7 @@ impl Store {
     pub async fn crons_among(&self, names: &[ServiceName]) -> Result<BTreeSet<ServiceName>, StoreError> {
         let get = |name: &ServiceName| fields(keys::service(name), &["kind", "of_cron"]);
         let cron = |name: &ServiceName, reply| {
-            let (kind, of_cron): (Option<String>, Option<String>) =
-                read("reading what services are", reply)?;
+            let (kind, of_cron): (Option<String>, Option<String>) = read("reading what services are", reply)?;
             let of = of_cron.and_then(|text| ServiceName::new(text.split(' ').next()?).ok());
             Ok(if kind.as_deref() == Some("cron") { Some(name.clone()) } else { of })
         };

@@ -162,7 +162,11 @@ mod tests {
             ("depends_on", json!(7), ServiceFields { depends_on: Default::default(), ..whole.clone() }),
             ("ingress", json!("all"), ServiceFields { ingress: Vec::new(), ..whole.clone() }),
             ("ingress", json!([{"port": 0}, whole.ingress[0]]), whole.clone()),
-            ("allow_from", json!("all"), ServiceFields { allow_from: Some(AllowFrom::default()), ..whole.clone() }),
+            (
+                "allow_from",
+                json!("all"),
+                ServiceFields { allow_from: Some(AllowFrom::default()), ..whole.clone() },
+            ),
             ("aliases", json!({}), ServiceFields { aliases: Default::default(), ..whole.clone() }),
             ("update", json!({"order": "sideways"}), ServiceFields { update: None, ..whole.clone() }),
         ] {
@@ -185,7 +189,11 @@ mod tests {
             (json!({"allow_from": []}), json!({"update": {}}), "who may reach it changed"),
             (json!({"cron": cron(false)}), json!({"cron": cron(true)}), "suspended: no job begins by itself"),
             (json!({"cron": cron(true)}), json!({"cron": cron(false)}), "resumed"),
-            (json!({"cron": cron(true)}), json!({"cron": {"schedule": "@hourly", "suspend": true}}), "its schedule changed"),
+            (
+                json!({"cron": cron(true)}),
+                json!({"cron": {"schedule": "@hourly", "suspend": true}}),
+                "its schedule changed",
+            ),
             (json!({}), json!({"later": 1}), "its later changed"),
         ] {
             assert_eq!(change(&document(before), &document(after)), said);

@@ -11,7 +11,6 @@ use model::ids::RegistryHost;
 use model::value::registry::{RegistryInfo, StoredLogin};
 use redis_link::Durability;
 
-
 /// The result of [`Store::put_login`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutLoginOutcome {

@@ -12,7 +12,6 @@ use model::ids::{AppName, ValueName};
 use model::value::{KEPT_VERSIONS, StoredValue, ValueInfo, ValueKind};
 use redis_link::Durability;
 
-
 /// The result of [`Store::put_value`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutValueOutcome {
