@@ -52,16 +52,16 @@ impl Client {
         purpose: &Purpose,
     ) -> Result<(ChannelSender, ChannelReceiver), ClientError> {
         let operation = format!("opening a channel to pod {pod}");
-        let query: Vec<_> = container.map(|name| ("container", name.to_owned())).into_iter().collect();
         let key = STANDARD.encode(random_key());
-        let request = self
-            .request(Method::GET, &["pod", pod, "channel"], &query)
+        let call = self.call(Method::GET, &["pod", pod, "channel"], operation.clone());
+        let mut call = call
+            .query("container", container)
             .header(CONNECTION, "Upgrade")
             .header(UPGRADE, "websocket")
             .header(SEC_WEBSOCKET_VERSION, "13")
             .header(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL)
             .header(SEC_WEBSOCKET_KEY, &key);
-        let response = self.send(&operation, request).await?;
+        let response = call.send(None).await?;
         let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT).map(|value| value.as_bytes().to_vec());
         let is_ours = accepted.as_deref() == Some(derive_accept_key(key.as_bytes()).as_bytes());
         if response.status() != StatusCode::SWITCHING_PROTOCOLS || !is_ours {

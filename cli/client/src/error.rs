@@ -93,6 +93,15 @@ impl ClientError {
     }
 }
 
+/// Returns `None` if the API has no such object.
+pub fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.status() == Some(404) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn warning(may_have_changed: bool) -> &'static str {
     if may_have_changed { "; the change may have been made: check before you retry" } else { "" }
 }

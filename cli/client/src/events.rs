@@ -6,6 +6,7 @@ use futures_util::stream::{BoxStream, try_unfold};
 use futures_util::{StreamExt, TryStreamExt};
 use model::event::ClusterEvent;
 use reqwest::Method;
+use reqwest::header::{ACCEPT, HeaderName};
 use tokio::time::timeout;
 
 use crate::error::ClientError;
@@ -36,11 +37,12 @@ pub struct EventStream {
 impl Client {
     /// Opens the event stream.
     pub async fn watch(&self, from: &EventsFrom) -> Result<EventStream, ClientError> {
-        let request = match from {
-            EventsFrom::Tail(count) => self.request(Method::GET, &["event"], &[("tail", count.to_string())]),
-            EventsFrom::After(id) => self.request(Method::GET, &["event"], &[]).header("last-event-id", id),
+        let call = self.call(Method::GET, &["event"], OPERATION).header(ACCEPT, "text/event-stream");
+        let mut call = match from {
+            EventsFrom::Tail(count) => call.query("tail", Some(count)),
+            EventsFrom::After(id) => call.header(HeaderName::from_static("last-event-id"), id),
         };
-        let response = self.send(OPERATION, request.header("accept", "text/event-stream")).await?;
+        let response = call.send(None).await?;
         let client = self.clone();
         let body = try_unfold((response, client), |(mut response, client)| async move {
             match timeout(MAX_SILENCE, response.chunk()).await {

@@ -1,12 +1,9 @@
-//! Sends requests to the API and turns every failure into a [`ClientError`].
+//! The client: the address of the API, and the token.
 
 use std::error::Error;
 use std::time::Duration;
 
-use api_types::Problem;
 use model::value::secret::Secret;
-use reqwest::{Method, RequestBuilder, Response, StatusCode};
-use serde::de::DeserializeOwned;
 
 use crate::endpoint::ApiUrl;
 use crate::error::ClientError;
@@ -14,18 +11,16 @@ use crate::shorten::shorten;
 
 /// A listening process accepts at once; a missing host never does.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Slightly longer than the API's own limit, so that its timeout problem arrives.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(35);
 const MAX_SHOWN_BODY: usize = 200;
 
 /// A client of one API.
 #[derive(Debug, Clone)]
 pub struct Client {
-    http: reqwest::Client,
-    endpoint: ApiUrl,
-    token: Option<Secret>,
+    pub(crate) http: reqwest::Client,
+    pub(crate) endpoint: ApiUrl,
+    pub(crate) token: Option<Secret>,
     /// True if the API may start a service partially.
-    allow_partial: bool,
+    pub(crate) allow_partial: bool,
 }
 
 impl Client {
@@ -60,70 +55,6 @@ impl Client {
     /// Returns this client; with `allow_partial`, its writes may start a service partially.
     pub fn allowing_partial(&self, allow_partial: bool) -> Self {
         Self { allow_partial, ..self.clone() }
-    }
-
-    pub(crate) fn write_request(&self, method: Method, path: &[&str]) -> RequestBuilder {
-        self.request(method, path, self.partial_query().as_slice())
-    }
-
-    pub(crate) fn partial_query(&self) -> Option<(&'static str, String)> {
-        self.allow_partial.then(|| ("allow_partial", "true".to_owned()))
-    }
-
-    pub(crate) fn request(&self, method: Method, path: &[&str], query: &[(&str, String)]) -> RequestBuilder {
-        let request = self.http.request(method, self.endpoint.url(path, query));
-        match &self.token {
-            Some(token) => request.bearer_auth(token.expose()),
-            None => request,
-        }
-    }
-
-    /// Sends a request and returns the decoded JSON body. Every error begins with `operation`.
-    pub(crate) async fn send_for_json<T: DeserializeOwned>(
-        &self,
-        operation: &str,
-        request: RequestBuilder,
-    ) -> Result<T, ClientError> {
-        let is_write = is_write(&request);
-        let response = self.send(operation, request.timeout(RESPONSE_TIMEOUT)).await?;
-        let status = response.status().as_u16();
-        let body = response.bytes().await.map_err(|e| self.request_failed(operation, &e, is_write))?;
-        serde_json::from_slice(&body).map_err(|_| self.not_kubeleet(operation, status, &body))
-    }
-
-    pub(crate) async fn send_for_success(
-        &self,
-        operation: &str,
-        request: RequestBuilder,
-    ) -> Result<(), ClientError> {
-        self.send(operation, request.timeout(RESPONSE_TIMEOUT)).await.map(drop)
-    }
-
-    /// Sends a request and returns the response after its headers. Any status but 2xx and 101 is an error.
-    pub(crate) async fn send(
-        &self,
-        operation: &str,
-        request: RequestBuilder,
-    ) -> Result<Response, ClientError> {
-        let is_write = is_write(&request);
-        let response = request.send().await.map_err(|e| {
-            if e.is_connect() {
-                ClientError::Unreachable { address: self.endpoint.to_string(), cause: root_cause(&e) }
-            } else {
-                self.request_failed(operation, &e, is_write)
-            }
-        })?;
-        let status = response.status();
-        if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(response);
-        }
-        let body = response.bytes().await.map_err(|e| self.request_failed(operation, &e, is_write))?;
-        match serde_json::from_slice::<Problem>(&body) {
-            Ok(problem) => {
-                Err(ClientError::Problem { operation: operation.to_owned(), problem: Box::new(problem) })
-            }
-            Err(_) => Err(self.not_kubeleet(operation, status.as_u16(), &body)),
-        }
     }
 
     pub(crate) fn request_failed(
@@ -161,14 +92,8 @@ impl Client {
     }
 }
 
-/// Returns true if the request may change something: without a response its result is unknown.
-fn is_write(request: &RequestBuilder) -> bool {
-    let built = request.try_clone().and_then(|request| request.build().ok());
-    built.is_none_or(|request| request.method() != Method::GET)
-}
-
 /// Returns the innermost message, `Connection refused` rather than `error sending request`.
-fn root_cause(error: &dyn Error) -> String {
+pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

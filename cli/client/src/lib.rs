@@ -1,4 +1,4 @@
-//! Client of the kubeleet API: one method per route, typed responses and typed errors.
+//! Client of the kubeleet API: any request by its path, typed responses and typed errors.
 //!
 //! Commands use it, and so may tests of anything that speaks to the API. It imports only the API's types and
 //! their parts, nothing of daemons, terminals or exit codes. Its own tests use a fake API; tests of commands
@@ -6,6 +6,7 @@
 //!
 //! Tests: tests, kubeleet::exit::client_tests
 
+mod call;
 mod channel;
 mod endpoint;
 mod error;
@@ -18,11 +19,13 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
+pub use call::{ApiCall, ByteStream};
 pub use channel::{ChannelReceiver, ChannelSender, PING_INTERVAL};
 pub use endpoint::ApiUrl;
-pub use error::ClientError;
+pub use error::{ClientError, found};
 pub use events::{EventStream, EventsFrom};
 pub use http::Client;
-pub use logs::{ItemStream, LogQuery, LogStream, PodLogQuery};
-pub use routes::{BackupStream, PodFilter};
+pub use logs::{ItemStream, LogQuery, PodLogQuery};
+pub use reqwest::Method;
+pub use routes::PodFilter;
 pub use shorten::shorten;

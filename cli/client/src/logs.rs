@@ -1,19 +1,12 @@
 //! Output of a pod.
 
 use api_types::LogItemView;
-use bytes::Bytes;
 use model::stream::log_line::LineSplitter;
-use reqwest::{Method, Response};
+use reqwest::Method;
 
+use crate::call::{ApiCall, ByteStream};
 use crate::error::ClientError;
 use crate::http::Client;
-
-/// An open log.
-pub struct LogStream {
-    client: Client,
-    response: Response,
-    operation: String,
-}
 
 /// Selects logs of several pods.
 #[derive(Debug, Clone, Default)]
@@ -43,28 +36,20 @@ pub struct PodLogQuery {
 }
 
 impl PodLogQuery {
-    fn pairs(&self) -> Vec<(&'static str, String)> {
+    fn select<'a>(&self, lines: ApiCall<'a>) -> ApiCall<'a> {
         let list = |items: &[String]| (!items.is_empty()).then(|| items.join(","));
-        let fields = [
-            ("pod", list(&self.pods)),
-            ("service", list(&self.services)),
-            ("app", self.app.clone()),
-            ("label", self.label.clone()),
-            ("container", self.container.clone()),
-            ("tail", self.tail.map(|tail| tail.to_string())),
-            ("follow", self.follow.then(|| "true".to_owned())),
-            ("since", self.since.clone()),
-            ("until", self.until.clone()),
-            ("grep", self.grep.clone()),
-            ("previous", self.previous.then(|| "true".to_owned())),
-        ];
-        fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        let lines = lines.query("pod", list(&self.pods)).query("service", list(&self.services));
+        let lines = lines.query("app", self.app.as_ref()).query("label", self.label.as_ref());
+        let lines = lines.query("container", self.container.as_ref()).query("tail", self.tail);
+        let lines = lines.query("follow", self.follow.then_some(true)).query("since", self.since.as_ref());
+        let lines = lines.query("until", self.until.as_ref()).query("grep", self.grep.as_ref());
+        lines.query("previous", self.previous.then_some(true))
     }
 }
 
 /// Lines of several pods as they arrive.
 pub struct ItemStream {
-    log: LogStream,
+    log: ByteStream,
     splitter: LineSplitter,
 }
 
@@ -89,30 +74,15 @@ pub struct LogQuery {
 
 impl Client {
     /// Opens a pod's log.
-    pub async fn logs(&self, id: &str, wanted: &LogQuery) -> Result<LogStream, ClientError> {
-        let operation = format!("reading the log of pod {id}");
-        let mut query = vec![("tail", wanted.tail.to_string()), ("follow", wanted.follow.to_string())];
-        query.extend(wanted.container.iter().map(|name| ("container", name.clone())));
-        let request = self.request(Method::GET, &["pod", id, "log"], &query);
-        let response = self.send(&operation, request).await?;
-        Ok(LogStream { client: self.clone(), response, operation })
+    pub async fn logs(&self, id: &str, wanted: &LogQuery) -> Result<ByteStream, ClientError> {
+        let call = self.call(Method::GET, &["pod", id, "log"], format!("reading the log of pod {id}"));
+        let call = call.query("tail", Some(wanted.tail)).query("follow", Some(wanted.follow));
+        call.query("container", wanted.container.as_ref()).bytes().await
     }
-}
 
-impl Client {
     /// Opens the logs of several pods, merged by time.
     pub async fn lines(&self, wanted: &PodLogQuery) -> Result<ItemStream, ClientError> {
-        let operation = "reading logs".to_owned();
-        let request = self.request(Method::GET, &["log"], &wanted.pairs());
-        let response = self.send(&operation, request).await?;
-        let log = LogStream { client: self.clone(), response, operation };
+        let log = wanted.select(self.call(Method::GET, &["log"], "reading logs")).bytes().await?;
         Ok(ItemStream { log, splitter: LineSplitter::default() })
-    }
-}
-
-impl LogStream {
-    /// Returns the next bytes, or `None` at the end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        self.response.chunk().await.map_err(|e| self.client.request_failed(&self.operation, &e, false))
     }
 }

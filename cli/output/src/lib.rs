@@ -23,4 +23,4 @@ mod tests;
 
 pub use output_format::{ListStyle, OutputFormat};
 pub use printer::Output;
-pub use table_row::TableRow;
+pub use table_row::{TableRow, Titles};

@@ -45,7 +45,7 @@ impl Output {
             }
             OutputFormat::Table | OutputFormat::Wide => {
                 let wide = self.format == OutputFormat::Wide;
-                let rows = items.iter().map(|item| item.cells(wide, self.now)).collect();
+                let rows = items.iter().map(|item| item.row(wide, self.now)).collect();
                 self.print_text(&table::render(&self.titles::<T>(), rows))
             }
             OutputFormat::Json | OutputFormat::Yaml => self.print_data(&ItemList { items }),
@@ -67,7 +67,7 @@ impl Output {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide if !self.list_style.quiet => {
                 let (wide, now) = (self.format == OutputFormat::Wide, Timestamp::now());
-                let rows = items.iter().map(|item| item.cells(wide, now)).collect();
+                let rows = items.iter().map(|item| item.row(wide, now)).collect();
                 let text = table::render_below(&self.titles::<T>(), rows, &mut rows_so_far.widths);
                 // Titles stand above the first rows only.
                 self.list_style.no_headers = true;
@@ -108,14 +108,14 @@ impl Output {
         }
     }
 
-    /// Prints one object: `description` for people, its data for scripts.
+    /// Prints one object: `description`, as of a time, for people; its data for scripts.
     pub fn print_object<T: TableRow>(
         &mut self,
         item: &T,
-        description: impl FnOnce() -> String,
+        description: impl FnOnce(Timestamp) -> String,
     ) -> io::Result<()> {
         match self.format {
-            OutputFormat::Table | OutputFormat::Wide => self.print_text(&description()),
+            OutputFormat::Table | OutputFormat::Wide => self.print_text(&description(self.now)),
             OutputFormat::Json | OutputFormat::Yaml => self.print_data(item),
             OutputFormat::Name => writeln!(self.sink, "{}", item.name()),
         }

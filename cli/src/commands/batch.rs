@@ -1,8 +1,11 @@
 //! Runs one action on several objects.
 
+use client::{Client, ClientError};
 use output::stderr;
 
-use super::error::CommandError;
+use super::context::Context;
+use super::error::{CommandError, CommandResult};
+use super::objects::object_name::ObjectType;
 use crate::exit::Exit;
 
 /// Result of a batch. A failure does not stop the other objects; the exit code is that of the first failure.
@@ -25,7 +28,7 @@ impl BatchResult {
     ///
     /// # Errors
     /// Only `Output`: without a reader of the output the batch ends.
-    pub(super) fn accept<T>(&mut self, result: Result<T, CommandError>) -> Result<Option<T>, CommandError> {
+    pub(super) fn accept<T>(&mut self, result: CommandResult<T>) -> CommandResult<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(CommandError::Output(error)) => Err(CommandError::Output(error)),
@@ -40,4 +43,22 @@ impl BatchResult {
     pub(super) fn exit(&self) -> Exit {
         self.exit
     }
+}
+
+/// Runs an action on each object. It returns the line for people; `result` is for scripts.
+pub(super) async fn for_each(
+    object_type: ObjectType,
+    names: &[String],
+    result: &str,
+    action: impl AsyncFn(&Client, &str) -> Result<String, ClientError>,
+    context: &mut Context<'_>,
+) -> CommandResult {
+    let mut batch = BatchResult::new();
+    for name in names {
+        let done = action(&context.client, name).await.map_err(CommandError::from);
+        if let Some(line) = batch.accept(done)? {
+            context.output.print_named_result(&format!("{}/{name}", object_type.as_str()), &line, result)?;
+        }
+    }
+    Ok(batch.exit())
 }

@@ -3,10 +3,11 @@
 use client::Client;
 use output::Output;
 
-use super::error::CommandError;
+use super::error::CommandResult;
 use super::globals::Globals;
-use super::wait::Waiter;
+use super::wait::{Goal, Waiter};
 use crate::commands::apps::folder_app::FolderApp;
+use crate::exit::Exit;
 
 pub(super) struct Context<'a> {
     pub(super) client: Client,
@@ -18,28 +19,17 @@ pub(super) struct Context<'a> {
 impl Context<'_> {
     /// Returns the full name of a service. In a folder with a Compose file, a name in that file means a
     /// service of its app.
-    pub(super) async fn service_name(&self, typed: &str) -> Result<String, CommandError> {
+    pub(super) async fn service_name(&self, typed: &str) -> CommandResult<String> {
         let of_app = self.folder.service(&self.client, typed).await?;
         Ok(of_app.unwrap_or_else(|| typed.to_owned()))
     }
 
+    /// With `wait`, waits for the goals in turn. Returns the exit code of the first one not reached.
+    pub(super) async fn wait_if(&self, wait: bool, goals: Vec<Goal>) -> Exit {
+        if wait { self.waiter().wait_for_all(goals).await } else { Exit::Ok }
+    }
+
     pub(super) fn waiter(&self) -> Waiter {
         Waiter::new(self.client.clone(), self.globals.timeout)
-    }
-}
-
-/// Returns the subcommand, or the list that a type without a subcommand stands for.
-///
-/// # Errors
-/// `Usage` if options of the list precede a subcommand, which would ignore them.
-pub(super) fn subcommand_or_list<A: Default + PartialEq, C>(
-    command: Option<C>,
-    list_args: A,
-    list: fn(A) -> C,
-) -> Result<C, CommandError> {
-    match command {
-        None => Ok(list(list_args)),
-        Some(command) if list_args == A::default() => Ok(command),
-        Some(_) => Err(CommandError::Usage("write the options after the subcommand".to_owned())),
     }
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use output::humanize;
 
-use super::error::CommandError;
+use super::error::{CommandError, CommandResult};
 
 /// Default if neither `VISUAL` nor `EDITOR` is set.
 const DEFAULT: &str = "vi";
@@ -20,7 +20,7 @@ pub(super) fn command() -> String {
 ///
 /// # Errors
 /// The editor cannot be started, or fails.
-pub(super) fn open(editor: &str, path: &Path) -> Result<(), CommandError> {
+pub(super) fn open(editor: &str, path: &Path) -> CommandResult<()> {
     let script = format!("{editor} \"$1\"");
     match Command::new("sh").args(["-c", &script, "sh"]).arg(path).status() {
         Ok(status) if status.success() => Ok(()),

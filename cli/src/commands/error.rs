@@ -4,6 +4,9 @@ use client::ClientError;
 
 use crate::exit::{ErrorExit, Exit};
 
+/// What a command returns: its exit code, unless it fails.
+pub(crate) type CommandResult<T = Exit> = Result<T, CommandError>;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error(transparent)]

@@ -12,7 +12,7 @@ use model::value::secret::Secret;
 use output::stderr;
 use output::{OutputFormat, humanize};
 
-use super::error::CommandError;
+use super::error::CommandResult;
 use super::flag_values;
 use crate::dev_token;
 
@@ -83,7 +83,7 @@ impl Globals {
     }
 
     /// Returns a client for this API with this token, or with one saved by this user's `dev`.
-    pub(crate) fn client(&self) -> Result<Client, CommandError> {
+    pub(crate) fn client(&self) -> CommandResult<Client> {
         // As for the token, an empty variable counts as unset.
         let api = if self.api.is_empty() { DEFAULT_API } else { &self.api };
         let endpoint = ApiUrl::parse(api)?;

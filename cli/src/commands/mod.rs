@@ -11,21 +11,21 @@ mod editor;
 mod error;
 mod flag_values;
 mod globals;
+mod lists;
 mod objects;
 mod selector_args;
 mod services;
 mod shell;
 #[cfg(test)]
 mod tests;
+mod type_args;
 mod wait;
-mod watch_list;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use model::value::ValueKind;
-use output::Output;
 use output::stderr;
+use output::{ListStyle, Output};
 
 use crate::exit::Exit;
 use apps::folder_app::FolderApp;
@@ -33,13 +33,11 @@ use apps::{apply, diff};
 use cluster::{backup, check_and_recover, drain, events, gc, status, top, version};
 use containers::{attach, copy, exec, logs, port_forward, run};
 use context::Context;
-use error::CommandError;
+use error::{CommandError, CommandResult};
 pub(crate) use globals::Globals;
-use objects::node::NodeCommand;
-use objects::{
-    app, cron, job, node, operation_first, pod, queue, registry, route, secret_and_config, volume,
-};
-use services::{rollout, scale, service, set};
+use objects::secret_and_config::{self, SecretArgs, SecretCommand};
+use objects::{ObjectCommand, node, operation_first, pod};
+use services::{rollout, scale, set};
 pub(crate) use shell::complete::answer as answer_shell;
 use shell::{completions_and_man, explain};
 
@@ -52,42 +50,8 @@ pub(crate) enum UserCommand {
     Apply(apply::ApplyArgs),
     /// Show what `apply` would change.
     Diff(diff::DiffArgs),
-    /// List, inspect, change and delete services.
-    #[command(visible_aliases = ["svc", "services"])]
-    Service(service::ServiceArgs),
-    /// List jobs, and show what has become of their indices.
-    #[command(visible_alias = "jobs")]
-    Job(job::JobArgs),
-    /// List crons, run one now, suspend and resume.
-    #[command(visible_alias = "crons")]
-    Cron(cron::CronArgs),
-    /// List, inspect and delete apps: the services of Compose files.
-    #[command(visible_alias = "apps")]
-    App(app::AppArgs),
-    /// List, inspect and stop pods, and print their output.
-    #[command(visible_aliases = ["po", "pods"])]
-    Pod(pod::PodArgs),
-    /// List, inspect, cordon, uncordon and remove nodes.
-    #[command(visible_aliases = ["no", "nodes"])]
-    Node(node::NodeArgs),
-    /// List, inspect and remove persistent volumes.
-    #[command(visible_aliases = ["vol", "volumes"])]
-    Volume(volume::VolumeArgs),
-    /// List what is reached from outside, and explain where a request goes.
-    #[command(visible_alias = "routes")]
-    Route(route::RouteArgs),
-    /// Create, rotate, list and remove secrets: encrypted values that containers get as files.
-    #[command(visible_alias = "secrets")]
-    Secret(secret_and_config::SecretArgs),
-    /// Create, rotate, list and remove configs: values that containers get as files.
-    #[command(visible_alias = "configs")]
-    Config(secret_and_config::ConfigArgs),
-    /// Log in to registries of images, list logins, log out.
-    #[command(visible_alias = "registries")]
-    Registry(registry::RegistryArgs),
-    /// Inspect queues; requeue or drop dead letters.
-    #[command(visible_alias = "queues")]
-    Queue(queue::QueueArgs),
+    #[command(flatten)]
+    Object(ObjectCommand),
     /// List objects of a type, or show one.
     Get(operation_first::GetArgs),
     /// Show one object in detail.
@@ -171,21 +135,20 @@ async fn dispatch(
     globals: &Globals,
     folder: FolderApp,
     command_line: clap::Command,
-    output: Output,
-) -> Result<Exit, CommandError> {
+    mut output: Output,
+) -> CommandResult {
     // These need no cluster, and work with invalid global options.
     let command = match command {
         UserCommand::Completions(args) => return completions_and_man::completions(&args, output),
         UserCommand::Man(args) => return completions_and_man::manual(&args, command_line, output),
         UserCommand::Explain(args) => return explain::run(&args, output),
         UserCommand::Schema => return explain::schema(output),
-        UserCommand::Secret(args) => match args.command()? {
-            secret_and_config::SecretCommand::Key => return secret_and_config::print_key(output),
-            secret_and_config::SecretCommand::Value(command) => {
-                let mut context = Context { client: globals.client()?, output, globals, folder };
-                return secret_and_config::run(ValueKind::Secret, command, &mut context).await;
-            }
-        },
+        UserCommand::Object(ObjectCommand::Secret(SecretArgs {
+            list,
+            command: Some(SecretCommand::Key),
+        })) if list == ListStyle::default() => {
+            return secret_and_config::print_key(&mut output);
+        }
         other => other,
     };
     let mut context = Context { client: globals.client()?, output, globals, folder };
@@ -193,19 +156,7 @@ async fn dispatch(
         UserCommand::Run(args) => run::run(&args, &mut context).await,
         UserCommand::Apply(args) => apply::run(&args, &mut context).await,
         UserCommand::Diff(args) => diff::run(&args, &mut context).await,
-        UserCommand::Service(args) => service::run(args.command()?, &mut context).await,
-        UserCommand::Job(args) => job::run(args.command()?, &mut context).await,
-        UserCommand::Cron(args) => cron::run(args.command()?, &mut context).await,
-        UserCommand::App(args) => app::run(args.command()?, &mut context).await,
-        UserCommand::Pod(args) => pod::run(args.command()?, &mut context).await,
-        UserCommand::Node(args) => node::run(args.command()?, &mut context).await,
-        UserCommand::Volume(args) => volume::run(args.command()?, &mut context).await,
-        UserCommand::Config(args) => {
-            secret_and_config::run(ValueKind::Config, args.command()?, &mut context).await
-        }
-        UserCommand::Route(args) => route::run(args.command()?, &mut context).await,
-        UserCommand::Registry(args) => registry::run(args.command()?, &mut context).await,
-        UserCommand::Queue(args) => queue::run(args.command()?, &mut context).await,
+        UserCommand::Object(command) => objects::run(command, &mut context).await,
         UserCommand::Get(args) => operation_first::get(args, &mut context).await,
         UserCommand::Describe(args) => operation_first::describe(args, &mut context).await,
         UserCommand::Delete(args) => operation_first::delete(args, &mut context).await,
@@ -214,9 +165,9 @@ async fn dispatch(
         UserCommand::Restart(args) => operation_first::restart(args, &mut context).await,
         UserCommand::Rollout(command) => rollout::run(command, &mut context).await,
         UserCommand::Set(command) => set::run(command, &mut context).await,
-        UserCommand::Cordon(nodes) => node::run(NodeCommand::Cordon(nodes), &mut context).await,
+        UserCommand::Cordon(nodes) => node::cordon(&nodes, true, &mut context).await,
         UserCommand::Drain(args) => drain::run(&args, &mut context).await,
-        UserCommand::Uncordon(nodes) => node::run(NodeCommand::Uncordon(nodes), &mut context).await,
+        UserCommand::Uncordon(nodes) => node::cordon(&nodes, false, &mut context).await,
         UserCommand::Cluster(command) => check_and_recover::run(command, &mut context).await,
         UserCommand::Backup(args) => backup::backup(&args, &mut context).await,
         UserCommand::Restore(args) => backup::restore(&args, &mut context).await,
@@ -231,10 +182,8 @@ async fn dispatch(
         UserCommand::Top(args) => top::run(&args, &mut context).await,
         UserCommand::Status(args) => status::run(&mut context, &args).await,
         UserCommand::Version => version::run(&mut context).await,
-        UserCommand::Completions(_)
-        | UserCommand::Man(_)
-        | UserCommand::Explain(_)
-        | UserCommand::Schema
-        | UserCommand::Secret(_) => Ok(Exit::Ok),
+        UserCommand::Completions(_) | UserCommand::Man(_) | UserCommand::Explain(_) | UserCommand::Schema => {
+            Ok(Exit::Ok)
+        }
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::services;
 use crate::describe_layout::DescribeLayout;
-use crate::{TableRow, humanize, table};
+use crate::{TableRow, Titles, humanize, table};
 
 /// An app and its services.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,11 +35,6 @@ impl AppSummary {
         apps.into_iter().map(summary).collect()
     }
 
-    /// Returns the app's name.
-    pub fn name(&self) -> &AppName {
-        &self.name
-    }
-
     /// Returns true if the app has this name.
     pub fn has_name(&self, name: &str) -> bool {
         self.name.as_str() == name
@@ -63,9 +58,7 @@ fn is_ready(service: &ServiceView) -> bool {
 }
 
 impl TableRow for AppSummary {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["NAME", "READY", "STATUS", "SERVICES"]
-    }
+    const TITLES: Titles = &["NAME", "READY", "STATUS", "SERVICES"];
 
     fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
         let names = self.services.iter().map(|service| short_name(&self.name, service));

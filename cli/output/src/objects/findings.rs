@@ -3,12 +3,10 @@
 use api_types::FindingView;
 use jiff::Timestamp;
 
-use crate::TableRow;
+use crate::{TableRow, Titles};
 
 impl TableRow for FindingView {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["KEY", "PROBLEM", "REPAIR"]
-    }
+    const TITLES: Titles = &["KEY", "PROBLEM", "REPAIR"];
 
     fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
         let repair = if self.repaired { "repaired".to_owned() } else { self.repair.clone() };

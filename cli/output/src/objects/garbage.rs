@@ -3,12 +3,11 @@
 use jiff::Timestamp;
 use model::node::usage::GarbageView;
 
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 impl TableRow for GarbageView {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["NODE", "DISK", "USED", "KEPT LOGS", "IMAGES NOT NEEDED", "REMOVED", "NOT IN A REGISTRY"]
-    }
+    const TITLES: Titles =
+        &["NODE", "DISK", "USED", "KEPT LOGS", "IMAGES NOT NEEDED", "REMOVED", "NOT IN A REGISTRY"];
 
     fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
         let used = self.disk_total_bytes.saturating_sub(self.disk_available_bytes);

@@ -4,7 +4,7 @@ use api_types::{GenerationOutcomeView, GenerationView};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 /// A generation in a history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -21,9 +21,7 @@ pub fn row(view: GenerationView, changed: Vec<String>) -> GenerationRow {
 }
 
 impl TableRow for GenerationRow {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["GENERATION", "WANTED", "OUTCOME", "IMAGE", "CHANGED"]
-    }
+    const TITLES: Titles = &["GENERATION", "WANTED", "OUTCOME", "IMAGE", "CHANGED"];
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let GenerationView { generation, until, containers, outcome, .. } = &self.view;

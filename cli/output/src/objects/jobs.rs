@@ -2,10 +2,9 @@
 
 use api_types::{CronStatus, IndexResultView, JobStatus, ServiceView};
 use jiff::Timestamp;
-use model::spec::Concurrency;
 use serde::Serialize;
 
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 /// Row of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -13,18 +12,13 @@ use crate::{TableRow, humanize};
 pub struct JobRow(pub ServiceView);
 
 impl TableRow for JobRow {
-    fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NAME", "COMPLETIONS", "STATUS", "ACTIVE", "FAILURES", "CRON", "AGE"];
-        if wide {
-            titles.extend(["STARTED", "ENDED", "MESSAGE"]);
-        }
-        titles
-    }
+    const TITLES: Titles = &["NAME", "COMPLETIONS", "STATUS", "ACTIVE", "FAILURES", "CRON", "AGE"];
+    const WIDE_TITLES: Titles = &["STARTED", "ENDED", "MESSAGE"];
 
-    fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
+    fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let service = &self.0;
         let job = service.job_status.clone().unwrap_or_default();
-        let mut cells = vec![
+        vec![
             service.name.to_string(),
             format!("{}/{}", job.succeeded, job.completions),
             service.status.summary(service.state).to_owned(),
@@ -32,15 +26,10 @@ impl TableRow for JobRow {
             job.failures.to_string(),
             job.cron.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             humanize::age(&service.created_at, now),
-        ];
-        if wide {
-            cells.extend([
-                job.started_at.unwrap_or_default(),
-                job.ended_at.unwrap_or_default(),
-                humanize::shorten_message(&job.message, 80),
-            ]);
-        }
-        cells
+            job.started_at.unwrap_or_default(),
+            job.ended_at.unwrap_or_default(),
+            humanize::shorten_message(&job.message, 80),
+        ]
     }
 
     fn name(&self) -> String {
@@ -54,22 +43,17 @@ impl TableRow for JobRow {
 pub struct CronRow(pub ServiceView);
 
 impl TableRow for CronRow {
-    fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NAME", "SCHEDULE", "TIME ZONE", "STATUS", "ACTIVE", "LAST", "NEXT", "AGE"];
-        if wide {
-            titles.extend(["CONCURRENCY", "JOBS"]);
-        }
-        titles
-    }
+    const TITLES: Titles = &["NAME", "SCHEDULE", "TIME ZONE", "STATUS", "ACTIVE", "LAST", "NEXT", "AGE"];
+    const WIDE_TITLES: Titles = &["CONCURRENCY", "JOBS"];
 
-    fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
+    fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let service = &self.0;
         let status = service.cron_status.clone().unwrap_or_default();
         let of_policy = |read: &dyn Fn(&model::spec::CronPolicy) -> String| {
             service.fields.cron.as_ref().map(read).unwrap_or_default()
         };
         let or_dash = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
-        let mut cells = vec![
+        vec![
             service.name.to_string(),
             of_policy(&|cron| cron.schedule.to_string()),
             of_policy(&|cron| cron.time_zone.to_string()),
@@ -78,12 +62,9 @@ impl TableRow for CronRow {
             or_dash(&status.last_at),
             or_dash(&status.next_at),
             humanize::age(&service.created_at, now),
-        ];
-        if wide {
-            let word = |concurrency: Concurrency| concurrency.as_str().to_owned();
-            cells.extend([of_policy(&|cron| word(cron.concurrency)), status.jobs.to_string()]);
-        }
-        cells
+            of_policy(&|cron| cron.concurrency.as_str().to_owned()),
+            status.jobs.to_string(),
+        ]
     }
 
     fn name(&self) -> String {
@@ -92,30 +73,19 @@ impl TableRow for CronRow {
 }
 
 impl TableRow for IndexResultView {
-    fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["INDEX", "RESULT", "EXIT CODE", "ATTEMPTS", "NODE", "ENDED"];
-        if wide {
-            titles.push("LAST LINE");
-        }
-        titles
-    }
+    const TITLES: Titles = &["INDEX", "RESULT", "EXIT CODE", "ATTEMPTS", "NODE", "ENDED"];
+    const WIDE_TITLES: Titles = &["LAST LINE"];
 
-    fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
-        let mut cells = vec![
+    fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
+        vec![
             self.index.to_string(),
             if self.succeeded { "succeeded" } else { "failed" }.to_owned(),
             self.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string()),
             self.attempts.to_string(),
             self.node.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             format!("{} ago", humanize::age(&self.ended_at, now)),
-        ];
-        if wide {
-            cells.push(humanize::shorten_message(
-                self.last_output.lines().next_back().unwrap_or_default(),
-                80,
-            ));
-        }
-        cells
+            humanize::shorten_message(self.last_output.lines().next_back().unwrap_or_default(), 80),
+        ]
     }
 
     fn name(&self) -> String {

@@ -7,20 +7,17 @@ use model::node::{NodeKind, NodeState, Psi, Resources};
 
 use super::{events, pods};
 use crate::describe_layout::DescribeLayout;
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 impl TableRow for NodeView {
-    fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NAME", "STATUS", "KIND", "PODS", "CPUS", "MEMORY", "HEARTBEAT", "AGE"];
-        if wide {
-            titles.extend(["RUNTIME", "VERSION", "PQ/RQ/CS", "PRESSURE", "LABELS", "SHARED", "MESSAGE"]);
-        }
-        titles
-    }
+    const TITLES: Titles = &["NAME", "STATUS", "KIND", "PODS", "CPUS", "MEMORY", "HEARTBEAT", "AGE"];
+    const WIDE_TITLES: Titles =
+        &["RUNTIME", "VERSION", "PQ/RQ/CS", "PRESSURE", "LABELS", "SHARED", "MESSAGE"];
 
-    fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
+    fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let (used, capacity) = (&self.used, &self.capacity);
-        let mut cells = vec![
+        let queues = &self.queues;
+        vec![
             self.name.to_string(),
             status_words(self),
             kind_words(self).to_owned(),
@@ -29,20 +26,14 @@ impl TableRow for NodeView {
             format!("{}/{}", humanize::bytes(used.memory_bytes), humanize::bytes(capacity.memory_bytes)),
             humanize::age(&self.last_heartbeat, now),
             humanize::age(&self.created_at, now),
-        ];
-        if wide {
-            let queues = &self.queues;
-            cells.extend([
-                format!("{} {}", self.runtime, self.engine_version).trim().to_owned(),
-                self.version.clone(),
-                format!("{}/{}/{}", queues.pending, queues.starting, queues.running),
-                self.psi.as_ref().map(pressure).unwrap_or_default(),
-                humanize::labels(&self.labels).join(","),
-                shared_word(self).to_owned(),
-                humanize::shorten_message(message(self), 80),
-            ]);
-        }
-        cells
+            format!("{} {}", self.runtime, self.engine_version).trim().to_owned(),
+            self.version.clone(),
+            format!("{}/{}/{}", queues.pending, queues.starting, queues.running),
+            self.psi.as_ref().map(pressure).unwrap_or_default(),
+            humanize::labels(&self.labels).join(","),
+            shared_word(self).to_owned(),
+            humanize::shorten_message(message(self), 80),
+        ]
     }
 
     fn name(&self) -> String {

@@ -9,22 +9,17 @@ use model::time::rfc3339;
 
 use super::{containers, events};
 use crate::describe_layout::DescribeLayout;
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 const MAX_MESSAGE_LENGTH: usize = 160;
 
 impl TableRow for PodView {
-    fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NAME", "PHASE", "REASON", "RESTARTS", "NODE", "AGE", "ID", "PORTS"];
-        if wide {
-            titles.extend(["IMAGE", "ADDRESS", "GENERATION", "ATTEMPTS", "MESSAGE"]);
-        }
-        titles
-    }
+    const TITLES: Titles = &["NAME", "PHASE", "REASON", "RESTARTS", "NODE", "AGE", "ID", "PORTS"];
+    const WIDE_TITLES: Titles = &["IMAGE", "ADDRESS", "GENERATION", "ATTEMPTS", "MESSAGE"];
 
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
         let id = if wide { self.uuid.as_str() } else { self.uuid.short() };
-        let mut cells = vec![
+        vec![
             indexed_name(self),
             self.phase.to_string(),
             self.reason.clone(),
@@ -33,17 +28,12 @@ impl TableRow for PodView {
             humanize::age(&self.created_at, now),
             id.to_owned(),
             ports(self),
-        ];
-        if wide {
-            cells.extend([
-                self.image.clone(),
-                self.address.clone(),
-                self.generation.to_string(),
-                self.attempts.to_string(),
-                humanize::shorten_message(&self.message, 80),
-            ]);
-        }
-        cells
+            self.image.clone(),
+            self.address.clone(),
+            self.generation.to_string(),
+            self.attempts.to_string(),
+            humanize::shorten_message(&self.message, 80),
+        ]
     }
 
     /// A stopped pod is named by its uuid, because its replacement has the name. So is a pushed pod, because

@@ -4,7 +4,7 @@ use api_types::{DeadLetterView, QueueItem, QueueView, QueuesView};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 /// A queue and its length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,9 +38,7 @@ pub fn rows(queues: &QueuesView, all: bool) -> Vec<QueueRow> {
 }
 
 impl TableRow for QueueRow {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["QUEUE", "PODS", "MEANING"]
-    }
+    const TITLES: Titles = &["QUEUE", "PODS", "MEANING"];
 
     fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
         vec![self.queue.clone(), self.length.to_string(), self.holds.to_owned()]
@@ -52,9 +50,7 @@ impl TableRow for QueueRow {
 }
 
 impl TableRow for DeadLetterView {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["ID", "QUEUE", "AGE", "REASON", "PAYLOAD"]
-    }
+    const TITLES: Titles = &["ID", "QUEUE", "AGE", "REASON", "PAYLOAD"];
 
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
         let (max_reason, max_payload) = if wide { (usize::MAX, usize::MAX) } else { (60, 40) };

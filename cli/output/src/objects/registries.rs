@@ -4,12 +4,10 @@ use api_types::RegistryView;
 use jiff::Timestamp;
 
 use crate::describe_layout::DescribeLayout;
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 impl TableRow for RegistryView {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["REGISTRY", "USER", "UPDATED"]
-    }
+    const TITLES: Titles = &["REGISTRY", "USER", "UPDATED"];
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         vec![self.host.to_string(), self.user.clone(), humanize::age(&self.updated_at, now)]

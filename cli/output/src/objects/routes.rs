@@ -9,12 +9,10 @@ use serde::Serialize;
 
 use super::pods;
 use crate::describe_layout::DescribeLayout;
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 impl TableRow for RouteView {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["ROUTE", "SERVICE", "PORT", "PROTOCOL", "CERTIFICATE"]
-    }
+    const TITLES: Titles = &["ROUTE", "SERVICE", "PORT", "PROTOCOL", "CERTIFICATE"];
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let protocol = match &self.rule {
@@ -100,9 +98,7 @@ impl RoutePod {
 }
 
 impl TableRow for Explanation {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["URL", "SERVICE", "PORT", "READY"]
-    }
+    const TITLES: Titles = &["URL", "SERVICE", "PORT", "READY"];
 
     fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
         let ready = self.pods.iter().filter(|one| one.is_ready).count();

@@ -6,7 +6,7 @@ use model::value::ValueKind;
 use serde::Serialize;
 
 use crate::describe_layout::DescribeLayout;
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 /// A secret or config in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,9 +28,7 @@ pub fn rows(kind: ValueKind, views: Vec<ValueView>) -> Vec<ValueRow> {
 }
 
 impl TableRow for ValueRow {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["NAME", "VERSION", "UPDATED", "AGE"]
-    }
+    const TITLES: Titles = &["NAME", "VERSION", "UPDATED", "AGE"];
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let ValueView { name, version, created_at, updated_at, .. } = &self.view;

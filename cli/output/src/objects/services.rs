@@ -8,36 +8,26 @@ use model::spec::{Kind, OnDisconnect, UpdateOrder};
 use super::jobs::{cron_line, job_line};
 use super::{containers, events, pods};
 use crate::describe_layout::DescribeLayout;
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 impl TableRow for ServiceView {
-    fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NAME", "READY", "STATUS", "IMAGE", "AGE"];
-        if wide {
-            titles.extend(["GENERATION", "UPDATED", "ON-DISCONNECT", "LABELS", "MESSAGE"]);
-        }
-        titles
-    }
+    const TITLES: Titles = &["NAME", "READY", "STATUS", "IMAGE", "AGE"];
+    const WIDE_TITLES: Titles = &["GENERATION", "UPDATED", "ON-DISCONNECT", "LABELS", "MESSAGE"];
 
-    fn cells(&self, wide: bool, now: Timestamp) -> Vec<String> {
+    fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         let status = &self.status;
-        let mut cells = vec![
+        vec![
             self.name.to_string(),
             ready(self),
             status_word(self).to_owned(),
             self.pod.containers.first().map(|c| c.image.clone()).unwrap_or_default(),
             humanize::age(&self.created_at, now),
-        ];
-        if wide {
-            cells.extend([
-                self.generation.to_string(),
-                format!("{}/{}", status.updated, status.desired),
-                self.pod.on_disconnect.as_str().to_owned(),
-                humanize::labels(&self.fields.labels).join(","),
-                humanize::shorten_message(&status.message, 80),
-            ]);
-        }
-        cells
+            self.generation.to_string(),
+            format!("{}/{}", status.updated, status.desired),
+            self.pod.on_disconnect.as_str().to_owned(),
+            humanize::labels(&self.fields.labels).join(","),
+            humanize::shorten_message(&status.message, 80),
+        ]
     }
 
     fn name(&self) -> String {

@@ -3,21 +3,16 @@
 use jiff::Timestamp;
 use model::node::usage::{NodeUsageView, PodUsageView, Usage};
 
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 impl TableRow for PodUsageView {
-    fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["POD", "CPU", "MEMORY", "READ/S", "WRITTEN/S", "NODE", "ID"];
-        if wide {
-            titles.extend(["SERVICE", "PRESSURE"]);
-        }
-        titles
-    }
+    const TITLES: Titles = &["POD", "CPU", "MEMORY", "READ/S", "WRITTEN/S", "NODE", "ID"];
+    const WIDE_TITLES: Titles = &["SERVICE", "PRESSURE"];
 
     fn cells(&self, wide: bool, _now: Timestamp) -> Vec<String> {
         let usage = &self.pod.usage;
         let id = if wide { self.pod.uuid.as_str() } else { self.pod.uuid.short() };
-        let mut cells = vec![
+        vec![
             self.pod.name.clone(),
             cores(usage),
             bytes(usage.memory_bytes),
@@ -25,14 +20,9 @@ impl TableRow for PodUsageView {
             bytes(usage.write_bytes_per_second),
             self.node.to_string(),
             id.to_owned(),
-        ];
-        if wide {
-            cells.extend([
-                self.pod.service.as_ref().map(ToString::to_string).unwrap_or_default(),
-                pressure(usage),
-            ]);
-        }
-        cells
+            self.pod.service.as_ref().map(ToString::to_string).unwrap_or_default(),
+            pressure(usage),
+        ]
     }
 
     fn name(&self) -> String {
@@ -41,18 +31,13 @@ impl TableRow for PodUsageView {
 }
 
 impl TableRow for NodeUsageView {
-    fn titles(wide: bool) -> Vec<&'static str> {
-        let mut titles = vec!["NODE", "CPU", "CPU%", "MEMORY", "MEMORY%", "LOAD", "PODS"];
-        if wide {
-            titles.push("PRESSURE");
-        }
-        titles
-    }
+    const TITLES: Titles = &["NODE", "CPU", "CPU%", "MEMORY", "MEMORY%", "LOAD", "PODS"];
+    const WIDE_TITLES: Titles = &["PRESSURE"];
 
-    fn cells(&self, wide: bool, _now: Timestamp) -> Vec<String> {
+    fn cells(&self, _wide: bool, _now: Timestamp) -> Vec<String> {
         let machine = &self.machine;
         let usage = &machine.usage;
-        let mut cells = vec![
+        vec![
             self.name.to_string(),
             cores(usage),
             percent(usage.cpu_millis, machine.cpu_total_millis),
@@ -63,11 +48,8 @@ impl TableRow for NodeUsageView {
                 .map(|[one, five, fifteen]| format!("{one:.2} {five:.2} {fifteen:.2}"))
                 .unwrap_or_default(),
             self.pods.to_string(),
-        ];
-        if wide {
-            cells.push(pressure(usage));
-        }
-        cells
+            pressure(usage),
+        ]
     }
 
     fn name(&self) -> String {

@@ -6,12 +6,10 @@ use model::service::volume::VolumeState;
 use model::spec::VolumeKind;
 
 use crate::describe_layout::DescribeLayout;
-use crate::{TableRow, humanize};
+use crate::{TableRow, Titles, humanize};
 
 impl TableRow for VolumeView {
-    fn titles(_wide: bool) -> Vec<&'static str> {
-        vec!["NAME", "KIND", "SERVICE", "NODE", "STATUS", "SPACE", "AGE"]
-    }
+    const TITLES: Titles = &["NAME", "KIND", "SERVICE", "NODE", "STATUS", "SPACE", "AGE"];
 
     fn cells(&self, _wide: bool, now: Timestamp) -> Vec<String> {
         vec![

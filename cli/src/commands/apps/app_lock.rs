@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api_types::AppLockInput;
-use client::{Client, ClientError};
+use client::{Client, ClientError, Method};
 use model::ids::{AppName, LockId};
 use output::stderr;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 
 /// Renewal interval: two renewals may fail before the lock expires.
 const RENEWAL: Duration = Duration::from_secs(3);
@@ -35,11 +35,7 @@ impl AppLock {
     ///
     /// # Errors
     /// `Conflict` if another client keeps it.
-    pub(crate) async fn take(
-        client: &Client,
-        app: &AppName,
-        timeout: Duration,
-    ) -> Result<Self, CommandError> {
+    pub(crate) async fn take(client: &Client, app: &AppName, timeout: Duration) -> CommandResult<Self> {
         let input = AppLockInput { id: LockId::random(), holder: holder() };
         let (client, app) = (client.clone(), app.clone());
         let mut lock = Self { client, app, input, lost: Arc::default(), renewal: None };
@@ -71,7 +67,7 @@ impl AppLock {
     ///
     /// # Errors
     /// `Conflict` with the holder.
-    pub(crate) fn check(&self) -> Result<(), CommandError> {
+    pub(crate) fn check(&self) -> CommandResult<()> {
         match &*self.lost.lock() {
             None => Ok(()),
             Some(why) => Err(CommandError::Conflict(format!(
@@ -83,7 +79,9 @@ impl AppLock {
     /// Releases the lock. If that fails, the lock expires.
     pub(crate) async fn release(self) {
         if self.renewal.is_some() {
-            _ = self.client.unlock_app(&self.app, &self.input.id).await;
+            let path = ["app", self.app.as_str(), "lock"];
+            let call = self.client.call(Method::DELETE, &path, format!("unlocking app {}", self.app));
+            _ = call.query("id", Some(&self.input.id)).done().await;
         }
     }
 

@@ -1,8 +1,8 @@
 //! Secrets and configs of an app: `apply` creates them before the services, and they are deleted with the
 //! app. The API compares contents, which are never printed.
 
-use api_types::{ServiceView, ValueInput, ValueView};
-use client::Client;
+use api_types::{ServiceView, ValueComparison, ValueInput, ValueView};
+use client::{Client, Method, found};
 use compose::AppValue;
 use model::ids::AppName;
 use model::service::ServiceState;
@@ -13,7 +13,7 @@ use super::desired_state::DesiredApp;
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_of_object;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::secret_and_config::users_of;
 use crate::exit::Exit;
 
@@ -38,24 +38,19 @@ pub(crate) fn title(kind: ValueKind, name: &str) -> String {
     format!("{kind}/{name}")
 }
 
-pub(crate) async fn compare(
-    client: &Client,
-    app: &AppName,
-    value: &AppValue,
-) -> Result<ValueChange, CommandError> {
+pub(crate) async fn compare(client: &Client, app: &AppName, value: &AppValue) -> CommandResult<ValueChange> {
     let AppValue { kind, name, content } = value;
-    let stored = match client.value(*kind, name.as_str()).await {
-        Ok(stored) => stored,
-        Err(error) if error.status() == Some(404) => return Ok(ValueChange::Created),
-        Err(error) => return Err(error.into()),
-    };
+    let stored = found(client.get::<ValueView>(kind.as_str(), name.as_str()).await)?;
+    let Some(stored) = stored else { return Ok(ValueChange::Created) };
     if stored.app.as_ref() != Some(app) {
         let owner = stored.app.map_or_else(|| "no app".to_owned(), |owner| format!("app {owner}"));
         return Err(CommandError::Other(format!(
             "{kind} {name} exists and belongs to {owner}: give it another `name:`, or write `external: true` to use it"
         )));
     }
-    let compared = client.compare_value(*kind, name.as_str(), &ValueInput::new(None, content)).await?;
+    let path = [kind.as_str(), name.as_str(), "compare"];
+    let call = client.call(Method::POST, &path, format!("comparing {kind} {name}"));
+    let compared: ValueComparison = call.json(&ValueInput::new(None, content)).view().await?;
     Ok(if compared.same { ValueChange::Unchanged } else { ValueChange::Configured })
 }
 
@@ -66,7 +61,7 @@ pub(crate) async fn apply<'a>(
     app: &AppName,
     batch: &mut BatchResult,
     context: &mut Context<'_>,
-) -> Result<Vec<&'a AppValue>, CommandError> {
+) -> CommandResult<Vec<&'a AppValue>> {
     let mut changed = Vec::new();
     for value in values {
         let Some(change) = batch.accept(put(&context.client, app, value).await)? else { continue };
@@ -79,7 +74,7 @@ pub(crate) async fn apply<'a>(
     Ok(changed)
 }
 
-async fn put(client: &Client, app: &AppName, value: &AppValue) -> Result<ValueChange, CommandError> {
+async fn put(client: &Client, app: &AppName, value: &AppValue) -> CommandResult<ValueChange> {
     let AppValue { kind, name, content } = value;
     let change = compare(client, app, value).await?;
     let input = |name| ValueInput::new(name, content).of_app(app.clone());
@@ -106,24 +101,18 @@ pub(crate) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
     }
 }
 
-pub(crate) async fn of_app(client: &Client, app: &str) -> Result<Vec<(ValueKind, ValueView)>, CommandError> {
-    let mut found = Vec::new();
+pub(crate) async fn of_app(client: &Client, app: &str) -> CommandResult<Vec<(ValueKind, ValueView)>> {
+    let mut all = Vec::new();
     for kind in [ValueKind::Secret, ValueKind::Config] {
-        match client.values(kind).await {
-            Ok(values) => found.extend(values.into_iter().map(|value| (kind, value))),
-            // An API of the previous version has none.
-            Err(error) if error.status() == Some(404) => {}
-            Err(error) => return Err(error.into()),
-        }
+        // An API of the previous version has none.
+        let values: Vec<ValueView> = found(client.list(kind.as_str()).await)?.unwrap_or_default();
+        all.extend(values.into_iter().map(|value| (kind, value)));
     }
-    found.retain(|(_, value)| value.app.as_ref().is_some_and(|owner| owner.as_str() == app));
-    Ok(found)
+    all.retain(|(_, value)| value.app.as_ref().is_some_and(|owner| owner.as_str() == app));
+    Ok(all)
 }
 
-pub(crate) async fn surplus(
-    client: &Client,
-    app: &DesiredApp,
-) -> Result<Vec<(ValueKind, String)>, CommandError> {
+pub(crate) async fn surplus(client: &Client, app: &DesiredApp) -> CommandResult<Vec<(ValueKind, String)>> {
     let mut found = of_app(client, app.name.as_str()).await?;
     found.retain(|(kind, value)| !app.all_values.contains(&(*kind, value.name.clone())));
     Ok(found.into_iter().map(|(kind, value)| (kind, value.name.to_string())).collect())
@@ -133,7 +122,7 @@ pub(crate) async fn remove(
     values: Vec<(ValueKind, String)>,
     batch: &mut BatchResult,
     context: &mut Context<'_>,
-) -> Result<(), CommandError> {
+) -> CommandResult<()> {
     for (kind, name) in values {
         let result = context.client.delete_value(kind, &name, false).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
@@ -150,7 +139,7 @@ pub(crate) async fn remove_all(
     app: &str,
     batch: &mut BatchResult,
     context: &mut Context<'_>,
-) -> Result<(), CommandError> {
+) -> CommandResult<()> {
     if batch.exit() != Exit::Ok {
         return Ok(());
     }
@@ -158,7 +147,7 @@ pub(crate) async fn remove_all(
     remove(unused, batch, context).await
 }
 
-async fn unused(client: &Client, app: &str) -> Result<Vec<(ValueKind, String)>, CommandError> {
+async fn unused(client: &Client, app: &str) -> CommandResult<Vec<(ValueKind, String)>> {
     let found = of_app(client, app).await?;
     if found.is_empty() {
         return Ok(Vec::new());

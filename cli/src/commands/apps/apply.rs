@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api_types::ServiceView;
 use clap::Args;
-use client::Client;
+use client::{Client, found};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use model::ids::ServiceName;
@@ -25,7 +25,7 @@ use super::service_form;
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
@@ -61,7 +61,7 @@ pub(crate) struct ApplyArgs {
     dry_run: bool,
 }
 
-pub(crate) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> CommandResult {
     let mut desired = desired_state::read(&args.files, &context.client).await?;
     desired.leaves_volumes = args.leave_volumes;
     if args.prune && desired.app.is_none() {
@@ -82,9 +82,7 @@ pub(crate) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> Result<E
         lock.release().await;
     }
     let (mut batch, goals) = applied?;
-    if args.wait {
-        batch.record(context.waiter().wait_for_all(goals).await);
-    }
+    batch.record(context.wait_if(args.wait, goals).await);
     Ok(batch.exit())
 }
 
@@ -94,7 +92,7 @@ async fn apply(
     desired: &Desired,
     lock: Option<&AppLock>,
     context: &mut Context<'_>,
-) -> Result<(BatchResult, Vec<Goal>), CommandError> {
+) -> CommandResult<(BatchResult, Vec<Goal>)> {
     let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = BatchResult::new();
     let mut goals = Vec::new();
@@ -119,7 +117,7 @@ async fn apply(
             let Some((service, result)) = batch.accept(applied)? else { continue };
             warn_if_unconfirmed(&service);
             context.output.print_result(&service, result)?;
-            goals.push(Goal::Ready { service: service.name.to_string(), generation: service.generation });
+            goals.push(Goal::ready(&service));
             written.push((service.name.to_string(), service.generation));
             if result == UNCHANGED {
                 unchanged.push(service);
@@ -171,7 +169,7 @@ async fn check_alone(
     written: &[(String, u64)],
     desired: &Desired,
     client: &Client,
-) -> Result<(), CommandError> {
+) -> CommandResult<()> {
     let mut changed = overwritten(written, &client.services_of_app(app).await?);
     for value in &desired.values {
         if let Some(app) = &desired.app
@@ -197,11 +195,7 @@ fn overwritten(written: &[(String, u64)], now: &[ServiceView]) -> Vec<String> {
     written.iter().filter(is_other).map(|(name, _)| format!("service/{name}")).collect()
 }
 
-async fn dry_run(
-    args: &ApplyArgs,
-    desired: &Desired,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+async fn dry_run(args: &ApplyArgs, desired: &Desired, context: &mut Context<'_>) -> CommandResult {
     let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = BatchResult::new();
     if let Some(app) = &desired.app {
@@ -238,7 +232,7 @@ async fn put(
     desired: &Desired,
     input: &ServiceInput,
     mut known: Option<ServiceView>,
-) -> Result<(ServiceView, &'static str), CommandError> {
+) -> CommandResult<(ServiceView, &'static str)> {
     let mut tries = 1;
     loop {
         match put_over_stored(client, desired, input, known.take()).await {
@@ -254,14 +248,10 @@ async fn put_over_stored(
     desired: &Desired,
     input: &ServiceInput,
     known: Option<ServiceView>,
-) -> Result<(ServiceView, &'static str), CommandError> {
+) -> CommandResult<(ServiceView, &'static str)> {
     let before = match (known, input.name().as_str()) {
         (Some(service), _) => Some(service),
-        (None, name) => match client.service(name).await {
-            Ok(service) => Some(service),
-            Err(error) if error.status() == Some(404) => None,
-            Err(error) => return Err(error.into()),
-        },
+        (None, name) => found(client.service(name).await)?,
     };
     // The write is refused, so its effect is not printed.
     let is_going = before.as_ref().is_some_and(|before| before.state == ServiceState::Deleting);

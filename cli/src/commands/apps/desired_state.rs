@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 
-use client::Client;
+use api_types::NodeView;
+use client::{Client, found};
 use compose::{AppValue, ComposeFinding, NoteKind};
 use model::ids::{AppName, ServiceName, ValueName};
 use model::spec::{ServiceInput, VolumeKind};
@@ -15,7 +16,7 @@ use output::stderr;
 use super::compose_sources::ComposeSources;
 use super::file_args::{self, ComposeArgs, FileArgs};
 use super::services_in_text::{self, display_name};
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
@@ -70,7 +71,7 @@ impl Desired {
     }
 }
 
-pub(crate) async fn read(args: &FileArgs, client: &Client) -> Result<Desired, CommandError> {
+pub(crate) async fn read(args: &FileArgs, client: &Client) -> CommandResult<Desired> {
     if !args.files.is_empty() {
         return read_files(&args.files, &args.compose, Some(client)).await;
     }
@@ -85,7 +86,7 @@ pub(crate) async fn read_files(
     files: &[String],
     compose: &ComposeArgs,
     client: Option<&Client>,
-) -> Result<Desired, CommandError> {
+) -> CommandResult<Desired> {
     let (mut services, mut mistakes) = (Vec::new(), Vec::new());
     let mut texts = BTreeMap::new();
     let mut compose_files = Vec::new();
@@ -147,20 +148,16 @@ pub(crate) async fn read_files(
 
 /// Returns true if the cluster has a directory for shared volumes, even if its nodes are down: a file's
 /// meaning must not depend on that.
-async fn has_shared_directory(client: &Client) -> Result<bool, CommandError> {
-    Ok(client.nodes().await?.iter().any(|node| node.shared_volumes.is_some()))
+async fn has_shared_directory(client: &Client) -> CommandResult<bool> {
+    Ok(client.list::<NodeView>("node").await?.iter().any(|node| node.shared_volumes.is_some()))
 }
 
 /// Returns the app's named volumes in the cluster; true if shared. A volume that any service has as
 /// persistent stays so: a shared one in its place would be empty.
-async fn kept_volumes(app: &compose::App, client: &Client) -> Result<BTreeMap<String, bool>, CommandError> {
+async fn kept_volumes(app: &compose::App, client: &Client) -> CommandResult<BTreeMap<String, bool>> {
     let mut kept = BTreeMap::new();
     for service in &app.services {
-        let stored = match client.service(service.name().as_str()).await {
-            Ok(stored) => stored,
-            Err(error) if error.status() == Some(404) => continue,
-            Err(error) => return Err(error.into()),
-        };
+        let Some(stored) = found(client.service(service.name().as_str()).await)? else { continue };
         for volume in stored.pod.containers.iter().flat_map(|container| &container.volumes) {
             let Some(source) = volume.source.clone() else { continue };
             match volume.kind {
@@ -174,7 +171,7 @@ async fn kept_volumes(app: &compose::App, client: &Client) -> Result<BTreeMap<St
 }
 
 /// Sorts the Compose files of a folder by override order, which differs from the order of names.
-fn put_in_order(folder: &str, files: &mut Vec<String>) -> Result<(), CommandError> {
+fn put_in_order(folder: &str, files: &mut Vec<String>) -> CommandResult<()> {
     let is_inside = |file: &String| Path::new(file).parent() == Some(Path::new(folder));
     let found: Vec<String> = files.iter().filter(|file| is_inside(file)).cloned().collect();
     let path = |name: &str| Path::new(folder).join(name).display().to_string();
@@ -211,7 +208,7 @@ impl Desired {
     }
 }
 
-fn read_text(file: &str) -> Result<String, CommandError> {
+fn read_text(file: &str) -> CommandResult<String> {
     let mut text = String::new();
     let result = match file {
         "-" => std::io::stdin().take(MAX_FILE_BYTES + 1).read_to_string(&mut text),
@@ -235,7 +232,7 @@ fn read_text(file: &str) -> Result<String, CommandError> {
     }
 }
 
-fn check_names(services: &[ServiceInput]) -> Result<(), CommandError> {
+fn check_names(services: &[ServiceInput]) -> CommandResult<()> {
     let mut seen = BTreeSet::new();
     match services.iter().find(|service| !seen.insert(service.name().as_str())) {
         None => Ok(()),

@@ -1,7 +1,7 @@
 //! `diff` and `apply --dry-run`: show what `apply` would change. Write nothing.
 
 use clap::Args;
-use client::Client;
+use client::{Client, found};
 use jiff::Timestamp;
 use model::spec::ServiceInput;
 use output::humanize;
@@ -14,7 +14,7 @@ use super::file_args::FileArgs;
 use super::lost_volumes;
 use super::service_form;
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
 /// Arguments of `diff`.
@@ -40,12 +40,8 @@ impl Comparison {
         client: &Client,
         desired: &Desired,
         input: &ServiceInput,
-    ) -> Result<Self, CommandError> {
-        let view = match client.service(input.name().as_str()).await {
-            Ok(view) => Some(view),
-            Err(error) if error.status() == Some(404) => None,
-            Err(error) => return Err(error.into()),
-        };
+    ) -> CommandResult<Self> {
+        let view = found(client.service(input.name().as_str()).await)?;
         let before = view.as_ref().map(service_form::stored);
         let scaled = view.and_then(|view| view.scaled_at).map(|at| humanize::age(&at, Timestamp::now()));
         let input = desired.over(input, before.as_ref());
@@ -64,7 +60,7 @@ impl Comparison {
         }
     }
 
-    fn text(&self) -> Result<String, CommandError> {
+    fn text(&self) -> CommandResult<String> {
         if self.before.as_ref() == Some(&self.after) {
             return Ok(String::new());
         }
@@ -75,7 +71,7 @@ impl Comparison {
         Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}{effect}"))
     }
 
-    pub(crate) async fn check(&self, client: &Client, leaves_volumes: bool) -> Result<(), CommandError> {
+    pub(crate) async fn check(&self, client: &Client, leaves_volumes: bool) -> CommandResult<()> {
         match &self.before {
             Some(before) if *before == self.after => return Ok(()),
             Some(before) if !leaves_volumes => lost_volumes::check(client, before, &self.after).await?,
@@ -91,7 +87,7 @@ impl Comparison {
 }
 
 /// Prints the differences. Errors never have the exit code of a difference.
-pub(crate) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> CommandResult {
     match differences(&args.files, context).await {
         Err(error) if error.exit() == Exit::Error && !matches!(error, CommandError::Output(_)) => {
             Err(CommandError::Usage(error.to_string()))
@@ -100,7 +96,7 @@ pub(crate) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> Result<Ex
     }
 }
 
-async fn differences(files: &FileArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn differences(files: &FileArgs, context: &mut Context<'_>) -> CommandResult {
     let mut exit = Exit::Ok;
     let desired = desired_state::read(files, &context.client).await?;
     desired.print_notes();

@@ -8,7 +8,7 @@ use compose::{Allowance, ComposeFinding, Project};
 use output::humanize;
 
 use super::compose_sources::{ComposeSources, folder_of_project};
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
@@ -118,7 +118,7 @@ impl ComposeArgs {
 ///
 /// # Errors
 /// If there is none, or an env file cannot be read.
-pub(crate) fn of_this_folder(args: &ComposeArgs) -> Result<Vec<String>, CommandError> {
+pub(crate) fn of_this_folder(args: &ComposeArgs) -> CommandResult<Vec<String>> {
     let project = args.project(Vec::new());
     let sources = ComposeSources::new(&project, args.allows_outside_files(), BTreeMap::new());
     let variables = compose::variables(&project, &sources).map_err(|found| {
@@ -156,7 +156,7 @@ pub(crate) fn default_files(prefix: &str, exists: &dyn Fn(&str) -> bool) -> Opti
 ///
 /// # Errors
 /// A directory that cannot be read or has no such file.
-pub(crate) fn expand(files: &[String]) -> Result<Vec<String>, CommandError> {
+pub(crate) fn expand(files: &[String]) -> CommandResult<Vec<String>> {
     let mut expanded = Vec::new();
     for file in files {
         if file != "-" && Path::new(file).is_dir() {
@@ -168,7 +168,7 @@ pub(crate) fn expand(files: &[String]) -> Result<Vec<String>, CommandError> {
     Ok(expanded)
 }
 
-fn service_files(directory: &str) -> Result<Vec<String>, CommandError> {
+fn service_files(directory: &str) -> CommandResult<Vec<String>> {
     let cannot_read = |error: std::io::Error| {
         CommandError::Other(format!("cannot read {directory}: {}", humanize::system_error(&error)))
     };

@@ -6,7 +6,7 @@ use output::stderr;
 use tokio::sync::OnceCell;
 
 use super::desired_state;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderApp {
@@ -24,7 +24,7 @@ impl FolderApp {
     ///
     /// # Errors
     /// `Usage` if there is no Compose file.
-    pub(crate) fn name(&self) -> Result<&AppName, CommandError> {
+    pub(crate) fn name(&self) -> CommandResult<&AppName> {
         self.name.as_ref().ok_or_else(|| {
             CommandError::Usage(
                 "name the app: this folder has no Compose file; `kubeleet app` lists apps".to_owned(),
@@ -33,7 +33,7 @@ impl FolderApp {
     }
 
     /// Returns the full name of a service by its name in the Compose file, if it exists in the cluster.
-    pub(crate) async fn service(&self, client: &Client, short: &str) -> Result<Option<String>, CommandError> {
+    pub(crate) async fn service(&self, client: &Client, short: &str) -> CommandResult<Option<String>> {
         let Some(app) = &self.name else { return Ok(None) };
         let read = async || {
             let services = client.services_of_app(app.as_str()).await?;

@@ -7,21 +7,17 @@ use api_types::{VolumeCondition, VolumeView};
 use client::Client;
 use model::spec::{ServiceInput, VolumeKind};
 
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 
 /// Fails if a service would lose access to volumes with data. Both services are in the API's form.
-pub(crate) async fn check(
-    client: &Client,
-    stored: &ServiceInput,
-    after: &ServiceInput,
-) -> Result<(), CommandError> {
+pub(crate) async fn check(client: &Client, stored: &ServiceInput, after: &ServiceInput) -> CommandResult<()> {
     let kept = kept_sources(after);
     let left_out: BTreeSet<String> =
         kept_sources(stored).difference(&kept).map(|(_, source)| source.clone()).collect();
     if left_out.is_empty() {
         return Ok(());
     }
-    let volumes = client.volumes().await?;
+    let volumes: Vec<VolumeView> = client.list("volume").await?;
     let has_data = |volume: &&VolumeView| {
         volume.service == *stored.name()
             && left_out.contains(&volume.source)

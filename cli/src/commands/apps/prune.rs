@@ -9,7 +9,7 @@ use super::app_values;
 use super::desired_state::DesiredApp;
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::CommandResult;
 use crate::commands::services::service;
 use crate::exit::Exit;
 
@@ -20,7 +20,7 @@ pub(crate) async fn run(
     prune: bool,
     batch: &mut BatchResult,
     context: &mut Context<'_>,
-) -> Result<(), CommandError> {
+) -> CommandResult<()> {
     let surplus = surplus(app, &context.client).await?;
     let values = app_values::surplus(&context.client, app).await?;
     if !prune || batch.exit() != Exit::Ok {
@@ -41,11 +41,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-pub(crate) async fn dry_run(
-    app: &DesiredApp,
-    prune: bool,
-    context: &mut Context<'_>,
-) -> Result<(), CommandError> {
+pub(crate) async fn dry_run(app: &DesiredApp, prune: bool, context: &mut Context<'_>) -> CommandResult<()> {
     let surplus = surplus(app, &context.client).await?;
     let values = app_values::surplus(&context.client, app).await?;
     if !prune {
@@ -60,7 +56,7 @@ pub(crate) async fn dry_run(
     Ok(())
 }
 
-async fn surplus(app: &DesiredApp, client: &Client) -> Result<Vec<String>, CommandError> {
+async fn surplus(app: &DesiredApp, client: &Client) -> CommandResult<Vec<String>> {
     let stored = client.services_of_app(app.name.as_str()).await?;
     // An API of the previous version refuses the query; one that ignored it would return other services.
     let of_app = stored.into_iter().filter(|service| {

@@ -3,7 +3,7 @@
 use api_types::ServiceView;
 use model::spec::{ServiceInput, Violation};
 
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 
 pub(crate) fn stored(service: &ServiceView) -> ServiceInput {
     ServiceInput::from(service.desired())
@@ -17,7 +17,7 @@ pub(crate) fn normal(input: &ServiceInput) -> Result<ServiceInput, Vec<Violation
     input.clone().normalize().map(ServiceInput::from)
 }
 
-pub(crate) fn yaml(input: &ServiceInput) -> Result<String, CommandError> {
+pub(crate) fn yaml(input: &ServiceInput) -> CommandResult<String> {
     serde_saphyr::to_string(input).map_err(|error| {
         CommandError::Other(format!("cannot write service {} as YAML: {error}", input.name()))
     })

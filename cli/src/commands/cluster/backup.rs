@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use api_types::RecoveryView;
 use clap::Args;
-use client::{Client, ClientError};
+use client::{Client, ClientError, Method};
 use output::humanize;
 use output::objects::recovery;
 use output::stderr;
 use store::saved_state::{InvalidState, SavedEnd, SavedHeader, SavedLine};
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
 /// Maximum bytes, approximately, of a backup part in one request,
@@ -51,9 +51,10 @@ pub(crate) struct RestoreArgs {
 }
 
 /// Writes a backup. A file is replaced only after the backup is complete.
-pub(crate) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> CommandResult {
     let mut end = LastLine::default();
-    let mut stream = context.client.backup().await?;
+    let call = context.client.call(Method::GET, &["cluster", "backup"], "reading the backup");
+    let mut stream = call.bytes().await?;
     if args.file == "-" {
         while let Some(bytes) = stream.next().await? {
             end.add(&bytes);
@@ -96,7 +97,7 @@ impl LastLine {
         self.0.drain(..line.map_or(0, |end| end + 1));
     }
 
-    fn check(&self) -> Result<(), CommandError> {
+    fn check(&self) -> CommandResult<()> {
         let line = std::str::from_utf8(&self.0).unwrap_or_default();
         match SavedLine::parse(line.trim_end(), 0) {
             Ok(SavedLine::End(_)) => Ok(()),
@@ -109,7 +110,7 @@ impl LastLine {
 
 /// Restores a backup in parts: first secrets, configs and logins, then all pods, then the services, then the
 /// cluster's id.
-pub(crate) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> CommandResult {
     // The whole file is read before any change: a truncated file is refused.
     let Checked { header, has_values } = check(&args.file)?;
     let mut view = RecoveryView::default();
@@ -150,7 +151,10 @@ async fn send(
     args: &RestoreArgs,
     body: String,
 ) -> Result<RecoveryView, ClientError> {
-    client.restore(part, args.yes, args.deleted, body).await
+    let call = client.call(Method::POST, &["cluster", "restore"], "restoring the backup");
+    let call = call.query("part", Some(part)).query("apply", Some(args.yes));
+    let call = call.query("deleted", args.deleted.then_some(true));
+    call.body("application/x-ndjson", body).view().await
 }
 
 /// Adds the result of a part. A service may be in several parts, each with some of its pods.
@@ -191,7 +195,7 @@ struct Checked {
     has_values: bool,
 }
 
-fn check(path: &Path) -> Result<Checked, CommandError> {
+fn check(path: &Path) -> CommandResult<Checked> {
     let mut lines = BufReader::new(File::open(path).map_err(|error| unreadable(path, &error))?).lines();
     let first = lines.next().transpose().map_err(|error| unreadable(path, &error))?.unwrap_or_default();
     let header = SavedHeader::parse(&first).map_err(|why| invalid(path, &why))?;
@@ -230,13 +234,13 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn open(path: &'a Path, header: &'a SavedHeader) -> Result<Self, CommandError> {
+    fn open(path: &'a Path, header: &'a SavedHeader) -> CommandResult<Self> {
         let mut lines = BufReader::new(File::open(path).map_err(|error| unreadable(path, &error))?).lines();
         lines.next();
         Ok(Self { path, header, lines, carried: Vec::new(), is_ended: false })
     }
 
-    fn of_values(path: &'a Path, header: &'a SavedHeader) -> Result<Self, CommandError> {
+    fn of_values(path: &'a Path, header: &'a SavedHeader) -> CommandResult<Self> {
         let mut parts = Self::open(path, header)?;
         while !parts.is_ended {
             parts.next()?;
@@ -246,7 +250,7 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    fn next(&mut self) -> Result<Option<String>, CommandError> {
+    fn next(&mut self) -> CommandResult<Option<String>> {
         let mut part = self.carried.clone();
         let carried = part.len();
         let mut size = 0;

@@ -1,11 +1,13 @@
 //! `cluster`: checks and repairs the state in Redis, and recovers lost state.
 
+use api_types::{FindingView, RecoveryView};
 use clap::{Args, Subcommand};
+use client::Method;
 use output::objects::recovery;
 use output::stderr;
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::CommandResult;
 use crate::commands::flag_values;
 use crate::exit::Exit;
 
@@ -43,16 +45,19 @@ pub(crate) struct RecoverArgs {
     deleted: bool,
 }
 
-pub(crate) async fn run(command: ClusterCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(command: ClusterCommand, context: &mut Context<'_>) -> CommandResult {
     match command {
         ClusterCommand::Check(args) => check(&args, context).await,
         ClusterCommand::Recover(args) => recover(&args, context).await,
     }
 }
 
-async fn recover(args: &RecoverArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let (wait, cluster) = (args.wait, args.cluster.as_deref());
-    let view = context.client.recover_cluster(args.yes, wait, cluster, args.deleted).await?;
+async fn recover(args: &RecoverArgs, context: &mut Context<'_>) -> CommandResult {
+    let call = context.client.call(Method::POST, &["cluster", "recover"], "recovering the cluster");
+    let call = call.query("apply", Some(args.yes)).query("wait_seconds", Some(args.wait));
+    let call = call.query("cluster", args.cluster.as_deref());
+    // An API of the previous version does not know the option.
+    let view: RecoveryView = call.query("deleted", args.deleted.then_some(true)).view().await?;
     context.output.print_document(&view, || recovery::describe(&view))?;
     if !view.applied && recovery::has_work(&view) {
         let deleted = if args.deleted { " --deleted" } else { "" };
@@ -61,9 +66,13 @@ async fn recover(args: &RecoverArgs, context: &mut Context<'_>) -> Result<Exit, 
     Ok(Exit::Ok)
 }
 
-async fn check(args: &CheckArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let repair = args.repair;
-    let findings = context.client.check_cluster(repair).await?;
+async fn check(args: &CheckArgs, context: &mut Context<'_>) -> CommandResult {
+    let (method, path, operation) = match args.repair {
+        true => (Method::POST, "repair", "repairing the cluster"),
+        false => (Method::GET, "check", "checking the cluster"),
+    };
+    let findings: Vec<FindingView> =
+        context.client.call(method, &["cluster", path], operation).views().await?;
     context.output.print_list(&findings, "nothing is wrong")?;
     let is_clean = findings.iter().all(|finding| finding.repaired);
     Ok(if is_clean { Exit::Ok } else { Exit::Error })

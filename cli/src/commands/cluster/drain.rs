@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use api_types::{NodeView, PodView};
+use api_types::{NodeView, PodView, VolumeView};
 use clap::Args;
-use client::PodFilter;
+use client::{PodFilter, found};
 use model::ids::ServiceName;
 use model::node::{NodeState, Resource};
 use model::pod::lifecycle::Phase;
@@ -14,8 +14,8 @@ use output::objects::pods;
 use output::stderr;
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
-use crate::commands::objects::object_name;
+use crate::commands::error::CommandResult;
+use crate::commands::objects::object_name::ObjectType;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
@@ -32,13 +32,13 @@ const MAX_REASONS: usize = 5;
 )]
 pub(crate) struct DrainArgs {
     /// Name of the node.
-    #[arg(value_name = "NODE", value_parser = object_name::node)]
+    #[arg(value_name = "NODE", value_parser = ObjectType::Node.names())]
     node: String,
 }
 
 /// Cordons the node and stops its pods step by step: the next pod of a service when the service is ready
 /// again.
-pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> CommandResult {
     let node = context.client.cordon(&args.node, true).await?;
     context.output.print_result(&node, "cordoned")?;
     let bound = bound_to(&args.node, context).await?;
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<E
         let pods = pods_on(&args.node, context).await?;
         let (staying, moving): (Vec<_>, Vec<_>) = pods.into_iter().partition(|pod| is_bound(pod, &bound));
         let needs_place = moving.iter().any(|pod| is_here(pod) && pod.service.is_some());
-        let nodes = if needs_place { context.client.nodes().await? } else { Vec::new() };
+        let nodes = if needs_place { context.client.list::<NodeView>("node").await? } else { Vec::new() };
         let (moving, stuck): (Vec<_>, Vec<_>) = moving
             .into_iter()
             .partition(|pod| !is_here(pod) || pod.service.is_none() || has_place(pod, &nodes));
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> Result<E
 pub(crate) async fn replace_all(
     node: &str,
     context: &mut Context<'_>,
-) -> Result<BTreeSet<ServiceName>, CommandError> {
+) -> CommandResult<BTreeSet<ServiceName>> {
     let mut stuck = BTreeSet::new();
     loop {
         let pods = pods_on(node, context).await?;
@@ -87,8 +87,8 @@ pub(crate) async fn replace_all(
 type Replica = (ServiceName, u32);
 
 /// Returns the replicas with persistent volumes on a node: no other node can start them.
-async fn bound_to(node: &str, context: &Context<'_>) -> Result<BTreeSet<Replica>, CommandError> {
-    let volumes = context.client.volumes().await?;
+async fn bound_to(node: &str, context: &Context<'_>) -> CommandResult<BTreeSet<Replica>> {
+    let volumes: Vec<VolumeView> = context.client.list("volume").await?;
     let here =
         volumes.into_iter().filter(|volume| volume.node.as_ref().is_some_and(|on| on.as_str() == node));
     Ok(here.filter_map(|volume| Some((volume.service, volume.replica?))).collect())
@@ -161,7 +161,7 @@ fn note_stuck(pods: &[PodView], node: &str, nodes: &[NodeView]) -> bool {
     !pods.is_empty()
 }
 
-async fn pods_on(node: &str, context: &Context<'_>) -> Result<Vec<PodView>, CommandError> {
+async fn pods_on(node: &str, context: &Context<'_>) -> CommandResult<Vec<PodView>> {
     let filter = PodFilter { node: Some(node.to_owned()), ..PodFilter::default() };
     Ok(context.client.pods(&filter).await?)
 }
@@ -181,30 +181,20 @@ fn is_here(pod: &PodView) -> bool {
 
 /// Stops pods of different services, and waits until each is gone and its service is ready again. Returns the
 /// success for each service.
-async fn replace(
-    round: &[&PodView],
-    context: &mut Context<'_>,
-) -> Result<Vec<(ServiceName, Exit)>, CommandError> {
+async fn replace(round: &[&PodView], context: &mut Context<'_>) -> CommandResult<Vec<(ServiceName, Exit)>> {
     let mut goals = Vec::new();
     for pod in round {
-        match context.client.stop_pod(pod.uuid.as_str()).await {
-            Ok(stopping) => context.output.print_result(&stopping, "stopping")?,
-            // It has ended, or has been deleted, in the meantime.
-            Err(error) if error.status() == Some(404) => continue,
-            Err(error) => return Err(error.into()),
-        }
+        // Without one it has ended, or has been deleted, in the meantime.
+        let stopping = found(context.client.stop_pod(pod.uuid.as_str()).await)?;
+        let Some(stopping) = stopping else { continue };
+        context.output.print_result(&stopping, "stopping")?;
         let Some(service) = &pod.service else { continue };
         let goal = Goal::PodGone { id: pod.uuid.clone(), name: pods::indexed_name(pod) };
         goals.push((service.clone(), goal));
-        match context.client.service(service.as_str()).await {
-            // Its indices continue elsewhere: waiting for its end would mean waiting for its work.
-            Ok(view) if view.pod.kind == Kind::Job => {}
-            Ok(view) => {
-                let goal = Goal::Ready { service: service.to_string(), generation: view.generation };
-                goals.push((service.clone(), goal));
-            }
-            Err(error) if error.status() == Some(404) => {}
-            Err(error) => return Err(error.into()),
+        // The indices of a job continue elsewhere: waiting for its end would mean waiting for its work.
+        let view = found(context.client.service(service.as_str()).await)?;
+        if let Some(view) = view.filter(|view| view.pod.kind != Kind::Job) {
+            goals.push((service.clone(), Goal::ready(&view)));
         }
     }
     let (services, goals): (Vec<_>, Vec<_>) = goals.into_iter().unzip();
@@ -212,11 +202,7 @@ async fn replace(
 }
 
 /// Notes the remaining pods without a service: nothing would start them elsewhere.
-fn finish(
-    pods: &[PodView],
-    node: &api_types::NodeView,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+fn finish(pods: &[PodView], node: &api_types::NodeView, context: &mut Context<'_>) -> CommandResult {
     let pushed = pods.iter().filter(|pod| is_here(pod)).count() as u64;
     if pushed > 0 {
         let count = humanize::count(pushed, "pod");

@@ -8,7 +8,7 @@ use output::objects::events::line;
 use output::stderr;
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::CommandResult;
 use crate::exit::Exit;
 
 const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ impl EventArgs {
     }
 }
 
-pub(crate) async fn run(args: &EventArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &EventArgs, context: &mut Context<'_>) -> CommandResult {
     if args.watch {
         return watch(args.tail.unwrap_or(10), context).await;
     }
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &EventArgs, context: &mut Context<'_>) -> Result<E
 
 /// Follows events. A failed first connection is an error. A lost connection resumes after the last event
 /// received, so that none is missed.
-async fn watch(tail: usize, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn watch(tail: usize, context: &mut Context<'_>) -> CommandResult {
     let mut from = EventsFrom::Tail(tail);
     let mut stream = context.client.watch(&from).await?;
     loop {

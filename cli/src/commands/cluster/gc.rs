@@ -1,15 +1,16 @@
 //! `gc`: removes unused data from the disks of nodes, or lists it.
 
+use api_types::NodeView;
 use clap::Args;
+use client::Method;
 use model::node::NodeState;
 use model::node::usage::GarbageView;
 use output::stderr;
 
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
-use crate::commands::objects::object_name;
-use crate::exit::Exit;
+use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::objects::object_name::ObjectType;
 
 /// Arguments of `gc`.
 #[derive(Debug, Args)]
@@ -20,7 +21,7 @@ use crate::exit::Exit;
 )]
 pub(crate) struct GcArgs {
     /// Nodes; without a name all that are alive.
-    #[arg(value_name = "NODE", value_parser = object_name::node)]
+    #[arg(value_name = "NODE", value_parser = ObjectType::Node.names())]
     nodes: Vec<String>,
     /// Only show what would go.
     #[arg(long)]
@@ -28,18 +29,20 @@ pub(crate) struct GcArgs {
 }
 
 /// Asks the nodes in turn. A node that does not answer does not block the others.
-pub(crate) async fn run(args: &GcArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &GcArgs, context: &mut Context<'_>) -> CommandResult {
     let nodes = match args.nodes.is_empty() {
         false => args.nodes.clone(),
         true => {
-            let nodes = context.client.nodes().await?.into_iter();
+            let nodes = context.client.list::<NodeView>("node").await?.into_iter();
             nodes.filter(|node| node.state == NodeState::Alive).map(|node| node.name.to_string()).collect()
         }
     };
     let (mut batch, mut rows) = (BatchResult::new(), Vec::new());
     for node in &nodes {
-        let asked = context.client.collect_garbage(node, args.dry_run).await.map_err(CommandError::from);
-        rows.extend(batch.accept(asked)?);
+        let operation = format!("collecting garbage on node {node}");
+        let call = context.client.call(Method::POST, &["node", node, "gc"], operation);
+        let asked = call.query("dry_run", Some(args.dry_run)).view::<GarbageView>().await;
+        rows.extend(batch.accept(asked.map_err(CommandError::from))?);
     }
     context.output.print_list(&rows, "no nodes")?;
     let count = |of: fn(&GarbageView) -> usize| rows.iter().map(of).sum::<usize>();

@@ -13,8 +13,8 @@ use output::stderr;
 
 use super::drain;
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
-use crate::commands::objects::object_name;
+use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::objects::object_name::ObjectType;
 use crate::exit::Exit;
 use crate::settings;
 
@@ -22,7 +22,7 @@ use crate::settings;
 #[derive(Debug, Args)]
 pub(crate) struct LeaveArgs {
     /// Name of the node [default: the host name]
-    #[arg(value_name = "NODE", env = "KUBELEET_NODE", value_parser = object_name::node)]
+    #[arg(value_name = "NODE", env = "KUBELEET_NODE", value_parser = ObjectType::Node.names())]
     node: Option<String>,
     /// File that tells `return` that the node is to be uncordoned.
     #[arg(long, value_name = "FILE")]
@@ -35,8 +35,8 @@ impl LeaveArgs {
     }
 }
 
-pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let (name, nodes) = (args.node(), context.client.nodes().await?);
+pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> CommandResult {
+    let (name, nodes) = (args.node(), context.client.list::<NodeView>("node").await?);
     let Some(node) = nodes.iter().find(|node| node.name.as_str() == name) else {
         stderr::note(&format!("the cluster has no node {name}: nothing to hand over"));
         return Ok(Exit::Ok);
@@ -64,7 +64,7 @@ pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Result
     Ok(Exit::TimedOut)
 }
 
-pub(crate) async fn come_back(args: &LeaveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn come_back(args: &LeaveArgs, context: &mut Context<'_>) -> CommandResult {
     if !args.marker.exists() {
         return Ok(Exit::Ok);
     }
@@ -78,7 +78,7 @@ fn takes_pods(node: &NodeView) -> bool {
     node.ready && !node.cordoned
 }
 
-fn write_marker(marker: &Path) -> Result<(), CommandError> {
+fn write_marker(marker: &Path) -> CommandResult<()> {
     std::fs::write(marker, "cordoned by `kubeleet node leave`\n")
         .map_err(|error| unusable(marker, "written", &error))
 }

@@ -3,7 +3,7 @@
 use output::objects::status::describe;
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::CommandResult;
 use crate::exit::Exit;
 
 /// Arguments of `status`.
@@ -16,7 +16,7 @@ pub(crate) struct StatusArgs {
 
 /// Prints the state of the cluster. Problems fail the command only on request, except a write outage, which
 /// always does: the cluster stands still.
-pub(crate) async fn run(context: &mut Context<'_>, args: &StatusArgs) -> Result<Exit, CommandError> {
+pub(crate) async fn run(context: &mut Context<'_>, args: &StatusArgs) -> CommandResult {
     let status = context.client.status().await?;
     context.output.print_document(&status, || describe(&status))?;
     Ok(match (status.redis.connected && status.redis.writable, args.check && !status.problems.is_empty()) {

@@ -5,13 +5,13 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use client::ClientError;
+use client::{ClientError, Method};
 use model::node::usage::{ClusterUsageView, NodeUsageView, PodUsageView, Usage};
 use output::stderr;
 use output::{OutputFormat, TableRow};
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::CommandResult;
 use crate::exit::Exit;
 
 /// Interval at which workers measure.
@@ -66,7 +66,7 @@ enum SortKey {
     Name,
 }
 
-pub(crate) async fn run(args: &TopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &TopArgs, context: &mut Context<'_>) -> CommandResult {
     let is_table = matches!(context.output.format, OutputFormat::Table | OutputFormat::Wide);
     if args.once || !is_table || !std::io::stdout().is_terminal() {
         let usage = read(args, context).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: &TopArgs, context: &mut Context<'_>) -> Result<Exi
 }
 
 /// Shows the table repeatedly. A temporarily unreachable API does not end it.
-async fn live(args: &TopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn live(args: &TopArgs, context: &mut Context<'_>) -> CommandResult {
     let mut shown = false;
     loop {
         let begun = Instant::now();
@@ -97,7 +97,8 @@ async fn live(args: &TopArgs, context: &mut Context<'_>) -> Result<Exit, Command
 }
 
 async fn read(args: &TopArgs, context: &Context<'_>) -> Result<ClusterUsageView, ClientError> {
-    context.client.usage(args.what == TopSubject::Pods).await
+    let call = context.client.call(Method::GET, &["stats"], "reading what is used");
+    call.query("pods", Some(args.what == TopSubject::Pods)).view().await
 }
 
 fn page(args: &TopArgs, usage: ClusterUsageView, context: &Context<'_>) -> String {
@@ -112,7 +113,7 @@ fn page(args: &TopArgs, usage: ClusterUsageView, context: &Context<'_>) -> Strin
 
 fn table<T: TableRow>(items: &[T], context: &Context<'_>) -> String {
     let wide = context.output.format == OutputFormat::Wide;
-    let rows = items.iter().map(|item| item.cells(wide, context.output.now())).collect();
+    let rows = items.iter().map(|item| item.row(wide, context.output.now())).collect();
     output::table::render(&T::titles(wide), rows)
 }
 

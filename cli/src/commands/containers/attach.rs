@@ -6,9 +6,8 @@ use model::stream::channel::Purpose;
 use super::channel_streams::{self, ChannelStreams};
 use super::terminal::{self, RawTerminal};
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::find_pod;
-use crate::exit::Exit;
 
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
@@ -31,7 +30,7 @@ pub(crate) struct AttachArgs {
     tty: bool,
 }
 
-pub(crate) async fn run(args: &AttachArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &AttachArgs, context: &mut Context<'_>) -> CommandResult {
     let (stdin, tty) = (args.stdin, args.tty);
     if tty && !terminal::is_interactive() {
         return Err(CommandError::Usage(terminal::NONE.to_owned()));

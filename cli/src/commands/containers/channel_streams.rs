@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::terminal;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
 /// Sent before queued input.
@@ -34,7 +34,7 @@ pub(crate) struct ChannelStreams {
 pub(crate) async fn run(
     (sender, mut receiver): (ChannelSender, ChannelReceiver),
     streams: &ChannelStreams,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     let (control, controls) = mpsc::unbounded_channel();
     let (input, inputs) = mpsc::channel(2);
     // Sending has its own task: a program that does not read its input still writes output.
@@ -56,7 +56,7 @@ fn stream_of(stream: impl AsFd) -> io::Result<File> {
     Ok(File::from_std(stream.as_fd().try_clone_to_owned()?.into()))
 }
 
-async fn receive_all(receiver: &mut ChannelReceiver) -> Result<Exit, CommandError> {
+async fn receive_all(receiver: &mut ChannelReceiver) -> CommandResult {
     let (mut stdout, mut stderr) = (stream_of(io::stdout())?, stream_of(io::stderr())?);
     while let Some(frame) = receiver.next().await? {
         match frame {
@@ -122,7 +122,7 @@ async fn read_input(input: mpsc::Sender<Frame>, mut stdin: File) {
     }
 }
 
-async fn handle_signals(control: &Control, streams: &ChannelStreams) -> Result<Exit, CommandError> {
+async fn handle_signals(control: &Control, streams: &ChannelStreams) -> CommandResult {
     let listen = |kind: SignalKind| signal(kind).map_err(CommandError::Output);
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;

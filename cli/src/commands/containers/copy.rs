@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::tar_files;
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::find_pod;
 use crate::commands::objects::object_name;
 use crate::exit::Exit;
@@ -54,7 +54,7 @@ fn is_name(text: &str) -> bool {
     !text.contains('/') || object_name::split(text).object_type.is_some()
 }
 
-pub(crate) async fn run(args: &CopyArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &CopyArgs, context: &mut Context<'_>) -> CommandResult {
     match (place(&args.source), place(&args.target)) {
         (CopySide::Here(source), CopySide::Pod { pod, path }) => {
             to_pod(source, pod, path, args, context).await
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &CopyArgs, context: &mut Context<'_>) -> Result<Ex
 }
 
 /// Splits an absolute path into its parent directory and name. A path without a name is a directory.
-fn split(path: &str) -> Result<(&str, Option<&str>), CommandError> {
+fn split(path: &str) -> CommandResult<(&str, Option<&str>)> {
     if !path.starts_with('/') {
         return Err(CommandError::Usage(format!("{path:?} is no absolute path: write POD:/path")));
     }
@@ -93,7 +93,7 @@ async fn to_pod(
     path: &str,
     args: &CopyArgs,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     let (directory, name) = split(path)?;
     let cannot = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", source.display());
     let resolved = source.canonicalize();
@@ -120,10 +120,7 @@ async fn to_pod(
     end_of(&mut receiver).await
 }
 
-async fn send_archive(
-    sender: &mut ChannelSender,
-    written: &mut mpsc::Receiver<Bytes>,
-) -> Result<(), CommandError> {
+async fn send_archive(sender: &mut ChannelSender, written: &mut mpsc::Receiver<Bytes>) -> CommandResult<()> {
     while let Some(data) = written.recv().await {
         for piece in pieces(data) {
             sender.send(&Frame::Input(piece)).await?;
@@ -132,7 +129,7 @@ async fn send_archive(
     Ok(())
 }
 
-async fn end_of(receiver: &mut ChannelReceiver) -> Result<Exit, CommandError> {
+async fn end_of(receiver: &mut ChannelReceiver) -> CommandResult {
     while let Some(frame) = receiver.next().await? {
         match frame {
             Frame::Exit(_) => return Ok(Exit::Ok),
@@ -149,7 +146,7 @@ async fn from_pod(
     target: &Path,
     args: &CopyArgs,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     split(path)?;
     let pod = find_pod::running_pod(context, pod).await?;
     let purpose = Purpose::CopyFrom { path: path.to_owned() };
@@ -171,7 +168,7 @@ async fn from_pod(
 async fn receive_archive(
     receiver: &mut ChannelReceiver,
     archive: mpsc::Sender<Result<Bytes, String>>,
-) -> Result<(), CommandError> {
+) -> CommandResult<()> {
     while let Some(frame) = receiver.next().await? {
         let goes_on = match frame {
             // Otherwise the reader has failed and reports the reason.

@@ -2,7 +2,7 @@
 
 use output::humanize;
 
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 
 /// Parses `KEY=value`, or `KEY` for the value in this command's environment.
 pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
@@ -24,7 +24,7 @@ fn variable_from(text: &str, get: impl Fn(&str) -> Option<String>) -> Result<(St
 ///
 /// # Errors
 /// An unreadable file, or the first invalid line.
-pub(crate) fn read(path: &str) -> Result<Vec<(String, String)>, CommandError> {
+pub(crate) fn read(path: &str) -> CommandResult<Vec<(String, String)>> {
     let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => CommandError::NotFound(format!("{path}: no such file")),
         _ => CommandError::Other(format!("cannot read {path}: {}", humanize::system_error(&error))),

@@ -15,7 +15,7 @@ use output::objects::pods;
 use output::stderr;
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::find_pod;
 use crate::commands::objects::object_name::{self, ObjectName, ObjectType};
 use crate::commands::selector_args::SelectorArgs;
@@ -114,7 +114,7 @@ impl LogArgs {
     }
 }
 
-pub(crate) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &LogArgs, context: &mut Context<'_>) -> CommandResult {
     let selected = select(args, context).await?;
     if let ([pod], [], [], []) = (&*selected.pods, &*selected.services, &*selected.apps, &*selected.former)
         && args.is_plain()
@@ -132,11 +132,7 @@ pub(crate) async fn run(args: &LogArgs, context: &mut Context<'_>) -> Result<Exi
     }
 }
 
-async fn print_selected(
-    selected: &Selected,
-    args: &LogArgs,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+async fn print_selected(selected: &Selected, args: &LogArgs, context: &mut Context<'_>) -> CommandResult {
     let mut query = args.query(selected);
     if selected.apps.is_empty() {
         return print_lines(&query, args.style(selected), context).await;
@@ -154,7 +150,7 @@ async fn print_selected(
     print_lines(&query, args.style(selected), context).await
 }
 
-async fn select(args: &LogArgs, context: &Context<'_>) -> Result<Selected, CommandError> {
+async fn select(args: &LogArgs, context: &Context<'_>) -> CommandResult<Selected> {
     let mut selected = Selected::default();
     if args.selector.text().is_some() {
         return Ok(selected);
@@ -181,11 +177,7 @@ async fn select(args: &LogArgs, context: &Context<'_>) -> Result<Selected, Comma
     Ok(selected)
 }
 
-async fn select_any(
-    context: &Context<'_>,
-    name: String,
-    selected: &mut Selected,
-) -> Result<(), CommandError> {
+async fn select_any(context: &Context<'_>, name: String, selected: &mut Selected) -> CommandResult<()> {
     let client = &context.client;
     match client.service(&context.service_name(&name).await?).await {
         Ok(service) => return select_service(client, service, selected).await,
@@ -208,11 +200,7 @@ async fn is_app(client: &Client, name: &str) -> bool {
 }
 
 /// A cron has no pods itself: its jobs have.
-async fn select_service(
-    client: &Client,
-    service: ServiceView,
-    selected: &mut Selected,
-) -> Result<(), CommandError> {
+async fn select_service(client: &Client, service: ServiceView, selected: &mut Selected) -> CommandResult<()> {
     if service.pod.kind != Kind::Cron {
         selected.services.push(service.name.to_string());
         return Ok(());
@@ -232,7 +220,7 @@ async fn select_service(
     Ok(())
 }
 
-async fn select_app(client: &Client, name: String, selected: &mut Selected) -> Result<(), CommandError> {
+async fn select_app(client: &Client, name: String, selected: &mut Selected) -> CommandResult<()> {
     if client.services_of_app(&name).await?.is_empty() {
         return Err(CommandError::NotFound(format!("there is no app {name}")));
     }
@@ -241,7 +229,7 @@ async fn select_app(client: &Client, name: String, selected: &mut Selected) -> R
 }
 
 /// The node may have kept the log of a pod without a record.
-async fn select_pod(client: &Client, name: String, selected: &mut Selected) -> Result<(), CommandError> {
+async fn select_pod(client: &Client, name: String, selected: &mut Selected) -> CommandResult<()> {
     match find_pod::pod(client, &name).await {
         Ok(pod) => selected.pods.push(pod),
         Err(CommandError::NotFound(_)) if is_uuid(&name) => selected.former.push(name),
@@ -259,7 +247,7 @@ async fn print_ended_runs(
     selected: &Selected,
     args: &LogArgs,
     context: &mut Context<'_>,
-) -> Result<bool, CommandError> {
+) -> CommandResult<bool> {
     let mut found = false;
     for pod in &selected.pods {
         let pod = context.client.pod(pod.uuid.as_str()).await?;
@@ -274,7 +262,7 @@ async fn print_ended_runs(
     Ok(found)
 }
 
-async fn print_one(pod: &PodView, args: &LogArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn print_one(pod: &PodView, args: &LogArgs, context: &mut Context<'_>) -> CommandResult {
     let query = LogQuery {
         tail: args.tail.unwrap_or(DEFAULT_TAIL),
         follow: args.follow,
@@ -304,11 +292,7 @@ fn why_waiting(pod: &PodView) -> Option<String> {
 }
 
 /// Prints merged lines. Notes missing ones on standard error, and then ends with an error.
-async fn print_lines(
-    query: &PodLogQuery,
-    style: LineStyle,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+async fn print_lines(query: &PodLogQuery, style: LineStyle, context: &mut Context<'_>) -> CommandResult {
     let mut log = context.client.lines(query).await?;
     let (mut is_complete, mut has_lines) = (true, false);
     while let Some(items) = log.next_items().await? {

@@ -15,7 +15,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::find_pod;
 use crate::exit::Exit;
 
@@ -62,7 +62,7 @@ struct ForwardTarget {
     port: u16,
 }
 
-pub(crate) async fn run(args: &PortForwardArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &PortForwardArgs, context: &mut Context<'_>) -> CommandResult {
     let pod = find_pod::running_pod(context, &args.pod).await?;
     let mut listeners = Vec::new();
     for pair in &args.ports {

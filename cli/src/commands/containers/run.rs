@@ -20,7 +20,7 @@ use super::run_to_end;
 use super::terminal;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::flag_values;
 use crate::commands::flag_values::IngressArgument;
 use crate::commands::wait::Goal;
@@ -108,7 +108,7 @@ pub(crate) struct RunArgs {
     command: Vec<String>,
 }
 
-pub(crate) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &RunArgs, context: &mut Context<'_>) -> CommandResult {
     args.check().map_err(|detail| CommandError::Usage(detail.to_owned()))?;
     let client = context.client.allowing_partial(args.allow_partial);
     let service = match &args.name {
@@ -139,11 +139,10 @@ pub(crate) async fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Exi
     if args.ends_by_itself() {
         return run_to_end::wait(&service, context).await;
     }
-    let goal = Goal::Ready { service: service.name.to_string(), generation: service.generation };
-    Ok(context.waiter().wait_for(goal).await)
+    Ok(context.waiter().wait_for(Goal::ready(&service)).await)
 }
 
-async fn create_with_free_name(args: &RunArgs, client: &Client) -> Result<ServiceView, CommandError> {
+async fn create_with_free_name(args: &RunArgs, client: &Client) -> CommandResult<ServiceView> {
     let base = name_from_image::from_image(&args.image).ok_or_else(|| {
         CommandError::Usage(format!("no service name can be made from {:?}: set --name", args.image))
     })?;
@@ -203,7 +202,7 @@ impl RunArgs {
         }
     }
 
-    fn service(&self, name: ServiceName) -> Result<ServiceInput, CommandError> {
+    fn service(&self, name: ServiceName) -> CommandResult<ServiceInput> {
         let mut environment = Environment::default();
         let mut variables = BTreeMap::new();
         for file in &self.env_file {

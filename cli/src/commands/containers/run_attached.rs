@@ -15,7 +15,7 @@ use super::channel_streams::{self, ChannelStreams};
 use super::run_to_end;
 use super::terminal::{self, RawTerminal};
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ pub(crate) async fn run(
     service: &ServiceView,
     interactive: Option<bool>,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     let name = service.name.to_string();
     let result = match interactive {
         // The terminal sends its signals to the pod.
@@ -54,7 +54,7 @@ pub(crate) async fn run(
     result
 }
 
-async fn show_output(service: &ServiceView, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn show_output(service: &ServiceView, context: &mut Context<'_>) -> CommandResult {
     let name = service.name.as_str();
     let replicas = service.replicas as usize;
     let have_ended =
@@ -79,7 +79,7 @@ fn has_begun(pod: &PodView) -> bool {
 }
 
 /// Prints a container's output byte for byte until it ends. A missing log is ignored.
-async fn print_output(pod: &PodView, context: &mut Context<'_>) -> Result<(), CommandError> {
+async fn print_output(pod: &PodView, context: &mut Context<'_>) -> CommandResult<()> {
     let query = LogQuery { tail: ALL_LINES, follow: true, container: None };
     let mut log = match context.client.logs(pod.uuid.as_str(), &query).await {
         Ok(log) => log,
@@ -94,7 +94,7 @@ async fn print_output(pod: &PodView, context: &mut Context<'_>) -> Result<(), Co
     Ok(())
 }
 
-async fn print_lines(service: &str, context: &mut Context<'_>) -> Result<(), CommandError> {
+async fn print_lines(service: &str, context: &mut Context<'_>) -> CommandResult<()> {
     let query =
         PodLogQuery { services: vec![service.to_owned()], tail: Some(ALL_LINES), ..PodLogQuery::default() };
     let mut log = context.client.lines(&query).await?;
@@ -114,7 +114,7 @@ async fn pods_when(
     context: &Context<'_>,
     deadline: Option<Instant>,
     is_reached: impl Fn(&[PodView]) -> bool,
-) -> Result<Vec<PodView>, CommandError> {
+) -> CommandResult<Vec<PodView>> {
     let mut said = String::new();
     loop {
         let pods = read_pods(service, &context.client).await?;
@@ -137,7 +137,7 @@ async fn pods_when(
     }
 }
 
-async fn read_pods(service: &str, client: &Client) -> Result<Vec<PodView>, CommandError> {
+async fn read_pods(service: &str, client: &Client) -> CommandResult<Vec<PodView>> {
     let filter = PodFilter { service: Some(service.to_owned()), ..PodFilter::default() };
     match client.pods(&filter).await {
         Err(error) if error.is_transient() => Ok(Vec::new()),
@@ -145,7 +145,7 @@ async fn read_pods(service: &str, client: &Client) -> Result<Vec<PodView>, Comma
     }
 }
 
-async fn connect(service: &ServiceView, tty: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn connect(service: &ServiceView, tty: bool, context: &mut Context<'_>) -> CommandResult {
     let deadline = Instant::now() + context.globals.timeout;
     let begun = |pods: &[PodView]| pods.iter().any(has_begun);
     let pods = pods_when(service.name.as_str(), context, Some(deadline), begun).await?;

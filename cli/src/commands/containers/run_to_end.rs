@@ -6,12 +6,12 @@ use model::pod::lifecycle::Phase;
 use output::stderr;
 
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::CommandResult;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
 /// Waits until all pods of the service have ended. Returns the exit code of the first container that failed.
-pub(crate) async fn wait(service: &ServiceView, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn wait(service: &ServiceView, context: &mut Context<'_>) -> CommandResult {
     let name = service.name.to_string();
     let waited = context.waiter().wait_for(Goal::Ended { service: name.clone() }).await;
     if waited != Exit::Ok {

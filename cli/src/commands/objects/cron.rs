@@ -1,41 +1,31 @@
 //! `cron`: lists, runs, suspends and resumes crons.
 
+use api_types::ServiceView;
 use clap::{Args, Subcommand};
-use client::{Client, ClientError};
+use client::{Client, ClientError, Method};
 use model::spec::Kind;
 use output::ListStyle;
 use output::objects::jobs::CronRow;
 use serde_json::json;
 
 use super::object_name;
-use crate::commands::context::{self, Context};
+use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::lists;
+use crate::commands::type_args::TypeArgs;
 use crate::commands::wait::Goal;
-use crate::commands::watch_list;
 use crate::exit::Exit;
 
-/// Arguments of `cron`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct CronArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<CronCommand>,
-}
-
-impl CronArgs {
-    pub(crate) fn command(self) -> Result<CronCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, CronCommand::Ls)
-    }
-}
+/// Arguments of `cron`.
+pub(crate) type CronArgs = TypeArgs<ListStyle, CronCommand>;
 
 /// Subcommands of `cron`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CronCommand {
     /// List crons, with the last and the next time of each.
     #[command(visible_alias = "list")]
-    Ls(ListArgs),
+    Ls(ListStyle),
     /// Create a job of a cron now, whatever its schedule says.
     Run(RunArgs),
     /// Create no more jobs at the times of the schedule, until `cron resume`. Jobs that run go on, and `cron
@@ -43,13 +33,6 @@ pub(crate) enum CronCommand {
     Suspend(CronNames),
     /// Create jobs again at the times of the schedule, from the next one on.
     Resume(CronNames),
-}
-
-/// Arguments of `cron ls`.
-#[derive(Debug, Default, PartialEq, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) style: ListStyle,
 }
 
 /// Arguments of `cron run`.
@@ -74,25 +57,18 @@ pub(crate) struct CronNames {
     crons: Vec<String>,
 }
 
-pub(crate) async fn run(command: CronCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match command {
-        CronCommand::Ls(args) => list(&args, context).await,
+pub(crate) async fn run(args: CronArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(CronCommand::Ls)? {
+        CronCommand::Ls(style) => list(style, context).await,
         CronCommand::Run(args) => run_now(args, context).await,
         CronCommand::Suspend(names) => set_suspended(&names, true, context).await,
         CronCommand::Resume(names) => set_suspended(&names, false, context).await,
     }
 }
 
-async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    context.output.list_style = args.style;
-    if args.style.watch {
-        return watch_list::run(async |client: &Client| crons(client).await, context).await;
-    }
-    let rows = crons(&context.client).await?;
-    context
-        .output
-        .print_list(&rows, "no crons; `kubeleet apply -f` of a file with `kind: cron` makes one")?;
-    Ok(Exit::Ok)
+pub(crate) async fn list(style: ListStyle, context: &mut Context<'_>) -> CommandResult {
+    let none = "no crons; `kubeleet apply -f` of a file with `kind: cron` makes one";
+    lists::show(style, none, crons, context).await
 }
 
 async fn crons(client: &Client) -> Result<Vec<CronRow>, ClientError> {
@@ -101,22 +77,16 @@ async fn crons(client: &Client) -> Result<Vec<CronRow>, ClientError> {
     Ok(services.into_iter().map(CronRow).collect())
 }
 
-async fn run_now(args: RunArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let job = context.client.run_cron(&args.cron, args.job.as_deref()).await?;
+async fn run_now(args: RunArgs, context: &mut Context<'_>) -> CommandResult {
+    let operation = format!("running cron {}", args.cron);
+    let call = context.client.call(Method::POST, &["service", &args.cron, "run"], operation);
+    let job: ServiceView = call.query("job", args.job.as_deref()).view().await?;
     warn_if_unconfirmed(&job);
     context.output.print_result(&job, &format!("created by cron {}", args.cron))?;
-    if !args.wait {
-        return Ok(Exit::Ok);
-    }
-    let goal = Goal::Ready { service: job.name.to_string(), generation: job.generation };
-    Ok(context.waiter().wait_for(goal).await)
+    Ok(context.wait_if(args.wait, vec![Goal::ready(&job)]).await)
 }
 
-async fn set_suspended(
-    names: &CronNames,
-    suspend: bool,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+async fn set_suspended(names: &CronNames, suspend: bool, context: &mut Context<'_>) -> CommandResult {
     for name in &names.crons {
         let service = context.client.service(name).await?;
         if service.pod.kind != Kind::Cron {

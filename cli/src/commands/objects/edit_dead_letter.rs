@@ -11,11 +11,11 @@ use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::editor;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
-pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let all = context.client.all_dead_letters().await?;
+pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> CommandResult {
+    let all = context.client.dead_letters(None).await?;
     let dead_letter = all.into_iter().find(|dead_letter| dead_letter.id == id).ok_or_else(|| {
         CommandError::NotFound(format!("there is no dead letter {id}; `kubeleet queue peek dq` lists them"))
     })?;
@@ -48,7 +48,7 @@ pub(crate) async fn requeue_from_file(
     ids: &[String],
     file: &str,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     let [id] = ids else {
         return Err(CommandError::Usage(
             "--file replaces the payload of one dead letter: give one ID".to_owned(),
@@ -68,7 +68,7 @@ pub(crate) async fn requeue_from_file(
     }
 }
 
-async fn requeue(id: &str, edited: Vec<u8>, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn requeue(id: &str, edited: Vec<u8>, context: &mut Context<'_>) -> CommandResult {
     if edited.is_empty() {
         return Err(CommandError::Usage(format!(
             "the payload is empty; to drop the dead letter: kubeleet queue drop {id}"
@@ -89,7 +89,7 @@ fn payload(dead_letter: &DeadLetterView) -> Vec<u8> {
 }
 
 /// Writes the payload to a temporary file readable only by this user: payloads can contain secrets.
-fn write_file(payload: &[u8]) -> Result<tempfile::NamedTempFile, CommandError> {
+fn write_file(payload: &[u8]) -> CommandResult<tempfile::NamedTempFile> {
     let file = tempfile::Builder::new().prefix("kubeleet-dead-letter-").suffix(".json").tempfile();
     let mut file = file.map_err(|error| cannot("create a temporary file", &error))?;
     let written = file.write_all(payload).and_then(|()| file.write_all(b"\n")).and_then(|()| file.flush());

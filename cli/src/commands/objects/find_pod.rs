@@ -10,7 +10,7 @@ use output::stderr;
 
 use super::object_name::{self, ObjectName, ObjectType};
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 
 /// Maximum candidates read and, if the name is ambiguous, shown.
 const MAX_CANDIDATES: usize = 20;
@@ -19,12 +19,11 @@ const MAX_CANDIDATES: usize = 20;
 ///
 /// # Errors
 /// `NotFound` if no pod matches, `Usage` if several do.
-pub(crate) async fn pod(client: &Client, text: &str) -> Result<PodView, CommandError> {
+pub(crate) async fn pod(client: &Client, text: &str) -> CommandResult<PodView> {
     match client.pod(text).await {
         Ok(pod) => return Ok(pod),
-        Err(error) if error.status() == Some(404) => {}
-        // Not a valid uuid, but perhaps a prefix or a name.
-        Err(error) if matches!(error.status(), Some(400 | 422)) => {}
+        // No uuid of a pod, or not a valid one, but perhaps a prefix or a name.
+        Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {}
         Err(error) => return Err(error.into()),
     }
     let by_prefix = PodFilter { prefix: Some(text.to_owned()), ..PodFilter::default() };
@@ -46,7 +45,7 @@ pub(crate) async fn pod(client: &Client, text: &str) -> Result<PodView, CommandE
 ///
 /// # Errors
 /// As for [`pod`]; and if the service has no running pod.
-pub(crate) async fn running_pod(context: &Context<'_>, text: &str) -> Result<PodView, CommandError> {
+pub(crate) async fn running_pod(context: &Context<'_>, text: &str) -> CommandResult<PodView> {
     let client = &context.client;
     let ObjectName { object_type, name } = object_name::split(text);
     let service = match object_type {
@@ -83,7 +82,7 @@ pub(crate) async fn running_pod(context: &Context<'_>, text: &str) -> Result<Pod
     Ok(client.pod(chosen.uuid.as_str()).await?)
 }
 
-async fn pods_of(client: &Client, service: &str) -> Result<(Vec<PodView>, bool), CommandError> {
+async fn pods_of(client: &Client, service: &str) -> CommandResult<(Vec<PodView>, bool)> {
     let filter = PodFilter { service: Some(service.to_owned()), ..PodFilter::default() };
     Ok(client.some_pods(&filter, MAX_CANDIDATES).await?)
 }
@@ -117,7 +116,7 @@ async fn no_pod(client: &Client, text: &str) -> CommandError {
 
 /// Returns the only candidate, or the only active one: during a replacement the old and the new pod share a
 /// name.
-fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> Result<PodView, CommandError> {
+fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> CommandResult<PodView> {
     let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
     let active: Vec<&PodView> = candidates.iter().filter(is_active).collect();
     let all: Vec<&PodView> = candidates.iter().collect();

@@ -1,33 +1,23 @@
 //! `job`: lists jobs and shows their results. Other commands treat a job like any service.
 
+use api_types::IndexResultView;
 use clap::{Args, Subcommand};
-use client::{Client, ClientError};
+use client::{Client, ClientError, Method};
 use model::spec::Kind;
 use output::ListStyle;
 use output::objects::jobs::JobRow;
 use output::stderr;
 
 use super::object_name;
-use crate::commands::context::{self, Context};
-use crate::commands::error::CommandError;
+use crate::commands::context::Context;
+use crate::commands::error::CommandResult;
+use crate::commands::lists;
+use crate::commands::type_args::TypeArgs;
 use crate::commands::wait::Goal;
-use crate::commands::watch_list;
 use crate::exit::Exit;
 
-/// Arguments of `job`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct JobArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<JobCommand>,
-}
-
-impl JobArgs {
-    pub(crate) fn command(self) -> Result<JobCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, JobCommand::Ls)
-    }
-}
+/// Arguments of `job`.
+pub(crate) type JobArgs = TypeArgs<ListArgs, JobCommand>;
 
 /// Subcommands of `job`.
 #[derive(Debug, Subcommand)]
@@ -61,20 +51,21 @@ pub(crate) struct ListArgs {
     pub(crate) style: ListStyle,
 }
 
-pub(crate) async fn run(command: JobCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match command {
+pub(crate) async fn run(args: JobArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(JobCommand::Ls)? {
         JobCommand::Ls(args) => list(&args, context).await,
         JobCommand::Results { job } => {
             let job = context.service_name(&job).await?;
-            let results = context.client.job_results(&job).await?;
+            let operation = format!("reading the results of job {job}");
+            let call = context.client.call(Method::GET, &["service", &job, "results"], operation);
+            let results: Vec<IndexResultView> = call.views().await?;
             context.output.print_list(&results, "no index of the job has ended yet")?;
             Ok(Exit::Ok)
         }
         JobCommand::Wait { job } => {
             let job = context.service_name(&job).await?;
-            let generation = context.client.service(&job).await?.generation;
-            let goal = Goal::Ready { service: job.clone(), generation };
-            let exit = context.waiter().wait_for(goal).await;
+            let service = context.client.service(&job).await?;
+            let exit = context.waiter().wait_for(Goal::ready(&service)).await;
             if exit == Exit::TimedOut {
                 stderr::note(&format!(
                     "the job goes on; to wait for longer: kubeleet job wait {job} --timeout 1h"
@@ -85,16 +76,9 @@ pub(crate) async fn run(command: JobCommand, context: &mut Context<'_>) -> Resul
     }
 }
 
-async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    context.output.list_style = args.style;
-    if args.style.watch {
-        let cron = args.cron.clone();
-        let read = async move |client: &Client| jobs(client, cron.as_deref()).await;
-        return watch_list::run(read, context).await;
-    }
-    let rows = jobs(&context.client, args.cron.as_deref()).await?;
-    context.output.print_list(&rows, "no jobs; `kubeleet apply -f` of a file with `kind: job` makes one")?;
-    Ok(Exit::Ok)
+pub(crate) async fn list(args: &ListArgs, context: &mut Context<'_>) -> CommandResult {
+    let none = "no jobs; `kubeleet apply -f` of a file with `kind: job` makes one";
+    lists::show(args.style, none, async |client| jobs(client, args.cron.as_deref()).await, context).await
 }
 
 async fn jobs(client: &Client, of_cron: Option<&str>) -> Result<Vec<JobRow>, ClientError> {

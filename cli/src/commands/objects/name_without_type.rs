@@ -1,11 +1,11 @@
 //! Finds an object by a name without a type.
 
+use api_types::{NodeView, ValueView, VolumeView};
 use client::{ClientError, PodFilter};
-use model::value::ValueKind;
 
 use super::object_name::ObjectType;
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::habits;
 
 const TYPES: &str = "service, job, cron, app, pod, node, volume, secret, config, registry, route or queue";
@@ -14,7 +14,7 @@ const TYPES: &str = "service, job, cron, app, pod, node, volume, secret, config,
 ///
 /// # Errors
 /// `NotFound` if no object has the name, `Usage` if several have.
-pub(crate) async fn find(name: &str, context: &Context<'_>) -> Result<(ObjectType, String), CommandError> {
+pub(crate) async fn find(name: &str, context: &Context<'_>) -> CommandResult<(ObjectType, String)> {
     let client = &context.client;
     let service = context.service_name(name).await?;
     let mut found = Vec::new();
@@ -24,10 +24,10 @@ pub(crate) async fn find(name: &str, context: &Context<'_>) -> Result<(ObjectTyp
     for (of, is_there) in [
         (ObjectType::App, client.services_of_app(name).await.is_ok_and(|services| !services.is_empty())),
         (ObjectType::Pod, is_pod(name, context).await?),
-        (ObjectType::Node, exists(client.node(name).await)?),
-        (ObjectType::Volume, exists(client.volume(name).await)?),
-        (ObjectType::Secret, exists(client.value(ValueKind::Secret, name).await)?),
-        (ObjectType::Config, exists(client.value(ValueKind::Config, name).await)?),
+        (ObjectType::Node, exists::<NodeView>(client.get("node", name).await)?),
+        (ObjectType::Volume, exists::<VolumeView>(client.get("volume", name).await)?),
+        (ObjectType::Secret, exists::<ValueView>(client.get("secret", name).await)?),
+        (ObjectType::Config, exists::<ValueView>(client.get("config", name).await)?),
     ] {
         if is_there {
             found.push((of, name.to_owned()));
@@ -49,13 +49,13 @@ pub(crate) async fn find(name: &str, context: &Context<'_>) -> Result<(ObjectTyp
     }
 }
 
-async fn is_pod(name: &str, context: &Context<'_>) -> Result<bool, CommandError> {
+async fn is_pod(name: &str, context: &Context<'_>) -> CommandResult<bool> {
     let filter = PodFilter { prefix: Some(name.to_owned()), ..PodFilter::default() };
     let (pods, _) = context.client.some_pods(&filter, 1).await?;
     Ok(!pods.is_empty())
 }
 
-fn exists<T>(result: Result<T, ClientError>) -> Result<bool, CommandError> {
+fn exists<T>(result: Result<T, ClientError>) -> CommandResult<bool> {
     match result {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => Ok(false),

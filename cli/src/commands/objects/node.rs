@@ -4,51 +4,38 @@ use std::time::Duration;
 
 use api_types::NodeView;
 use clap::{Args, Subcommand};
-use client::{Client, PodFilter};
+use client::{Client, Method, PodFilter};
 use jiff::Timestamp;
 use model::event::ObjectKind;
 use model::node::NodeState;
-use output::ListStyle;
 use output::objects::nodes;
 use output::stderr;
 
-use super::object_name;
+use super::object_name::ObjectType;
 use super::recent_events;
-use crate::commands::batch::BatchResult;
+use crate::commands::batch::{self, BatchResult};
 use crate::commands::cluster::node_leave;
-use crate::commands::context::{self, Context};
-use crate::commands::error::CommandError;
+use crate::commands::context::Context;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::flag_values;
-use crate::commands::selector_args::SelectorArgs;
-use crate::commands::watch_list;
+use crate::commands::lists;
+use crate::commands::type_args::{LabelledListArgs, TypeArgs};
 use crate::exit::Exit;
 
-/// Arguments of `node`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct NodeArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<NodeCommand>,
-}
-
-impl NodeArgs {
-    pub(crate) fn command(self) -> Result<NodeCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, NodeCommand::Ls)
-    }
-}
+/// Arguments of `node`.
+pub(crate) type NodeArgs = TypeArgs<LabelledListArgs, NodeCommand>;
 
 /// Subcommands of `node`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// List nodes.
     #[command(visible_alias = "list")]
-    Ls(ListArgs),
+    Ls(LabelledListArgs),
     /// Show one node in detail, with its pods.
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// Name of the node.
-        #[arg(value_name = "NODE", value_parser = object_name::node)]
+        #[arg(value_name = "NODE", value_parser = ObjectType::Node.names())]
         name: String,
     },
     /// Keep new pods off nodes; running pods stay.
@@ -67,15 +54,6 @@ pub(crate) enum NodeCommand {
     Purge(PurgeArgs),
 }
 
-/// Arguments of `node ls`.
-#[derive(Debug, Default, PartialEq, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) selector: SelectorArgs,
-    #[command(flatten)]
-    pub(crate) style: ListStyle,
-}
-
 /// Arguments of `rm`.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
@@ -90,7 +68,7 @@ pub(crate) struct RemoveArgs {
 #[derive(Debug, Args)]
 pub(crate) struct NodeNames {
     /// Names of the nodes.
-    #[arg(value_name = "NODE", required = true, value_parser = object_name::node)]
+    #[arg(value_name = "NODE", required = true, value_parser = ObjectType::Node.names())]
     names: Vec<String>,
 }
 
@@ -106,18 +84,12 @@ pub(crate) struct PurgeArgs {
     dead_for: Duration,
 }
 
-impl NodeCommand {
-    pub(crate) fn remove(names: Vec<String>) -> Self {
-        Self::Rm(RemoveArgs { nodes: NodeNames { names }, former: false })
-    }
-}
-
-pub(crate) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match command {
+pub(crate) async fn run(args: NodeArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(NodeCommand::Ls)? {
         NodeCommand::Ls(args) => list(&args, context).await,
         NodeCommand::Describe { name } => describe(&name, context).await,
-        NodeCommand::Cordon(nodes) => cordon(&nodes.names, true, context).await,
-        NodeCommand::Uncordon(nodes) => cordon(&nodes.names, false, context).await,
+        NodeCommand::Cordon(nodes) => cordon(&nodes, true, context).await,
+        NodeCommand::Uncordon(nodes) => cordon(&nodes, false, context).await,
         NodeCommand::Leave(args) => node_leave::leave(&args, context).await,
         NodeCommand::Return(args) => node_leave::come_back(&args, context).await,
         NodeCommand::Rm(args) => remove(&args.nodes.names, args.former, context).await,
@@ -125,43 +97,36 @@ pub(crate) async fn run(command: NodeCommand, context: &mut Context<'_>) -> Resu
     }
 }
 
-async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn list(args: &LabelledListArgs, context: &mut Context<'_>) -> CommandResult {
     let selector = args.selector.selector();
     let read = async |client: &Client| {
-        let mut nodes = client.nodes().await?;
+        let mut nodes: Vec<NodeView> = client.list("node").await?;
         nodes.retain(|node| selector.matches(&node.labels));
         Ok(nodes)
     };
-    context.output.list_style = args.style;
-    if args.style.watch {
-        return watch_list::run(read, context).await;
-    }
-    let nodes = read(&context.client).await?;
-    let hint = match selector.is_empty() {
+    let none = match selector.is_empty() {
         true => "no nodes; `kubeleet worker` on a machine adds it as a node",
         false => "no nodes with these labels",
     };
-    context.output.print_list(&nodes, hint)?;
-    Ok(Exit::Ok)
+    lists::show(args.style, none, read, context).await
 }
 
-async fn remove(names: &[String], is_former: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let mut batch = BatchResult::new();
-    for name in names {
-        let result = context.client.remove_node(name, is_former).await.map_err(CommandError::from);
-        if batch.accept(result)?.is_some() {
-            let text = match is_former {
-                true => format!("the volumes of machines that were node {name} before are given up"),
-                false => format!("node {name} removed"),
-            };
-            context.output.print_named_result(&format!("node/{name}"), &text, "removed")?;
-        }
-    }
-    Ok(batch.exit())
+/// Removes dead nodes; with `is_former`, only leftovers of earlier machines of their names.
+pub(crate) async fn remove(names: &[String], is_former: bool, context: &mut Context<'_>) -> CommandResult {
+    let remove = async |client: &Client, name: &str| {
+        let call = client.call(Method::DELETE, &["node", name], format!("removing node {name}"));
+        call.query("former", is_former.then_some(true)).done().await?;
+        Ok(match is_former {
+            true => format!("the volumes of machines that were node {name} before are given up"),
+            false => format!("node {name} removed"),
+        })
+    };
+    batch::for_each(ObjectType::Node, names, "removed", remove, context).await
 }
 
-async fn purge(args: &PurgeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let names = long_dead(&context.client.nodes().await?, context.output.now(), args.dead_for);
+async fn purge(args: &PurgeArgs, context: &mut Context<'_>) -> CommandResult {
+    let names =
+        long_dead(&context.client.list::<NodeView>("node").await?, context.output.now(), args.dead_for);
     if names.is_empty() {
         stderr::note(
             "no node has been dead for the time of --dead-for; `kubeleet node rm` removes one sooner",
@@ -181,19 +146,18 @@ fn long_dead(nodes: &[NodeView], now: Timestamp, dead_for: Duration) -> Vec<Stri
     nodes.iter().filter(is_long_dead).map(|node| node.name.to_string()).collect()
 }
 
-async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let node = context.client.node(name).await?;
+pub(crate) async fn describe(name: &str, context: &mut Context<'_>) -> CommandResult {
+    let node = context.client.get("node", name).await?;
     let filter = PodFilter { node: Some(name.to_owned()), ..PodFilter::default() };
     let pods = context.client.pods(&filter).await?;
     let events = recent_events::about(&context.client, ObjectKind::Node, name).await?;
-    let now = context.output.now();
-    context.output.print_object(&node, || nodes::describe(&node, &pods, &events, now))?;
+    context.output.print_object(&node, |now| nodes::describe(&node, &pods, &events, now))?;
     Ok(Exit::Ok)
 }
 
-async fn cordon(names: &[String], cordon: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn cordon(nodes: &NodeNames, cordon: bool, context: &mut Context<'_>) -> CommandResult {
     let mut batch = BatchResult::new();
-    for name in names {
+    for name in &nodes.names {
         let result = context.client.cordon(name, cordon).await.map_err(CommandError::from);
         if let Some(node) = batch.accept(result)? {
             context.output.print_result(&node, if cordon { "cordoned" } else { "uncordoned" })?;

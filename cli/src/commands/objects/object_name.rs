@@ -32,28 +32,37 @@ impl ObjectName {
     }
 }
 
+/// The words for each type. The first one is its name in the API and in output; some are kubectl's.
+pub(crate) const TYPES: [(ObjectType, &str); 13] = [
+    (ObjectType::Service, "service services svc deploy deployment deployments sts statefulset statefulsets"),
+    (ObjectType::Job, "job jobs"),
+    (ObjectType::Cron, "cron crons cj cronjob cronjobs"),
+    (ObjectType::App, "app apps"),
+    (ObjectType::Pod, "pod pods po"),
+    (ObjectType::Node, "node nodes no"),
+    (ObjectType::Queue, "queue queues"),
+    (ObjectType::DeadLetter, "letter letters"),
+    (ObjectType::Secret, "secret secrets"),
+    (ObjectType::Config, "config configs cm configmap configmaps"),
+    (ObjectType::Volume, "volume volumes vol pvc persistentvolumeclaim"),
+    (ObjectType::Registry, "registry registries"),
+    (ObjectType::Route, "route routes ing ingress ingresses"),
+];
+
 impl ObjectType {
     pub(crate) fn parse(word: &str) -> Option<Self> {
-        match word {
-            "svc" | "service" | "services" => Some(Self::Service),
-            // kubectl's types for running services.
-            "deploy" | "deployment" | "deployments" | "sts" | "statefulset" | "statefulsets" => {
-                Some(Self::Service)
-            }
-            "job" | "jobs" => Some(Self::Job),
-            "cron" | "crons" | "cj" | "cronjob" | "cronjobs" => Some(Self::Cron),
-            "app" | "apps" => Some(Self::App),
-            "po" | "pod" | "pods" => Some(Self::Pod),
-            "no" | "node" | "nodes" => Some(Self::Node),
-            "queue" | "queues" => Some(Self::Queue),
-            "letter" | "letters" => Some(Self::DeadLetter),
-            "secret" | "secrets" => Some(Self::Secret),
-            "config" | "configs" | "cm" | "configmap" | "configmaps" => Some(Self::Config),
-            "registry" | "registries" => Some(Self::Registry),
-            "route" | "routes" | "ing" | "ingress" | "ingresses" => Some(Self::Route),
-            "vol" | "volume" | "volumes" | "pvc" | "persistentvolumeclaim" => Some(Self::Volume),
-            _ => None,
-        }
+        TYPES.into_iter().find(|(_, words)| words.split(' ').any(|one| one == word)).map(|(of, _)| of)
+    }
+
+    /// Returns the name of the type.
+    pub(crate) fn as_str(self) -> &'static str {
+        let words = TYPES.into_iter().find(|(of, _)| *of == self).map(|(_, words)| words);
+        words.and_then(|words| words.split(' ').next()).unwrap_or_default()
+    }
+
+    /// Returns a parser of names of its objects.
+    pub(crate) fn names(self) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
+        move |text| name_of(self, text)
     }
 
     /// Returns true if its objects are services, which all commands for services accept.
@@ -67,24 +76,6 @@ impl ObjectType {
             Self::Job => Some(Kind::Job),
             Self::Cron => Some(Kind::Cron),
             _ => None,
-        }
-    }
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Service => "service",
-            Self::Job => "job",
-            Self::Cron => "cron",
-            Self::App => "app",
-            Self::Pod => "pod",
-            Self::Node => "node",
-            Self::Queue => "queue",
-            Self::DeadLetter => "letter",
-            Self::Secret => "secret",
-            Self::Config => "config",
-            Self::Volume => "volume",
-            Self::Registry => "registry",
-            Self::Route => "route",
         }
     }
 }
@@ -162,18 +153,6 @@ fn without_unknown_type(name: String) -> Result<String, String> {
     }
 }
 
-pub(crate) fn app(text: &str) -> Result<String, String> {
-    name_of(ObjectType::App, text)
-}
-
-pub(crate) fn pod(text: &str) -> Result<String, String> {
-    name_of(ObjectType::Pod, text)
-}
-
-pub(crate) fn node(text: &str) -> Result<String, String> {
-    name_of(ObjectType::Node, text)
-}
-
 pub(crate) fn value(text: &str) -> Result<String, String> {
     match split(text) {
         ObjectName { object_type: None | Some(ObjectType::Secret | ObjectType::Config), name } => Ok(name),
@@ -181,22 +160,6 @@ pub(crate) fn value(text: &str) -> Result<String, String> {
             Err(format!("this is a {}, but the command needs a secret or config", other.as_str()))
         }
     }
-}
-
-pub(crate) fn registry(text: &str) -> Result<String, String> {
-    name_of(ObjectType::Registry, text)
-}
-
-pub(crate) fn volume(text: &str) -> Result<String, String> {
-    name_of(ObjectType::Volume, text)
-}
-
-pub(crate) fn queue(text: &str) -> Result<String, String> {
-    name_of(ObjectType::Queue, text)
-}
-
-pub(crate) fn dead_letter(text: &str) -> Result<String, String> {
-    name_of(ObjectType::DeadLetter, text)
 }
 
 #[cfg(test)]
@@ -248,6 +211,7 @@ mod tests {
     #[test]
     fn a_name_of_another_type_is_refused() {
         assert!(parsed("svc pod/web-0").unwrap_err().contains("not a service"));
+        let pod = ObjectType::Pod.names();
         assert_eq!(pod("pod/web-0").unwrap(), "web-0");
         assert!(pod("svc/web").unwrap_err().contains("needs a pod"));
         assert!(service("daemonset/y").unwrap_err().contains("did you mean service/y"));

@@ -3,21 +3,10 @@
 
 use clap::Args;
 use model::spec::Kind;
-use model::value::ValueKind;
 use output::{ListStyle, OutputFormat};
 
-use super::app::{self, AppCommand};
-use super::cron::{self, CronCommand};
-use super::job::{self, JobCommand};
 use super::name_without_type;
-use super::node::{self, NodeCommand};
 use super::object_name::{self, ObjectName, ObjectType};
-use super::pod::{self, PodCommand};
-use super::queue::{self, QueueCommand};
-use super::registry::{self, RegistryCommand};
-use super::route::{self, RouteCommand};
-use super::secret_and_config::{self, ValueCommand};
-use super::volume::{self, VolumeCommand};
 use crate::commands::apps::app_lock::AppLock;
 use crate::commands::apps::app_values;
 use crate::commands::apps::desired_state;
@@ -25,11 +14,10 @@ use crate::commands::apps::file_args::ComposeArgs;
 use crate::commands::batch::BatchResult;
 use crate::commands::cluster::events::{self, EventArgs};
 use crate::commands::context::Context;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::selector_args::SelectorArgs;
-use crate::commands::services::edit::EditArgs as ServiceEditArgs;
-use crate::commands::services::restart::RestartArgs as ServiceRestartArgs;
-use crate::commands::services::service::{self, ServiceCommand};
+use crate::commands::services::edit::{self, EditArgs as ServiceEditArgs};
+use crate::commands::services::restart::{self, RestartArgs as ServiceRestartArgs};
 use crate::exit::Exit;
 
 /// Arguments of `get`.
@@ -93,7 +81,7 @@ pub(crate) struct RestartArgs {
     wait: bool,
 }
 
-pub(crate) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn get(args: GetArgs, context: &mut Context<'_>) -> CommandResult {
     if let [words] = &*args.object
         && let Some(types) = several_types(words)
     {
@@ -103,7 +91,9 @@ pub(crate) async fn get(args: GetArgs, context: &mut Context<'_>) -> Result<Exit
         return events::run(&EventArgs::of(args.style.watch), context).await;
     }
     match object_name::parse_words(&args.object).map_err(CommandError::Usage)? {
-        (Some(object_type), names) if names.is_empty() => list(object_type, args, context).await,
+        (Some(object_type), names) if names.is_empty() => {
+            list(object_type, &args.selector, args.style, context).await
+        }
         _ if args.style.watch || !args.selector.is_empty() => {
             Err(CommandError::Usage("--label and --watch are for lists: leave out the name".to_owned()))
         }
@@ -120,11 +110,7 @@ fn several_types(words: &str) -> Option<Vec<ObjectType>> {
     }
 }
 
-async fn list_several(
-    types: Vec<ObjectType>,
-    args: &GetArgs,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+async fn list_several(types: Vec<ObjectType>, args: &GetArgs, context: &mut Context<'_>) -> CommandResult {
     let GetArgs { selector, style, .. } = args;
     let is_document = matches!(context.output.format, OutputFormat::Json | OutputFormat::Yaml);
     if style.watch || is_document {
@@ -136,76 +122,31 @@ async fn list_several(
         if index > 0 && has_titles {
             context.output.print_bytes(b"\n")?;
         }
-        let args = GetArgs { object: Vec::new(), selector: selector.clone(), style: *style };
-        list(object_type, args, context).await?;
+        list(object_type, selector, *style, context).await?;
     }
     Ok(Exit::Ok)
 }
 
 async fn list(
     object_type: ObjectType,
-    args: GetArgs,
+    selector: &SelectorArgs,
+    style: ListStyle,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
-    let GetArgs { selector, style, .. } = args;
+) -> CommandResult {
     let has_labels = matches!(object_type, ObjectType::Service | ObjectType::Pod | ObjectType::Node);
     if !selector.is_empty() && !has_labels {
         let detail = "only services, pods and nodes have labels";
         return Err(CommandError::Usage(detail.to_owned()));
     }
-    match object_type {
-        ObjectType::Service => {
-            service::run(ServiceCommand::Ls(service::ListArgs { selector, style }), context).await
-        }
-        ObjectType::Job => {
-            let args = job::ListArgs { style, ..job::ListArgs::default() };
-            job::run(JobCommand::Ls(args), context).await
-        }
-        ObjectType::Cron => cron::run(CronCommand::Ls(cron::ListArgs { style }), context).await,
-        ObjectType::App => app::run(AppCommand::Ls(app::ListArgs { style }), context).await,
-        ObjectType::Pod => {
-            let args = pod::ListArgs { selector, style, ..pod::ListArgs::default() };
-            pod::run(PodCommand::Ls(args), context).await
-        }
-        ObjectType::Node => node::run(NodeCommand::Ls(node::ListArgs { selector, style }), context).await,
-        ObjectType::Secret => {
-            secret_and_config::run(
-                ValueKind::Secret,
-                ValueCommand::Ls(secret_and_config::ListArgs { style }),
-                context,
-            )
-            .await
-        }
-        ObjectType::Config => {
-            secret_and_config::run(
-                ValueKind::Config,
-                ValueCommand::Ls(secret_and_config::ListArgs { style }),
-                context,
-            )
-            .await
-        }
-        ObjectType::Volume => volume::run(VolumeCommand::Ls(volume::ListArgs { style }), context).await,
-        ObjectType::Registry => {
-            registry::run(RegistryCommand::Ls(registry::ListArgs { style }), context).await
-        }
-        ObjectType::Route => route::run(RouteCommand::Ls(route::ListArgs { style }), context).await,
-        ObjectType::Queue => {
-            let args = queue::ListArgs { style, ..queue::ListArgs::default() };
-            queue::run(QueueCommand::Ls(args), context).await
-        }
-        ObjectType::DeadLetter => {
-            context.output.list_style = style;
-            queue::run(QueueCommand::peek("dq"), context).await
-        }
-    }
+    super::list(object_type, selector.clone(), style, context).await
 }
 
-pub(crate) async fn describe(args: DescribeArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn describe(args: DescribeArgs, context: &mut Context<'_>) -> CommandResult {
     let (_, names) = object_name::parse_words(&args.object).map_err(CommandError::Usage)?;
     describe_one(names, context).await
 }
 
-async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> CommandResult {
     let [ObjectName { object_type, name }] =
         <[_; 1]>::try_from(names).map_err(|_| CommandError::Usage("give one name".to_owned()))?;
     let (object_type, name) = match object_type {
@@ -213,34 +154,14 @@ async fn describe_one(names: Vec<ObjectName>, context: &mut Context<'_>) -> Resu
         None => name_without_type::find(&name, context).await?,
     };
     check_kind(object_type, &[&name], context).await?;
-    match object_type {
-        ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
-            service::run(ServiceCommand::Describe { service: name }, context).await
-        }
-        ObjectType::App => app::run(AppCommand::Describe { app: name }, context).await,
-        ObjectType::Pod => pod::run(PodCommand::Describe { pod: name }, context).await,
-        ObjectType::Node => node::run(NodeCommand::Describe { name }, context).await,
-        ObjectType::Secret => {
-            secret_and_config::run(ValueKind::Secret, ValueCommand::Describe { name }, context).await
-        }
-        ObjectType::Config => {
-            secret_and_config::run(ValueKind::Config, ValueCommand::Describe { name }, context).await
-        }
-        ObjectType::Volume => volume::run(VolumeCommand::Describe { name }, context).await,
-        ObjectType::Registry => registry::run(RegistryCommand::Describe { host: name }, context).await,
-        ObjectType::Route => route::run(RouteCommand::Explain { url: name }, context).await,
-        ObjectType::Queue => queue::run(QueueCommand::peek(&name), context).await,
-        ObjectType::DeadLetter => Err(CommandError::Usage(
-            "a dead letter has no description: `kubeleet queue peek dq` shows them".to_owned(),
-        )),
-    }
+    super::describe(object_type, &name, context).await
 }
 
 async fn check_kind(
     object_type: ObjectType,
     names: &[impl AsRef<str>],
     context: &Context<'_>,
-) -> Result<(), CommandError> {
+) -> CommandResult<()> {
     let Some(kind) = object_type.service_kind() else { return Ok(()) };
     for name in names.iter().map(AsRef::as_ref) {
         let found = context.client.service(name).await?.pod.kind;
@@ -254,7 +175,7 @@ async fn check_kind(
 }
 
 /// `delete`: runs each type's own command, in the order of the types.
-pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> CommandResult {
     if !args.files.is_empty() {
         let desired = desired_state::read_files(&args.files, &args.compose, None).await?;
         // Dependent services are deleted first.
@@ -293,7 +214,7 @@ async fn delete_app(
     services: Vec<String>,
     wait: bool,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     let mut batch = BatchResult::new();
     batch.record(delete_all(ObjectType::Service, services, wait, context).await?);
     app_values::remove_all(app, &mut batch, context).await?;
@@ -305,41 +226,16 @@ async fn delete_all(
     names: Vec<String>,
     wait: bool,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     check_kind(object_type, &names, context).await?;
-    match object_type {
-        ObjectType::Service | ObjectType::Job | ObjectType::Cron => {
-            service::run(ServiceCommand::remove(names, SelectorArgs::default(), wait), context).await
-        }
-        ObjectType::App => app::run(AppCommand::remove(names, wait), context).await,
-        ObjectType::Pod => pod::run(PodCommand::stop(names, SelectorArgs::default(), wait), context).await,
-        ObjectType::Node => node::run(NodeCommand::remove(names), context).await,
-        ObjectType::Secret => {
-            secret_and_config::run(ValueKind::Secret, ValueCommand::Rm { names, force: false }, context).await
-        }
-        ObjectType::Config => {
-            secret_and_config::run(ValueKind::Config, ValueCommand::Rm { names, force: false }, context).await
-        }
-        ObjectType::Volume => volume::run(VolumeCommand::Rm { names, node: None }, context).await,
-        ObjectType::Registry => {
-            registry::run(RegistryCommand::Logout { hosts: names, force: false }, context).await
-        }
-        ObjectType::DeadLetter => queue::run(QueueCommand::drop_dead_letters(names), context).await,
-        ObjectType::Queue => Err(CommandError::Usage("a queue cannot be deleted".to_owned())),
-        ObjectType::Route => Err(CommandError::Usage(
-            "a route cannot be deleted: take it out of the `ingress` of its service".to_owned(),
-        )),
-    }
+    super::delete(object_type, names, &SelectorArgs::default(), wait, context).await
 }
 
-async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> CommandResult {
     let DeleteArgs { selector, wait, .. } = args;
     match object_name::parse_words(&args.objects).map_err(CommandError::Usage)? {
-        (Some(ObjectType::Service), names) if names.is_empty() => {
-            service::run(ServiceCommand::remove(Vec::new(), selector, wait), context).await
-        }
-        (Some(ObjectType::Pod), names) if names.is_empty() => {
-            pod::run(PodCommand::stop(Vec::new(), selector, wait), context).await
+        (Some(of @ (ObjectType::Service | ObjectType::Pod)), names) if names.is_empty() => {
+            super::delete(of, Vec::new(), &selector, wait, context).await
         }
         _ => Err(CommandError::Usage(
             "with --label give a type and no names: kubeleet delete service -l app=shop".to_owned(),
@@ -347,10 +243,7 @@ async fn delete_selected(args: DeleteArgs, context: &mut Context<'_>) -> Result<
     }
 }
 
-async fn by_type(
-    words: &[String],
-    context: &Context<'_>,
-) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
+async fn by_type(words: &[String], context: &Context<'_>) -> CommandResult<Vec<(ObjectType, Vec<String>)>> {
     let (_, mut objects) = object_name::parse_words(words).map_err(CommandError::Usage)?;
     for open in objects.iter_mut().filter(|object| object.object_type.is_none()) {
         let (of, name) = name_without_type::find(&open.name, context).await?;
@@ -366,7 +259,7 @@ async fn by_type(
     grouped(objects)
 }
 
-fn grouped(objects: Vec<ObjectName>) -> Result<Vec<(ObjectType, Vec<String>)>, CommandError> {
+fn grouped(objects: Vec<ObjectName>) -> CommandResult<Vec<(ObjectType, Vec<String>)>> {
     if objects.is_empty() {
         return Err(CommandError::Usage("give at least one name".to_owned()));
     }
@@ -381,23 +274,19 @@ fn grouped(objects: Vec<ObjectName>) -> Result<Vec<(ObjectType, Vec<String>)>, C
     Ok(groups)
 }
 
-pub(crate) async fn edit(args: EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn edit(args: EditArgs, context: &mut Context<'_>) -> CommandResult {
     match object_name::services(&args.object).map_err(CommandError::Usage)?.as_slice() {
-        [service] => {
-            let args = ServiceEditArgs { service: service.clone() };
-            service::run(ServiceCommand::Edit(args), context).await
-        }
+        [service] => edit::run(&ServiceEditArgs { service: service.clone() }, context).await,
         _ => Err(CommandError::Usage("give one service: kubeleet edit web".to_owned())),
     }
 }
 
-pub(crate) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn restart(args: RestartArgs, context: &mut Context<'_>) -> CommandResult {
     let services = services_to_restart(&args.objects, context).await?;
-    let args = ServiceRestartArgs { services, wait: args.wait };
-    service::run(ServiceCommand::Restart(args), context).await
+    restart::run(&ServiceRestartArgs { services, wait: args.wait }, context).await
 }
 
-async fn services_to_restart(words: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
+async fn services_to_restart(words: &[String], context: &Context<'_>) -> CommandResult<Vec<String>> {
     let (first, objects) = object_name::parse_words(words).map_err(CommandError::Usage)?;
     let is_app = |object: &&ObjectName| object.object_type == Some(ObjectType::App);
     if first.is_some() && objects.is_empty() || !objects.iter().any(|object| is_app(&object)) {

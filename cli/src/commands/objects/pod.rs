@@ -1,9 +1,9 @@
 //! `pod`: list, describe, stop.
 
-use api_types::{PodView, ServiceView};
+use api_types::PodView;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use client::{Client, PodFilter};
+use client::{Client, PodFilter, found};
 use model::event::ObjectKind;
 use model::pod::lifecycle::Phase;
 use output::ListStyle;
@@ -15,27 +15,16 @@ use super::object_name::{self, ObjectName, ObjectType};
 use super::recent_events;
 use crate::commands::batch::BatchResult;
 use crate::commands::containers::logs;
-use crate::commands::context::{self, Context};
-use crate::commands::error::CommandError;
+use crate::commands::context::Context;
+use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::lists;
 use crate::commands::selector_args::SelectorArgs;
+use crate::commands::type_args::TypeArgs;
 use crate::commands::wait::Goal;
-use crate::commands::watch_list;
 use crate::exit::Exit;
 
-/// Arguments of `pod`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct PodArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<PodCommand>,
-}
-
-impl PodArgs {
-    pub(crate) fn command(self) -> Result<PodCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, PodCommand::Ls)
-    }
-}
+/// Arguments of `pod`.
+pub(crate) type PodArgs = TypeArgs<ListArgs, PodCommand>;
 
 /// Subcommands of `pod`.
 #[derive(Debug, Subcommand)]
@@ -47,7 +36,7 @@ pub(crate) enum PodCommand {
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// Uuid, the beginning of one, or a name such as web-0.
-        #[arg(value_name = "POD", value_parser = object_name::pod)]
+        #[arg(value_name = "POD", value_parser = ObjectType::Pod.names())]
         pod: String,
     },
     /// Print a pod's output.
@@ -65,7 +54,7 @@ pub(crate) struct ListArgs {
     #[arg(long, short, value_name = "SERVICE", value_parser = object_name::service)]
     pub(crate) service: Option<String>,
     /// Only pods on this node.
-    #[arg(long, value_name = "NODE", value_parser = object_name::node)]
+    #[arg(long, value_name = "NODE", value_parser = ObjectType::Node.names())]
     pub(crate) node: Option<String>,
     /// Only pods in this phase.
     #[arg(
@@ -110,7 +99,7 @@ pub(crate) struct StopArgs {
         value_name = "POD",
         required_unless_present = "label",
         conflicts_with = "label",
-        value_parser = object_name::pod
+        value_parser = ObjectType::Pod.names()
     )]
     pods: Vec<String>,
     #[command(flatten)]
@@ -120,22 +109,16 @@ pub(crate) struct StopArgs {
     wait: bool,
 }
 
-impl PodCommand {
-    pub(crate) fn stop(pods: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
-        Self::Stop(StopArgs { pods, selector, wait })
-    }
-}
-
-pub(crate) async fn run(command: PodCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match command {
+pub(crate) async fn run(args: PodArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(PodCommand::Ls)? {
         PodCommand::Ls(args) => list(&args, context).await,
         PodCommand::Describe { pod } => describe(&pod, context).await,
         PodCommand::Logs(args) => logs::run(&args, context).await,
-        PodCommand::Stop(args) => stop(&args, context).await,
+        PodCommand::Stop(StopArgs { pods, selector, wait }) => stop(pods, &selector, wait, context).await,
     }
 }
 
-pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> CommandResult {
     let PsArgs { names, mut list } = args;
     if names.is_empty() {
         return self::list(&list, context).await;
@@ -162,7 +145,7 @@ pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> Result<Exit, 
 }
 
 /// Returns names of services; replaces apps by their services.
-async fn services_of(names: &[String], context: &Context<'_>) -> Result<Vec<String>, CommandError> {
+async fn services_of(names: &[String], context: &Context<'_>) -> CommandResult<Vec<String>> {
     let mut services = Vec::new();
     for word in names {
         let ObjectName { object_type, name } = object_name::split(word);
@@ -188,63 +171,51 @@ async fn services_of(names: &[String], context: &Context<'_>) -> Result<Vec<Stri
     Ok(services)
 }
 
-pub(crate) async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn list(args: &ListArgs, context: &mut Context<'_>) -> CommandResult {
     let mut filter = args.filter();
     if let Some(service) = &args.service {
         filter.service = Some(context.service_name(service).await?);
     }
-    context.output.list_style = args.style;
-    if args.style.watch {
-        return watch_list::run(async |client: &Client| client.pods(&filter).await, context).await;
-    }
-    let pods = context.client.pods(&filter).await?;
-    context.output.print_list(&pods, "no pods")?;
-    Ok(Exit::Ok)
+    lists::show(args.style, "no pods", async |client| client.pods(&filter).await, context).await
 }
 
-async fn describe(text: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn describe(text: &str, context: &mut Context<'_>) -> CommandResult {
     let pod = find_pod::pod(&context.client, text).await?;
-    let service = match &pod.service {
-        Some(name) => service_of(&context.client, name.as_str(), pod.generation).await?,
+    let mut service = match &pod.service {
+        Some(name) => found(context.client.service(name.as_str()).await)?,
         None => None,
     };
+    // Another generation's specification does not describe the pod.
+    service = service.filter(|service| service.generation == pod.generation);
     let events = recent_events::about(&context.client, ObjectKind::Pod, pod.uuid.as_str()).await?;
-    let now = context.output.now();
-    context.output.print_object(&pod, || pods::describe(&pod, service.as_ref(), &events, now))?;
+    context.output.print_object(&pod, |now| pods::describe(&pod, service.as_ref(), &events, now))?;
     Ok(Exit::Ok)
 }
 
-/// Returns the service if it is of this generation. Another generation's specification does not describe the
-/// pod.
-async fn service_of(
-    client: &Client,
-    name: &str,
-    generation: u64,
-) -> Result<Option<ServiceView>, CommandError> {
-    match client.service(name).await {
-        Ok(service) => Ok(Some(service).filter(|service| service.generation == generation)),
-        Err(error) if error.status() == Some(404) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-async fn stop(args: &StopArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+/// Stops pods: those named, or with a selector those that it matches.
+pub(crate) async fn stop(
+    named: Vec<String>,
+    selector: &SelectorArgs,
+    wait: bool,
+    context: &mut Context<'_>,
+) -> CommandResult {
     let mut batch = BatchResult::new();
     let mut goals = Vec::new();
-    for text in &selected_pods(args, &context.client).await? {
+    let pods = match selector.text() {
+        Some(label) => active_pods(label, &context.client).await?,
+        None => named,
+    };
+    for text in &pods {
         let Some(pod) = batch.accept(stop_one(&context.client, text).await)? else { continue };
         context.output.print_result(&pod, "is being stopped")?;
         let name = pods::indexed_name(&pod);
         goals.push(Goal::PodGone { id: pod.uuid, name });
     }
-    if args.wait {
-        batch.record(context.waiter().wait_for_all(goals).await);
-    }
+    batch.record(context.wait_if(wait, goals).await);
     Ok(batch.exit())
 }
 
-async fn selected_pods(args: &StopArgs, client: &Client) -> Result<Vec<String>, CommandError> {
-    let Some(label) = args.selector.text() else { return Ok(args.pods.clone()) };
+async fn active_pods(label: String, client: &Client) -> CommandResult<Vec<String>> {
     let pods = client.pods(&PodFilter { label: Some(label), ..PodFilter::default() }).await?;
     let active = pods.into_iter().filter(|pod| !pod.phase.is_terminal());
     let uuids: Vec<String> = active.map(|pod| pod.uuid.to_string()).collect();
@@ -254,7 +225,7 @@ async fn selected_pods(args: &StopArgs, client: &Client) -> Result<Vec<String>, 
     Ok(uuids)
 }
 
-async fn stop_one(client: &Client, text: &str) -> Result<PodView, CommandError> {
+async fn stop_one(client: &Client, text: &str) -> CommandResult<PodView> {
     let pod = find_pod::pod(client, text).await?;
     Ok(client.stop_pod(pod.uuid.as_str()).await?)
 }

@@ -1,36 +1,26 @@
 //! `queue`: shows lengths and entries of queues; requeues and drops dead letters.
 
+use api_types::QueueView;
 use clap::{Args, Subcommand};
-use client::Client;
+use client::{Client, Method};
 use output::objects::queues;
 use output::stderr;
 use output::{ListStyle, OutputFormat};
 
 use super::edit_dead_letter;
-use super::object_name;
-use crate::commands::batch::BatchResult;
-use crate::commands::context::{self, Context};
-use crate::commands::error::CommandError;
+use super::object_name::ObjectType;
+use crate::commands::batch;
+use crate::commands::context::Context;
+use crate::commands::error::CommandResult;
 use crate::commands::flag_values;
-use crate::commands::watch_list;
+use crate::commands::lists;
+use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-const DEFAULT_LIMIT: u32 = 20;
+pub(crate) const DEFAULT_LIMIT: u32 = 20;
 
-/// Arguments of `queue`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct QueueArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<QueueCommand>,
-}
-
-impl QueueArgs {
-    pub(crate) fn command(self) -> Result<QueueCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, QueueCommand::Ls)
-    }
-}
+/// Arguments of `queue`.
+pub(crate) type QueueArgs = TypeArgs<ListArgs, QueueCommand>;
 
 /// Subcommands of `queue`.
 #[derive(Debug, Subcommand)]
@@ -41,7 +31,7 @@ pub(crate) enum QueueCommand {
     /// Show the entries of a queue, the next one to be taken first.
     Peek {
         /// Key of the queue in Redis: sq, dq, uq, pq:worker1, rq:worker1, cs:worker1.
-        #[arg(value_name = "QUEUE", value_parser = object_name::queue)]
+        #[arg(value_name = "QUEUE", value_parser = ObjectType::Queue.names())]
         key: String,
         /// Maximum number of entries.
         #[arg(long, default_value_t = DEFAULT_LIMIT, value_parser = flag_values::page_size)]
@@ -88,7 +78,7 @@ pub(crate) struct DeadLetterArgs {
         value_name = "DEAD_LETTER",
         required_unless_present = "all",
         conflicts_with = "all",
-        value_parser = object_name::dead_letter
+        value_parser = ObjectType::DeadLetter.names()
     )]
     ids: Vec<String>,
     /// All current dead letters; requires --yes.
@@ -99,62 +89,54 @@ pub(crate) struct DeadLetterArgs {
     yes: bool,
 }
 
-impl QueueCommand {
-    pub(crate) fn peek(key: &str) -> Self {
-        Self::Peek { key: key.to_owned(), limit: DEFAULT_LIMIT }
-    }
-
-    pub(crate) fn drop_dead_letters(ids: Vec<String>) -> Self {
-        Self::Drop(DeadLetterArgs { ids, all: false, yes: false })
-    }
-}
-
-pub(crate) async fn run(command: QueueCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match command {
+pub(crate) async fn run(args: QueueArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(QueueCommand::Ls)? {
         QueueCommand::Ls(args) => list(&args, context).await,
-        QueueCommand::Peek { key, limit } => peek(&key, limit as usize, context).await,
+        QueueCommand::Peek { key, limit } => peek(&key, limit, context).await,
         QueueCommand::Requeue(RequeueArgs { dead_letters, file: None }) => {
-            change_dead_letters(&dead_letters, DeadLetterAction::Requeue, context).await
+            let ids = ids(dead_letters, context).await?;
+            let requeue = async |client: &Client, id: &str| {
+                client.requeue_dead_letter(id, None).await?;
+                Ok(format!("dead letter {id} requeued"))
+            };
+            batch::for_each(ObjectType::DeadLetter, &ids, "requeued", requeue, context).await
         }
         QueueCommand::Requeue(RequeueArgs { dead_letters, file: Some(file) }) => {
             edit_dead_letter::requeue_from_file(&dead_letters.ids, &file, context).await
         }
         QueueCommand::Edit { id } => edit_dead_letter::edit(&id, context).await,
-        QueueCommand::Drop(args) => change_dead_letters(&args, DeadLetterAction::Drop, context).await,
+        QueueCommand::Drop(args) => drop_dead_letters(&ids(args, context).await?, context).await,
     }
 }
 
-async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    if args.style.watch {
-        context.output.list_style = args.style;
-        // Includes empty queues: a queue that has become empty has changed.
-        let read = async |client: &Client| Ok(queues::rows(&client.queues().await?, true));
-        return watch_list::run(read, context).await;
-    }
-    let lengths = context.client.queues().await?;
-    match context.output.format {
-        // Scripts get the API's shape.
-        OutputFormat::Json | OutputFormat::Yaml => context.output.print_document(&lengths, String::new)?,
-        OutputFormat::Table | OutputFormat::Wide | OutputFormat::Name => {
-            context.output.list_style = args.style;
-            let all = args.all || context.output.format == OutputFormat::Wide;
-            context.output.print_list(&queues::rows(&lengths, all), "no queues")?;
-        }
-    }
-    Ok(Exit::Ok)
-}
-
-async fn peek(key: &str, limit: usize, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    if key == "dq" {
-        if context.output.list_style.watch {
-            let read = async |client: &Client| Ok(client.dead_letters(limit).await?.items);
-            return watch_list::run(read, context).await;
-        }
-        let newest = context.client.dead_letters(limit).await?;
-        context.output.print_list(&newest.items, "no dead letters")?;
+pub(crate) async fn list(args: &ListArgs, context: &mut Context<'_>) -> CommandResult {
+    // Scripts get the API's shape.
+    if !args.style.watch && matches!(context.output.format, OutputFormat::Json | OutputFormat::Yaml) {
+        let lengths = context.client.queues().await?;
+        context.output.print_document(&lengths, String::new)?;
         return Ok(Exit::Ok);
     }
-    let queue = context.client.queue(key, limit).await?;
+    // A watch includes empty queues: a queue that has become empty has changed.
+    let all = args.all || args.style.watch || context.output.format == OutputFormat::Wide;
+    let read = async |client: &Client| Ok(queues::rows(&client.queues().await?, all));
+    lists::show(args.style, "no queues", read, context).await
+}
+
+pub(crate) async fn list_dead_letters(
+    style: ListStyle,
+    limit: u32,
+    context: &mut Context<'_>,
+) -> CommandResult {
+    let read = async |client: &Client| client.dead_letters(Some(limit)).await;
+    lists::show(style, "no dead letters", read, context).await
+}
+
+pub(crate) async fn peek(key: &str, limit: u32, context: &mut Context<'_>) -> CommandResult {
+    if key == "dq" {
+        return list_dead_letters(ListStyle::default(), limit, context).await;
+    }
+    let call = context.client.call(Method::GET, &["queue", key], format!("reading queue {key}"));
+    let queue: QueueView = call.query("limit", Some(limit)).view().await?;
     if queue.items.is_empty() && !matches!(context.output.format, OutputFormat::Json | OutputFormat::Yaml) {
         stderr::note(&format!("{key} is empty"));
         return Ok(Exit::Ok);
@@ -166,34 +148,22 @@ async fn peek(key: &str, limit: usize, context: &mut Context<'_>) -> Result<Exit
     Ok(Exit::Ok)
 }
 
-#[derive(Debug, Clone, Copy)]
-enum DeadLetterAction {
-    Requeue,
-    Drop,
-}
-
-async fn change_dead_letters(
-    args: &DeadLetterArgs,
-    action: DeadLetterAction,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
-    let ids: Vec<String> = match args.all {
-        true => context.client.all_dead_letters().await?.into_iter().map(|dead| dead.id).collect(),
-        false => args.ids.clone(),
+async fn ids(args: DeadLetterArgs, context: &Context<'_>) -> CommandResult<Vec<String>> {
+    let ids = match args.all {
+        true => context.client.dead_letters(None).await?.into_iter().map(|dead| dead.id).collect(),
+        false => args.ids,
     };
     if ids.is_empty() {
         stderr::note("no dead letters");
     }
-    let mut batch = BatchResult::new();
-    for id in &ids {
-        let (result, done) = match action {
-            DeadLetterAction::Requeue => (context.client.requeue_dead_letter(id, None).await, "requeued"),
-            DeadLetterAction::Drop => (context.client.delete_dead_letter(id).await, "dropped"),
-        };
-        if batch.accept(result.map_err(CommandError::from))?.is_some() {
-            let text = format!("dead letter {id} {done}");
-            context.output.print_named_result(&queues::dead_letter_name(id), &text, done)?;
-        }
-    }
-    Ok(batch.exit())
+    Ok(ids)
+}
+
+pub(crate) async fn drop_dead_letters(ids: &[String], context: &mut Context<'_>) -> CommandResult {
+    let drop = async |client: &Client, id: &str| {
+        let call = client.call(Method::DELETE, &["queue", "dq", id], format!("deleting dead letter {id}"));
+        call.done().await?;
+        Ok(format!("dead letter {id} dropped"))
+    };
+    batch::for_each(ObjectType::DeadLetter, ids, "dropped", drop, context).await
 }

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use api_types::RegistryInput;
+use api_types::{RegistryInput, RegistryView};
 use clap::{Args, Subcommand};
-use client::Client;
+use client::Method;
 use model::ids::RegistryHost;
 use model::value::ValueBytes;
 use model::value::registry::MAX_PASSWORD_BYTES;
@@ -12,61 +12,43 @@ use output::ListStyle;
 use output::objects::registries;
 use output::stderr;
 
-use super::object_name;
+use super::object_name::ObjectType;
 use crate::commands::batch::BatchResult;
-use crate::commands::context::{self, Context};
+use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_of_object;
-use crate::commands::error::CommandError;
-use crate::commands::watch_list;
+use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::lists;
+use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-/// Arguments of `registry`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct RegistryArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<RegistryCommand>,
-}
-
-impl RegistryArgs {
-    pub(crate) fn command(self) -> Result<RegistryCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, RegistryCommand::Ls)
-    }
-}
+/// Arguments of `registry`.
+pub(crate) type RegistryArgs = TypeArgs<ListStyle, RegistryCommand>;
 
 /// Subcommands of `registry`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RegistryCommand {
     /// List the registries with a login, without passwords.
     #[command(visible_alias = "list")]
-    Ls(ListArgs),
+    Ls(ListStyle),
     /// Store the user and password that workers pull images of a registry with.
     Login(LoginArgs),
     /// Show who pulls from a registry.
     #[command(visible_aliases = ["show", "get"])]
     Describe {
         /// The registry, as in the names of its images.
-        #[arg(value_name = "REGISTRY", value_parser = object_name::registry)]
+        #[arg(value_name = "REGISTRY", value_parser = ObjectType::Registry.names())]
         host: String,
     },
     /// Delete the user and password for registries.
     #[command(visible_aliases = ["rm", "remove", "delete"])]
     Logout {
         /// The registries, as in the names of their images.
-        #[arg(value_name = "REGISTRY", required = true, value_parser = object_name::registry)]
+        #[arg(value_name = "REGISTRY", required = true, value_parser = ObjectType::Registry.names())]
         hosts: Vec<String>,
         /// Delete also what services pull their images with.
         #[arg(short, long)]
         force: bool,
     },
-}
-
-/// Arguments of `registry ls`.
-#[derive(Debug, Default, PartialEq, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) style: ListStyle,
 }
 
 /// Arguments of `registry login`.
@@ -77,7 +59,7 @@ pub(crate) struct ListArgs {
 )]
 pub(crate) struct LoginArgs {
     /// The registry, as in the names of its images; docker.io is Docker Hub.
-    #[arg(value_name = "REGISTRY", value_parser = object_name::registry)]
+    #[arg(value_name = "REGISTRY", value_parser = ObjectType::Registry.names())]
     host: String,
     /// The name of the user.
     #[arg(short, long, alias = "user", value_name = "USER")]
@@ -88,31 +70,26 @@ pub(crate) struct LoginArgs {
     password_stdin: bool,
 }
 
-pub(crate) async fn run(command: RegistryCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match command {
-        RegistryCommand::Ls(args) => list(&args, context).await,
+pub(crate) async fn run(args: RegistryArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(RegistryCommand::Ls)? {
+        RegistryCommand::Ls(style) => list(style, context).await,
         RegistryCommand::Login(args) => login(args, context).await,
         RegistryCommand::Describe { host } => describe(&host, context).await,
         RegistryCommand::Logout { hosts, force } => logout(&hosts, force, context).await,
     }
 }
 
-async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    context.output.list_style = args.style;
-    if args.style.watch {
-        let read = async |client: &Client| client.registries().await;
-        return watch_list::run(read, context).await;
-    }
-    let rows = context.client.registries().await?;
+pub(crate) async fn list(style: ListStyle, context: &mut Context<'_>) -> CommandResult {
     let none = "no logins; `kubeleet registry login REGISTRY -u USER --password-stdin` stores one";
-    context.output.print_list(&rows, none)?;
-    Ok(Exit::Ok)
+    lists::show(style, none, async |client| client.list::<RegistryView>("registry").await, context).await
 }
 
-async fn login(args: LoginArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn login(args: LoginArgs, context: &mut Context<'_>) -> CommandResult {
     let host = normalized(&args.host)?;
     let input = RegistryInput { user: args.username, password: password()? };
-    let registry = context.client.put_registry(&host, &input).await?;
+    let operation = format!("storing the login for {host}");
+    let call = context.client.call(Method::PUT, &["registry", host.as_str()], operation);
+    let registry: RegistryView = call.json(&input).view().await?;
     warn_of_object("registry", &host, registry.durability.as_ref());
     let result = format!("stored; workers pull as {} from now on", registry.user);
     context.output.print_result(&registry, &result)?;
@@ -125,19 +102,22 @@ async fn login(args: LoginArgs, context: &mut Context<'_>) -> Result<Exit, Comma
     Ok(Exit::Ok)
 }
 
-async fn describe(host: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let registry = context.client.registry(&normalized(host)?).await?;
-    let now = context.output.now();
-    context.output.print_object(&registry, || registries::describe(&registry, now))?;
+pub(crate) async fn describe(host: &str, context: &mut Context<'_>) -> CommandResult {
+    let host = normalized(host)?;
+    let operation = format!("reading the login for {host}");
+    let registry = context.client.call(Method::GET, &["registry", host.as_str()], operation).view().await?;
+    context.output.print_object(&registry, |now| registries::describe(&registry, now))?;
     Ok(Exit::Ok)
 }
 
-async fn logout(hosts: &[String], force: bool, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn logout(hosts: &[String], force: bool, context: &mut Context<'_>) -> CommandResult {
     let mut batch = BatchResult::new();
     for host in hosts {
         let host = normalized(host)?;
-        let result = context.client.delete_registry(&host, force).await.map_err(CommandError::from);
-        if batch.accept(result)?.is_some() {
+        let operation = format!("deleting the login for {host}");
+        let call = context.client.call(Method::DELETE, &["registry", host.as_str()], operation);
+        let result = call.query("force", force.then_some(true)).done().await;
+        if batch.accept(result.map_err(CommandError::from))?.is_some() {
             let text = format!("login for {host} removed");
             context.output.print_named_result(&format!("registry/{host}"), &text, "removed")?;
         }
@@ -146,11 +126,11 @@ async fn logout(hosts: &[String], force: bool, context: &mut Context<'_>) -> Res
 }
 
 /// Accepts addresses as `docker login` does, with `https://` and a path.
-fn normalized(host: &str) -> Result<RegistryHost, CommandError> {
+fn normalized(host: &str) -> CommandResult<RegistryHost> {
     RegistryHost::of_address(host).map_err(|error| CommandError::Usage(error.to_string()))
 }
 
-fn password() -> Result<ValueBytes, CommandError> {
+fn password() -> CommandResult<ValueBytes> {
     // Reads slightly more than allowed: the API reports the excess, and an endless input ends.
     let limit = MAX_PASSWORD_BYTES as u64 + 3;
     let mut bytes = Vec::new();

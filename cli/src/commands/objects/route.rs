@@ -1,40 +1,29 @@
 //! `route`: list, and explain the destination of a request.
 
 use api_types::{CertificateView, RouteView};
-use clap::{Args, Subcommand};
-use client::{Client, PodFilter};
+use clap::Subcommand;
+use client::PodFilter;
 use jiff::Timestamp;
 use model::ids::ServiceName;
 use output::ListStyle;
 use output::objects::routes::{self, Explanation, RoutePod};
 use proxy::route::{RouteTable, host_name};
 
-use crate::commands::context::{self, Context};
-use crate::commands::error::CommandError;
-use crate::commands::watch_list;
+use crate::commands::context::Context;
+use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::lists;
+use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-/// Arguments of `route`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct RouteArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<RouteCommand>,
-}
-
-impl RouteArgs {
-    pub(crate) fn command(self) -> Result<RouteCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, RouteCommand::Ls)
-    }
-}
+/// Arguments of `route`.
+pub(crate) type RouteArgs = TypeArgs<ListStyle, RouteCommand>;
 
 /// Subcommands of `route`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouteCommand {
     /// List the hosts, paths and ports that lead to services.
     #[command(visible_alias = "list")]
-    Ls(ListArgs),
+    Ls(ListStyle),
     /// Show which service and which of its pods get a request, and why not the others.
     #[command(visible_alias = "describe")]
     Explain {
@@ -43,34 +32,21 @@ pub(crate) enum RouteCommand {
     },
 }
 
-/// Arguments of `route ls`.
-#[derive(Debug, Default, PartialEq, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) style: ListStyle,
-}
-
-pub(crate) async fn run(command: RouteCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match command {
-        RouteCommand::Ls(args) => list(&args, context).await,
+pub(crate) async fn run(args: RouteArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(RouteCommand::Ls)? {
+        RouteCommand::Ls(style) => list(style, context).await,
         RouteCommand::Explain { url } => explain(url, context).await,
     }
 }
 
-async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    context.output.list_style = args.style;
-    if args.style.watch {
-        let read = async |client: &Client| client.routes().await;
-        return watch_list::run(read, context).await;
-    }
-    let rows = context.client.routes().await?;
-    context.output.print_list(&rows, "no routes; `ingress: [{host: …, port: …}]` of a service makes them")?;
-    Ok(Exit::Ok)
+pub(crate) async fn list(style: ListStyle, context: &mut Context<'_>) -> CommandResult {
+    let none = "no routes; `ingress: [{host: …, port: …}]` of a service makes them";
+    lists::show(style, none, async |client| client.list::<RouteView>("route").await, context).await
 }
 
-async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn explain(url: String, context: &mut Context<'_>) -> CommandResult {
     let target = RouteTarget::parse(&url).map_err(CommandError::Usage)?;
-    let known = context.client.routes().await?;
+    let known = context.client.list::<RouteView>("route").await?;
     let certificate = target.certificate(&known);
     let Some((service, port)) = target.service(known) else {
         let detail = format!("no route matches {url}: `kubeleet route ls` lists them");
@@ -79,8 +55,7 @@ async fn explain(url: String, context: &mut Context<'_>) -> Result<Exit, Command
     let filter = PodFilter { service: Some(service.to_string()), ..PodFilter::default() };
     let pods = context.client.pods(&filter).await?.iter().map(RoutePod::of).collect();
     let explanation = Explanation { url, service, port, certificate, pods };
-    let now = Timestamp::now();
-    context.output.print_object(&explanation, || routes::describe(&explanation, now))?;
+    context.output.print_object(&explanation, |_| routes::describe(&explanation, Timestamp::now()))?;
     Ok(Exit::Ok)
 }
 

@@ -3,42 +3,31 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use api_types::{ServiceView, ValueInput};
+use api_types::{ServiceView, ValueInput, ValueView};
 use clap::{Args, Subcommand};
-use client::Client;
+use client::{Client, ClientError};
 use model::ids::ValueName;
 use model::spec::ContainerSpec;
 use model::value::secret_key::SecretKey;
 use model::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
-use output::objects::secrets_and_configs;
+use output::objects::secrets_and_configs::{self, ValueRow};
 use output::stderr;
 use output::{ListStyle, Output};
 
-use super::object_name;
-use crate::commands::batch::BatchResult;
-use crate::commands::context::{self, Context};
+use super::object_name::{self, ObjectType};
+use crate::commands::batch;
+use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_of_object;
-use crate::commands::error::CommandError;
-use crate::commands::watch_list;
+use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::lists;
+use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-/// Arguments of `secret`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct SecretArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<SecretCommand>,
-}
+/// Arguments of `secret`.
+pub(crate) type SecretArgs = TypeArgs<ListStyle, SecretCommand>;
 
-/// Arguments of `config`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct ConfigArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<ValueCommand>,
-}
+/// Arguments of `config`.
+pub(crate) type ConfigArgs = TypeArgs<ListStyle, ValueCommand>;
 
 /// Subcommands of `secret`.
 #[derive(Debug, Subcommand)]
@@ -54,7 +43,7 @@ pub(crate) enum SecretCommand {
 pub(crate) enum ValueCommand {
     /// List them, without their contents.
     #[command(visible_alias = "list")]
-    Ls(ListArgs),
+    Ls(ListStyle),
     /// Store a new one, from standard input unless an option says otherwise.
     #[command(visible_alias = "add")]
     Create(ContentArgs),
@@ -80,13 +69,6 @@ pub(crate) enum ValueCommand {
     },
 }
 
-/// Arguments of `ls`.
-#[derive(Debug, Default, PartialEq, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) style: ListStyle,
-}
-
 /// Arguments of `create` and `rotate`.
 #[derive(Debug, Args)]
 pub(crate) struct ContentArgs {
@@ -110,32 +92,26 @@ fn literal(text: &str) -> Result<ValueBytes, std::convert::Infallible> {
     Ok(ValueBytes::new(text.as_bytes().to_vec()))
 }
 
-impl SecretArgs {
-    pub(crate) fn command(self) -> Result<SecretCommand, CommandError> {
-        let list = |args| SecretCommand::Value(ValueCommand::Ls(args));
-        context::subcommand_or_list(self.command, self.list, list)
-    }
-}
-
-impl ConfigArgs {
-    pub(crate) fn command(self) -> Result<ValueCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, ValueCommand::Ls)
-    }
-}
-
-pub(crate) fn print_key(mut output: Output) -> Result<Exit, CommandError> {
+pub(crate) fn print_key(output: &mut Output) -> CommandResult {
     let key = SecretKey::generate().map_err(CommandError::Other)?;
     output.print_bytes(format!("{key}\n").as_bytes())?;
     Ok(Exit::Ok)
 }
 
-pub(crate) async fn run(
-    kind: ValueKind,
-    command: ValueCommand,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+pub(crate) async fn secret(args: SecretArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(|style| SecretCommand::Value(ValueCommand::Ls(style)))? {
+        SecretCommand::Value(command) => run(ValueKind::Secret, command, context).await,
+        SecretCommand::Key => print_key(&mut context.output),
+    }
+}
+
+pub(crate) async fn config(args: ConfigArgs, context: &mut Context<'_>) -> CommandResult {
+    run(ValueKind::Config, args.or_list(ValueCommand::Ls)?, context).await
+}
+
+async fn run(kind: ValueKind, command: ValueCommand, context: &mut Context<'_>) -> CommandResult {
     match command {
-        ValueCommand::Ls(args) => list(kind, &args, context).await,
+        ValueCommand::Ls(style) => list(kind, style, context).await,
         ValueCommand::Create(args) => create(kind, args, context).await,
         ValueCommand::Rotate(args) => rotate(kind, args, context).await,
         ValueCommand::Describe { name } => describe(kind, &name, context).await,
@@ -143,18 +119,16 @@ pub(crate) async fn run(
     }
 }
 
-async fn list(kind: ValueKind, args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    context.output.list_style = args.style;
-    if args.style.watch {
-        let read = async |client: &Client| Ok(secrets_and_configs::rows(kind, client.values(kind).await?));
-        return watch_list::run(read, context).await;
-    }
-    let rows = secrets_and_configs::rows(kind, context.client.values(kind).await?);
-    context.output.print_list(&rows, &format!("no {kind}s; `kubeleet {kind} create NAME` creates one"))?;
-    Ok(Exit::Ok)
+pub(crate) async fn list(kind: ValueKind, style: ListStyle, context: &mut Context<'_>) -> CommandResult {
+    let none = format!("no {kind}s; `kubeleet {kind} create NAME` creates one");
+    lists::show(style, &none, async |client| rows(kind, client).await, context).await
 }
 
-async fn create(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn rows(kind: ValueKind, client: &Client) -> Result<Vec<ValueRow>, ClientError> {
+    Ok(secrets_and_configs::rows(kind, client.list(kind.as_str()).await?))
+}
+
+async fn create(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -> CommandResult {
     let name = ValueName::new(args.name.clone()).map_err(|error| CommandError::Usage(error.to_string()))?;
     let input = ValueInput::new(Some(name), &content(args)?);
     let value = context.client.create_value(kind, &input).await?;
@@ -163,10 +137,10 @@ async fn create(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -
     Ok(Exit::Ok)
 }
 
-async fn rotate(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+async fn rotate(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -> CommandResult {
     let name = args.name.clone();
     let input = ValueInput::new(None, &content(args)?);
-    let before = context.client.value(kind, &name).await?;
+    let before: ValueView = context.client.get(kind.as_str(), &name).await?;
     let value = context.client.rotate_value(kind, &name, &input).await?;
     warn_of_object(kind, &value.name, value.durability.as_ref());
     let version = value.version;
@@ -188,29 +162,28 @@ async fn rotate(kind: ValueKind, args: ContentArgs, context: &mut Context<'_>) -
     Ok(Exit::Ok)
 }
 
-async fn describe(kind: ValueKind, name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let value = secrets_and_configs::row(kind, context.client.value(kind, name).await?);
+pub(crate) async fn describe(kind: ValueKind, name: &str, context: &mut Context<'_>) -> CommandResult {
+    let value = secrets_and_configs::row(kind, context.client.get(kind.as_str(), name).await?);
     let users = users_of(kind, name, &context.client.services(None).await?);
-    let now = context.output.now();
-    context.output.print_object(&value, || secrets_and_configs::describe(&value, &users, now))?;
+    context.output.print_object(&value, |now| secrets_and_configs::describe(&value, &users, now))?;
     Ok(Exit::Ok)
 }
 
-async fn remove(
+pub(crate) async fn remove(
     kind: ValueKind,
     names: &[String],
     force: bool,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
-    let mut batch = BatchResult::new();
-    for name in names {
-        let result = context.client.delete_value(kind, name, force).await.map_err(CommandError::from);
-        if batch.accept(result)?.is_some() {
-            let text = format!("{kind} {name} removed");
-            context.output.print_named_result(&format!("{kind}/{name}"), &text, "removed")?;
-        }
-    }
-    Ok(batch.exit())
+) -> CommandResult {
+    let object_type = match kind {
+        ValueKind::Secret => ObjectType::Secret,
+        ValueKind::Config => ObjectType::Config,
+    };
+    let remove = async |client: &Client, name: &str| {
+        client.delete_value(kind, name, force).await?;
+        Ok(format!("{kind} {name} removed"))
+    };
+    batch::for_each(object_type, names, "removed", remove, context).await
 }
 
 pub(crate) fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) -> Vec<String> {
@@ -222,7 +195,7 @@ pub(crate) fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) ->
     users.map(|service| service.name.to_string()).collect()
 }
 
-fn content(args: ContentArgs) -> Result<ValueBytes, CommandError> {
+fn content(args: ContentArgs) -> CommandResult<ValueBytes> {
     if let Some(literal) = args.from_literal {
         return Ok(literal);
     }

@@ -13,7 +13,7 @@ use crate::commands::apps::services_in_text;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
 use crate::commands::editor;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::object_name;
 use crate::exit::Exit;
 
@@ -26,7 +26,7 @@ pub(crate) struct EditArgs {
     pub(crate) service: String,
 }
 
-pub(crate) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &EditArgs, context: &mut Context<'_>) -> CommandResult {
     let name = context.service_name(&args.service).await?;
     let service = context.client.service(&name).await?;
     let before = service_form::yaml(&service_form::stored(&service))?;
@@ -49,11 +49,7 @@ pub(crate) async fn run(args: &EditArgs, context: &mut Context<'_>) -> Result<Ex
     }
 }
 
-async fn apply_edited(
-    before: &ServiceView,
-    text: &str,
-    context: &mut Context<'_>,
-) -> Result<(), CommandError> {
+async fn apply_edited(before: &ServiceView, text: &str, context: &mut Context<'_>) -> CommandResult<()> {
     let services = services_in_text::parse("the edited service", text)
         .map_err(|mistakes| CommandError::Usage(mistakes.join("\n")))?;
     let [input] = <[ServiceInput; 1]>::try_from(services)
@@ -69,7 +65,7 @@ async fn apply_edited(
 }
 
 /// Creates a file that only its owner can read: environment values may be secret.
-fn temporary_file(text: &str) -> Result<tempfile::NamedTempFile, CommandError> {
+fn temporary_file(text: &str) -> CommandResult<tempfile::NamedTempFile> {
     let directory = std::env::temp_dir();
     let file = tempfile::Builder::new().prefix("kubeleet-").suffix(".yaml").tempfile();
     let file = file.map_err(|e| file_error(&directory, &e))?;

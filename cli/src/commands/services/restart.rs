@@ -3,14 +3,14 @@
 
 use api_types::ServiceView;
 use clap::Args;
+use client::Method;
 
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
-use crate::exit::Exit;
 
 /// Arguments of `service restart`.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub(crate) struct RestartArgs {
     pub(crate) wait: bool,
 }
 
-pub(crate) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> CommandResult {
     let mut batch = BatchResult::new();
     let mut goals = Vec::new();
     for typed in &args.services {
@@ -35,16 +35,15 @@ pub(crate) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Result
         let Some(service) = batch.accept(restart(name, context).await)? else { continue };
         warn_if_unconfirmed(&service);
         context.output.print_result(&service, "restarted")?;
-        goals.push(Goal::Ready { service: name.clone(), generation: service.generation });
+        goals.push(Goal::ready(&service));
     }
-    if args.wait {
-        batch.record(context.waiter().wait_for_all(goals).await);
-    }
+    batch.record(context.wait_if(args.wait, goals).await);
     Ok(batch.exit())
 }
 
-async fn restart(name: &str, context: &Context<'_>) -> Result<ServiceView, CommandError> {
-    match context.client.restart(name).await {
+async fn restart(name: &str, context: &Context<'_>) -> CommandResult<ServiceView> {
+    let operation = format!("restarting service {name}");
+    match context.client.call(Method::POST, &["service", name, "restart"], operation).view().await {
         Err(error) if error.status() == Some(404) => {
             // An API of the previous version gives this answer also for an existing service.
             context.client.service(name).await?;

@@ -2,7 +2,7 @@
 
 use api_types::{GenerationView, ServiceView};
 use clap::{Args, Subcommand};
-use client::ClientError;
+use client::{ClientError, Method};
 use model::pod::image::{self, ImageContent};
 use model::spec::{PodSpec, ServiceInput};
 use output::humanize;
@@ -15,7 +15,7 @@ use crate::commands::apps::effect_on_pods;
 use crate::commands::apps::service_form;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
@@ -24,43 +24,27 @@ use crate::exit::Exit;
 #[derive(Debug, Subcommand)]
 pub(crate) enum RolloutCommand {
     /// Show what a service was before: its last ten specifications.
-    History(HistoryArgs),
+    History(OneService),
     /// Replace the pods of a service by pods of a former specification, step by step.
     Undo(UndoArgs),
     /// Wait until all pods of a service are of its current generation and ready.
-    Status {
-        /// Name of the service.
-        #[arg(value_name = "SERVICE", value_parser = object_name::service)]
-        service: String,
-    },
+    Status(OneService),
     /// Replace no further pod of a service, until it is resumed or undone: if nothing is replaced now, the
     /// next change waits.
-    Pause {
-        /// Name of the service.
-        #[arg(value_name = "SERVICE", value_parser = object_name::service)]
-        service: String,
-    },
+    Pause(OneService),
     /// Go on with an update that was paused, by `rollout pause` or because new pods are bad, in spite of
     /// these. Returns at once; `rollout status` waits.
-    Resume {
-        /// Name of the service.
-        #[arg(value_name = "SERVICE", value_parser = object_name::service)]
-        service: String,
-    },
+    Resume(OneService),
     /// Go on with an update that waits after its first pods, because its policy has a `canary`: the others
     /// are replaced step by step. Returns at once; `rollout status` waits.
-    Promote {
-        /// Name of the service.
-        #[arg(value_name = "SERVICE", value_parser = object_name::service)]
-        service: String,
-    },
+    Promote(OneService),
     /// Replace the pods of services, step by step.
     Restart(RestartArgs),
 }
 
-/// Arguments of `rollout history`.
+/// Arguments of most subcommands.
 #[derive(Debug, Args)]
-pub(crate) struct HistoryArgs {
+pub(crate) struct OneService {
     /// Name of the service.
     #[arg(value_name = "SERVICE", value_parser = object_name::service)]
     service: String,
@@ -71,9 +55,8 @@ pub(crate) struct HistoryArgs {
 #[command(after_help = "Only the pods change: replicas, labels, dependencies and ingress stay as they are. \
                         Typed twice, it undoes itself; it never goes back to a generation that was bad.")]
 pub(crate) struct UndoArgs {
-    /// Name of the service.
-    #[arg(value_name = "SERVICE", value_parser = object_name::service)]
-    service: String,
+    #[command(flatten)]
+    service: OneService,
     /// The generation to go back to, as `rollout history` names it; by default the last one that was good.
     #[arg(long, visible_alias = "to-revision", value_name = "GENERATION")]
     to: Option<u64>,
@@ -85,56 +68,45 @@ pub(crate) struct UndoArgs {
     wait: bool,
 }
 
-impl RolloutCommand {
-    fn service(&mut self) -> Option<&mut String> {
-        match self {
-            Self::History(HistoryArgs { service }) | Self::Undo(UndoArgs { service, .. }) => Some(service),
-            Self::Status { service }
-            | Self::Pause { service }
-            | Self::Resume { service }
-            | Self::Promote { service } => Some(service),
-            Self::Restart(_) => None,
-        }
-    }
-}
-
-pub(crate) async fn run(
-    mut command: RolloutCommand,
-    context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
-    if let Some(service) = command.service() {
-        *service = context.service_name(service).await?;
-    }
+pub(crate) async fn run(command: RolloutCommand, context: &mut Context<'_>) -> CommandResult {
     match command {
-        RolloutCommand::History(args) => history(&args.service, context).await,
+        RolloutCommand::History(args) => history(&args.full_name(context).await?, context).await,
         RolloutCommand::Undo(args) => undo(args, context).await,
-        RolloutCommand::Status { service } => {
-            let generation = context.client.service(&service).await?.generation;
-            Ok(context.waiter().wait_for(Goal::Ready { service, generation }).await)
+        RolloutCommand::Status(args) => {
+            let service = args.full_name(context).await?;
+            let service = context.client.service(&service).await?;
+            Ok(context.waiter().wait_for(Goal::ready(&service)).await)
         }
-        RolloutCommand::Pause { service } => {
-            let after = context.client.mark_rollout(&service, "pause").await?;
-            let is_replacing = after.status.updated < after.status.desired;
-            let what =
-                if is_replacing { "paused" } else { "paused: its next change waits for `rollout resume`" };
-            context.output.print_result(&after, what)?;
-            Ok(Exit::Ok)
-        }
-        RolloutCommand::Resume { service } => {
-            let after = context.client.mark_rollout(&service, "resume").await?;
-            context.output.print_result(&after, "resumed")?;
-            Ok(Exit::Ok)
-        }
-        RolloutCommand::Promote { service } => {
-            let after = context.client.mark_rollout(&service, "promote").await?;
-            context.output.print_result(&after, "promoted")?;
-            Ok(Exit::Ok)
-        }
+        RolloutCommand::Pause(args) => mark(args, "pause", context).await,
+        RolloutCommand::Resume(args) => mark(args, "resume", context).await,
+        RolloutCommand::Promote(args) => mark(args, "promote", context).await,
         RolloutCommand::Restart(args) => restart::run(&args, context).await,
     }
 }
 
-async fn history(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+impl OneService {
+    async fn full_name(&self, context: &Context<'_>) -> CommandResult<String> {
+        context.service_name(&self.service).await
+    }
+}
+
+/// Pauses, resumes or promotes the rollout of a service.
+async fn mark(args: OneService, what: &str, context: &mut Context<'_>) -> CommandResult {
+    let name = &args.full_name(context).await?;
+    let operation = format!("{what} of the rollout of service {name}");
+    let call = context.client.call(Method::POST, &["service", name, what], operation);
+    let after: ServiceView = call.view().await?;
+    let result = match what {
+        "pause" if after.status.updated < after.status.desired => "paused",
+        "pause" => "paused: its next change waits for `rollout resume`",
+        "resume" => "resumed",
+        _ => "promoted",
+    };
+    context.output.print_result(&after, result)?;
+    Ok(Exit::Ok)
+}
+
+async fn history(name: &str, context: &mut Context<'_>) -> CommandResult {
     let service = context.client.service(name).await?;
     let views = generations_of(name, context).await?;
     let forms: Vec<ServiceInput> =
@@ -156,8 +128,9 @@ async fn history(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandE
     Ok(Exit::Ok)
 }
 
-async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let UndoArgs { service: name, to, dry_run, wait } = args;
+async fn undo(args: UndoArgs, context: &mut Context<'_>) -> CommandResult {
+    let UndoArgs { service, to, dry_run, wait } = args;
+    let name = service.full_name(context).await?;
     let service = context.client.service(&name).await?;
     let views = generations_of(&name, context).await?;
     let mut former = views.iter().filter(|view| view.until.is_some());
@@ -180,11 +153,7 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> Result<Exit, Command
     warn_if_unconfirmed(&after);
     let result = format!("undone: generation {} is as {} was", after.generation, view.generation);
     context.output.print_result(&after, &result)?;
-    if !wait {
-        return Ok(Exit::Ok);
-    }
-    let goal = Goal::Ready { service: name, generation: after.generation };
-    Ok(context.waiter().wait_for(goal).await)
+    Ok(context.wait_if(wait, vec![Goal::ready(&after)]).await)
 }
 
 /// Notes the later generations that an undo skips because they were bad.
@@ -228,7 +197,7 @@ fn nothing_to_undo(service: &ServiceView, views: &[GenerationView], to: Option<u
     }
 }
 
-async fn generations_of(name: &str, context: &Context<'_>) -> Result<Vec<GenerationView>, CommandError> {
+async fn generations_of(name: &str, context: &Context<'_>) -> CommandResult<Vec<GenerationView>> {
     // The service exists, so it is the route that is missing.
     let too_old = |error: ClientError| match error.status() {
         Some(404) => CommandError::Other(format!(
@@ -236,7 +205,9 @@ async fn generations_of(name: &str, context: &Context<'_>) -> Result<Vec<Generat
         )),
         _ => error.into(),
     };
-    context.client.history(name).await.map_err(too_old)
+    let operation = format!("reading the history of service {name}");
+    let call = context.client.call(Method::GET, &["service", name, "history"], operation);
+    call.views().await.map_err(too_old)
 }
 
 fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
@@ -245,7 +216,7 @@ fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
     ServiceView { pod, ..service.clone() }
 }
 
-fn difference(service: &ServiceView, view: &GenerationView) -> Result<String, CommandError> {
+fn difference(service: &ServiceView, view: &GenerationView) -> CommandResult<String> {
     let before = service_form::yaml(&service_form::stored(service))?;
     let after = service_form::yaml(&service_form::stored(&with_pods(service, view)))?;
     let (name, current) = (&service.name, service.generation);

@@ -8,11 +8,10 @@ use output::stderr;
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::flag_values;
 use crate::commands::objects::object_name::{self, ObjectType};
 use crate::commands::wait::Goal;
-use crate::exit::Exit;
 
 /// Arguments of `scale` and `service scale`.
 #[derive(Debug, Args)]
@@ -34,7 +33,7 @@ pub(crate) struct ScaleArgs {
 type ScaleTarget = (String, u32);
 
 /// Scales the services. All arguments are checked before the first request.
-pub(crate) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> CommandResult {
     let targets = targets(&args.words, args.replicas).map_err(CommandError::Usage)?;
     let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = BatchResult::new();
@@ -54,11 +53,9 @@ pub(crate) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> Result<E
                 "its pods stop, and it stays: `kubeleet scale {service} {before}` starts them again"
             ));
         }
-        goals.push(Goal::Ready { service, generation: view.generation });
+        goals.push(Goal::ready(&view));
     }
-    if args.wait {
-        batch.record(context.waiter().wait_for_all(goals).await);
-    }
+    batch.record(context.wait_if(args.wait, goals).await);
     Ok(batch.exit())
 }
 

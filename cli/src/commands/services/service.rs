@@ -1,12 +1,11 @@
 //! `service`: list, describe, scale, edit, restart, delete.
 
-use api_types::{PodView, ServiceView, VolumeView};
+use api_types::{NodeView, PodView, ServiceView, VolumeView};
 use clap::{Args, Subcommand};
-use client::{Client, PodFilter};
+use client::{Client, PodFilter, found};
 use model::event::ObjectKind;
 use model::node::NodeInfo;
 use model::pod::lifecycle::Phase;
-use output::ListStyle;
 use output::objects::services;
 use output::stderr;
 
@@ -14,33 +13,22 @@ use super::edit::{self, EditArgs};
 use super::restart::{self, RestartArgs};
 use super::scale::{self, ScaleArgs};
 use crate::commands::batch::BatchResult;
-use crate::commands::context::{self, Context};
-use crate::commands::error::CommandError;
+use crate::commands::context::Context;
+use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::lists;
 use crate::commands::objects::object_name;
 use crate::commands::objects::recent_events;
 use crate::commands::selector_args::SelectorArgs;
+use crate::commands::type_args::{LabelledListArgs, TypeArgs};
 use crate::commands::wait::Goal;
-use crate::commands::watch_list;
 use crate::exit::Exit;
 
 const MAX_UNHEALTHY_SHOWN: usize = 10;
 /// Pods of each phase that are searched.
 const MAX_UNHEALTHY_SEARCHED: usize = 1000;
 
-/// Arguments of `service`: without a subcommand it lists.
-#[derive(Debug, Args)]
-pub(crate) struct ServiceArgs {
-    #[command(flatten)]
-    list: ListArgs,
-    #[command(subcommand)]
-    command: Option<ServiceCommand>,
-}
-
-impl ServiceArgs {
-    pub(crate) fn command(self) -> Result<ServiceCommand, CommandError> {
-        context::subcommand_or_list(self.command, self.list, ServiceCommand::Ls)
-    }
-}
+/// Arguments of `service`.
+pub(crate) type ServiceArgs = TypeArgs<LabelledListArgs, ServiceCommand>;
 
 const NONE_SELECTED: &str = "no services with these labels";
 
@@ -49,7 +37,7 @@ const NONE_SELECTED: &str = "no services with these labels";
 pub(crate) enum ServiceCommand {
     /// List services.
     #[command(visible_alias = "list")]
-    Ls(ListArgs),
+    Ls(LabelledListArgs),
     /// Show one service in detail.
     #[command(visible_aliases = ["show", "get"])]
     Describe {
@@ -66,15 +54,6 @@ pub(crate) enum ServiceCommand {
     /// Delete services and stop their pods.
     #[command(visible_alias = "delete")]
     Rm(RemoveArgs),
-}
-
-/// Arguments of `service ls`.
-#[derive(Debug, Default, PartialEq, Args)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) selector: SelectorArgs,
-    #[command(flatten)]
-    pub(crate) style: ListStyle,
 }
 
 /// Arguments of `service rm`.
@@ -101,55 +80,44 @@ pub(crate) struct RemoveArgs {
     wait: bool,
 }
 
-impl ServiceCommand {
-    pub(crate) fn remove(services: Vec<String>, selector: SelectorArgs, wait: bool) -> Self {
-        Self::Rm(RemoveArgs { services, selector, volumes: false, yes: false, wait })
-    }
-}
-
-pub(crate) async fn run(command: ServiceCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    match command {
+pub(crate) async fn run(args: ServiceArgs, context: &mut Context<'_>) -> CommandResult {
+    match args.or_list(ServiceCommand::Ls)? {
         ServiceCommand::Ls(args) => list(&args, context).await,
         ServiceCommand::Describe { service } => describe(&service, context).await,
         ServiceCommand::Scale(args) => scale::run(&args, context).await,
         ServiceCommand::Edit(args) => edit::run(&args, context).await,
         ServiceCommand::Restart(args) => restart::run(&args, context).await,
-        ServiceCommand::Rm(args) => remove(&args, context).await,
+        ServiceCommand::Rm(RemoveArgs { services, selector, volumes, wait, .. }) => {
+            remove(&services, &selector, volumes, wait, context).await
+        }
     }
 }
 
-async fn list(args: &ListArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    context.output.list_style = args.style;
-    if args.style.watch {
-        let read = async |client: &Client| client.services(args.selector.text()).await;
-        return watch_list::run(read, context).await;
-    }
-    let services = context.client.services(args.selector.text()).await?;
-    let hint = match args.selector.is_empty() {
+pub(crate) async fn list(args: &LabelledListArgs, context: &mut Context<'_>) -> CommandResult {
+    let none = match args.selector.is_empty() {
         true => "no services; `kubeleet run nginx` starts one",
         false => NONE_SELECTED,
     };
-    context.output.print_list(&services, hint)?;
-    Ok(Exit::Ok)
+    let read = async |client: &Client| client.services(args.selector.text()).await;
+    lists::show(args.style, none, read, context).await
 }
 
-async fn describe(name: &str, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn describe(name: &str, context: &mut Context<'_>) -> CommandResult {
     let name = &context.service_name(name).await?;
     let service = context.client.service(name).await?;
     let unhealthy = unhealthy_pods(&service, context).await?;
     // One missing line of the description is not an error.
     let with_machine_ports = has_machine_ports(&service, context).await.unwrap_or(false);
     let events = recent_events::about(&context.client, ObjectKind::Service, name).await?;
-    let now = context.output.now();
-    context.output.print_object(&service, || {
+    context.output.print_object(&service, |now| {
         services::describe(&service, with_machine_ports, &unhealthy, &events, now)
     })?;
     Ok(Exit::Ok)
 }
 
 /// Returns true if a pod of the service is on a node where pods use the machine's ports.
-async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> Result<bool, CommandError> {
-    let mut nodes = context.client.nodes().await?;
+async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> CommandResult<bool> {
+    let mut nodes: Vec<NodeView> = context.client.list("node").await?;
     nodes.retain(|node| NodeInfo::runtime_has_machine_ports(&node.runtime));
     if nodes.is_empty() {
         return Ok(false);
@@ -161,7 +129,7 @@ async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> Resu
 }
 
 /// Returns some failed or problematic pods of the service. Searches a bounded number in each phase.
-async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Result<Vec<PodView>, CommandError> {
+async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> CommandResult<Vec<PodView>> {
     let status = &service.status;
     let has_problem = !status.message.is_empty();
     let phases = [
@@ -184,25 +152,27 @@ async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Result<
     Ok(unhealthy)
 }
 
-async fn selected_services(args: &RemoveArgs, context: &Context<'_>) -> Result<Vec<String>, CommandError> {
-    let Some(selector) = args.selector.text() else {
-        let mut names = Vec::new();
-        for name in &args.services {
-            names.push(context.service_name(name).await?);
+/// Deletes services: those named, or with a selector those that it matches.
+pub(crate) async fn remove(
+    named: &[String],
+    selector: &SelectorArgs,
+    volumes: bool,
+    wait: bool,
+    context: &mut Context<'_>,
+) -> CommandResult {
+    let mut services = Vec::new();
+    let Some(selector) = selector.text() else {
+        for name in named {
+            services.push(context.service_name(name).await?);
         }
-        return Ok(names);
+        return delete(&services, false, volumes, wait, context).await;
     };
-    let services = context.client.services(Some(selector)).await?;
-    if services.is_empty() {
+    let selected = context.client.services(Some(selector)).await?;
+    if selected.is_empty() {
         stderr::note(NONE_SELECTED);
     }
-    Ok(services.into_iter().map(|service| service.name.to_string()).collect())
-}
-
-async fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<Exit, CommandError> {
-    let services = selected_services(args, context).await?;
-    let are_listed = args.selector.text().is_some();
-    delete(&services, are_listed, args.volumes, args.wait, context).await
+    services.extend(selected.into_iter().map(|service| service.name.to_string()));
+    delete(&services, true, volumes, wait, context).await
 }
 
 pub(crate) async fn delete(
@@ -211,7 +181,7 @@ pub(crate) async fn delete(
     volumes: bool,
     wait: bool,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
     let mut batch = BatchResult::new();
     let mut goals = Vec::new();
     for service in services {
@@ -234,15 +204,13 @@ pub(crate) async fn delete(
     if !volumes && !goals.is_empty() {
         note_volumes(&goals, &context.client).await;
     }
-    if wait {
-        batch.record(context.waiter().wait_for_all(goals).await);
-    }
+    batch.record(context.wait_if(wait, goals).await);
     Ok(batch.exit())
 }
 
 async fn note_volumes(deleted: &[Goal], client: &Client) {
     // Without an answer none are named: the services are deleted anyway.
-    let volumes = client.volumes().await.unwrap_or_default();
+    let volumes: Vec<VolumeView> = client.list("volume").await.unwrap_or_default();
     let is_left = |volume: &&VolumeView| {
         deleted
             .iter()
@@ -256,14 +224,6 @@ async fn note_volumes(deleted: &[Goal], client: &Client) {
 }
 
 /// Deletes a listed service. Returns false if it is already gone, which is fine.
-pub(crate) async fn delete_listed(
-    service: &str,
-    volumes: bool,
-    client: &Client,
-) -> Result<bool, CommandError> {
-    match client.delete_service(service, volumes).await {
-        Ok(()) => Ok(true),
-        Err(error) if error.status() == Some(404) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+pub(crate) async fn delete_listed(service: &str, volumes: bool, client: &Client) -> CommandResult<bool> {
+    Ok(found(client.delete_service(service, volumes).await)?.is_some())
 }

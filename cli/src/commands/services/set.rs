@@ -9,11 +9,10 @@ use output::stderr;
 
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::flag_values;
 use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
-use crate::exit::Exit;
 
 /// Subcommands of `set`.
 #[derive(Debug, Subcommand)]
@@ -58,7 +57,7 @@ pub(crate) struct ImageArgs {
     wait: bool,
 }
 
-pub(crate) async fn run(command: SetCommand, context: &mut Context<'_>) -> Result<Exit, CommandError> {
+pub(crate) async fn run(command: SetCommand, context: &mut Context<'_>) -> CommandResult {
     let (service, patch, result, wait) = match command {
         SetCommand::Image(ImageArgs { service, image, wait }) => {
             let service = context.service_name(&service).await?;
@@ -79,11 +78,7 @@ pub(crate) async fn run(command: SetCommand, context: &mut Context<'_>) -> Resul
     if after.rollout.as_ref().is_some_and(|rollout| rollout.state == RolloutState::Paused) {
         stderr::note(&format!("its rollout is paused: this waits for `kubeleet rollout resume {service}`"));
     }
-    if !wait {
-        return Ok(Exit::Ok);
-    }
-    let goal = Goal::Ready { service, generation: after.generation };
-    Ok(context.waiter().wait_for(goal).await)
+    Ok(context.wait_if(wait, vec![Goal::ready(&after)]).await)
 }
 
 /// Parses `KEY=VALUE` or `KEY-`.

@@ -9,7 +9,7 @@ use output::stderr;
 use output::{Output, humanize};
 
 use super::complete;
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
 /// Arguments of `completions`.
@@ -31,16 +31,12 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-pub(crate) fn completions(args: &CompletionArgs, mut output: Output) -> Result<Exit, CommandError> {
+pub(crate) fn completions(args: &CompletionArgs, mut output: Output) -> CommandResult {
     output.print_bytes(&complete::script(&args.shell.to_string())?)?;
     Ok(Exit::Ok)
 }
 
-pub(crate) fn manual(
-    args: &ManArgs,
-    command_line: clap::Command,
-    mut output: Output,
-) -> Result<Exit, CommandError> {
+pub(crate) fn manual(args: &ManArgs, command_line: clap::Command, mut output: Output) -> CommandResult {
     let Some(directory) = &args.directory else {
         let mut text = Vec::new();
         clap_mangen::Man::new(command_line).render(&mut text)?;

@@ -7,7 +7,7 @@ use model::spec::ServiceInput;
 use output::{Output, table};
 use serde_json::Value;
 
-use crate::commands::error::CommandError;
+use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
 const SERVICE: &str = "service";
@@ -28,7 +28,7 @@ pub(crate) struct ExplainArgs {
     markdown: bool,
 }
 
-pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> Result<Exit, CommandError> {
+pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> CommandResult {
     let text = match args.path.as_str() {
         COMPOSE => compose::markdown(),
         _ if args.markdown => markdown(),
@@ -38,14 +38,14 @@ pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> Result<Exit, Comman
     Ok(Exit::Ok)
 }
 
-pub(crate) fn schema(mut output: Output) -> Result<Exit, CommandError> {
+pub(crate) fn schema(mut output: Output) -> CommandResult {
     let text = serde_json::to_string_pretty(&schema::of_service())
         .map_err(|error| CommandError::Other(format!("cannot write the schema: {error}")))?;
     output.print_bytes(format!("{text}\n").as_bytes())?;
     Ok(Exit::Ok)
 }
 
-fn explain(path: &str) -> Result<String, CommandError> {
+fn explain(path: &str) -> CommandResult<String> {
     let schema = Schema(schema::of_service());
     let mut steps = path.split('.').map(|step| step.split('[').next().unwrap_or_default());
     let object = steps.next().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! Goals of `--wait`.
 
+use api_types::ServiceView;
 use model::event::{ClusterEvent, ObjectKind};
 use model::ids::PodId;
 
@@ -33,6 +34,11 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
+    /// Returns the goal that all pods of a service are as it is now.
+    pub(crate) fn ready(service: &ServiceView) -> Self {
+        Self::Ready { service: service.name.to_string(), generation: service.generation }
+    }
+
     pub(super) fn subject(&self) -> String {
         match self {
             Goal::Ready { service, .. } | Goal::Ended { service } | Goal::ServiceGone { service } => {

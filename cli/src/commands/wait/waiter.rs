@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api_types::{RolloutState, ServiceView};
-use client::{Client, ClientError, PodFilter};
+use client::{Client, ClientError, PodFilter, found};
 use model::spec::ContainerSpec;
 use output::humanize;
 use output::stderr;
@@ -201,14 +201,6 @@ impl Poll {
     fn without_answer(error: &str) -> Self {
         let line = humanize::shorten_message(error, MAX_ERROR_LENGTH);
         Self { assessment: Assessment::new(line, WaitVerdict::Waiting), exit_on_timeout: Exit::Unreachable }
-    }
-}
-
-fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.status() == Some(404) => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -2,23 +2,7 @@
 
 use clap_complete::engine::CompletionCandidate;
 
-use crate::commands::objects::object_name::ObjectType;
-
-const TYPES: [ObjectType; 13] = [
-    ObjectType::Service,
-    ObjectType::Job,
-    ObjectType::Cron,
-    ObjectType::App,
-    ObjectType::Pod,
-    ObjectType::Node,
-    ObjectType::Volume,
-    ObjectType::Secret,
-    ObjectType::Config,
-    ObjectType::Registry,
-    ObjectType::Route,
-    ObjectType::Queue,
-    ObjectType::DeadLetter,
-];
+use crate::commands::objects::object_name::{ObjectType, TYPES};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CompletionKind {
@@ -36,19 +20,14 @@ impl CompletionKind {
             "NAME" => {
                 command.filter(|of| matches!(of, ObjectType::Secret | ObjectType::Config)).map(Self::Names)
             }
-            "SERVICE" | "SERVICE REPLICAS" | "SERVICE|POD" => Some(Self::Names(ObjectType::Service)),
-            "JOB" => Some(Self::Names(ObjectType::Job)),
-            "CRON" => Some(Self::Names(ObjectType::Cron)),
-            "POD" => Some(Self::Names(ObjectType::Pod)),
-            "NODE" => Some(Self::Names(ObjectType::Node)),
-            "VOLUME" => Some(Self::Names(ObjectType::Volume)),
-            "APP" => Some(Self::Names(ObjectType::App)),
-            "REGISTRY" => Some(Self::Names(ObjectType::Registry)),
-            "QUEUE" => Some(Self::Names(ObjectType::Queue)),
+            "SERVICE REPLICAS" | "SERVICE|POD" => Some(Self::Names(ObjectType::Service)),
             "DEAD_LETTER" => Some(Self::Names(ObjectType::DeadLetter)),
             "TYPE NAME" | "TYPE [NAME]" => Some(Self::TypeAndNames),
             "SELECTOR" => Some(Self::Selector),
-            _ => None,
+            _ => {
+                let of = TYPES.into_iter().find(|(of, _)| of.as_str().eq_ignore_ascii_case(value_name));
+                of.map(|(of, _)| Self::Names(of))
+            }
         }
     }
 }
@@ -104,7 +83,8 @@ pub(super) fn matching(
 ) -> Vec<CompletionCandidate> {
     let (before, mut names) = match request {
         Request::Types => {
-            let name = |of: ObjectType| Name { text: of.as_str().to_owned(), help: String::new() };
+            let name =
+                |(of, _): (ObjectType, &str)| Name { text: of.as_str().to_owned(), help: String::new() };
             (String::new(), TYPES.map(name).to_vec())
         }
         Request::Listed { before, list } => (before, ask(list)),

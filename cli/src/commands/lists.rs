@@ -1,25 +1,40 @@
-//! `-w`: prints a list, and then a row for each change.
+//! Lists of objects; with `-w` also a row for each change.
 
 use std::time::{Duration, Instant};
 
 use client::{Client, ClientError};
-use output::TableRow;
 use output::changed_rows::ChangedRows;
 use output::stderr;
+use output::{ListStyle, TableRow};
 
 use super::context::Context;
-use super::error::CommandError;
+use super::error::CommandResult;
 use crate::exit::Exit;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum pause as a multiple of the last read's duration: a long list is expensive for the API.
 const PAUSE_PER_READ_TIME: u32 = 4;
 
-/// Watches a list until the process is stopped. A failed first read is an error.
-pub(super) async fn run<T: TableRow + PartialEq + Clone>(
+/// Prints what `read` returns, and with `-w` watches it. In the place of an empty table stands `none`.
+pub(super) async fn show<T: TableRow + PartialEq + Clone>(
+    style: ListStyle,
+    none: &str,
     read: impl AsyncFn(&Client) -> Result<Vec<T>, ClientError>,
     context: &mut Context<'_>,
-) -> Result<Exit, CommandError> {
+) -> CommandResult {
+    context.output.list_style = style;
+    if style.watch {
+        return watch(read, context).await;
+    }
+    context.output.print_list(&read(&context.client).await?, none)?;
+    Ok(Exit::Ok)
+}
+
+/// Watches a list until the process is stopped. A failed first read is an error.
+async fn watch<T: TableRow + PartialEq + Clone>(
+    read: impl AsyncFn(&Client) -> Result<Vec<T>, ClientError>,
+    context: &mut Context<'_>,
+) -> CommandResult {
     let mut rows = ChangedRows::default();
     let mut items = read(&context.client).await?;
     let mut read_time = Duration::ZERO;
