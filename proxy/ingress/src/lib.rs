@@ -1,8 +1,8 @@
 //! Ingress: forwards requests and connections from outside to a ready pod of their route's service, through
 //! the pod's gate.
 //!
-//! - `client` handles the connections of clients, and `pod` those to pods. `framing`, `pick`, `retry_policy`
-//!   and `headers` are pure.
+//! - `client` handles the connections of clients, and `pod` those to pods. `scanner`, `framing`, `pick`,
+//!   `retry_policy` and `headers` are pure. `long_heads` has the lines that are too many for the parser.
 //! - [`certificates`] has the HTTPS certificates, from files and from Redis, and `challenges` answers ACME
 //!   checks.
 //!
@@ -19,8 +19,10 @@ mod client;
 mod config;
 mod headers;
 mod https;
+mod long_heads;
 mod measure;
 mod pod;
+mod scanner;
 mod serve;
 mod shared;
 mod tcp;

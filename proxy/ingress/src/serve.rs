@@ -31,17 +31,16 @@ use super::{https, measure, upgrade};
 use crate::client::body::ClientBody;
 use crate::client::deadlines::{ClientWait, RequestExecutor};
 use crate::client::frames::Frames;
-use crate::client::framing::upgrade_protocols;
+use crate::client::framing::{RequestHead, upgrade_protocols};
 use crate::client::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
 use crate::client::stream::ClientStream;
 use crate::headers::{self, ClientOrigin};
-use crate::pod::connection::MOST_HEADER_LINES;
 use crate::pod::exchange::{OutgoingRequest, exchange, set_target};
 use crate::pod::from_pod::FromPod;
+use crate::scanner::MessageHead;
 use crate::shared::IngressShared;
 
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const MOST_HEAD_BYTES: usize = 64 * 1024;
 const MOST_STREAMS: u32 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +187,7 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
     // `Guarded` has the timeouts. A half-closed connection counts as a gone client, as in most servers:
     // otherwise the pod would work in vain until it answers.
     builder.half_close(false).header_read_timeout(None);
-    builder.max_header_size(MOST_HEAD_BYTES).max_headers(MOST_HEADER_LINES);
+    builder.max_header_size(RequestHead::MOST_BYTES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
     tokio::select! {
         biased;
@@ -210,7 +209,7 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     let idle = client.shared.config.idle;
     let mut builder = http2::Builder::new(RequestExecutor { within: idle });
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
-    builder.max_header_list_size(MOST_HEAD_BYTES as u32);
+    builder.max_header_list_size(RequestHead::MOST_BYTES as u32);
     // Requests of a client that disappeared are dropped.
     builder.keep_alive_interval(idle * 2 / 5).keep_alive_timeout(idle / 2);
     let mut connection = pin!(builder.serve_connection(io, service));
@@ -226,16 +225,19 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
 /// which is not in the CPU cache; a box reuses the memory of the last request.
 async fn answer(
     client: Arc<ClientConnection>,
-    request: Box<Request<Incoming>>,
+    mut request: Box<Request<Incoming>>,
 ) -> Result<Response<AnswerBody>, Infallible> {
     let begun = Instant::now();
+    // HTTP/1 requests are answered in their order, and HTTP/2 has no surplus.
+    let message = client.state.surplus.begin();
+    client.state.surplus.complete_head(message, request.headers_mut());
     let wait = ClientWait::current();
     let enter = || client.shared.enter(client.address);
     let active_request = ActiveRequest::begin(&client.state, enter);
     let log = AccessLog::begin(&client, &request, begun);
     let accepts_json = accepts_json(request.headers());
     let wants_upgrade = wants_upgrade(&request);
-    let body = |body| ClientBody::new(body, client.state.clone(), wait.clone());
+    let body = |body| ClientBody::new(body, client.state.clone(), message, wait.clone());
     let answered = match &active_request {
         Some(_) => routed(&client, Box::new(request.map(body)), wants_upgrade, begun).await,
         None => {

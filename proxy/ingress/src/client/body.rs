@@ -24,6 +24,8 @@ pub(crate) struct ClientBody {
     /// `None` only during the drop.
     body: Option<Incoming>,
     state: Arc<ConnectionState>,
+    /// The number of the request on its connection.
+    message: u64,
     /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
     may_be_silent: bool,
@@ -31,8 +33,13 @@ pub(crate) struct ClientBody {
 }
 
 impl ClientBody {
-    pub(crate) fn new(body: Incoming, state: Arc<ConnectionState>, wait: Option<Arc<ClientWait>>) -> Self {
-        Self { body: Some(body), state, wait, may_be_silent: false, has_failed: false }
+    pub(crate) fn new(
+        body: Incoming,
+        state: Arc<ConnectionState>,
+        message: u64,
+        wait: Option<Arc<ClientWait>>,
+    ) -> Self {
+        Self { body: Some(body), state, message, wait, may_be_silent: false, has_failed: false }
     }
 
     /// Allows the client to be silent for any time: gRPC streams wait for events.
@@ -60,6 +67,7 @@ impl Body for ClientBody {
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
+            this.state.surplus.complete_trailers(this.message, trailers);
             headers::clean_trailers(trailers);
         }
         Poll::Ready(frame)

@@ -17,7 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::client::frames::Frames;
-use crate::client::framing::{Ambiguous, FramingState, Scanner};
+use crate::client::framing::Scanner;
+use crate::long_heads::{Surplus, Thinner};
+use crate::scanner::{Ambiguous, FramingState};
 
 /// Number of checks within the idle timeout for the end of an answer.
 const LOOKS_WHILE_IDLE: u32 = 4;
@@ -37,6 +39,8 @@ pub(crate) struct ConnectionState {
     has_unread_body: AtomicBool,
     /// Number of unwritten answers of the service with a refusal status.
     refusals: AtomicUsize,
+    /// The lines of long heads and trailers.
+    pub(crate) surplus: Arc<Surplus>,
 }
 
 pub(crate) struct ActiveRequest {
@@ -112,6 +116,7 @@ pub(crate) struct Guarded<S> {
     state: Arc<ConnectionState>,
     /// `None` unless the bytes are HTTP/1.
     scanner: Option<Scanner>,
+    thinner: Thinner,
     /// `None` unless the bytes are HTTP/2.
     frames: Option<Frames>,
     /// Reason for withholding all further bytes from the parser, or `None`.
@@ -169,6 +174,7 @@ impl<S> Guarded<S> {
     ) -> Self {
         Self {
             stream,
+            thinner: Thinner::new(state.surplus.clone()),
             state,
             scanner: http2.is_none().then(Scanner::default),
             frames: http2,
@@ -225,14 +231,18 @@ impl<S> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// Checks the bytes. Replaces refused ones by zeros, which the parser refuses.
-    fn check(&mut self, bytes: &mut [u8]) {
-        let Some(scanner) = &mut self.scanner else { return };
-        if let Err((at, why)) = scanner.feed(bytes) {
+    /// Checks the new bytes in the buffer. Replaces refused ones by zeros, which the parser refuses. Returns
+    /// false if there is nothing for the parser yet.
+    fn check(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> bool {
+        let Some(scanner) = &mut self.scanner else { return true };
+        let bytes = &mut buffer.filled_mut()[before..];
+        let refused = scanner.feed(bytes).err().map(|(at, why)| {
             tracing::debug!(%why, "Request refused with 400");
             bytes[at..].fill(0);
             self.refused = Some(why);
-        }
+            at
+        });
+        self.thinner.thin(scanner, buffer, before, refused)
     }
 
     /// Completes when the client takes too long. Called when nothing has arrived.
@@ -285,31 +295,33 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.refused.is_some() {
+        let mut has_bytes = this.thinner.serve(buffer);
+        if has_bytes || this.refused.is_some() {
             return Poll::Ready(Ok(()));
         }
         ready!(this.poll_upgrade(cx));
         let before = buffer.filled().len();
-        match Pin::new(&mut this.stream).poll_read(cx, buffer) {
-            // Signals the end of the stream, so that the parser closes the connection.
-            Poll::Pending => this.poll_timeout(cx).map(Ok),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Ready(Ok(())) => {
-                this.has_begun = true;
-                this.check(&mut buffer.filled_mut()[before..]);
-                let has_head_ended = match &mut this.frames {
-                    Some(frames) => frames.feed(&buffer.filled()[before..]),
-                    None => !matches!(this.scanner.as_ref().map(Scanner::state), Some(FramingState::Head)),
-                };
-                if this.frames.as_mut().is_none_or(Frames::take_has_spoken) {
-                    this.silent_since = None;
-                }
-                if has_head_ended {
-                    this.head_since = None;
-                }
-                Poll::Ready(Ok(()))
+        while !has_bytes {
+            match Pin::new(&mut this.stream).poll_read(cx, buffer) {
+                // Signals the end of the stream, so that the parser closes the connection.
+                Poll::Pending => return this.poll_timeout(cx).map(Ok),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) => {}
+            }
+            this.has_begun = true;
+            has_bytes = this.check(buffer, before);
+            let has_head_ended = match &mut this.frames {
+                Some(frames) => frames.feed(&buffer.filled()[before..]),
+                None => !matches!(this.scanner.as_ref().map(Scanner::state), Some(FramingState::Head)),
+            };
+            if this.frames.as_mut().is_none_or(Frames::take_has_spoken) {
+                this.silent_since = None;
+            }
+            if has_head_ended {
+                this.head_since = None;
             }
         }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -21,7 +21,7 @@ use gate::timer::Timer;
 use gate::{Cut, Pass};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::client::conn::{TrySendError, http1, http2};
-use hyper::{Request, Response};
+use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use model::network::ingress::HttpProtocol;
 use parking_lot::Mutex;
@@ -29,7 +29,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::unconstrained;
 use tunnel::{KeptStream, NotAccepted};
 
+use super::thinned::{AnswerHead, Thinned};
 use crate::client::body::ClientBody;
+use crate::long_heads::Surplus;
+use crate::scanner::MessageHead;
 
 /// Maximum idle time of a reused connection: servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
@@ -46,11 +49,6 @@ const MOST_KEPT: usize = 256;
 /// HTTP/2 flow-control windows of a stream, and of a connection.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
-
-/// Maximum size of an answer's head and of its trailers: gRPC errors carry details in trailers.
-const MOST_HEAD_BYTES: usize = 256 * 1024;
-/// Maximum number of header lines in answers and requests.
-pub(crate) const MOST_HEADER_LINES: usize = 1000;
 
 pub(crate) enum RequestToPod {
     Empty,
@@ -134,6 +132,7 @@ pub(crate) struct Http1 {
     /// Asks the gate for each request, if the pod is on another host.
     tunnel: Option<KeptStream>,
     kept: Kept,
+    surplus: Arc<Surplus>,
     has_answered_before: bool,
 }
 
@@ -170,11 +169,12 @@ impl PodConnection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let io = TokioIo::new(stream);
         match protocol {
             HttpProtocol::Http => {
                 let mut builder = http1::Builder::new();
-                builder.max_header_size(MOST_HEAD_BYTES).max_headers(MOST_HEADER_LINES);
+                builder.max_header_size(AnswerHead::MOST_BYTES);
+                let surplus = Arc::<Surplus>::default();
+                let io = TokioIo::new(Thinned::new(stream, surplus.clone()));
                 let (sender, driver) = builder.handshake(io).await.map_err(io::Error::other)?;
                 let driver: Option<Driver> = Some(Box::pin(driver.with_upgrades()));
                 Ok(Self::Http1(Http1 {
@@ -182,6 +182,7 @@ impl PodConnection {
                     driver,
                     tunnel: None,
                     kept: Kept::default(),
+                    surplus,
                     has_answered_before: false,
                 }))
             }
@@ -191,8 +192,9 @@ impl PodConnection {
                 // suffices.
                 builder.initial_stream_window_size(STREAM_WINDOW);
                 builder.initial_connection_window_size(CONNECTION_WINDOW);
-                builder.max_header_list_size(MOST_HEAD_BYTES as u32);
-                let (sender, driver) = builder.handshake(io).await.map_err(io::Error::other)?;
+                builder.max_header_list_size(AnswerHead::MOST_BYTES as u32);
+                let (sender, driver) =
+                    builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
                 // Ends with its last sender and stream.
                 tokio::spawn(driver);
                 Ok(Self::Http2(Http2 { sender, tunnel: None }))
@@ -267,9 +269,21 @@ impl PodConnection {
             PodConnection::Http2(http2) => http2.sender.try_send_request(request).await,
             PodConnection::Http1(connection) => {
                 // Exempt from tokio's cooperative budget, whose wake-up would be lost without a waker.
+                let message = connection.surplus.begin();
                 let answer = pin!(unconstrained(connection.sender.try_send_request(request)));
-                drive_until(&mut connection.driver, answer).await
+                let mut answer = drive_until(&mut connection.driver, answer).await;
+                if let Ok(response) = &mut answer {
+                    connection.surplus.complete_head(message, response.headers_mut());
+                }
+                answer
             }
+        }
+    }
+
+    /// Completes the trailers of the answer.
+    pub(crate) fn complete_trailers(&self, trailers: &mut HeaderMap) {
+        if let PodConnection::Http1(Http1 { surplus, .. }) = self {
+            surplus.complete_trailers(surplus.message(), trailers);
         }
     }
 

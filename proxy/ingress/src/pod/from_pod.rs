@@ -100,6 +100,11 @@ impl Body for FromPod {
         if lease.is_cut(frame.is_pending(), cx) {
             return this.break_off("the pod is being stopped".into(), cx);
         }
+        if let Poll::Ready(Some(Ok(frame))) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            lease.connection.complete_trailers(trailers);
+        }
         let has_ended = matches!(frame, Poll::Ready(None)) || this.body.is_end_stream();
         if has_ended && let Some(lease) = this.lease.take() {
             lease.end(cx);

@@ -10,3 +10,4 @@ pub(crate) mod pod_path;
 pub(crate) mod retry_policy;
 pub(crate) mod routing_table;
 pub(crate) mod search;
+mod thinned;

@@ -88,6 +88,64 @@ async fn long_heads_of_many_lines_arrive(pods: Pods) {
     assert_eq!(answer.matches("set-cookie: ").count(), 800, "{answer:.200}");
 }
 
+/// Also their trailers, and each line in a write of its own.
+async fn long_heads_that_come_line_by_line_arrive(pods: Pods) {
+    async fn write_lines(stream: &mut TcpStream, text: &str) {
+        for line in text.split_inclusive('\n') {
+            stream.write_all(line.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+    }
+    fn values<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+        text.lines().filter_map(|line| line.strip_prefix(name)).collect()
+    }
+    let numbers: Vec<_> = (0..300).map(|n| n.to_string()).collect();
+    let lines = |name: &str| numbers.iter().map(|n| format!("{name}: {n}\r\n")).collect::<String>();
+    let interim = format!("HTTP/1.1 103 Early Hints\r\n{}\r\n", lines("X-A"));
+    let short = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\nhi", lines("X-A"));
+    let rest = format!(
+        "Transfer-Encoding: chunked\r\n{}Trailer: X-T\r\n\r\n5\r\nhello\r\n0\r\n{}\r\n",
+        lines("X-A"),
+        lines("X-T")
+    );
+    let answers = [format!("{interim}{short}"), format!("{interim}HTTP/1.1 200 OK\r\n{rest}")];
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let pod = FakePod::with(0, move |mut stream: TcpStream| {
+        let ([short, long], sender) = (answers.clone(), sender.clone());
+        async move {
+            stream.set_nodelay(true).unwrap();
+            let mut sent = Vec::new();
+            while let Ok(byte) = stream.read_u8().await {
+                sent.push(byte);
+                let is_get = sent.starts_with(b"GET");
+                if sent.ends_with(b"\r\n\r\n") && (is_get || sent.windows(5).any(|end| end == b"\r\n0\r\n")) {
+                    sender.send(String::from_utf8(std::mem::take(&mut sent)).unwrap()).unwrap();
+                    write_lines(&mut stream, if is_get { &short } else { &long }).await;
+                }
+            }
+        }
+    })
+    .await;
+    let fixture = fixture_of(pods, &pod, HttpProtocol::Http).await;
+    let mut client = TcpStream::connect(fixture.address).await.unwrap();
+    client.set_nodelay(true).unwrap();
+    let head = "HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n";
+    let get = format!("GET / {head}{}\r\n", lines("X-A"));
+    // All are on their way at once.
+    let requests = format!("{get}{get}POST / {head}Connection: close\r\n{rest}");
+    write_lines(&mut client, &requests).await;
+    let mut answers = String::new();
+    client.read_to_string(&mut answers).await.unwrap();
+    for trailers in [0, 0, 300] {
+        let sent = received.recv().await.unwrap();
+        assert_eq!(values(&sent, "x-a: "), numbers);
+        assert_eq!(values(&sent, "x-t: "), numbers[..trailers]);
+    }
+    let thrice = [numbers.clone(), numbers.clone(), numbers.clone()].concat();
+    assert_eq!(values(&answers, "x-a: "), thrice, "{answers}");
+    assert_eq!(values(&answers, "x-t: "), numbers, "{answers}");
+}
+
 async fn details_of_grpc_errors_arrive_whole(pods: Pods) {
     async fn grpc(
         _: Request<Incoming>,
@@ -305,6 +363,7 @@ super::wherever_the_pod_is! {
     an_answer_that_breaks_off_has_its_head_and_what_came_of_it,
     a_pod_of_http_1_0_is_answered_from_by_http_1_1_on_a_connection_that_stays,
     long_heads_of_many_lines_arrive,
+    long_heads_that_come_line_by_line_arrive,
     details_of_grpc_errors_arrive_whole,
     trailers_arrive_without_what_they_say_of_the_origin,
     a_refused_upload_is_answered_before_its_connection_ends,

@@ -16,7 +16,8 @@ use tokio::net::TcpStream;
 
 use super::fixture::{FakePod, Fixture, rule};
 use crate::IngressConfig;
-use crate::client::framing::{FramingState, Scanner};
+use crate::client::framing::Scanner;
+use crate::scanner::FramingState;
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 /// nginx treats interim answers as final.

@@ -33,7 +33,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tunnel::{Peer, Peers, ProxyKey, TunnelDialer, TunnelListener};
 
-use crate::client::framing::{FramingState, Scanner};
+use crate::client::framing::Scanner;
+use crate::scanner::FramingState;
 use crate::{Ingress, IngressConfig};
 
 pub(super) struct Fixture {

@@ -13,7 +13,8 @@ use tokio::net::TcpStream;
 
 use super::fixture::{FakePod, Fixture, rule};
 use crate::IngressConfig;
-use crate::client::framing::{FramingState, Scanner};
+use crate::client::framing::Scanner;
+use crate::scanner::FramingState;
 
 pub(super) type Record = Arc<Mutex<Vec<Connection>>>;
 
