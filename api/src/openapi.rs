@@ -5,7 +5,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use model::schema::{STRICT, describe_replicas_aliases, refuse_other_fields};
+use model::spec::{PodSpec, ServiceFields};
 use serde_json::{Value, json};
+use utoipa::PartialSchema;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem};
 
@@ -70,11 +72,12 @@ pub(crate) fn complete(document: OpenApi) -> Value {
     document
 }
 
-/// Describes one object instead of the parts that a view is made of, for generated clients.
+/// Describes one object instead of the parts that the view of a service is made of, for generated clients.
 fn merge_parts(schema: &mut Value) {
-    let parts = schema["allOf"].take();
+    let own = schema["allOf"].take();
+    let of_document = [ServiceFields::schema(), PodSpec::schema()].map(|part| json!(part));
     let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
-    for part in parts.as_array().into_iter().flatten() {
+    for part in own.as_array().into_iter().flatten().chain(&of_document) {
         properties.extend(part["properties"].as_object().cloned().into_iter().flatten());
         required.extend(part["required"].as_array().cloned().into_iter().flatten());
     }

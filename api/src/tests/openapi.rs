@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use api_types::ServiceView;
+use model::spec::{PodSpec, ServiceFields};
 use serde_json::Value;
 
 use super::Api;
@@ -143,13 +144,16 @@ async fn all_references_of_the_document_resolve() {
 #[tokio::test]
 async fn a_service_has_the_fields_of_its_document_and_those_that_the_api_sets() {
     let Some(api) = Api::start() else { return };
-    let document = api.get("/openapi.json").await.expect(200);
-    let schemas = &document["components"]["schemas"];
+    let openapi = api.get("/openapi.json").await.expect(200);
+    let schemas = &openapi["components"]["schemas"];
     let names = |schema: &str| -> BTreeSet<String> {
         schemas[schema]["properties"].as_object().unwrap().keys().cloned().collect()
     };
     let of_server = ServiceView::SERVER_FIELDS.map(str::to_owned).into();
-    assert_eq!(&names("ServiceView") - &names("ServiceInput"), of_server);
+    let of_view = names("ServiceView");
+    assert_eq!(&of_view - &names("ServiceInput"), of_server);
+    let of_document = [document::field_names::<ServiceFields>(), document::field_names::<PodSpec>()].concat();
+    assert!(of_document.iter().all(|name| of_view.contains(*name)), "{of_view:?}");
 }
 
 #[tokio::test]
