@@ -42,6 +42,11 @@ const MAX_BATCH_PER_NODE: usize = 32;
 const MIN_BATCH_LIMIT: usize = 8_192;
 /// The batch limit in a large cluster. A batch takes some hundred bytes of memory per pod.
 const MAX_BATCH_LIMIT: usize = 131_072;
+/// A queue with at least that many pods is a flood, if more arrive all the time.
+const FLOOD: usize = 512;
+/// Time between two looks at a growing queue, and the maximum time in which it may grow to a full batch.
+const GATHER_STEP: Duration = Duration::from_millis(20);
+const MAX_GATHER: Duration = Duration::from_secs(2);
 /// Age at which the view is refreshed while there is a backlog.
 const MAX_VIEW_AGE: Duration = Duration::from_millis(200);
 /// Age at which the view is refreshed for a pod that arrives after an idle time. It is shorter than a
@@ -76,6 +81,7 @@ impl Loop<StoreError> for PlacementLoop {
         // The wait that returned payloads has refreshed the view as well.
         let mut max_view_age = MAX_IDLE_VIEW_AGE;
         if payloads.is_empty() {
+            self.gather().await?;
             payloads = self.store.take(&self.id, self.batch_size).await?;
             max_view_age = MAX_VIEW_AGE;
         }
@@ -129,6 +135,27 @@ impl PlacementLoop {
             hints: context.store.subscribe(channel::SCHEDULER),
             must_read_all: false,
         }
+    }
+
+    /// While a flood of pods arrives in a large cluster, waits until they fill a batch, or no more arrive. Each
+    /// batch costs several scripts per node, however few pods the node gets, and Redis is busy meanwhile with
+    /// those that arrive: placing them in parts would only take longer.
+    async fn gather(&mut self) -> Result<(), StoreError> {
+        let nodes = self.view.snapshot().len();
+        if nodes <= MAX_EXACT_SPREAD {
+            return Ok(());
+        }
+        let (begun, full) = (Instant::now(), batch_limit(nodes));
+        let mut waiting = self.store.waiting_pods().await?;
+        while (FLOOD..full).contains(&waiting) && begun.elapsed() < MAX_GATHER {
+            tokio::time::sleep(GATHER_STEP).await;
+            let before = std::mem::replace(&mut waiting, self.store.waiting_pods().await?);
+            if !fills_soon(before, waiting, full) {
+                break;
+            }
+        }
+        self.batch_size = self.batch_size.max(waiting.min(full));
+        Ok(())
     }
 
     /// Reads all nodes if resources became free, and changed nodes if the view is older than `max_age`.
@@ -310,7 +337,17 @@ fn next_batch_size(batch_size: usize, taken: usize, nodes: usize) -> usize {
     } else {
         batch_size
     };
-    next.clamp(MIN_BATCH, (nodes * MAX_BATCH_PER_NODE).clamp(MIN_BATCH_LIMIT, MAX_BATCH_LIMIT))
+    next.clamp(MIN_BATCH, batch_limit(nodes))
+}
+
+fn batch_limit(nodes: usize) -> usize {
+    (nodes * MAX_BATCH_PER_NODE).clamp(MIN_BATCH_LIMIT, MAX_BATCH_LIMIT)
+}
+
+/// Returns true if a queue that has grown from `before` to `now` in a step is full in time.
+fn fills_soon(before: usize, now: usize, full: usize) -> bool {
+    let steps = (MAX_GATHER.as_millis() / GATHER_STEP.as_millis()) as usize;
+    now.saturating_sub(before) * steps >= full
 }
 
 /// A pod whose nodes refused it in every round, because other schedulers were faster.
@@ -354,6 +391,15 @@ mod tests {
             batch = next_batch_size(batch, 1, 1_000);
         }
         assert_eq!(batch, MIN_BATCH);
+    }
+
+    #[test]
+    fn a_queue_is_waited_for_only_while_it_grows_fast() {
+        for (before, now, expected) in
+            [(1_000, 1_320, true), (1_000, 1_319, false), (1_000, 1_000, false), (1_000, 900, false)]
+        {
+            assert_eq!(fills_soon(before, now, 32_000), expected, "{before} {now}");
+        }
     }
 
     #[test]

@@ -127,6 +127,14 @@ impl Store {
         Ok(SchedulerQueue { connection, block, id: id.clone() })
     }
 
+    /// Returns the number of pods that wait for a scheduler.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn waiting_pods(&self) -> Result<usize, StoreError> {
+        self.link.query(cmd("LLEN").arg(keys::SQ)).await
+    }
+
     /// Fills the in-flight list of a scheduler up to `max` pods, and records that the scheduler is alive.
     /// Returns all its in-flight payloads, oldest first.
     ///
