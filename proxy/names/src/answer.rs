@@ -56,6 +56,8 @@ pub enum NameLookup<T> {
 pub struct Questioner<'a> {
     /// App of the asking pod, whose aliases and short names take precedence.
     pub app: Option<&'a AppName>,
+    /// The asking pod's service, if Redis does not say now whether that is of an app.
+    pub may_be_of_app: Option<&'a ServiceName>,
     /// Transport of the question.
     pub transport: QuestionTransport,
     /// Seed of the order of pods, constant over several decisions about one question.
@@ -174,6 +176,10 @@ fn existing(
     client: &Questioner<'_>,
     names: &impl Names,
 ) -> Result<Option<(ServiceName, PoolAddress)>, NotKnown> {
+    // Without its app, a pod would be led to a service of another one, or told that there is no such name.
+    if may_be_short(&label, client) {
+        return Err(NotKnown::Unavailable);
+    }
     let alias = alias(label.as_str(), client, names);
     let of_app = client.app.and_then(|app| app.service(label.as_str()).ok());
     for service in alias.into_iter().chain(of_app).chain([label]) {
@@ -183,6 +189,15 @@ fn existing(
         }
     }
     Ok(None)
+}
+
+/// Returns true if a short name of an app that is not known now may be meant. Services of an app begin with its
+/// name: one that begins as the asking one is meant itself.
+fn may_be_short(label: &ServiceName, client: &Questioner<'_>) -> bool {
+    let first_part =
+        |service: &ServiceName| service.as_str().split_once('-').map(|(first, _)| first.to_owned());
+    let Some(app) = client.may_be_of_app.and_then(first_part) else { return false };
+    first_part(label).is_none_or(|first| first != app)
 }
 
 fn alias(name: &str, client: &Questioner<'_>, names: &impl Names) -> Option<ServiceName> {

@@ -55,8 +55,9 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Returns true if the key's value should be refreshed, at most once in a while.
-    pub(super) fn is_due(&mut self, key: &K, now: Instant) -> bool {
+    /// Returns true if the key's value has expired, and that the caller is to refresh it: others get false for a
+    /// while.
+    pub(super) fn take_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
             Some(CacheEntry { known: CachedValue::Found(_), until }) if now >= *until => {
                 *until = now + FAILURE_KEPT;
@@ -109,10 +110,10 @@ mod tests {
         assert_eq!(cache.get(&"web", start), NameLookup::NotAsked);
         cache.set("web", Ok(Some(7)), start);
         cache.set("db", Ok(None), start);
-        assert!(!cache.is_due(&"web", start + 59 * SECOND));
+        assert!(!cache.take_due(&"web", start + 59 * SECOND));
         let later = start + 60 * SECOND;
-        assert!(cache.is_due(&"web", later));
-        assert!(!cache.is_due(&"web", later), "it is being asked for");
+        assert!(cache.take_due(&"web", later));
+        assert!(!cache.take_due(&"web", later), "it is being asked for");
         assert_eq!(cache.get(&"web", later), NameLookup::Found(7));
         cache.set("web", Ok(Some(8)), later);
         assert_eq!(cache.get(&"web", later), NameLookup::Found(8));
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(cache.get(&"web", long_after), NameLookup::NotAsked, "another may have the address");
         assert_eq!(cache.get(&"db", start + SECOND), NameLookup::Missing);
         assert_eq!(cache.get(&"db", start + 2 * SECOND), NameLookup::NotAsked, "it may be there now");
-        assert!(!cache.is_due(&"db", later));
+        assert!(!cache.take_due(&"db", later));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Answers questions from known names, and asks Redis or the upstream resolver for missing ones.
+//! Answers the DNS questions of this host's pods: from known names, after asking Redis for missing ones, or from
+//! the upstream resolver for names that are not services'.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -30,16 +31,21 @@ use super::forward::Forwarder;
 const FOUND_KEPT: Duration = Duration::from_secs(60);
 /// Lifetime of negative answers: a service may be created at any moment.
 const MISSING_KEPT: Duration = Duration::from_secs(1);
-/// Timeout of Redis: a program asks again after 5 s.
+/// Timeout of each question to Redis. Most answers need one or two, and a program waits 5 s for an answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// Maximum wait for the endpoints of a service that was not followed before.
 const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
-/// Maximum number of questions to Redis in [`ASKS_PER`], of which one pod gets half. Further ones wait.
+/// Maximum number of questions to Redis in [`ASKS_PER`], of which one pod gets half. Further ones wait for
+/// [`SHARE_WITHIN`], and fail then.
 const ASKS: usize = 1000;
 const ASKS_PER: Duration = Duration::from_secs(1);
-const ASK_RETRY: Duration = Duration::from_millis(20);
-const ASK_WITHIN: Duration = Duration::from_secs(3);
+const SHARE_RETRY: Duration = Duration::from_millis(20);
+const SHARE_WITHIN: Duration = Duration::from_secs(3);
+/// Maximum number of questions of all pods that are being answered.
 const WAITING_QUESTIONS: usize = 1024;
+/// Maximum number of TCP connections for questions.
 const DNS_CONNECTIONS: usize = 256;
+/// Maximum number of connections to addresses of services.
 const CONNECTIONS: usize = 16_384;
 /// Maximum number of decisions about one question: one each for an alias, a short name, a name, a slot and
 /// the endpoints, and one for the addresses of all slots.
@@ -58,7 +64,7 @@ pub struct Resolver {
 
 /// Limits that the pods of this host share fairly.
 pub(super) struct NameShares {
-    /// Questions to Redis; each counts for a while.
+    /// Questions to Redis; each counts for [`ASKS_PER`].
     asks: Arc<Shares>,
     pub(super) waiting_questions: Arc<Shares>,
     pub(super) dns_connections: Arc<Shares>,
@@ -102,6 +108,7 @@ struct KnownNames<'a> {
     snapshot: &'a RoutingSnapshot,
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
+    /// The addresses that a decision found: those that have expired are asked for again.
     used: RefCell<Vec<AddressName>>,
 }
 
@@ -152,6 +159,7 @@ impl Resolver {
         Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), shares }
     }
 
+    /// Takes the names over that the former proxy process knew.
     pub(super) fn restore(&self, known: Vec<(AddressName, PoolAddress)>) {
         let (mut answers, now) = (self.answers.lock(), Instant::now());
         for (name, address) in known {
@@ -172,12 +180,18 @@ impl Resolver {
         client: IpAddr,
         transport: QuestionTransport,
     ) -> Option<Vec<u8>> {
-        let app = match self.gates.service_at(client) {
+        let service = self.gates.service_at(client);
+        let app = match &service {
             Some(service) => self.app_of(service, client).await,
-            None => Ok(None),
+            None => Ok(NameLookup::Missing),
         };
         let Ok(app) = app else { return failure(request, transport) };
-        let questioner = Questioner { app: app.as_ref(), transport, random: rand::random() };
+        let (app, may_be_of_app) = match &app {
+            NameLookup::Found(app) => (Some(app), None),
+            NameLookup::Missing => (None, None),
+            NameLookup::NotAsked | NameLookup::Unavailable => (None, service.as_ref()),
+        };
+        let questioner = Questioner { app, may_be_of_app, transport, random: rand::random() };
         let mut unanswered = HashSet::new();
         for _ in 0..MAX_ROUNDS {
             match self.decide(request, client, &questioner, &unanswered) {
@@ -195,7 +209,8 @@ impl Resolver {
         failure(request, transport)
     }
 
-    /// Returns the answer if it needs no further questions.
+    /// Returns the answer if it needs no question to Redis or to the upstream resolver. Callers answer with it
+    /// in place, and start a task for [`answer`](Self::answer) otherwise.
     pub(super) fn answer_at_once(
         self: &Arc<Self>,
         request: &[u8],
@@ -210,13 +225,15 @@ impl Resolver {
                 NameLookup::NotAsked | NameLookup::Unavailable => return None,
             },
         };
-        let questioner = Questioner { app: app.as_ref(), transport, random: rand::random() };
+        let questioner =
+            Questioner { app: app.as_ref(), may_be_of_app: None, transport, random: rand::random() };
         match self.decide(request, client, &questioner, &HashSet::new()) {
             QuestionDecision::Answer(answer) => Some(answer),
             QuestionDecision::Ask(_) | QuestionDecision::Forward | QuestionDecision::Ignore => None,
         }
     }
 
+    /// Decides from what is known, and starts to ask again for what has expired of it.
     fn decide(
         self: &Arc<Self>,
         request: &[u8],
@@ -230,7 +247,7 @@ impl Resolver {
             KnownNames { answers: &answers, snapshot: &snapshot, unanswered, now, used: RefCell::default() };
         let decision = decide(request, questioner, &known);
         let used = known.used.into_inner();
-        for name in used.into_iter().filter(|name| answers.addresses.is_due(name, now)) {
+        for name in used.into_iter().filter(|name| answers.addresses.take_due(name, now)) {
             let resolver = self.clone();
             tokio::spawn(async move { resolver.ask_address(name, client).await });
         }
@@ -243,7 +260,7 @@ impl Resolver {
         address: PoolAddress,
         client: IpAddr,
     ) -> Option<AddressName> {
-        if self.answers.lock().holders.is_due(&address, Instant::now()) {
+        if self.answers.lock().holders.take_due(&address, Instant::now()) {
             let resolver = self.clone();
             tokio::spawn(async move { resolver.ask_holder(address, client).await });
         }
@@ -265,21 +282,23 @@ impl Resolver {
         self.interest.want(service);
     }
 
-    async fn app_of(&self, service: ServiceName, client: IpAddr) -> Result<Option<AppName>, AskedTooMuch> {
-        if self.answers.lock().apps.get(&service, Instant::now()) == NameLookup::NotAsked {
+    async fn app_of(
+        &self,
+        service: &ServiceName,
+        client: IpAddr,
+    ) -> Result<NameLookup<AppName>, AskedTooMuch> {
+        if self.answers.lock().apps.get(service, Instant::now()) == NameLookup::NotAsked {
             self.wait_for_share(client).await?;
-            let answer = self.within(self.store.app_of_service(&service)).await;
+            let answer = self.within(self.store.app_of_service(service)).await;
             self.answers.lock().apps.set(service.clone(), answer, Instant::now());
         }
-        Ok(match self.answers.lock().apps.get(&service, Instant::now()) {
-            NameLookup::Found(app) => Some(app),
-            NameLookup::Missing | NameLookup::NotAsked | NameLookup::Unavailable => None,
-        })
+        Ok(self.answers.lock().apps.get(service, Instant::now()))
     }
 
     async fn wait_for_share(&self, client: IpAddr) -> Result<(), AskedTooMuch> {
-        let end = Instant::now() + ASK_WITHIN;
+        let end = Instant::now() + SHARE_WITHIN;
         loop {
+            // No limit besides the fair one.
             if let Ok(place) = self.shares.asks.take_fairly(client, usize::MAX) {
                 tokio::spawn(async move {
                     sleep(ASKS_PER).await;
@@ -291,7 +310,7 @@ impl Resolver {
                 self.shares.note_refused(client, "questions about names of services");
                 return Err(AskedTooMuch);
             }
-            sleep(ASK_RETRY).await;
+            sleep(SHARE_RETRY).await;
         }
     }
 
@@ -333,7 +352,7 @@ impl Resolver {
             Err(Unanswered) => Err(Unanswered),
         };
         if let Ok(Some(address)) = answer {
-            // A connection to it will follow.
+            // A connection to the address will follow, which needs the endpoints.
             self.want(&name.service);
             self.answers.lock().holders.set(address, Ok(Some(name.clone())), Instant::now());
         }

@@ -74,7 +74,7 @@ fn question(name: &str, kind: RecordType) -> Message {
 }
 
 fn client(transport: QuestionTransport) -> Questioner<'static> {
-    Questioner { app: None, transport, random: 1 }
+    Questioner { app: None, may_be_of_app: None, transport, random: 1 }
 }
 
 fn answer_to(message: &Message, client: &Questioner<'_>, known: &Known) -> Message {
@@ -181,6 +181,23 @@ fn within_an_app_its_short_names_come_first() {
         let client = Questioner { app, ..client(QuestionTransport::Udp) };
         let answer = answer_to(&question(name, RecordType::A), &client, &known);
         assert_eq!(shown(&answer), expected, "{app:?} {name}");
+    }
+}
+
+#[test]
+fn a_short_name_has_no_answer_while_the_app_of_the_pod_is_unknown() {
+    let known = known(|| NameLookup::Missing);
+    for (service, name, expected) in [
+        ("shop-web", "db.kubeleet.", "failed"),
+        ("shop-web", "0.web.kubeleet.", "failed"),
+        ("shop-web", "other.kubeleet.", "failed"),
+        ("shop-web", "shop-db.kubeleet.", "ok 30 198.18.0.12"),
+        ("web", "db.kubeleet.", "ok 30 198.18.0.11"),
+    ] {
+        let service = ServiceName::new(service).unwrap();
+        let client = Questioner { may_be_of_app: Some(&service), ..client(QuestionTransport::Udp) };
+        let answer = answer_to(&question(name, RecordType::A), &client, &known);
+        assert_eq!(shown(&answer), expected, "{service} {name}");
     }
 }
 
