@@ -21,7 +21,9 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::views;
 
-const MAX_ATTEMPTS: usize = 5;
+/// Maximum number of attempts to stop a pod that moves between nodes meanwhile.
+const MAX_STOP_ATTEMPTS: usize = 5;
+/// Maximum number of records read from Redis at once.
 const CHUNK_SIZE: usize = 1000;
 
 /// Selects pods.
@@ -37,24 +39,25 @@ pub(crate) struct PodQuery {
     phase: Option<Phase>,
     /// Only pods whose uuid begins with this text, or whose `<name>-<replica>` is this text.
     prefix: Option<String>,
-    /// Only pods whose service this label selector selects. A pushed pod has no labels.
+    /// Only pods whose service this label selector selects. Pushed pods have no labels, and are listed only if
+    /// it selects objects without any.
     #[param(inline, value_type = Option<SelectorText>)]
     label: Option<String>,
     /// Items on the page.
     #[param(minimum = 1, maximum = 10000, default = 1000)]
     limit: Option<u32>,
     /// The `next` of the previous page.
-    #[param(pattern = r"^(s/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[0-9]{1,9}|p/[!-~]{1,128})$")]
+    #[param(pattern = r"^(s/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[0-9]{1,9}s?|p/[!-~]{1,128})$")]
     after: Option<String>,
 }
 
 impl PodQuery {
-    /// Returns true if a pod may match before its record is read. A pushed pod's name is known only from its
-    /// record.
-    fn may_match(&self, id: &PodId, slot: Option<(&ServiceName, u32)>) -> bool {
+    /// Returns false if id and replica alone rule the pod out, so that its record need not be read. A pushed
+    /// pod's name is known only from its record.
+    fn may_match(&self, id: &PodId, replica_of: Option<(&ServiceName, u32)>) -> bool {
         let Some(prefix) = &self.prefix else { return true };
         id.as_str().starts_with(prefix)
-            || slot.is_none_or(|(service, replica)| *prefix == format!("{service}-{replica}"))
+            || replica_of.is_none_or(|(service, replica)| *prefix == format!("{service}-{replica}"))
     }
 
     fn matches(&self, record: &PodRecord) -> bool {
@@ -78,7 +81,7 @@ pub(crate) async fn list_pods(
     Params(filter): Params<PodQuery>,
 ) -> Result<Json<List<PodView>>, ApiProblem> {
     let mut page = PodPage::new(&app, &filter)?;
-    page.read().await?;
+    page.find().await?;
     Ok(Json(page.finish()))
 }
 
@@ -104,29 +107,29 @@ pub(crate) async fn stop_pod(
     State(app): State<AppState>,
     InPath(id): InPath<PodId>,
 ) -> Result<Response, ApiProblem> {
-    for _ in 0..MAX_ATTEMPTS {
+    for _ in 0..MAX_STOP_ATTEMPTS {
         let record = read(&app, &id).await?;
         let pods = [(id.clone(), record.node)];
         let message = "stopped by a user";
         let outcomes = app.store.stop_pods(record.service.as_ref(), &pods, "StopRequested", message).await?;
         match outcomes.first() {
             Some(StopOutcome::Moved) => {}
+            // Otherwise it stops, or has ended.
             _ => return Ok((StatusCode::ACCEPTED, Json(read_view(&app, &id).await?)).into_response()),
         }
     }
-    let detail = format!("pod {id} moved between nodes during {MAX_ATTEMPTS} attempts to stop it; try again");
+    let detail =
+        format!("pod {id} moved between nodes during {MAX_STOP_ATTEMPTS} attempts to stop it; try again");
     Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail))
 }
 
 async fn read_view(app: &AppState, id: &PodId) -> Result<PodView, ApiProblem> {
     let record = read(app, id).await?;
     let refusals = match record.phase {
-        Phase::Pending => match app.store.refusals(id).await {
-            Err(error) if error.is_broken_key() => Vec::new(),
-            refusals => refusals?.unwrap_or_default(),
-        },
+        Phase::Pending => or_empty_if_broken(app.store.refusals(id).await.map(Option::unwrap_or_default))?,
         _ => Vec::new(),
     };
+    // Lists leave out the former runs, which can be long.
     let runs = record.runs.clone();
     Ok(PodView { refusals, runs, ..views::pod(record) })
 }
@@ -143,18 +146,19 @@ fn not_found(id: &PodId) -> ApiProblem {
     ApiProblem::new(ProblemKind::PodNotFound, detail)
 }
 
-/// Returns the result, or nothing if its key is broken: `GET /status` names the key.
-fn or_none<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
+/// Replaces a broken key's error by an empty list: `GET /status` names the key.
+fn or_empty_if_broken<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
     match read {
         Err(error) if error.is_broken_key() => Ok(Vec::new()),
         read => read,
     }
 }
 
-/// Suffix for the second pod of a replica: unlike `+`, it is not a space in a URL.
+/// Suffix for the second pod of a replica. Elsewhere it is `+`, which means a space in a URL.
 const SECOND: &str = "s";
 
-/// End of a page: `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod.
+/// End of a page: `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod. The order of the variants and of
+/// their fields is the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Cursor {
     OfService(ServiceName, Slot),
@@ -162,7 +166,7 @@ enum Cursor {
 }
 
 impl Cursor {
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         match text.split_once('/')? {
             ("s", rest) => {
                 let (service, slot) = rest.split_once('/')?;
@@ -207,21 +211,22 @@ impl<'a> PodPage<'a> {
     fn new(app: &'a AppState, filter: &'a PodQuery) -> Result<Self, ApiProblem> {
         let after = match filter.after.as_deref() {
             None => None,
-            Some(text) => Some(Cursor::read(text).ok_or_else(invalid_cursor)?),
+            Some(text) => Some(Cursor::parse(text).ok_or_else(invalid_cursor)?),
         };
         let labels = filter.label.as_deref().map(parse_selector).transpose()?.unwrap_or_default();
         Ok(Self { app, filter, limit: page_size(filter.limit)?, labels, after, found: Vec::new() })
     }
 
     /// Returns true if there is one more pod than the page holds, so that a next page exists.
-    fn is_full(&self) -> bool {
+    fn has_next(&self) -> bool {
         self.found.len() > self.limit
     }
 
-    async fn read(&mut self) -> Result<(), StoreError> {
+    /// Finds the pods of the page. The names of services and their slots are sorted as they are read.
+    async fn find(&mut self) -> Result<(), StoreError> {
         let services = match &self.filter.service {
             Some(service) => vec![service.clone()],
-            None => or_none(self.app.store.service_names().await)?,
+            None => or_empty_if_broken(self.app.store.service_names().await)?,
         };
         for service in self.selected(services).await? {
             if matches!(&self.after, Some(Cursor::OfService(last, _)) if *last > service)
@@ -229,20 +234,21 @@ impl<'a> PodPage<'a> {
             {
                 continue;
             }
-            let slots = or_none(self.app.store.slots(&service).await)?;
+            let slots = or_empty_if_broken(self.app.store.slots(&service).await)?;
             let pods = slots
                 .into_iter()
                 .filter(|(slot, id)| self.filter.may_match(id, Some((&service, slot.replica))))
                 .map(|(slot, id)| (Cursor::OfService(service.clone(), slot), id));
             self.add(pods.collect()).await?;
-            if self.is_full() {
+            if self.has_next() {
                 return Ok(());
             }
         }
-        if self.filter.service.is_some() || !self.labels.matches(&BTreeMap::new()) {
+        let selects_no_labels = self.labels.matches(&BTreeMap::new());
+        if self.filter.service.is_some() || !selects_no_labels {
             return Ok(());
         }
-        let mut pushed = or_none(self.app.store.pushed_pods().await)?;
+        let mut pushed = or_empty_if_broken(self.app.store.pushed_pods().await)?;
         pushed.sort_unstable();
         let pods = pushed.into_iter().filter(|id| self.filter.may_match(id, None));
         self.add(pods.map(|id| (Cursor::Pushed(id.clone()), id)).collect()).await
@@ -276,7 +282,7 @@ impl<'a> PodPage<'a> {
                     _ => {}
                 }
             }
-            if self.is_full() {
+            if self.has_next() {
                 break;
             }
         }
@@ -284,7 +290,7 @@ impl<'a> PodPage<'a> {
     }
 
     fn finish(mut self) -> List<PodView> {
-        let more = self.is_full();
+        let more = self.has_next();
         self.found.truncate(self.limit);
         let next = self.found.last().filter(|_| more).map(|(cursor, _)| cursor.write());
         List { items: self.found.into_iter().map(|(_, record)| views::pod(record)).collect(), next }
@@ -309,10 +315,10 @@ mod tests {
         ];
         assert!(all.is_sorted());
         for cursor in all {
-            assert_eq!(Cursor::read(&cursor.write()), Some(cursor));
+            assert_eq!(Cursor::parse(&cursor.write()), Some(cursor));
         }
         for bad in ["", "s", "s/web", "s/web/x", "s/Web/1", "p/", "x/y"] {
-            assert_eq!(Cursor::read(bad), None, "{bad}");
+            assert_eq!(Cursor::parse(bad), None, "{bad}");
         }
     }
 }

@@ -4,10 +4,10 @@ use std::ops::{Deref, DerefMut};
 
 use redis::{Cmd, ScriptInvocation};
 
-/// The boundary of the store's failpoints.
+/// First word of the names of failpoints at calls of Redis, such as `redis:claim:before`.
 pub(crate) const BOUNDARY: &str = "redis";
 
-/// A script with its keys, arguments and name.
+/// A call of a script: its keys and arguments, and the script's name for errors and failpoints.
 pub struct ScriptCall<'a> {
     name: &'static str,
     invocation: ScriptInvocation<'a>,
@@ -19,6 +19,7 @@ impl<'a> ScriptCall<'a> {
         Self { name, invocation }
     }
 
+    /// For tests of calls alone.
     #[cfg(test)]
     pub(crate) fn unnamed(invocation: ScriptInvocation<'a>) -> Self {
         Self::new("EVALSHA", invocation)
@@ -30,6 +31,7 @@ impl<'a> ScriptCall<'a> {
     }
 }
 
+/// Callers add keys and arguments as to the invocation itself.
 impl<'a> Deref for ScriptCall<'a> {
     type Target = ScriptInvocation<'a>;
 
@@ -44,7 +46,7 @@ impl DerefMut for ScriptCall<'_> {
     }
 }
 
-/// Without arguments: they can contain secrets.
+/// Returns the command's first word only, because arguments can be secrets. Empty if it is not a plain one.
 pub(crate) fn command_name(cmd: &Cmd) -> String {
     match cmd.args_iter().next() {
         Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

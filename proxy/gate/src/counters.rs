@@ -1,4 +1,4 @@
-//! The proxy's metrics.
+//! The gate's metrics.
 
 use metrics::{Counter, Unit, counter, describe_counter};
 

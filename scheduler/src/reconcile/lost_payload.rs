@@ -1,7 +1,7 @@
-//! Selects the pods that may have lost their payload. Pure.
+//! Decides whether a pod may have lost its payload, from what one look at Redis has found. Pure.
 //!
-//! The answer is cheap and often wrong: the script that requeues a pod searches the queues, and does nothing
-//! if the payload is there.
+//! The answer is cheap and often wrong: the script `pod_requeue` searches the queues, and does nothing if the
+//! payload is there.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -13,17 +13,18 @@ use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
 
+/// What a pass of the reconcile loop has read. It is no snapshot: the parts were read one after the other.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObservedState {
     /// The time of Redis before anything else was read.
     pub(crate) now: RedisMillis,
-    /// A pod that changed within this time is left alone.
+    /// A pod that changed within this time is left alone: what was read may contradict itself that long.
     pub(crate) settle_time: Duration,
-    /// True if the queues are so short that a pod should not wait in them for long. Only then are waiting
-    /// pods suspects.
+    /// True if the queues are so short that a pod that waits for long is not just waiting for its turn. Only
+    /// then may waiting pods have lost their payload.
     pub(crate) queues_are_short: bool,
-    /// The pods in the container set of each live node. `None` if the sets were not read: then no pod is a
-    /// suspect.
+    /// The pods in the container set of each live node, without nodes whose set is unreadable. `None` if the
+    /// sets were not read: then no pod is thought to have lost its payload.
     pub(crate) container_sets: Option<HashMap<NodeName, HashSet<PodId>>>,
     /// The pods in these sets and in the queues of live nodes, by service; `None` for pushed pods.
     pub(crate) on_nodes: HashMap<Option<ServiceName>, BTreeSet<PodId>>,
@@ -37,12 +38,12 @@ pub(crate) struct ObservedState {
 
 impl ObservedState {
     pub(crate) fn is_settled(&self, pod: &PodRecord) -> bool {
-        // A future time comes from a former master whose clock was ahead, so it is past as well.
+        // A time far ahead comes from the clock of a former master, so it was long ago as well.
         self.now.abs_diff(pod.since) > self.settle_time.as_millis() as RedisMillis
     }
 }
 
-/// Returns true if the pod's payload may be missing from all places that its phase allows.
+/// Returns true if it is worth having the script search for the pod's payload.
 pub(crate) fn may_have_lost_payload(pod: &PodRecord, observed: &ObservedState) -> bool {
     let Some(container_sets) = &observed.container_sets else { return false };
     observed.is_settled(pod)
@@ -50,7 +51,7 @@ pub(crate) fn may_have_lost_payload(pod: &PodRecord, observed: &ObservedState) -
             Phase::Pending | Phase::Assigned => observed.queues_are_short,
             Phase::Running | Phase::Stopping => {
                 let set = pod.node.as_ref().and_then(|node| container_sets.get(node));
-                !set.is_some_and(|set| set.contains(&pod.id))
+                set.is_none_or(|set| !set.contains(&pod.id))
             }
             Phase::Stopped | Phase::Succeeded | Phase::Failed => false,
         }

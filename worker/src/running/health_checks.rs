@@ -1,5 +1,5 @@
-//! Health checks of the managed pods: has the [monitor](health::monitor) probe running containers, and
-//! records the results in the table.
+//! Health checks of this node's pods: has the [monitor](health::monitor) probe running containers, and notes
+//! the results in the [table](crate::running::table) of pods.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,17 +16,18 @@ use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
 use health::{CheckChange, CheckKind, HealthChange};
 
-/// Maximum number of unhealthy containers examined concurrently, so that a slow engine delays no other
-/// change.
-const LOOKS: usize = 32;
+/// Maximum number of unhealthy containers examined concurrently. Changes are noted in their order, so that the
+/// last one of a container wins.
+const MAX_EXAMINED: usize = 32;
 
-pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedReceiver<HealthChange>) {
+/// Starts the task that probes and notes changes, until the session ends.
+pub(crate) fn spawn(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedReceiver<HealthChange>) {
     let (monitor, stopping) = (context.health.clone(), context.tasks.stopping().clone());
     let task_context = context.clone();
     context.tasks.spawn(async move {
         let note_changes = async {
             let changes = poll_fn(|waker| changes.poll_recv(waker));
-            let mut explained = changes.map(|change| explain(&task_context, change)).buffered(LOOKS);
+            let mut explained = changes.map(|change| explain(&task_context, change)).buffered(MAX_EXAMINED);
             while let Some(change) = explained.next().await {
                 if let Some(change) = change {
                     note(&task_context, &change);
@@ -41,8 +42,8 @@ pub(crate) fn run(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedRec
     });
 }
 
-/// Adds an unhealthy container's last output to its message. Returns `None` if it has ended, which the engine
-/// may report later than a probe: its exit says more than a refused connection.
+/// Adds an unhealthy container's last output to its message. Returns `None` if the container has ended: the
+/// report of its exit, which can come after a failed probe, says more than that probe.
 async fn explain(context: &SessionContext, change: HealthChange) -> Option<HealthChange> {
     let is_failed = change.kind == CheckKind::Healthcheck
         && change.change == CheckChange::Health
@@ -85,7 +86,7 @@ fn note(context: &SessionContext, change: &HealthChange) {
     context.wakeups.request_reconcile();
 }
 
-pub(crate) fn probe(context: &SessionContext, managed: &ManagedPod) {
+pub(crate) fn update_checks(context: &SessionContext, managed: &ManagedPod) {
     for container in managed.containers.iter().filter(|container| container.checks.exist()) {
         let is_running = container.progress == ContainerProgress::Running;
         let Some(handle) = container.handle.as_deref() else { continue };
@@ -100,7 +101,7 @@ pub(crate) fn probe(context: &SessionContext, managed: &ManagedPod) {
     }
 }
 
-pub(crate) fn forget_others(context: &SessionContext) {
+pub(crate) fn forget_gone_containers(context: &SessionContext) {
     // Most nodes have no checks; then copying the handles of all pods at each pass is wasted.
     if context.health.is_empty() {
         return;

@@ -1,10 +1,10 @@
 //! The reconcile loop: compares the engine's containers with the desired pods, and acts on the differences.
 //!
-//! Restores invariant 1 on this node: a pod whose container ended or vanished is restarted or reported, and a
-//! container that is not this node's is removed.
+//! Restores invariant 1 of `docs/internals/invariants.md` on this node: a pod whose container ended or vanished
+//! is restarted or reported, and a container of kubeleet without a desired pod here is removed.
 //!
-//! Runs at every hint of a difference, and over everything at intervals even without one (invariant 8). Each
-//! [pass](crate::running::reconcile_pass) reads everything anew.
+//! Each [pass](crate::running::reconcile_pass) lists the containers anew. A hint of a difference brings the next
+//! pass forward; at intervals, and while Redis answers, a full pass asks Redis as well (invariant 8).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,11 @@ use crate::running::engine_hints::EngineHints;
 use crate::running::reconcile_pass::{PassError, inspect_doubted, reconcile};
 use crate::session::context::SessionContext;
 
-/// Maximum wait for a due pod: the boot clock continues during a suspension, tokio's does not.
+/// Maximum wait for a due pod. Pods are due on the boot clock; tokio's sleep stands still while the machine is
+/// suspended, so a longer one would end too late.
 const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
 
-/// Maximum number of due pods inspected one by one; a list costs less than more.
+/// Maximum number of due pods inspected one by one; above it, one list of all containers costs less.
 const MAX_INSPECTED_DUE: usize = 8;
 
 const INSPECT_RETRY: Duration = Duration::from_secs(1);
@@ -29,9 +30,12 @@ const INSPECT_RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct WorkerReconcileLoop {
     context: Arc<SessionContext>,
     hints: EngineHints,
+    /// The beginning of the last pass.
     begun: Instant,
+    /// When due pods were looked for last.
     looked_at: BootInstant,
     next_full: Instant,
+    /// The pause after the last pass, unless something hurries the next one.
     wait: Duration,
 }
 
@@ -46,8 +50,8 @@ impl Loop<PassError> for WorkerReconcileLoop {
         self.hints.open(&context.worker).await;
         self.begun = Instant::now();
         self.looked_at = context.worker.now();
-        // While Redis is unavailable only managed pods are handled; everything else waits for the next
-        // heartbeat.
+        // Without Redis only this node's own pods are handled. The request for a full pass stays until Redis
+        // answers: it is taken only then.
         let full = context.link.is_in_touch()
             && (context.wakeups.take_full_reconcile() || self.begun >= self.next_full);
         if let Err(error) = reconcile(context, full).await {
@@ -57,16 +61,18 @@ impl Loop<PassError> for WorkerReconcileLoop {
             }
             return Err(error);
         }
-        let is_certain = inspect_doubted(context).await;
+        let has_inspected_all = inspect_doubted(context).await;
         let relist_interval = context.worker.timings.relist_interval;
         if full {
             self.next_full = self.begun + relist_interval;
             context.first_listing_done.cancel();
         }
-        let until_full = self.next_full.saturating_duration_since(Instant::now());
-        let until_full = if full || context.link.is_in_touch() { until_full } else { relist_interval };
-        self.wait = until_full;
-        if !is_certain {
+        // Without Redis a full pass that is due does not begin: it must not shorten the pause to nothing.
+        self.wait = match full || context.link.is_in_touch() {
+            true => self.next_full.saturating_duration_since(Instant::now()),
+            false => relist_interval,
+        };
+        if !has_inspected_all {
             self.wait = self.wait.min(INSPECT_RETRY);
         }
         Ok(Next::Rest)
@@ -77,7 +83,8 @@ impl Loop<PassError> for WorkerReconcileLoop {
         Ok(())
     }
 
-    /// Requests do not shorten the pause: after a failure nothing is urgent.
+    /// Requests do not shorten the pause: after a failure nothing is urgent. After it, at most the minimum
+    /// distance between passes is left.
     async fn back_off(&mut self, pause: Duration) {
         tokio::time::sleep(pause).await;
         self.wait = Duration::ZERO;
@@ -101,23 +108,23 @@ impl WorkerReconcileLoop {
         tokio::pin!(next_pass);
         let mut is_hurried = false;
         loop {
-            let is_certain = tokio::select! {
+            let needs_pass = tokio::select! {
                 biased;
                 () = &mut next_pass => return,
-                () = self.context.wakeups.reconcile_requested() => false,
-                () = tokio::time::sleep(self.until_pod_is_due()) => self.doubt_due_pods(),
-                // Without a subscription this returns at once, repeatedly, until the pass opens one.
+                () = self.context.wakeups.reconcile_requested() => true,
+                () = tokio::time::sleep(self.until_pod_is_due()) => !self.doubt_due_pods(),
+                // Without a subscription this returns at once, until a pass opens one: so it is asked once.
                 doubted = self.hints.next(&self.context.table), if self.hints.is_open() || !is_hurried => {
                     match doubted {
                         Some((pod, handle)) => {
                             self.context.doubted.insert(pod, handle);
-                            true
+                            false
                         }
-                        None => false,
+                        None => true,
                     }
                 }
             };
-            if !inspect_doubted(&self.context).await || !is_certain {
+            if !inspect_doubted(&self.context).await || needs_pass {
                 next_pass.as_mut().reset(earliest);
                 is_hurried = true;
             }
@@ -130,7 +137,7 @@ impl WorkerReconcileLoop {
         next.map_or(MAX_WAIT_FOR_DUE_POD, |at| at.since(context.worker.now()).min(MAX_WAIT_FOR_DUE_POD))
     }
 
-    /// Marks the due pods for inspection. Returns false if a list is needed instead.
+    /// Marks the pods for inspection whose restart or deadline is due. Returns false if a pass is needed instead.
     fn doubt_due_pods(&mut self) -> bool {
         let context = &self.context;
         let now = context.worker.now();

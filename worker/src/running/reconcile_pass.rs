@@ -81,7 +81,7 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
         confirm(context, &containers).await;
     }
     remove_expired(context, &containers);
-    health_checks::forget_others(context);
+    health_checks::forget_gone_containers(context);
     measure::managed_pods(&context.worker.node, context.table.managed_count());
     Ok(recovered?)
 }
@@ -156,7 +156,7 @@ async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
 fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Container]) {
     let observed = managed.observe(found);
     let Some(managed) = noted(context, managed, &observed) else { return };
-    health_checks::probe(context, &managed);
+    health_checks::update_checks(context, &managed);
     let now = context.worker.now();
     let facts = PodFacts {
         desired: managed.desired,

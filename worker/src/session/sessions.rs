@@ -129,7 +129,7 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     loops.spawn(run_loop(UsageLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(DirectoryLoop::new(context.clone()), aborted.clone()));
     loops.spawn(run_loop(ProblemsLoop::new(context.clone()), aborted.clone()));
-    health_checks::run(&context, health_changes);
+    health_checks::spawn(&context, health_changes);
     let end = tokio::select! {
         () = shutdown.cancelled() => SessionEnd::Shutdown,
         fenced = context.fenced.wait() => SessionEnd::Fenced(fenced),
