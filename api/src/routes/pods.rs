@@ -39,8 +39,8 @@ pub(crate) struct PodQuery {
     phase: Option<Phase>,
     /// Only pods whose uuid begins with this text, or whose `<name>-<replica>` is this text.
     prefix: Option<String>,
-    /// Only pods whose service this label selector selects. Pushed pods have no labels, and are listed only if
-    /// it selects objects without any.
+    /// Only pods whose service this label selector selects. Pushed pods have no labels; they are listed if it
+    /// selects objects without labels.
     #[param(inline, value_type = Option<SelectorText>)]
     label: Option<String>,
     /// Items on the page.

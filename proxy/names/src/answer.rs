@@ -191,8 +191,8 @@ fn existing(
     Ok(None)
 }
 
-/// Returns true if a short name of an app that is not known now may be meant. Services of an app begin with its
-/// name: one that begins as the asking one is meant itself.
+/// Returns true if a short name of an app that is not known now may be meant. The names of an app's services
+/// begin with its name: one that begins as the asking service's is meant itself.
 fn may_be_short(label: &ServiceName, client: &Questioner<'_>) -> bool {
     let first_part =
         |service: &ServiceName| service.as_str().split_once('-').map(|(first, _)| first.to_owned());

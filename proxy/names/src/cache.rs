@@ -55,7 +55,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Returns true if the key's value has expired, and that the caller is to refresh it: others get false for a
+    /// Returns true if the key's value has expired and the caller is to refresh it: others get false for a
     /// while.
     pub(super) fn take_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {

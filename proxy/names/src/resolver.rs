@@ -1,5 +1,5 @@
-//! Answers the DNS questions of this host's pods: from known names, after asking Redis for missing ones, or from
-//! the upstream resolver for names that are not services'.
+//! Answers the DNS questions of this host's pods: from known names, after asking Redis for missing ones, or
+//! from the upstream resolver for names that are not services'.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -209,8 +209,8 @@ impl Resolver {
         failure(request, transport)
     }
 
-    /// Returns the answer if it needs no question to Redis or to the upstream resolver. Callers answer with it
-    /// in place, and start a task for [`answer`](Self::answer) otherwise.
+    /// Returns the answer if it needs no question to Redis or to the upstream resolver. Otherwise callers start
+    /// a task for [`answer`](Self::answer).
     pub(super) fn answer_at_once(
         self: &Arc<Self>,
         request: &[u8],

@@ -137,7 +137,7 @@ impl PlacementLoop {
         }
     }
 
-    /// While a flood of pods arrives in a large cluster, waits until they fill a batch, or no more arrive. Each
+    /// While a flood of pods arrives in a large cluster, waits until they fill a batch, or no more arrive. A
     /// batch costs several scripts per node, however few pods the node gets, and Redis is busy meanwhile with
     /// those that arrive: placing them in parts would only take longer.
     async fn gather(&mut self) -> Result<(), StoreError> {

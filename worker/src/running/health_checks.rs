@@ -16,8 +16,8 @@ use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
 use health::{CheckChange, CheckKind, HealthChange};
 
-/// Maximum number of unhealthy containers examined concurrently. Changes are noted in their order, so that the
-/// last one of a container wins.
+/// Maximum number of unhealthy containers examined concurrently. Changes are noted in their order, so that
+/// the last one of a container wins.
 const MAX_EXAMINED: usize = 32;
 
 /// Starts the task that probes and notes changes, until the session ends.

@@ -1,10 +1,10 @@
 //! The reconcile loop: compares the engine's containers with the desired pods, and acts on the differences.
 //!
-//! Restores invariant 1 of `docs/internals/invariants.md` on this node: a pod whose container ended or vanished
-//! is restarted or reported, and a container of kubeleet without a desired pod here is removed.
+//! Restores invariant 1 of `docs/internals/invariants.md` on this node: a pod whose container ended or
+//! vanished is restarted or reported, and a container of kubeleet without a desired pod here is removed.
 //!
-//! Each [pass](crate::running::reconcile_pass) lists the containers anew. A hint of a difference brings the next
-//! pass forward; at intervals, and while Redis answers, a full pass asks Redis as well (invariant 8).
+//! Each [pass](crate::running::reconcile_pass) lists the containers anew. A hint of a difference brings the
+//! next pass forward; at intervals, while Redis answers, a full pass asks Redis as well (invariant 8).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::running::engine_hints::EngineHints;
 use crate::running::reconcile_pass::{PassError, inspect_doubted, reconcile};
 use crate::session::context::SessionContext;
 
-/// Maximum wait for a due pod. Pods are due on the boot clock; tokio's sleep stands still while the machine is
-/// suspended, so a longer one would end too late.
+/// Maximum wait for a due pod. Pods are due on the boot clock; tokio's sleep stands still while the machine
+/// is suspended, so a longer one would end too late.
 const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
 
 /// Maximum number of due pods inspected one by one; above it, one list of all containers costs less.
@@ -137,7 +137,8 @@ impl WorkerReconcileLoop {
         next.map_or(MAX_WAIT_FOR_DUE_POD, |at| at.since(context.worker.now()).min(MAX_WAIT_FOR_DUE_POD))
     }
 
-    /// Marks the pods for inspection whose restart or deadline is due. Returns false if a pass is needed instead.
+    /// Marks the pods for inspection whose restart or deadline is due. Returns false if a pass is needed
+    /// instead.
     fn doubt_due_pods(&mut self) -> bool {
         let context = &self.context;
         let now = context.worker.now();
