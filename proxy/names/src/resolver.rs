@@ -209,8 +209,8 @@ impl Resolver {
         failure(request, transport)
     }
 
-    /// Returns the answer if it needs no question to Redis or to the upstream resolver. Otherwise callers start
-    /// a task for [`answer`](Self::answer).
+    /// Returns the answer if it needs no question to Redis or to the upstream resolver. Otherwise callers
+    /// start a task for [`answer`](Self::answer).
     pub(super) fn answer_at_once(
         self: &Arc<Self>,
         request: &[u8],
