@@ -29,7 +29,8 @@ pub(crate) struct ClientBody {
     /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
     may_be_silent: bool,
-    has_failed: bool,
+    /// True after its end or a failure. A body in chunks does not say by itself that it has been read.
+    is_over: bool,
 }
 
 impl ClientBody {
@@ -39,7 +40,7 @@ impl ClientBody {
         message: u64,
         wait: Option<Arc<ClientWait>>,
     ) -> Self {
-        Self { body: Some(body), state, message, wait, may_be_silent: false, has_failed: false }
+        Self { body: Some(body), state, message, wait, may_be_silent: false, is_over: false }
     }
 
     /// Allows the client to be silent for any time: gRPC streams wait for events.
@@ -63,7 +64,7 @@ impl Body for ClientBody {
             wait.set_body_is_missing(polled.is_pending());
         }
         let mut frame = ready!(polled);
-        this.has_failed |= matches!(frame, Some(Err(_)));
+        this.is_over |= !matches!(frame, Some(Ok(_)));
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
@@ -84,7 +85,7 @@ impl Body for ClientBody {
 
 impl Drop for ClientBody {
     fn drop(&mut self) {
-        let Some(body) = self.body.take().filter(|body| !body.is_end_stream() && !self.has_failed) else {
+        let Some(body) = self.body.take().filter(|body| !body.is_end_stream() && !self.is_over) else {
             return;
         };
         let Some(wait) = &self.wait else {

@@ -52,6 +52,15 @@ async fn a_request_reaches_the_pod_with_its_origin_and_without_hop_by_hop_header
     assert!(seen.contains("x-request-id") && !seen.contains("x-own"), "{seen}");
 }
 
+async fn a_connection_goes_on_after_an_upload_in_chunks(pods: Pods) {
+    let pod = FakePod::http1("p", 0, Duration::ZERO).await;
+    let fixture = fixture_of(pods, &pod).await;
+    let upload = "POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+    let answers = fixture.raw(format!("{upload}{upload}GET /b HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await;
+    assert_eq!(answers.matches("HTTP/1.1 200").count(), 3, "{answers}");
+    assert!(!answers.contains("connection: close"), "{answers}");
+}
+
 #[tokio::test]
 async fn what_the_proxy_cannot_answer_is_explained_in_text_or_json() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -455,6 +464,7 @@ async fn heads_that_are_too_long_are_refused() {
 super::wherever_the_pod_is! {
     a_request_that_is_cut_is_sent_again_if_that_is_safe,
     a_request_reaches_the_pod_with_its_origin_and_without_hop_by_hop_headers,
+    a_connection_goes_on_after_an_upload_in_chunks,
     a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_the_drain,
     nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_after,
     a_refused_upgrade_leaves_the_connection_to_further_requests,
