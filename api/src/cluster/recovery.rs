@@ -21,13 +21,15 @@ use crate::admission::secret_keys::WorkerKeys;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
+/// Time between two questions to the workers that have not answered. To ask again has no effect.
 const POLL: Duration = Duration::from_millis(200);
-/// Time after its heartbeat within which a worker reports that it found an emptied Redis and holds its
+/// A worker that finds an emptied Redis says within this time after its heartbeat that it keeps its
 /// containers.
 const HOLD_DELAY: Duration = Duration::from_secs(2);
 
-/// The part of a restore that a request carries out. All pods are recorded before the first service is, so
-/// that none is created for a slot whose pod is still to come; and workers serve on after the last part.
+/// The part of a restore that a request carries out: a backup can be larger than one request. All pods are
+/// recorded before the first service is, so that none is created for a slot whose pod is still to come.
+/// Workers take up work again after the last part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RestorePart {
@@ -41,7 +43,7 @@ pub(crate) enum RestorePart {
     Cluster,
 }
 
-/// Plans the missing parts of a backup, and writes them if `apply` is set. Skips services that were deleted
+/// Plans what Redis lacks of a backup, and writes it if `apply` is set. Skips services that were deleted
 /// since, unless `with_deleted` is set.
 ///
 /// # Errors
@@ -55,7 +57,7 @@ pub(crate) async fn restore(
 ) -> Result<RecoveryView, ApiProblem> {
     let cluster = file.header.cluster;
     let seen = store.cluster_id().await?;
-    check_free(store, &cluster, seen.as_ref()).await?;
+    ensure_not_of_another(store, &cluster, seen.as_ref(), "the backup is").await?;
     let mut known = store.known_state(&file.state).await?;
     known.nodes = Some(expected_nodes(store, Some(&cluster)).await?);
     known.with_deleted = with_deleted;
@@ -65,7 +67,13 @@ pub(crate) async fn restore(
     let volumes = &volumes[..];
     if apply && part != RestorePart::Cluster {
         let of_volumes = volumes.iter().map(|volume| volume.node.clone());
-        expect_nodes(store, &cluster, seen.as_ref(), file.header.nodes.into_iter().chain(of_volumes)).await?;
+        require_volume_reports(
+            store,
+            &cluster,
+            seen.as_ref(),
+            file.header.nodes.into_iter().chain(of_volumes),
+        )
+        .await?;
     }
     let missing = if apply && part == RestorePart::Pods {
         store.restore_volumes(volumes).await?
@@ -77,16 +85,16 @@ pub(crate) async fn restore(
         RestorePart::Pods => carry_out(store, &plan, false).await?,
         RestorePart::Services => carry_out(store, &plan, true).await?,
         RestorePart::Cluster => finish(store, &cluster, seen.as_ref()).await?,
-        // They have lines of their own: see `restore_values`.
+        // `restore_values` writes them.
         RestorePart::Values => {}
     }
     let volumes = missing as u64;
     Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, volumes, ..view(&plan) })
 }
 
-/// Records which nodes must report their volumes before pods that need volumes are recorded. A Redis that
-/// knows the cluster already knows its nodes: an operator may have removed one since.
-async fn expect_nodes(
+/// Records which nodes must report their volumes before pods that need volumes are placed. In a Redis that
+/// knows the cluster nothing is recorded: it knows its nodes, and an operator may have removed one since.
+async fn require_volume_reports(
     store: &Store,
     cluster: &ClusterId,
     seen: Option<&ClusterId>,
@@ -121,7 +129,7 @@ pub(crate) async fn restore_values(
     let mut view = RecoveryView { applied: apply, ..RecoveryView::default() };
     if let Some(cluster) = &saved.cluster {
         let seen = store.cluster_id().await?;
-        check_free(store, cluster, seen.as_ref()).await?;
+        ensure_not_of_another(store, cluster, seen.as_ref(), "the backup is").await?;
         view.cluster = cluster.to_string();
     }
     for value in &saved.values {
@@ -159,10 +167,13 @@ fn count_value(
     Ok(())
 }
 
+/// What the workers of one cluster have answered.
 pub(crate) struct Collected {
     cluster: ClusterId,
+    /// The cluster of this Redis.
     seen: Option<ClusterId>,
     state: SavedState,
+    /// Nodes that may have volumes: those that answered or are silent, and those that they know of.
     volume_nodes: BTreeSet<NodeName>,
     nodes: Vec<NodeAnswerView>,
     problems: Vec<String>,
@@ -221,7 +232,7 @@ pub(crate) async fn collect(
         }
     }
     let cluster = choose_cluster(&files, cluster, seen.as_ref())?;
-    check_free(store, &cluster, seen.as_ref()).await?;
+    ensure_not_of_another(store, &cluster, seen.as_ref(), "the workers are").await?;
     let state = SavedState::default();
     let mut collected = Collected { cluster, seen, state, volume_nodes, nodes, problems };
     files.into_iter().for_each(|(node, file)| collected.add(node, file));
@@ -275,21 +286,24 @@ fn choose_cluster(
     }
 }
 
-async fn check_free(store: &Store, cluster: &ClusterId, seen: Option<&ClusterId>) -> Result<(), ApiProblem> {
+/// Refuses if this Redis is of another cluster that has services. Without services there is nothing to lose:
+/// a new Redis got an id from the first worker that came.
+async fn ensure_not_of_another(
+    store: &Store,
+    cluster: &ClusterId,
+    seen: Option<&ClusterId>,
+    whose: &str,
+) -> Result<(), ApiProblem> {
     let Some(other) = seen.filter(|seen| *seen != cluster) else { return Ok(()) };
     let services = store.service_names().await?.len();
     if services == 0 {
         return Ok(());
     }
-    Err(other_cluster(cluster, other, services))
-}
-
-fn other_cluster(cluster: &ClusterId, other: &ClusterId, services: usize) -> ApiProblem {
     let detail = format!(
-        "this Redis is of cluster {other} and has {services} services, and the workers are of cluster \
-         {cluster}: check KUBELEET_REDIS_URL and its database number; nothing was changed"
+        "this Redis is of cluster {other} and has {services} services, and {whose} of cluster {cluster}: \
+         check KUBELEET_REDIS_URL and its database number; nothing was changed"
     );
-    ApiProblem::new(ProblemKind::OtherCluster, detail)
+    Err(ApiProblem::new(ProblemKind::OtherCluster, detail))
 }
 
 impl Collected {
@@ -326,7 +340,7 @@ impl Collected {
         let known = KnownState { with_deleted, ..store.known_state(&self.state).await? };
         let plan = recovery::plan(&known, &self.state);
         if apply {
-            expect_nodes(store, &self.cluster, self.seen.as_ref(), self.volume_nodes).await?;
+            require_volume_reports(store, &self.cluster, self.seen.as_ref(), self.volume_nodes).await?;
             carry_out(store, &plan, true).await?;
             finish(store, &self.cluster, self.seen.as_ref()).await?;
             tracing::info!(cluster = %self.cluster, pods = plan.pod_count(), "recovered from what was saved");

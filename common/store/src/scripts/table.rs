@@ -2,7 +2,14 @@
 //!
 //! A script `name in folder` is the file `lua/folder/name.lua`. It becomes a module `name` with a struct
 //! `Head`, and a struct for the items of each batch. Their fields are the keys and arguments, so that a
-//! missing one does not compile.
+//! missing one does not compile. The header of the file says what they mean. Names repeat some words:
+//! `seen_`, `expected_` and `known_` are what the caller has read, and the script changes nothing if it has
+//! changed; `<batch>_count` is the number of items of each batch but the last, whose number follows from the
+//! arguments.
+//!
+//! `run_by` and `moves` (changes of a pod's phase) are checked by tests and written into the reference;
+//! `at_maxmemory` is one of [`AtMaxmemory`]. A batch has two names, because macros cannot change the case:
+//! its type here, and the name of its items in Lua.
 
 use std::sync::OnceLock;
 
@@ -27,7 +34,7 @@ macro_rules! scripts {
         }
     )*) => {
         $(
-            #[allow(non_camel_case_types, reason = "each field has a type parameter of its own name")]
+            #[allow(non_camel_case_types, reason = "each type parameter is named like its field")]
             pub(crate) mod $script {
                 use super::*;
 
