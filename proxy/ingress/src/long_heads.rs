@@ -5,11 +5,12 @@
 //! framing or the connection stay.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Buf, BytesMut};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use tokio::io::ReadBuf;
 
 use crate::scanner::{Boundary, BoundaryKind, MessageHead, MessageScanner, Part, field};
@@ -48,7 +49,7 @@ impl Surplus {
     }
 
     fn put(&self, part: Part, fields: Vec<HeaderLine>) {
-        self.fields.lock().unwrap_or_else(PoisonError::into_inner).push_back((part, fields));
+        self.fields.lock().push_back((part, fields));
         self.has_fields.store(true, Ordering::Relaxed);
     }
 
@@ -65,7 +66,7 @@ impl Surplus {
         if !self.has_fields.load(Ordering::Relaxed) {
             return;
         }
-        let mut waiting = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.fields.lock();
         // The trailers of earlier messages may be unread.
         while waiting.front().is_some_and(|(of, _)| *of <= part)
             && let Some((of, fields)) = waiting.pop_front()
@@ -222,8 +223,7 @@ mod tests {
             }
             from = to;
         }
-        let parts =
-            surplus.fields.lock().unwrap().iter().map(|(part, fields)| (*part, fields.len())).collect();
+        let parts = surplus.fields.lock().iter().map(|(part, fields)| (*part, fields.len())).collect();
         let parts: Vec<(Part, usize)> = parts;
         let mut headers = HeaderMap::new();
         for (part, _) in &parts {
