@@ -7,10 +7,15 @@ use kubeleet_tests::in_process::InProcessCluster;
 use kubeleet_tests::kept_log;
 use model::ids::PodId;
 
-const MAX_LINES: usize = 25;
+const MAX_LINES: usize = 60;
 
-/// Explains the first container that a text names, as `Running` prints it.
+/// Explains the first container that a text names, as `Running` prints it, or the first pod of a finding.
 pub(crate) async fn explain_named_in(cluster: &InProcessCluster, text: &str) -> String {
+    let of_finding = text.split("pod:").nth(1).and_then(|rest| PodId::new(rest.split(": ").next()?).ok());
+    if let Some(pod) = of_finding {
+        let node = cluster.redis_keyspace().await.field(&format!("pod:{pod}"), "node");
+        return explain(cluster, &pod, &format!("{node}/")).await;
+    }
     let field = |name: &str| text.split(&format!("{name}: \"")).nth(1)?.split('"').next();
     let Some((pod, node)) = field("pod").zip(field("node")) else { return String::new() };
     let Ok(pod) = PodId::new(pod) else { return String::new() };

@@ -1,8 +1,10 @@
 //! Restores the table of running pods from Redis: after a restart of the worker, a failover, or a manual
 //! repair.
 //!
-//! It only fills the table and starts or stops nothing. The pods are then managed like any other.
+//! It only fills the table, and the set of what runs here. It starts or stops nothing. The pods are then
+//! managed like any other.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +15,7 @@ use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
 use model::spec::{ContainerSpec, PodSpec};
-use store::{FinishReport, PodOutcome, PodRef, StoreError};
+use store::{FinishReport, PodOutcome, PodRef, RequeueOutcome, StoreError};
 
 use crate::running::step::DesiredState;
 use crate::running::table::ManagedPod;
@@ -22,7 +24,11 @@ use crate::start::dependency_gate::WAITING;
 use crate::start::image_checks;
 
 pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), StoreError> {
+    // The pods first: a pod that starts meanwhile is in the set before it is managed.
+    let managed: Vec<(Payload, AssignmentId)> =
+        context.table.map_managed(|managed| Some((managed.payload.clone(), managed.assignment.clone())));
     let members = context.session.container_set().await?;
+    list_again(context, managed, &members).await?;
     let payloads = members.into_iter().filter_map(|raw| parse_member(context, raw));
     let unknown: Vec<Payload> = payloads.filter(|payload| !context.table.contains(&payload.id)).collect();
     if unknown.is_empty() {
@@ -39,6 +45,30 @@ pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), Stor
     if recovered > 0 {
         let node = &context.worker.node;
         tracing::info!(%node, recovered, "managing pods that an earlier session started");
+    }
+    Ok(())
+}
+
+/// Puts the payloads of managed pods back that another program has removed from the set. Schedulers do that
+/// for pods in slots. A pod whose slot is gone as well is in no list: it would run for ever, unknown to all
+/// but this worker.
+async fn list_again(
+    context: &SessionContext,
+    mut managed: Vec<(Payload, AssignmentId)>,
+    members: &[Bytes],
+) -> Result<(), StoreError> {
+    let members: HashSet<&Bytes> = members.iter().collect();
+    managed.retain(|(payload, _)| !members.contains(&payload.raw));
+    let ids: Vec<PodId> = managed.iter().map(|(payload, _)| payload.id.clone()).collect();
+    for ((payload, assignment), record) in managed.iter().zip(readable_records(context, &ids).await?) {
+        let Some(Some(record)) = record else { continue };
+        if record.assignment.as_ref() == Some(assignment)
+            && matches!(record.phase, Phase::Running | Phase::Stopping)
+            && context.worker.store.requeue_payload(&record, payload, &[]).await? == RequeueOutcome::Queued
+        {
+            let node = &context.worker.node;
+            tracing::warn!(%node, pod = %payload.id, "cs:{node} lacked this pod, which runs here: listed again");
+        }
     }
     Ok(())
 }

@@ -93,3 +93,21 @@ async fn stop_requests_of_the_wrong_type_do_not_stop_heartbeats() {
     rig.until("p", Phase::Stopped).await;
     worker.end().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_pod_that_is_neither_in_the_container_set_nor_in_a_slot_is_listed_by_its_worker() {
+    let Some(rig) = Rig::new("unlisted_pod") else { return };
+    let worker = rig.worker();
+    let pod = rig.assign_service(r#"{"name":"web","image":"alpine","replicas":1}"#).await.remove(0);
+    rig.until(pod.as_str(), Phase::Running).await;
+    rig.until_settled(1).await;
+    let set = rig.redis.cli::<Vec<Vec<u8>>>(&["SMEMBERS", "cs:w"]).await;
+    rig.redis.cli::<()>(&["HSET", &format!("pod:{pod}"), "replica", ""]).await;
+    rig.redis.cli::<()>(&["DEL", "slots:web", "cs:w"]).await;
+    eventually("the set is as before", || async {
+        rig.redis.cli::<Vec<Vec<u8>>>(&["SMEMBERS", "cs:w"]).await == set
+    })
+    .await;
+    assert_eq!(rig.containers(pod.as_str()).await.len(), 1);
+    worker.end().await.unwrap();
+}

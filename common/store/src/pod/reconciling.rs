@@ -327,8 +327,24 @@ impl Store {
         pod: &PodRecord,
         schedulers: &[SchedulerId],
     ) -> Result<RequeueOutcome, StoreError> {
+        match self.payload_of(pod).await? {
+            Some(payload) => self.requeue_payload(pod, &payload, schedulers).await,
+            None => Ok(RequeueOutcome::Changed),
+        }
+    }
+
+    /// Like [`Store::requeue_missing`], with a known payload: it may say more than the record does, for
+    /// example if another program has overwritten the replica.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn requeue_payload(
+        &self,
+        pod: &PodRecord,
+        payload: &Payload,
+        schedulers: &[SchedulerId],
+    ) -> Result<RequeueOutcome, StoreError> {
         let what = "requeueing a pod";
-        let Some(payload) = self.payload_of(pod).await? else { return Ok(RequeueOutcome::Changed) };
         let no_node = NodeName::new("none").expect("a valid name");
         let node = pod.node.as_ref().unwrap_or(&no_node);
         let mut call = pod_requeue::Head {
