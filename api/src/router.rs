@@ -6,7 +6,7 @@ use axum::{Extension, Router};
 use utoipa_swagger_ui::SwaggerUi;
 
 use crate::http::auth::require_access;
-use crate::http::body::MAX_BODY_SIZE;
+use crate::http::body::MAX_BODY_BYTES;
 use crate::http::middleware;
 use crate::http::problem::ApiProblem;
 use crate::openapi::{self, RouteIndex};
@@ -22,7 +22,7 @@ pub(crate) fn router(app: AppState) -> Router {
         .layer(Extension(index))
         .merge(SwaggerUi::new("/docs").external_url_unchecked("/openapi.json", openapi::complete(document)))
         .fallback(async || ApiProblem::route_not_found())
-        .layer(DefaultBodyLimit::max(MAX_BODY_SIZE))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(from_fn_with_state(access, require_access));
     middleware::apply(router)
 }

@@ -173,7 +173,7 @@ fn traffic(
             }
         }));
         // The former process cuts its connections when this one ends.
-        let former = OptionFuture::from(former.map(|former| former.has_ended(&listening)));
+        let former = OptionFuture::from(former.map(|former| former.wait_for_end(&listening)));
         let all = async {
             tokio::join!(ingress, acme.run(listening.stopped()), tunnel, names, former);
             has_ended.cancel();

@@ -51,10 +51,10 @@ use loops::declare_dead::DeclareDeadLoop;
 use loops::drain::DrainLoop;
 use loops::external_workers::ExternalWorkerLoop;
 use loops::free_addresses::FreeAddressLoop;
+use loops::obsolete_dead_letters::ObsoleteDeadLetterLoop;
 use loops::place::PlacementLoop;
 use loops::reclaim::ReclaimLoop;
 use loops::reconcile::ReconcileLoop;
-use loops::settled_dead_letters::SettledDeadLetterLoop;
 use loops::unschedulable::UnschedulableLoop;
 use loops::value_rollout::ValueRolloutLoop;
 use timings::LoopTimings;
@@ -142,7 +142,7 @@ pub(crate) async fn run_context(
     loops.spawn(DrainLoop::new(&context), &stop);
     loops.spawn(ReclaimLoop::new(&context), &stop);
     loops.spawn(ReconcileLoop::new(&context), &stop);
-    loops.spawn(SettledDeadLetterLoop::new(&context), &stop);
+    loops.spawn(ObsoleteDeadLetterLoop::new(&context), &stop);
     if let Some(grace) = context.volume_grace {
         loops.spawn(AbandonedVolumeLoop::new(&context, grace), &stop);
     }

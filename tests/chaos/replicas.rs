@@ -41,11 +41,11 @@ pub async fn run(away: Duration, times: usize) -> FaultResult {
         let replicas = [(master + 1) % 3, (master + 2) % 3];
         replicas.iter().for_each(|replica| stack.trio.redis[*replica].freeze());
         let frozen = Instant::now();
-        result.wrong.extend(is_not_said(&http, frozen + MAX_LAG + SAID_WITHIN).await);
+        result.wrong.extend(wait_until_said(&http, frozen + MAX_LAG + SAID_WITHIN).await);
         tokio::time::sleep(away.saturating_sub(frozen.elapsed())).await;
         replicas.iter().for_each(|replica| stack.trio.redis[*replica].thaw());
         let returned = Instant::now();
-        stack.trio.is_well().await;
+        stack.trio.wait_until_well().await;
         // A death that the outage has caused comes within this time.
         tokio::time::sleep(DEAD_AFTER + DEAD_AFTER / 2).await;
         let (after, missing) = stack.wait_until_converged(CONVERGENCE_LIMIT).await;
@@ -65,8 +65,8 @@ pub async fn run(away: Duration, times: usize) -> FaultResult {
     result
 }
 
-/// Returns an error if `status` does not report the lack of writes until `deadline`.
-async fn is_not_said(http: &Http, deadline: Instant) -> Option<String> {
+/// Waits until `status` reports the lack of writes. Returns an error after `deadline`.
+async fn wait_until_said(http: &Http, deadline: Instant) -> Option<String> {
     let mut problems = Value::Null;
     while Instant::now() < deadline {
         if let Ok(response) = http.try_send(Method::GET, "/status", None).await {

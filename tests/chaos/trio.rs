@@ -117,7 +117,7 @@ impl SentinelStack {
             trio.write_sentinel(machine);
             trio.sentinels[machine].launch();
         }
-        trio.is_well().await;
+        trio.wait_until_well().await;
         trio
     }
 
@@ -226,7 +226,7 @@ impl SentinelStack {
     }
 
     /// Waits until all six run and agree, and both replicas are in sync.
-    pub async fn is_well(&self) {
+    pub async fn wait_until_well(&self) {
         eventually_within(WELL, "three Redis and three Sentinels are well", || async {
             sentinel::check_complete(self.sentinel_processes().map(Redis::url), 2).await?;
             let master = self.agreed_master().await.ok_or("no master")?;

@@ -1,11 +1,17 @@
 //! State of the cluster as this process reads it, and changes that it notices over time.
+//!
+//! `overview` is what `/status` and `/metrics` show; `redis_watch`, `proxy_watch` and `older_state` compare
+//! readings with earlier ones. The sentences that `kubeleet status` lists as problems are in
+//! `routes/status.rs`.
+//!
+//! Tests: beside the code, tests::outages
 
 pub(crate) mod broken;
 pub(crate) mod differing_times;
 pub(crate) mod older_state;
 pub(crate) mod overview;
-pub(crate) mod probe;
 pub(crate) mod proxy_watch;
+pub(crate) mod readiness;
 pub(crate) mod recovery;
 pub(crate) mod redis_watch;
 pub(crate) mod shared_answer;

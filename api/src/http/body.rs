@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-pub(crate) const MAX_BODY_SIZE: usize = 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 1024 * 1024;
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct JsonOrYaml<T>(pub(crate) T);

@@ -1,4 +1,6 @@
 //! Parts common to all requests and answers: parameters, bodies, access control, problems and layers.
+//!
+//! Tests: beside the code, tests
 
 pub(crate) mod auth;
 pub(crate) mod body;

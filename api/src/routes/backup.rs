@@ -30,7 +30,7 @@ use crate::state::AppState;
 
 const LINES: &str = "application/x-ndjson";
 const PODS_PER_READ: usize = 500;
-const MAX_PART: usize = 8 * 1024 * 1024;
+const MAX_PART_BYTES: usize = 8 * 1024 * 1024;
 
 /// Writes services, pods, assignments, secrets, configs and logins as lines of JSON, for `/cluster/restore`.
 ///
@@ -205,5 +205,5 @@ pub(crate) async fn restore_backup(
 }
 
 pub(super) fn restore_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(restore_backup)).layer(DefaultBodyLimit::max(MAX_PART))
+    OpenApiRouter::new().routes(routes!(restore_backup)).layer(DefaultBodyLimit::max(MAX_PART_BYTES))
 }

@@ -16,7 +16,7 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use model::ids::{ContainerName, NodeName, PodId, RequestId};
 use model::pod::lifecycle::Phase;
-use model::stream::channel::{Frame, MAX_FRAME, Purpose, SUBPROTOCOL};
+use model::stream::channel::{Frame, MAX_FRAME_BYTES, Purpose, SUBPROTOCOL};
 use serde::Deserialize;
 use store::{Channel, ChannelError, ChannelOutcome, ChannelReader, ChannelWriter, ConnectRequest};
 use utoipa::IntoParams;
@@ -36,7 +36,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// which counts as gone after this silence.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(45);
 /// Maximum bytes of the first message: commands may be long.
-const MAX_REQUEST: usize = 256 * 1024;
+const MAX_REQUEST_BYTES: usize = 256 * 1024;
 /// End of a channel whose client disconnected silently.
 const CLIENT_LEFT: &str = "the client has left";
 
@@ -84,7 +84,10 @@ pub(crate) async fn open_pod_channel(
         ApiProblem::new(ProblemKind::BadRequest, detail)
     })?;
     let session = ClientSession { app, node, pod, container: options.container, client, _guard: guard };
-    let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_REQUEST).max_frame_size(MAX_REQUEST);
+    let upgrade = upgrade
+        .protocols([SUBPROTOCOL])
+        .max_message_size(MAX_REQUEST_BYTES)
+        .max_frame_size(MAX_REQUEST_BYTES);
     let tasks = session.app.tasks.clone();
     Ok(upgrade.on_upgrade(move |socket| tasks.track_future(session.run(socket))))
 }
@@ -146,7 +149,7 @@ impl ClientSession {
         let (store, id) = (&self.app.store, RequestId::random());
         let what = request.purpose.describe();
         let message = format!("{what}, by {}", self.who());
-        let is_quiet = !self.is_first_forward(&request.purpose);
+        let is_quiet = !self.record_forward(&request.purpose);
         let requested = store.request_channel(&self.node, &id, request, &message, is_quiet).await;
         let channel = match requested.map_err(|error| error.to_string())? {
             ChannelOutcome::Requested => store.client_channel(&id),
@@ -197,11 +200,12 @@ impl ClientSession {
         ended
     }
 
-    /// Returns false for further connections of one port-forward: only the first records an event.
-    fn is_first_forward(&self, purpose: &Purpose) -> bool {
+    /// Records a connection of a port-forward. Returns true for the first of one use, and for what is no
+    /// port-forward: each is an event.
+    fn record_forward(&self, purpose: &Purpose) -> bool {
         let Purpose::Forward { port } = purpose else { return true };
         let address = self.client.map(|ClientAddress(address)| address);
-        self.app.forwards.is_first((self.pod.clone(), *port, address))
+        self.app.forwards.record((self.pod.clone(), *port, address))
     }
 
     fn who(&self) -> String {
@@ -257,10 +261,10 @@ async fn receive_from_client(
             Ok(Some(Err(_)) | None) | Err(_) => return Ok(()),
         };
         let bytes = match message {
-            Message::Binary(bytes) if bytes.len() <= MAX_FRAME => bytes,
+            Message::Binary(bytes) if bytes.len() <= MAX_FRAME_BYTES => bytes,
             Message::Binary(_) | Message::Text(_) => {
                 return Err(format!(
-                    "a message after the first must be binary, with at most {MAX_FRAME} bytes"
+                    "a message after the first must be binary, with at most {MAX_FRAME_BYTES} bytes"
                 ));
             }
             Message::Close(_) => return Ok(()),

@@ -10,7 +10,7 @@ use model::pod::lifecycle::Phase;
 
 use crate::admission::growth;
 use crate::cluster::overview::Overview;
-use crate::cluster::probe;
+use crate::cluster::readiness;
 use crate::cluster::redis_watch::RedisCondition;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, PROXY_STATES, QUEUES};
@@ -46,7 +46,7 @@ pub(crate) async fn get_readiness(
         }
         ApiProblem::new(ProblemKind::RedisUnavailable, why.clone()).at("/redis", why)
     };
-    let schedulers = probe::readiness(&app).await.map_err(unavailable)?;
+    let schedulers = readiness::latest(&app).await.map_err(unavailable)?;
     let mut warnings = Vec::new();
     if schedulers == 0 && is_trusted {
         warnings.push("scheduler: none is alive, so no pod is placed; start `kubeleet scheduler`".to_owned());

@@ -5,7 +5,7 @@ use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use model::ids::{NodeName, SchedulerId};
-use model::pod::payload::MAX_PAYLOAD;
+use model::pod::payload::MAX_PAYLOAD_BYTES;
 use serde::Deserialize;
 use store::{DeadLetter, DeadLetterRequeue, EditedPayload, QueueName, RedisKey};
 use utoipa::openapi::{RefOr, Schema};
@@ -260,7 +260,7 @@ pub(crate) async fn requeue_dead_letter(
             conflict(format!("{pod} belongs to a service; change the service instead, or change the uuid"))
         }
         DeadLetterRequeue::Truncated => {
-            let limit = MAX_PAYLOAD / 1024;
+            let limit = MAX_PAYLOAD_BYTES / 1024;
             conflict(format!(
                 "only its first KiB was kept, because it was too large: send the payload as the body, with at most \
                  {limit} KiB, or drop the dead letter"

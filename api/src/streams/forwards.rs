@@ -18,7 +18,7 @@ pub(crate) struct Forwards(Arc<Mutex<HashMap<Use, Instant>>>);
 
 impl Forwards {
     /// Records a connection. Returns true if it begins a use.
-    pub(crate) fn is_first(&self, of: Use) -> bool {
+    pub(crate) fn record(&self, of: Use) -> bool {
         let mut uses = self.0.lock();
         let now = Instant::now();
         uses.retain(|_, last| now.duration_since(*last) < PAUSE);
@@ -35,7 +35,7 @@ mod tests {
     fn many_connections_to_a_port_are_one_use() {
         let forwards = Forwards::default();
         let of = |port| (PodId::new("p").unwrap(), port, None);
-        let first = [80, 80, 81, 80].map(|port| forwards.is_first(of(port)));
+        let first = [80, 80, 81, 80].map(|port| forwards.record(of(port)));
         assert_eq!(first, [true, false, true, false]);
     }
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use model::stream::channel::{Frame, MAX_FRAME, Purpose, SUBPROTOCOL};
+use model::stream::channel::{Frame, MAX_FRAME_BYTES, Purpose, SUBPROTOCOL};
 use reqwest::header::{
     CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
     UPGRADE,
@@ -68,8 +68,9 @@ impl Client {
             return Err(self.not_kubeleet(&operation, response.status().as_u16(), b"no WebSocket"));
         }
         let upgraded = response.upgrade().await.map_err(|e| self.request_failed(&operation, &e, true))?;
-        let config =
-            WebSocketConfig::default().max_message_size(Some(MAX_FRAME)).max_frame_size(Some(MAX_FRAME));
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MAX_FRAME_BYTES))
+            .max_frame_size(Some(MAX_FRAME_BYTES));
         let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, Some(config)).await;
         let (sink, stream) = socket.split();
         let mut sender = ChannelSender { client: self.clone(), operation: operation.clone(), sink };

@@ -32,7 +32,7 @@ pub fn check(boundary: &str, call: &str, side: Side) {
     static ARMED: LazyLock<Option<Failpoint>> =
         LazyLock::new(|| std::env::var("KUBELEET_FAILPOINT").ok().map(|text| Failpoint::parse(&text)));
     if let Some(failpoint) = &*ARMED
-        && failpoint.is_due(boundary, call, side)
+        && failpoint.count_pass(boundary, call, side)
     {
         tracing::error!(boundary, call, ?side, "aborting at the failpoint set in KUBELEET_FAILPOINT");
         std::process::abort();
@@ -71,8 +71,8 @@ impl Failpoint {
         })
     }
 
-    /// Counts the passes. Returns true at the selected pass.
-    fn is_due(&self, boundary: &str, call: &str, side: Side) -> bool {
+    /// Counts a pass if it is of this failpoint. Returns true at the selected one.
+    fn count_pass(&self, boundary: &str, call: &str, side: Side) -> bool {
         use std::sync::atomic::Ordering;
 
         side == self.side
@@ -98,9 +98,9 @@ mod tests {
             ("redis", "claim", Side::After, false),
         ];
         for (boundary, call, side, due) in passes {
-            assert_eq!(failpoint.is_due(boundary, call, side), due, "{boundary}.{call} {side:?}");
+            assert_eq!(failpoint.count_pass(boundary, call, side), due, "{boundary}.{call} {side:?}");
         }
-        assert!(Failpoint::parse("docker.Create.before").is_due("docker", "Create", Side::Before));
+        assert!(Failpoint::parse("docker.Create.before").count_pass("docker", "Create", Side::Before));
     }
 
     #[test]

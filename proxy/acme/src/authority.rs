@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 const REQUEST_WITHIN: Duration = Duration::from_secs(30);
-const MAX_ANSWER: usize = 1 << 20;
+const MAX_ANSWER_BYTES: usize = 1 << 20;
 const HTTPS_PORT: u16 = 443;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -87,7 +87,7 @@ impl Authority {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let exchange = async {
             let (parts, body) = sender.send_request(request).await?.into_parts();
-            let body = Limited::new(body, MAX_ANSWER).collect().await?.to_bytes();
+            let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await?.to_bytes();
             Ok::<_, AnyError>((parts, body))
         };
         let mut connection = std::pin::pin!(connection);

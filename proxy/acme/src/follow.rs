@@ -154,7 +154,7 @@ impl Follow {
             let left = seconds_left(certificate.not_after);
             certificate_expires(&metric_name(&certificate.host), left as f64);
             let life = certificate.not_after.saturating_sub(certificate.not_before);
-            if left < (life / WARN_AT).cast_signed() && logged.may_warn(&certificate.host) {
+            if left < (life / WARN_AT).cast_signed() && logged.note_warning(&certificate.host) {
                 let (host, hours) = (&certificate.host, left / 3600);
                 tracing::warn!(
                     "the certificate of {host} expires in {hours} h and was not renewed: see `kubeleet route ls`"
@@ -223,7 +223,8 @@ impl Logged {
         self.warned.remove(host);
     }
 
-    fn may_warn(&mut self, host: &str) -> bool {
+    /// Records a warning about the host. Returns false if the last one was less than a day ago.
+    fn note_warning(&mut self, host: &str) -> bool {
         let is_due = self.warned.get(host).is_none_or(|at| at.elapsed() >= DAY);
         if is_due {
             self.warned.insert(host.to_owned(), Instant::now());

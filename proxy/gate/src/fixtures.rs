@@ -36,7 +36,7 @@ pub fn endpoint(name: &str, state: EndpointState) -> Endpoint {
 /// Returns a process that inherited another's sockets.
 pub fn follower_of(former: &Listening) -> Listening {
     let next = Listening::from(CancellationToken::new());
-    for (name, socket) in former.held() {
+    for (name, socket) in former.live_sockets() {
         next.inherit(name, socket.as_fd().try_clone_to_owned().unwrap());
     }
     next

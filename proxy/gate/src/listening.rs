@@ -77,8 +77,9 @@ enum OpenSocket {
     Udp(Weak<UdpSocket>),
 }
 
+/// A socket that is kept open while the next process takes it.
 #[derive(Debug)]
-pub(crate) enum HeldSocket {
+pub(crate) enum LiveSocket {
     Tcp(Arc<TcpListener>),
     Udp(Arc<UdpSocket>),
     /// Inherited from the former process, and not claimed.
@@ -86,15 +87,15 @@ pub(crate) enum HeldSocket {
 }
 
 impl OpenSocket {
-    fn hold(&self) -> Option<HeldSocket> {
+    fn upgrade(&self) -> Option<LiveSocket> {
         match self {
-            Self::Tcp(socket) => socket.upgrade().map(HeldSocket::Tcp),
-            Self::Udp(socket) => socket.upgrade().map(HeldSocket::Udp),
+            Self::Tcp(socket) => socket.upgrade().map(LiveSocket::Tcp),
+            Self::Udp(socket) => socket.upgrade().map(LiveSocket::Udp),
         }
     }
 }
 
-impl AsFd for HeldSocket {
+impl AsFd for LiveSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(socket) => socket.as_fd(),
@@ -176,16 +177,16 @@ impl Listening {
         }
     }
 
-    pub(crate) fn held(&self) -> Vec<(SocketName, HeldSocket)> {
+    pub(crate) fn live_sockets(&self) -> Vec<(SocketName, LiveSocket)> {
         let mut sockets = self.process.sockets.lock();
-        let held = |(name, socket): (&SocketName, &OpenSocket)| Some((name.clone(), socket.hold()?));
-        let mut held: Vec<_> = sockets.open.iter().filter_map(held).collect();
-        sockets.open.retain(|name, _| held.iter().any(|(other, _)| other == name));
+        let live = |(name, socket): (&SocketName, &OpenSocket)| Some((name.clone(), socket.upgrade()?));
+        let mut live: Vec<_> = sockets.open.iter().filter_map(live).collect();
+        sockets.open.retain(|name, _| live.iter().any(|(other, _)| other == name));
         let unclaimed = sockets.inherited.iter().filter_map(|(name, socket)| {
-            Some((name.clone(), HeldSocket::Unclaimed(socket.try_clone().ok()?)))
+            Some((name.clone(), LiveSocket::Unclaimed(socket.try_clone().ok()?)))
         });
-        held.extend(unclaimed);
-        held
+        live.extend(unclaimed);
+        live
     }
 
     /// Returns a token that is cancelled when the process stops accepting.
@@ -217,7 +218,7 @@ impl Listening {
 
     /// Waits for the connections, at most 10 s after a shutdown and a day after a take-over. Returns true if
     /// all have ended.
-    pub async fn have_ended(&self, connections: &TaskTracker) -> bool {
+    pub async fn wait_for_connections(&self, connections: &TaskTracker) -> bool {
         connections.close();
         let too_long = async {
             tokio::select! {

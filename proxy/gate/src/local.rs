@@ -89,7 +89,7 @@ impl LocalServer {
             return Err(LocalError::InUse(path));
         }
         let server = Self::in_place(path, gates)?;
-        server.host.restore(pods_file::read(&pods_file::path(&server.path)));
+        server.host.insert_saved(pods_file::read(&pods_file::path(&server.path)));
         Ok(server)
     }
 
@@ -111,13 +111,13 @@ impl LocalServer {
         let server = Self::in_place(path, gates)?;
         match take_over::take(&mut former).await {
             Ok(rows) => {
-                server.host.restore(rows);
+                server.host.insert_saved(rows);
                 server.host.workers.keep_in_step(Former::connect(former));
                 tracing::info!("took the place of the proxy before, which ends what it has accepted");
             }
             Err(error) => {
                 tracing::warn!("the proxy before has ended instead of handing over: {error}");
-                server.host.restore(pods_file::read(&pods_file::path(&server.path)));
+                server.host.insert_saved(pods_file::read(&pods_file::path(&server.path)));
             }
         }
         Ok(server)

@@ -114,7 +114,7 @@ pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
 /// If it does not take them. This process then serves on.
 pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(), TakeOverError> {
     within(async {
-        for (name, socket) in listening.held() {
+        for (name, socket) in listening.live_sockets() {
             let line = to_line(&FromFormer::Socket { name: name.to_string() });
             sockets::send(lines.get_ref(), &format!("{line}\n"), Some(&socket)).await?;
         }
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(&bytes[..length], b"waits");
         let length = udp.recv(&mut bytes).await.unwrap();
         assert_eq!(&bytes[..length], b"asks");
-        assert_eq!(next.held().len(), 2);
+        assert_eq!(next.live_sockets().len(), 2);
     }
 
     #[tokio::test]

@@ -137,7 +137,7 @@ impl Workers {
     }
 
     /// Inserts the pods that an earlier proxy saved, as those of disconnected workers.
-    pub fn restore(&self, saved: Vec<(NodeName, Vec<LocalPod>)>) {
+    pub fn insert_saved(&self, saved: Vec<(NodeName, Vec<LocalPod>)>) {
         let mut nodes = self.nodes.lock();
         for (node, pods) in saved {
             let table = nodes.entry(node).or_default();
@@ -431,7 +431,7 @@ mod tests {
         host.replace(1, "n", &["a", "b"]).unwrap();
         let _ = host.workers.close(&local_pod("b").pod, &local_pod("b").assignment, Duration::ZERO);
         let next = Host::new();
-        next.workers.restore(host.workers.rows());
+        next.workers.insert_saved(host.workers.rows());
         assert_eq!(next.open(), "a");
         next.hello(1, "n");
         next.replace(1, "n", &["c"]).unwrap();

@@ -14,8 +14,9 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_RETRY: Duration = Duration::from_millis(20);
 
 impl IngressShared {
-    /// Returns true if the pod at this address may reach a service by name.
-    pub async fn may_reach(&self, client: IpAddr, service: &ServiceName) -> bool {
+    /// Returns true if the pod at this address may reach a service by name. Waits up to 2 s for a pod that
+    /// is not known yet, and logs a refusal.
+    pub async fn check_caller(&self, client: IpAddr, service: &ServiceName) -> bool {
         let table = self.table.borrow().clone();
         if !table.routes.has_callers(service) {
             return true;

@@ -177,7 +177,7 @@ async fn serve_until_stopped(
     drop(entrance);
     // Pods still change while connections finish.
     let have_ended = tokio::select! {
-        have_ended = listening.have_ended(&connections) => have_ended,
+        have_ended = listening.wait_for_connections(&connections) => have_ended,
         never = async { following.await; std::future::pending().await } => never,
     };
     if !have_ended {

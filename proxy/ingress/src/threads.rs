@@ -73,7 +73,7 @@ fn run(runtime: &Runtime, served: ThreadContext, mut clients: mpsc::UnboundedRec
             let connection = connection(shared.clone(), client, listening.clone(), connections.clone());
             connections.spawn(connection);
         }
-        listening.have_ended(&connections).await;
+        listening.wait_for_connections(&connections).await;
     });
 }
 

@@ -68,7 +68,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
     }
 
     /// Inserts a value that the previous process saved. It is used, and refreshed at once.
-    pub(super) fn restore(&mut self, key: K, value: V, now: Instant) {
+    pub(super) fn insert_saved(&mut self, key: K, value: V, now: Instant) {
         self.entries.insert(key, CacheEntry { known: CachedValue::Found(value), until: now });
     }
 

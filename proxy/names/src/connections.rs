@@ -82,7 +82,7 @@ async fn serve(
         tracing::debug!(%client, address = %original, "a connection to an address that nothing has");
         return Err(stream);
     };
-    if !shared.may_reach(client, &name.service).await {
+    if !shared.check_caller(client, &name.service).await {
         return Err(stream);
     }
     resolver.want(&name.service);

@@ -21,7 +21,7 @@ use super::resolver::Resolver;
 
 /// The port to which the host's rules redirect port 53 of the resolver's address.
 pub(crate) const PORT: u16 = 7053;
-const MAX_DATAGRAM: usize = 4096;
+const MAX_DATAGRAM_BYTES: usize = 4096;
 /// Maximum number of UDP questions of one pod in a second; more are dropped.
 const MAX_PER_SECOND: u32 = 1000;
 const IDLE: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ pub async fn answer_without_limit(address: SocketAddr, store: Store) -> std::io:
 async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit: u32) {
     let mut rates = Rates::new(Instant::now(), limit);
     let mut tasks = JoinSet::new();
-    let mut datagram = [0; MAX_DATAGRAM];
+    let mut datagram = [0; MAX_DATAGRAM_BYTES];
     loop {
         while tasks.try_join_next().is_some() {}
         let (length, client) = match socket.recv_from(&mut datagram).await {

@@ -31,7 +31,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The parts of name resolution on this host.
 pub struct HostNames {
-    /// The resolver of questions.
+    /// Answers DNS questions.
     pub resolver: Arc<Resolver>,
     /// Connections to pods.
     pub shared: Arc<IngressShared>,
@@ -56,24 +56,27 @@ pub struct HostNames {
 type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
 
 impl HostNames {
-    /// Serves while this process listens. A shutdown ends connections; after a take-over they may finish.
+    /// Answers questions and accepts connections until a shutdown, which ends connections, or a take-over,
+    /// after which they may finish.
     pub async fn run(mut self) {
         let (listening, connections) = (self.listening.clone(), self.connections.clone());
-        self.resolver.restore(names_file::read(&self.file));
+        self.resolver.insert_saved(names_file::read(&self.file));
         let saving = names_file::keep(self.resolver.clone(), self.file.clone());
         let serve = async { tokio::join!(self.serve(), saving) };
         listening.stopped().run_until_cancelled(serve).await;
         if listening.is_handed_over() {
-            listening.have_ended(&connections).await;
+            listening.wait_for_connections(&connections).await;
         }
     }
 
     async fn serve(&mut self) {
         let mut listeners = Listeners::default();
         let mut refused = None;
+        // False while the address of a server that is closed to pods is unknown.
         let (mut rules, mut is_whole) = (Rules::default(), true);
         loop {
-            // For people on the host, and for the probe. Only one of several proxies gets it.
+            // For people on the host, and for the probe. One of several proxies of the host gets it: for the
+            // others, an error is no problem.
             let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST, Presence::Required);
             // Without permission to set rules, the probe finds out whether root has set them.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
@@ -91,7 +94,7 @@ impl HostNames {
             }
             let mut problem = match probe::resolver_answers().await {
                 true => None,
-                false => Some(why_not(refused.as_ref(), probe::has_route().await)),
+                false => Some(no_answer_problem(refused.as_ref(), probe::has_route().await)),
             };
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
@@ -102,11 +105,11 @@ impl HostNames {
                 match self.listen(&mut listeners, gateway.address, presence) {
                     Ok(()) => drop(gateways.insert(gateway.address)),
                     // New containers must not use a gateway without a listener.
-                    Err(error) => problem = Some(not_listening(gateway.address, &error)),
+                    Err(error) => problem = Some(listen_problem(gateway.address, &error)),
                 }
             }
             let wait = if problem.is_none() && is_whole { CHECK_INTERVAL } else { RETRY_INTERVAL };
-            self.tell(NameReach { problem, gateways });
+            self.report(NameReach { problem, gateways });
             tokio::select! {
                 Ok(()) = self.gateways.changed() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -128,7 +131,8 @@ impl HostNames {
         Ok(())
     }
 
-    fn tell(&self, status: NameReach) {
+    /// Sends the state to workers, and logs a change.
+    fn report(&self, status: NameReach) {
         let before = self.status.borrow().as_ref().map(|status| status.problem.clone());
         if before.as_ref() != Some(&status.problem) {
             match &status.problem {
@@ -136,19 +140,20 @@ impl HostNames {
                 Some(problem) => tracing::warn!("pods of this host reach no service by name: {problem}"),
             }
         }
-        self.status.send_if_modified(|told| {
-            let is_new = told.as_ref() != Some(&status);
-            *told = Some(status);
+        self.status.send_if_modified(|reported| {
+            let is_new = reported.as_ref() != Some(&status);
+            *reported = Some(status);
             is_new
         });
     }
 }
 
-fn not_listening(gateway: Ipv4Addr, error: &io::Error) -> String {
+fn listen_problem(gateway: Ipv4Addr, error: &io::Error) -> String {
     format!("it cannot listen at {gateway}: {error}; the engine has to be on this host, with one proxy")
 }
 
-fn why_not(refused: Option<&RulesError>, has_route: bool) -> String {
+/// Returns why the resolver does not answer, and what to do.
+fn no_answer_problem(refused: Option<&RulesError>, has_route: bool) -> String {
     let set_them = "start the proxy as root, or run `kubeleet net rules` as root";
     match refused {
         Some(error) => format!("the rules of this host that lead to the resolver are missing: {error}; {set_them}"),

@@ -160,12 +160,12 @@ impl Resolver {
     }
 
     /// Takes the names over that the former proxy process knew.
-    pub(super) fn restore(&self, known: Vec<(AddressName, PoolAddress)>) {
+    pub(super) fn insert_saved(&self, known: Vec<(AddressName, PoolAddress)>) {
         let (mut answers, now) = (self.answers.lock(), Instant::now());
         for (name, address) in known {
             self.interest.want(&name.service);
-            answers.holders.restore(address, name.clone(), now);
-            answers.addresses.restore(name, address, now);
+            answers.holders.insert_saved(address, name.clone(), now);
+            answers.addresses.insert_saved(name, address, now);
         }
     }
 

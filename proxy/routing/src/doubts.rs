@@ -186,7 +186,7 @@ mod tests {
     fn workers(node: &NodeName, pods: &[(&str, bool)]) -> Arc<Workers> {
         let workers = Workers::new(Arc::new(Gates::default()));
         let row = |&(name, ready): &(&str, bool)| LocalPod { service: Some(web()), ready, ..local_pod(name) };
-        workers.restore(vec![(node.clone(), pods.iter().map(row).collect())]);
+        workers.insert_saved(vec![(node.clone(), pods.iter().map(row).collect())]);
         Arc::new(workers)
     }
 

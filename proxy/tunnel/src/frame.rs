@@ -14,7 +14,7 @@ use super::protocol::TunnelReply;
 
 pub(super) const HEADER: usize = 3;
 /// Maximum payload: a frame with its header fits one TLS record.
-pub(super) const MAX_PAYLOAD: usize = 16 * 1024 - HEADER;
+pub(super) const MAX_PAYLOAD_BYTES: usize = 16 * 1024 - HEADER;
 
 const BEGIN: u8 = b'b';
 const ACCEPTED: u8 = b'+';
@@ -56,7 +56,7 @@ impl TunnelFrame {
     pub(super) fn take(from: &mut BytesMut) -> io::Result<Option<Self>> {
         let Some((&[kind, high, low], rest)) = from.split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes([high, low]));
-        if length > MAX_PAYLOAD {
+        if length > MAX_PAYLOAD_BYTES {
             return Err(io::Error::other("a frame of the tunnel is too long"));
         }
         if rest.len() < length {
@@ -100,7 +100,7 @@ impl Arrived {
             if let Some(frame) = TunnelFrame::take(&mut self.0)? {
                 return Poll::Ready(Ok(Some(frame)));
             }
-            self.0.reserve(MAX_PAYLOAD);
+            self.0.reserve(MAX_PAYLOAD_BYTES);
             if ready!(poll_read_buf(Pin::new(&mut *from), cx, &mut self.0))? == 0 {
                 return Poll::Ready(Ok(None));
             }
@@ -108,14 +108,14 @@ impl Arrived {
     }
 }
 
-/// Returns the header of a data frame of `length` bytes, at most [`MAX_PAYLOAD`].
+/// Returns the header of a data frame of `length` bytes, at most [`MAX_PAYLOAD_BYTES`].
 pub(super) fn data_header(length: usize) -> [u8; HEADER] {
     header(DATA, length)
 }
 
 /// Appends as many bytes as fit one frame. Returns their number.
 pub(super) fn put_some_data(to: &mut BytesMut, bytes: &[u8]) -> usize {
-    let bytes = &bytes[..bytes.len().min(MAX_PAYLOAD)];
+    let bytes = &bytes[..bytes.len().min(MAX_PAYLOAD_BYTES)];
     put_data(to, bytes);
     bytes.len()
 }
@@ -130,7 +130,7 @@ fn put(to: &mut BytesMut, kind: u8, payload: &[u8]) {
 }
 
 fn header(kind: u8, length: usize) -> [u8; HEADER] {
-    debug_assert!(length <= MAX_PAYLOAD);
+    debug_assert!(length <= MAX_PAYLOAD_BYTES);
     let [high, low] = u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
     [kind, high, low]
 }
@@ -146,7 +146,7 @@ mod tests {
             TunnelFrame::Begin { wants_answer: true },
             TunnelFrame::Begin { wants_answer: false },
             TunnelFrame::Accepted,
-            TunnelFrame::Data(Bytes::from(vec![b'x'; MAX_PAYLOAD])),
+            TunnelFrame::Data(Bytes::from(vec![b'x'; MAX_PAYLOAD_BYTES])),
             TunnelFrame::Data(Bytes::new()),
             TunnelFrame::End,
             TunnelFrame::Refused(TunnelReply::Closed),

@@ -18,7 +18,7 @@ use gate::EnterError;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::frame::{Arrived, MAX_PAYLOAD, TunnelFrame, put_some_data};
+use super::frame::{Arrived, MAX_PAYLOAD_BYTES, TunnelFrame, put_some_data};
 use super::protocol::refusal_of;
 use super::stream::TunnelStream;
 
@@ -252,7 +252,7 @@ impl AsyncWrite for KeptStream {
             return Poll::Pending;
         }
         // May exceed it by the `Begin` frame, which is sent with the first bytes.
-        if inner.unsent.len() > MAX_PAYLOAD {
+        if inner.unsent.len() > MAX_PAYLOAD_BYTES {
             ready!(inner.poll_drain(cx))?;
         }
         let written = put_some_data(&mut inner.unsent, bytes);

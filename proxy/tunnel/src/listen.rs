@@ -148,7 +148,7 @@ impl TunnelListener {
             }
         }
         drop(self.listener);
-        listening.have_ended(&connections).await;
+        listening.wait_for_connections(&connections).await;
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::server::TlsStream;
 
-use super::frame::{Arrived, HEADER, MAX_PAYLOAD, TunnelFrame, data_header};
+use super::frame::{Arrived, HEADER, MAX_PAYLOAD_BYTES, TunnelFrame, data_header};
 use super::protocol::{TunnelReply, reply_of};
 use super::target::TunnelTarget;
 
@@ -164,7 +164,7 @@ struct Answering {
 
 impl Answering {
     async fn pass_on(&self, pod: &mut OwnedReadHalf) -> io::Result<()> {
-        let mut buffer = vec![0; HEADER + MAX_PAYLOAD];
+        let mut buffer = vec![0; HEADER + MAX_PAYLOAD_BYTES];
         let mut silence = Timer::new(Instant::now() + SIGN_OF_LIFE_AFTER);
         loop {
             let until = Instant::now() + SIGN_OF_LIFE_AFTER;

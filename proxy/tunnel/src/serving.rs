@@ -13,9 +13,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 /// Maximum number of services in a question.
 pub const MAX_SERVICES: usize = 256;
 /// Maximum size of a question: a name has at most 63 bytes.
-const MAX_QUESTION: u64 = 64 * MAX_SERVICES as u64 + 1;
+const MAX_QUESTION_BYTES: u64 = 64 * MAX_SERVICES as u64 + 1;
 /// Maximum size of an answer: far more than the pods of a host need.
-const MAX_ANSWER: u64 = 4 << 20;
+const MAX_ANSWER_BYTES: u64 = 4 << 20;
 
 /// A pod of a service, as its host's proxy reports it.
 pub type ServedPod = (ServiceName, Endpoint);
@@ -32,7 +32,7 @@ pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     stream.write_all(format!("{question}\n").as_bytes()).await?;
     stream.flush().await?;
     let mut served = Vec::new();
-    for line in lines(&mut stream, MAX_ANSWER).await? {
+    for line in lines(&mut stream, MAX_ANSWER_BYTES).await? {
         let one = parse(&line).ok_or_else(|| io::Error::other("a line of the answer is no pod"))?;
         // Ignores services that were not asked for.
         if services.contains(&one.0) {
@@ -50,7 +50,7 @@ pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     serving: impl Fn(&BTreeSet<ServiceName>) -> Vec<ServedPod>,
 ) -> io::Result<()> {
-    let lines = lines(stream, MAX_QUESTION).await?;
+    let lines = lines(stream, MAX_QUESTION_BYTES).await?;
     let services = lines.into_iter().take(MAX_SERVICES).filter_map(|line| ServiceName::new(line).ok());
     let served = serving(&services.collect());
     let lines: String = served.iter().map(line).collect();
@@ -124,7 +124,7 @@ mod tests {
     #[tokio::test]
     async fn a_question_has_a_longest() {
         let (mut here, mut there) = tokio::io::duplex(1 << 20);
-        let long = "x\n".repeat(MAX_QUESTION as usize);
+        let long = "x\n".repeat(MAX_QUESTION_BYTES as usize);
         there.write_all(long.as_bytes()).await.unwrap();
         assert!(answer(&mut here, |_| Vec::new()).await.is_err());
     }

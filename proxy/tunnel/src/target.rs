@@ -7,7 +7,7 @@ use model::ids::{AssignmentId, PodId};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::server::TlsStream;
 
-const MAX_LINE: usize = 256;
+const MAX_LINE_BYTES: usize = 256;
 
 pub(crate) struct TunnelTarget {
     pub(crate) pod: PodId,
@@ -17,11 +17,11 @@ pub(crate) struct TunnelTarget {
 
 /// Reads the line `<pod> <assignment> <port>`, and nothing after it.
 pub(crate) async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<TunnelTarget> {
-    let mut line = Vec::with_capacity(MAX_LINE);
+    let mut line = Vec::with_capacity(MAX_LINE_BYTES);
     loop {
         match peer.read_u8().await? {
             b'\n' => break,
-            byte if line.len() < MAX_LINE => line.push(byte),
+            byte if line.len() < MAX_LINE_BYTES => line.push(byte),
             _ => return Err(io::Error::other("the line that names the pod is too long")),
         }
     }

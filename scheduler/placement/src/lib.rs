@@ -2,16 +2,18 @@
 //! only the model. `make instructions` counts the instructions of a decision.
 //!
 //! ```text
-//! nodes ──upsert──> Snapshot ──┐
-//! pending pods ────────────────┼── decide ──> a node for each pod, or why no node can run it
-//! now, Policy ─────────────────┘
+//! nodes ──upsert──> ClusterSnapshot ──┐
+//! pending pods (PodRequest) ──────────┼── decide ──> a node for each pod, or why no node can run it
+//! now, PlacementPolicy ───────────────┘
 //! ```
 //!
 //! A pod goes to the node with the lowest [load](score) among those that pass every filter; ties go to the
 //! first by name. Pods are placed in the given order, and each placement counts for the next, so nothing is
-//! overcommitted within a batch. Between schedulers, the script that assigns pods prevents it.
+//! overcommitted within a batch. Between schedulers, `assign.lua` prevents it.
 //!
-//! Tests: tests, filter::tests
+//! To add a reason why a node is skipped, see `filter/mod.rs`.
+//!
+//! Tests: beside the code, tests, filter::tests
 
 mod amounts;
 mod batch;

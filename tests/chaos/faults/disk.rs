@@ -15,7 +15,7 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
             redis.limit_files(Some(redis.log_size()));
             tokio::time::sleep(FULL_FOR).await;
             stack.trio.redis[master].limit_files(None);
-            stack.trio.is_well().await;
+            stack.trio.wait_until_well().await;
         })
         .await;
     runner
@@ -30,7 +30,7 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
                 // A replica that cannot write its replicated data exits.
                 stack.trio.start_redis(replica).await;
             }
-            stack.trio.is_well().await;
+            stack.trio.wait_until_well().await;
         })
         .await;
 }

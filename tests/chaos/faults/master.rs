@@ -31,7 +31,7 @@ pub async fn kill(stack: &mut Stack) {
     stack.trio.redis[old].kill();
     stack.trio.other_master_than(old).await;
     stack.trio.start_redis(old).await;
-    stack.trio.is_well().await;
+    stack.trio.wait_until_well().await;
 }
 
 async fn freeze(stack: &mut Stack) {
@@ -39,7 +39,7 @@ async fn freeze(stack: &mut Stack) {
     stack.trio.redis[old].freeze();
     stack.trio.other_master_than(old).await;
     stack.trio.redis[old].thaw();
-    stack.trio.is_well().await;
+    stack.trio.wait_until_well().await;
 }
 
 pub async fn fail_over(stack: &mut Stack) {
@@ -54,7 +54,7 @@ pub async fn fail_over(stack: &mut Stack) {
     })
     .await;
     stack.trio.other_master_than(old).await;
-    stack.trio.is_well().await;
+    stack.trio.wait_until_well().await;
 }
 
 /// Cuts off the master's machine, with the daemons on it, under load.
@@ -64,7 +64,7 @@ pub async fn cut_off(stack: &mut Stack) {
     tokio::time::sleep(CUT_OFF_FOR).await;
     stack.trio.other_master_than(old).await;
     stack.net.heal();
-    stack.trio.is_well().await;
+    stack.trio.wait_until_well().await;
 }
 
 /// Kills all three Redis at once and restarts them with their data.
@@ -77,5 +77,5 @@ async fn restart_all(stack: &mut Stack) {
     for machine in [master, (master + 1) % 3, (master + 2) % 3] {
         stack.trio.start_redis(machine).await;
     }
-    stack.trio.is_well().await;
+    stack.trio.wait_until_well().await;
 }

@@ -67,7 +67,7 @@ pub async fn cut_off(stack: &mut Stack) {
     stack.net.cut(machine);
     wait_until_pods_moved(stack, machine).await;
     stack.net.heal();
-    stack.trio.is_well().await;
+    stack.trio.wait_until_well().await;
 }
 
 async fn wait_until_pods_moved(stack: &Stack, machine: Machine) {
@@ -88,7 +88,7 @@ async fn run_servers(runner: &mut FaultRunner, kills: usize, times: usize) {
             stack.trio.redis[replica].kill();
             tokio::time::sleep(DOWNTIME).await;
             stack.trio.start_redis(replica).await;
-            stack.trio.is_well().await;
+            stack.trio.wait_until_well().await;
         })
         .await;
     runner
@@ -97,7 +97,7 @@ async fn run_servers(runner: &mut FaultRunner, kills: usize, times: usize) {
             stack.trio.redis[replica].freeze();
             tokio::time::sleep(FROZEN_FOR).await;
             stack.trio.redis[replica].thaw();
-            stack.trio.is_well().await;
+            stack.trio.wait_until_well().await;
         })
         .await;
     runner

@@ -38,7 +38,7 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
             for machine in others {
                 stack.trio.start_sentinel(machine);
             }
-            stack.trio.is_well().await;
+            stack.trio.wait_until_well().await;
         })
         .await;
     if let Some(result) = runner.results.last_mut() {

@@ -11,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 
 /// Limit of a request before its body, and of a changed answer.
-const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// Returns the socket of this machine's engine: `DOCKER_HOST`, or else Docker's own.
 pub fn engine_socket() -> PathBuf {
@@ -93,7 +93,7 @@ impl Drop for FaultyEngine {
 async fn serve(mut client: UnixStream, engine: &Path, faults: &EngineFaults) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() > MAX_HEAD || client.read_buf(&mut head).await? == 0 {
+        if head.len() > MAX_HEAD_BYTES || client.read_buf(&mut head).await? == 0 {
             return Ok(());
         }
     }

@@ -205,7 +205,7 @@ async fn only_dead_letters_of_services_whose_pods_are_no_longer_wanted_are_dropp
     fixture.claim(&session, std::slice::from_ref(&mine)).await;
     session.reject(&mine.raw, Some(&mine.id), "denied").await.unwrap().unwrap();
     fixture.store.stop_pods(None, &[(mine.id.clone(), None)], "Deleted", "deleted").await.unwrap();
-    let drop_settled = || fixture.store.drop_settled_dead_letters(0, 10);
+    let drop_settled = || fixture.store.discard_obsolete_dead_letters(0, 10);
     let (dropped, next) = changing_nothing(&fixture, drop_settled()).await.unwrap();
     assert_eq!((dropped, next), (vec![], None), "its service still wants it, and the other is the only copy");
     let pods = [(record.id.clone(), None)];

@@ -1,4 +1,4 @@
-//! Errors of a runtime's calls.
+//! Errors of a runtime's calls. `worker/src/start/pod_start.rs` decides how often a start is tried again.
 
 /// A failed call, classified by the worker's reaction, with the engine's own message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

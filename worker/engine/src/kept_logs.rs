@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 
 const MAX_LINES: usize = 200_000;
 /// Maximum size of a file, which is also limited to a quarter of the total.
-const MAX_FILE: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 const READ_TIME: Duration = Duration::from_secs(10);
 /// Number of logs kept concurrently: each is in memory until it is written.
 const CONCURRENCY: usize = 2;
@@ -83,7 +83,7 @@ impl KeptLogs {
         let Some(directory) = self.directory.clone() else { return };
         let kept = tokio::time::timeout(READ_TIME, async {
             let _permit = self.permits.acquire().await;
-            let max = MAX_FILE.min(self.max_bytes / 4);
+            let max = MAX_FILE_BYTES.min(self.max_bytes / 4);
             let lines = last_lines(runtime, handle, None, u64::MAX, max as usize).await?;
             if lines.is_empty() {
                 return Ok(());
@@ -179,7 +179,7 @@ pub async fn ended_runs(
     running_since: Option<u64>,
 ) -> Result<LineStream, RuntimeError> {
     let before = running_since.unwrap_or(u64::MAX);
-    let lines = last_lines(runtime, handle, tail, before, MAX_FILE as usize).await?;
+    let lines = last_lines(runtime, handle, tail, before, MAX_FILE_BYTES as usize).await?;
     let lines: Vec<EngineLine> = lines.into();
     let batches: Vec<_> = lines.chunks(BATCH).map(|batch| Ok(batch.to_vec())).collect();
     Ok(stream::iter(batches).boxed())

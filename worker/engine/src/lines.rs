@@ -38,7 +38,7 @@ pub fn wall_clock() -> u64 {
 }
 
 /// Longer lines are cut: each waits in memory until it is sent.
-pub(crate) const MAX_LINE: usize = 64 * 1024;
+pub(crate) const MAX_LINE_BYTES: usize = 64 * 1024;
 
 pub(crate) fn stamped_when_read(output: BoxStream<'static, Result<Bytes, RuntimeError>>) -> LineStream {
     let state = Some((output, LineSplitter::default()));
@@ -80,7 +80,7 @@ impl StampedEntries {
                 None => (false, text),
             };
             let (begun, line) = self.begun.get_or_insert_with(|| (time, BytesMut::new()));
-            let room = MAX_LINE.saturating_sub(line.len());
+            let room = MAX_LINE_BYTES.saturating_sub(line.len());
             line.extend_from_slice(&text[..text.len().min(room)]);
             if is_whole {
                 let time = *begun;
@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn a_line_has_a_bound() {
-        let part = format!("{T1} {}", "x".repeat(MAX_LINE - 1));
+        let part = format!("{T1} {}", "x".repeat(MAX_LINE_BYTES - 1));
         let found = lines(&[&part, &format!("{T2} yz\n"), &format!("{T2} next\n")]);
-        assert_eq!((found[0].1.len(), found[1].1.as_str()), (MAX_LINE, "next"));
+        assert_eq!((found[0].1.len(), found[1].1.as_str()), (MAX_LINE_BYTES, "next"));
     }
 }

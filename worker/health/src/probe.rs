@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::judge::ProbeOutcome;
 
-const MAX_HEAD: usize = 32 * 1024;
+const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_QUOTE: usize = 200;
 const NAME: &str = concat!("kubeleet/", env!("CARGO_PKG_VERSION"));
 
@@ -87,7 +87,7 @@ async fn http(address: SocketAddr, check: &HttpCheck, limit: Duration) -> ProbeO
 async fn request(address: SocketAddr, check: &HttpCheck) -> Result<u16, String> {
     let request = http_request(address, check)?;
     let stream = TcpStream::connect(address).await.map_err(|error| system_error(&error))?;
-    let handshake = http1::Builder::new().max_buf_size(MAX_HEAD).handshake(TokioIo::new(stream)).await;
+    let handshake = http1::Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| http_error(&error))?;
     let mut answer = std::pin::pin!(sender.send_request(request));
     let mut connection = std::pin::pin!(connection);

@@ -14,7 +14,7 @@ use crate::answer::requested_container::container_of;
 use crate::session::context::SessionContext;
 
 /// Output is written when there is this much of it, in bytes,
-const MAX_CHUNK: usize = 16 * 1024;
+const MAX_CHUNK_BYTES: usize = 16 * 1024;
 /// or after this long.
 const GATHER_TIME: Duration = Duration::from_millis(50);
 
@@ -47,7 +47,7 @@ pub(super) async fn copy(
                 Some(Err(error)) => break Some(Frame::Failed(error.to_string())),
                 None => break Some(Frame::Exit(0)),
             }
-            if gathered.len() >= MAX_CHUNK {
+            if gathered.len() >= MAX_CHUNK_BYTES {
                 break None;
             }
             flush_at.get_or_insert_with(|| Instant::now() + GATHER_TIME);

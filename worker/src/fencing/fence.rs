@@ -30,7 +30,7 @@ use crate::fencing::lease::LeaseState;
 use crate::fencing::lease_file::SavedLease;
 use crate::handover::close_all::{close_all, cut_all, drain_and_stop};
 use crate::handover::socket::ProxySocket;
-use crate::node::engine_health::Probe;
+use crate::node::engine_health::CheckedCall;
 use crate::support::measure::{self, ContainerStopReason};
 use crate::worker::Worker;
 
@@ -305,7 +305,7 @@ async fn stop_leftovers(
             () = shutdown.cancelled() => return false,
             result = attempt => result,
         };
-        worker.engine.record(Probe::List, &result);
+        worker.engine.record(CheckedCall::List, &result);
         if result.is_ok() {
             return true;
         }

@@ -14,7 +14,7 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(30);
 
 /// A kind of call to the engine, which may answer one kind and hang at another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Probe {
+pub(crate) enum CheckedCall {
     Ping,
     List,
 }
@@ -93,13 +93,13 @@ impl EngineHealth {
         self.problems.lock().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
     }
 
-    pub(crate) fn record<T>(&self, probe: Probe, answer: &Result<T, RuntimeError>) -> bool {
+    pub(crate) fn record<T>(&self, call: CheckedCall, answer: &Result<T, RuntimeError>) -> bool {
         let mut problems = self.problems.lock();
         let had_problem = problems.first().is_some();
         let problem = answer.as_ref().err().map(ToString::to_string);
-        match probe {
-            Probe::Ping => problems.ping = problem,
-            Probe::List => problems.list = problem,
+        match call {
+            CheckedCall::Ping => problems.ping = problem,
+            CheckedCall::List => problems.list = problem,
         }
         self.note_outage(problems.first().is_some());
         match problems.first() {
@@ -130,12 +130,12 @@ mod tests {
     fn the_engine_is_healthy_when_all_its_last_answers_were_good() {
         let engine = EngineHealth::new(&NodeName::new("n").unwrap());
         let failure = || Err::<(), _>(RuntimeError::Engine("hangs".to_owned()));
-        assert!(engine.record(Probe::List, &failure()));
-        assert!(!engine.record(Probe::Ping, &Ok(())));
+        assert!(engine.record(CheckedCall::List, &failure()));
+        assert!(!engine.record(CheckedCall::Ping, &Ok(())));
         assert!(engine.problem().unwrap().contains("hangs"));
-        assert!(!engine.record(Probe::Ping, &failure()));
-        assert!(!engine.record(Probe::List, &Ok(())));
-        assert!(engine.record(Probe::Ping, &Ok(())));
+        assert!(!engine.record(CheckedCall::Ping, &failure()));
+        assert!(!engine.record(CheckedCall::List, &Ok(())));
+        assert!(engine.record(CheckedCall::Ping, &Ok(())));
         assert_eq!(engine.problem(), None);
     }
 
@@ -144,12 +144,12 @@ mod tests {
         let second = Duration::from_secs(1);
         let engine = EngineHealth::new(&NodeName::new("n").unwrap());
         let failure = || Err::<(), _>(RuntimeError::Engine("is not there".to_owned()));
-        engine.record(Probe::Ping, &Ok(()));
+        engine.record(CheckedCall::Ping, &Ok(()));
         assert!(!engine.was_away_since(second * 60), "it never was");
-        engine.record(Probe::Ping, &failure());
+        engine.record(CheckedCall::Ping, &failure());
         tokio::time::advance(second * 10).await;
         assert!(!engine.was_away_since(second * 60), "not back yet");
-        engine.record(Probe::Ping, &Ok(()));
+        engine.record(CheckedCall::Ping, &Ok(()));
         tokio::time::advance(second).await;
         assert!(engine.was_away_since(second * 60));
         assert!(!engine.was_away_since(second), "started since then");

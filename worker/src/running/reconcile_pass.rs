@@ -14,7 +14,7 @@ use model::ids::{AssignmentId, PodId};
 use model::spec::OnDisconnect;
 use store::StoreError;
 
-use crate::node::engine_health::Probe;
+use crate::node::engine_health::CheckedCall;
 use crate::running::actions;
 use crate::running::ended_pods;
 use crate::running::health_checks;
@@ -51,7 +51,7 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     // Before the list: a container created meanwhile has files, but is not on the list.
     let directories = context.worker.files.directories(cluster.as_ref());
     let listed = context.worker.list().await;
-    if context.worker.engine.record(Probe::List, &listed) {
+    if context.worker.engine.record(CheckedCall::List, &listed) {
         context.wakeups.request_heartbeat();
     }
     let containers = listed?;

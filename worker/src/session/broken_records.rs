@@ -18,7 +18,7 @@ pub(crate) struct BrokenRecords {
 
 impl BrokenRecords {
     pub(crate) fn note(&self, pod: &PodId, why: &str) {
-        if self.is_news(format!("pod {pod}")) {
+        if self.note_once(format!("pod {pod}")) {
             tracing::warn!(
                 %pod,
                 "the record of a pod is broken: {why}. What runs of this pod is left alone until the record is \
@@ -30,7 +30,7 @@ impl BrokenRecords {
     /// Logs, the first time and without its content, a member of `cs` that is no payload.
     pub(crate) fn note_member(&self, member: &[u8], key: &str) {
         let digest = short_sha256(member);
-        if self.is_news(format!("member {digest}")) {
+        if self.note_once(format!("member {digest}")) {
             let bytes = member.len();
             tracing::warn!(
                 bytes,
@@ -48,7 +48,8 @@ impl BrokenRecords {
         }
     }
 
-    fn is_news(&self, object: String) -> bool {
+    /// Records the object. Returns true the first time.
+    fn note_once(&self, object: String) -> bool {
         self.logged.lock().insert(object)
     }
 }

@@ -18,7 +18,7 @@ use store::{StoreError, Subscription, WorkerHint, channel};
 use tokio::time::Instant;
 
 use crate::answer::{recovery, requests};
-use crate::node::engine_health::Probe;
+use crate::node::engine_health::CheckedCall;
 use crate::session::beat::{self, HeartbeatError};
 use crate::session::context::SessionContext;
 
@@ -150,7 +150,7 @@ impl HeartbeatLoop {
         let is_ping_in_flight = self.is_ping_in_flight.clone();
         self.context.tasks.spawn(async move {
             let answer = context.worker.runtime.ping().await;
-            if context.worker.engine.record(Probe::Ping, &answer) {
+            if context.worker.engine.record(CheckedCall::Ping, &answer) {
                 context.wakeups.request_heartbeat();
             }
             is_ping_in_flight.store(false, Ordering::Release);

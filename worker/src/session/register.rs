@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::recovery;
 use crate::error::WorkerError;
 use crate::fencing::fence;
-use crate::node::engine_health::Probe;
+use crate::node::engine_health::CheckedCall;
 use crate::node::machine;
 use crate::session::name_watch::{NameVerdict, NameWatch, takes_over_after};
 use crate::session::unknown_cluster::{self, UnknownCluster};
@@ -179,7 +179,7 @@ async fn engine_info(worker: &Worker) -> EngineInfo {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {
         let answer = worker.runtime.ping().await;
-        worker.engine.record(Probe::Ping, &answer);
+        worker.engine.record(CheckedCall::Ping, &answer);
         let (runtime, known) = (worker.config.runtime, worker.identity.engine());
         // Only Docker's engine has an id.
         let known = known.or_else(|| (runtime != RuntimeKind::Docker).then(String::new));

@@ -39,7 +39,10 @@ pub(crate) async fn provide(
 
 /// Writes a restarting container's files if a reboot of the machine has emptied its memory. Existing files
 /// stay: a restart does not change the container's version.
-pub(crate) async fn restore(worker: &Worker, request: &ContainerRequest) -> Result<(), FilesUnavailable> {
+pub(crate) async fn provide_missing(
+    worker: &Worker,
+    request: &ContainerRequest,
+) -> Result<(), FilesUnavailable> {
     let names: Vec<String> =
         wanted(worker, &request.container).into_iter().map(|(name, _, _)| name).collect();
     if names.is_empty() || worker.files.has_all(&request.identity, &names) {

@@ -1,4 +1,4 @@
-//! Small helpers independent of the worker: logs, metrics, waits.
+//! Small helpers independent of the worker: logs, metrics, and the waits that have no setting.
 
 pub(crate) mod change_log;
 pub(crate) mod measure;

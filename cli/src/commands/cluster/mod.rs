@@ -1,4 +1,5 @@
-//! Commands for the cluster as a whole, its nodes and its data.
+//! Commands for the cluster as a whole, its nodes and its data: `status`, `top`, `events`, `backup`,
+//! `restore`, `cluster check` and `recover`, `node drain` and `leave`.
 
 pub(crate) mod backup;
 pub(crate) mod check_and_recover;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use bytes::BytesMut;
 use client::{ChannelReceiver, ChannelSender, ClientError, PING_INTERVAL};
-use model::stream::channel::{Frame, MAX_DATA};
+use model::stream::channel::{Frame, MAX_DATA_BYTES};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -110,7 +110,7 @@ async fn send_all(
 
 async fn read_input(input: mpsc::Sender<Frame>, mut stdin: File) {
     loop {
-        let mut buffer = BytesMut::with_capacity(MAX_DATA);
+        let mut buffer = BytesMut::with_capacity(MAX_DATA_BYTES);
         let frame = match stdin.read_buf(&mut buffer).await {
             Ok(0) | Err(_) => Frame::EndOfInput,
             Ok(_) => Frame::Input(buffer.freeze()),

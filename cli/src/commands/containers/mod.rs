@@ -1,4 +1,4 @@
-//! Containers: start, output, input, files and ports.
+//! Commands for what runs in containers: `run`, `logs`, `exec`, `attach`, `cp` and `port-forward`.
 
 pub(crate) mod attach;
 pub(crate) mod channel_streams;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use clap::Args;
 use client::{ChannelReceiver, ChannelSender, Client, ClientError, PING_INTERVAL};
-use model::stream::channel::{Frame, MAX_DATA, Purpose};
+use model::stream::channel::{Frame, MAX_DATA_BYTES, Purpose};
 use output::stderr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -116,7 +116,7 @@ async fn send(sender: &mut ChannelSender, from_user: &mut OwnedReadHalf) -> Clie
     let mut ping = tokio::time::interval(PING_INTERVAL);
     let mut is_open = true;
     loop {
-        let mut buffer = BytesMut::with_capacity(MAX_DATA);
+        let mut buffer = BytesMut::with_capacity(MAX_DATA_BYTES);
         let read = tokio::select! {
             read = from_user.read_buf(&mut buffer), if is_open => Some(read),
             _ = ping.tick() => None,

@@ -38,9 +38,9 @@ struct SeenChange {
 }
 
 impl SeenChange {
-    /// Returns true if the service now has containers other than those of `generation`. A restart does not
+    /// Remembers the containers of `generation`. Returns true if a later one has others. A restart does not
     /// count.
-    fn is_superseded(&mut self, service: &ServiceView, generation: u64) -> bool {
+    fn observe(&mut self, service: &ServiceView, generation: u64) -> bool {
         if service.generation <= generation {
             self.containers = Some(service.pod.containers.clone());
             return false;
@@ -179,7 +179,7 @@ impl Waiter {
             Goal::Ready { service, generation } => {
                 let service = found(self.client.service(service).await)?;
                 let is_superseded =
-                    service.as_ref().is_some_and(|service| seen.is_superseded(service, *generation));
+                    service.as_ref().is_some_and(|service| seen.observe(service, *generation));
                 let assessment = assess::ready(service.as_ref(), *generation, is_superseded);
                 match service.filter(|_| assessment.verdict == WaitVerdict::Waiting) {
                     Some(service) => Ok(self.stuck(&service, *generation).await?.unwrap_or(assessment)),

@@ -16,7 +16,7 @@ use crate::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 pub const SOCKET_NAME: &str = "proxy.sock";
 
 /// In bytes. Longer lines end the connection.
-const MAX_LINE: usize = 1 << 20;
+const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// Maximum number of pods per message, far less than a line.
 pub const MAX_PODS: usize = 1_000;
@@ -26,7 +26,7 @@ pub type Lines<S = UnixStream> = Framed<S, LinesCodec>;
 
 /// Splits a connection into lines of bounded length.
 pub fn lines<S: AsyncRead + AsyncWrite>(stream: S) -> Lines<S> {
-    Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE))
+    Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE_BYTES))
 }
 
 /// Serializes a message as a line, without the line break.
@@ -185,7 +185,7 @@ mod tests {
         };
         let message = FromWorker::Pods { pods: vec![pod; MAX_PODS], more: true };
         let line = to_line(&message);
-        assert!(line.len() < MAX_LINE, "{}", line.len());
+        assert!(line.len() < MAX_LINE_BYTES, "{}", line.len());
         assert_eq!(serde_json::from_str::<FromWorker>(&line).unwrap(), message);
     }
 

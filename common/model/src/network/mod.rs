@@ -1,4 +1,7 @@
 //! The network of pods: ports, addresses, names, ingress rules and their certificates.
+//!
+//! `ingress` is also a field of services: its checks are there and not in `spec/`. `handover` is the
+//! protocol between worker and proxy.
 
 pub mod address;
 pub mod address_range;

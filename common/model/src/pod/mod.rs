@@ -1,4 +1,5 @@
-//! Pods: their record and its parts.
+//! Pods: the payload, which never changes, the record, which does, and the table of the phases that a pod
+//! goes through (`lifecycle`). The specification of a pod is in `spec/`.
 
 pub mod health;
 pub mod image;

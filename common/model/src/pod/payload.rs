@@ -13,13 +13,13 @@ use crate::spec::{ContainerSpec, PodSpec, check_image};
 use document::{self, DocumentReadError, Mistake, Values, Vocabulary, field_names, read_fields};
 
 /// Maximum size of a payload, in bytes. A larger one is rejected unread.
-pub const MAX_PAYLOAD: usize = 256 * 1024;
+pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 
 /// The payload is not a valid pod. The message becomes the dead letter's `reason`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPayload {
-    /// The payload is larger than [`MAX_PAYLOAD`]; the field is its size in bytes.
-    #[error("payload has {0} bytes, but at most {MAX_PAYLOAD} are allowed")]
+    /// The payload is larger than [`MAX_PAYLOAD_BYTES`]; the field is its size in bytes.
+    #[error("payload has {0} bytes, but at most {MAX_PAYLOAD_BYTES} are allowed")]
     TooLarge(usize),
     /// The payload is not UTF-8; the field is the position of the first invalid byte.
     #[error("payload is not UTF-8: byte {0} is invalid")]
@@ -71,7 +71,7 @@ impl Payload {
     /// # Errors
     /// If the bytes are not a valid pod.
     pub fn parse(raw: Bytes) -> Result<Self, InvalidPayload> {
-        if raw.len() > MAX_PAYLOAD {
+        if raw.len() > MAX_PAYLOAD_BYTES {
             return Err(InvalidPayload::TooLarge(raw.len()));
         }
         let text = std::str::from_utf8(&raw).map_err(|e| InvalidPayload::NotUtf8(e.valid_up_to()))?;
@@ -255,7 +255,7 @@ mod tests {
             let reason = Payload::parse(Bytes::copy_from_slice(bytes)).unwrap_err().to_string();
             assert!(reason.contains(part), "{reason:?} should mention {part:?}");
         }
-        let reason = Payload::parse(Bytes::from(vec![b' '; MAX_PAYLOAD + 1])).unwrap_err().to_string();
+        let reason = Payload::parse(Bytes::from(vec![b' '; MAX_PAYLOAD_BYTES + 1])).unwrap_err().to_string();
         assert!(reason.contains("262145 bytes"), "{reason}");
     }
 

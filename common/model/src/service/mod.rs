@@ -1,4 +1,5 @@
-//! Services: their record, their volumes, and the schedules of crons.
+//! Services: their record, their volumes, selectors of labels, and the schedules of crons. The fields that
+//! users write are in `spec/`.
 
 pub mod cron;
 mod record;

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// The WebSocket subprotocol.
 pub const SUBPROTOCOL: &str = "v1.channel.kubeleet";
 /// Maximum number of data bytes per frame.
-pub const MAX_DATA: usize = 32 * 1024;
+pub const MAX_DATA_BYTES: usize = 32 * 1024;
 /// Maximum length of a received frame: data with its type, or a text.
-pub const MAX_FRAME: usize = MAX_DATA + 1024;
+pub const MAX_FRAME_BYTES: usize = MAX_DATA_BYTES + 1024;
 /// A side stops sending while the other has this number of bytes unread.
 pub const WINDOW: u64 = 1024 * 1024;
 /// Small frames take memory too.
@@ -167,7 +167,7 @@ pub enum FrameError {
     #[error("a message without a type")]
     Empty,
     /// Too many bytes.
-    #[error("a message of {0} bytes; at most {MAX_FRAME} are allowed")]
+    #[error("a message of {0} bytes; at most {MAX_FRAME_BYTES} are allowed")]
     TooLong(usize),
     /// The bytes do not fit their type.
     #[error("a malformed message of type {0}")]
@@ -208,7 +208,7 @@ impl Frame {
     /// See [`FrameError`].
     pub fn decode(bytes: &Bytes) -> Result<Self, FrameError> {
         let Some(&kind) = bytes.first() else { return Err(FrameError::Empty) };
-        if bytes.len() > MAX_FRAME {
+        if bytes.len() > MAX_FRAME_BYTES {
             return Err(FrameError::TooLong(bytes.len()));
         }
         let rest = bytes.slice(1..);
@@ -261,7 +261,7 @@ impl Frame {
 /// Splits data into pieces of at most one frame.
 pub fn pieces(mut data: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
-        let next = data.split_to(data.len().min(MAX_DATA));
+        let next = data.split_to(data.len().min(MAX_DATA_BYTES));
         (!next.is_empty()).then_some(next)
     })
 }
@@ -308,7 +308,7 @@ mod tests {
             (&[4], FrameError::Malformed(4)),
             (&[8, 1, 2], FrameError::Malformed(8)),
             (&[10, 1], FrameError::Malformed(10)),
-            (&[0; MAX_FRAME + 1], FrameError::TooLong(MAX_FRAME + 1)),
+            (&[0; MAX_FRAME_BYTES + 1], FrameError::TooLong(MAX_FRAME_BYTES + 1)),
         ];
         for (bytes, error) in table {
             assert_eq!(Frame::decode(&Bytes::from_static(bytes)), Err(error.clone()), "{bytes:?}");
@@ -322,14 +322,14 @@ mod tests {
             panic!("a failure")
         };
         assert_eq!(why, "ä".repeat(MAX_TEXT / 2));
-        assert!(Frame::Output(Bytes::from(vec![0; MAX_DATA])).encode().len() <= MAX_FRAME);
+        assert!(Frame::Output(Bytes::from(vec![0; MAX_DATA_BYTES])).encode().len() <= MAX_FRAME_BYTES);
     }
 
     #[test]
     fn data_is_split_into_frames_without_a_loss() {
-        let data: Vec<u8> = (0..MAX_DATA * 2 + 7).map(|n| n as u8).collect();
+        let data: Vec<u8> = (0..MAX_DATA_BYTES * 2 + 7).map(|n| n as u8).collect();
         let split: Vec<Bytes> = pieces(Bytes::from(data.clone())).collect();
-        assert_eq!(split.iter().map(Bytes::len).collect::<Vec<_>>(), [MAX_DATA, MAX_DATA, 7]);
+        assert_eq!(split.iter().map(Bytes::len).collect::<Vec<_>>(), [MAX_DATA_BYTES, MAX_DATA_BYTES, 7]);
         assert_eq!(split.concat(), data);
         assert_eq!(pieces(Bytes::new()).count(), 0);
     }

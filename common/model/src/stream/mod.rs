@@ -1,4 +1,5 @@
-//! Live output of pods: channels and logs.
+//! What passes between clients and containers: the frames of channels (`exec`, `cp`, `port-forward`), and
+//! lines of logs with their merge by time.
 
 pub mod channel;
 pub mod log_line;

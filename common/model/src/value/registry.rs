@@ -10,7 +10,7 @@ use crate::value::secret_key::SecretKey;
 use crate::value::{ReadError, ValueBytes};
 
 const DOCKER_HUB: &str = "docker.io";
-/// The key in `docker login` and its helpers.
+/// The name of Docker Hub in the file of `docker login` and in credential helpers.
 const DOCKER_HUB_SERVER: &str = "https://index.docker.io/v1/";
 
 /// Maximum size of a password in bytes: tokens of cloud registries have a few thousand.
@@ -41,7 +41,8 @@ impl RegistryHost {
         Self::of_address(host).ok()
     }
 
-    /// Returns its name in credential helpers.
+    /// Returns its name in the file of `docker login` and in credential helpers, which call a registry a
+    /// server.
     pub fn server(&self) -> &str {
         if self.as_str() == DOCKER_HUB { DOCKER_HUB_SERVER } else { self.as_str() }
     }
@@ -88,7 +89,7 @@ pub struct StoredLogin {
 }
 
 impl StoredLogin {
-    /// Wraps stored parts.
+    /// Returns a login from the fields that Redis has.
     pub fn new(host: RegistryHost, user: String, password: Vec<u8>) -> Self {
         Self { host, user, password }
     }
@@ -98,7 +99,8 @@ impl StoredLogin {
     /// # Errors
     /// Why encryption failed.
     pub fn seal(host: RegistryHost, login: &RegistryLogin, key: &SecretKey) -> Result<Self, String> {
-        let password = key.encrypt(&context(&host, &login.user), login.password.expose())?.into_bytes();
+        let password =
+            key.encrypt(&associated_data(&host, &login.user), login.password.expose())?.into_bytes();
         Ok(Self { host, user: login.user.clone(), password })
     }
 
@@ -108,7 +110,8 @@ impl StoredLogin {
     /// See [`ReadError`].
     pub fn open(&self, key: Option<&SecretKey>) -> Result<RegistryLogin, ReadError> {
         let text = String::from_utf8_lossy(&self.password);
-        let password = key.ok_or(ReadError::NoKey)?.decrypt(&context(&self.host, &self.user), &text)?;
+        let password =
+            key.ok_or(ReadError::NoKey)?.decrypt(&associated_data(&self.host, &self.user), &text)?;
         Ok(RegistryLogin { user: self.user.clone(), password: ValueBytes::new(password) })
     }
 
@@ -136,7 +139,7 @@ impl fmt::Debug for StoredLogin {
 
 /// Binds the password to its registry, so that a client with write access to Redis cannot have it sent to a
 /// registry of its own.
-fn context(host: &RegistryHost, user: &str) -> String {
+fn associated_data(host: &RegistryHost, user: &str) -> String {
     format!("kubeleet registry {host} user {user}")
 }
 

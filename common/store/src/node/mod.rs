@@ -1,4 +1,6 @@
-//! Nodes and schedulers: sessions, resources, and failure detection.
+//! Nodes and schedulers: sessions of workers and heartbeats (`session`), declarations of death and the
+//! drain that follows (`dead_nodes`), `kubeleet node rm` (`nodes`), and what workers report about their
+//! machines.
 //!
 //! Tests: scripts::nodes, scripts::session, scripts::clocks, scripts::volumes, scripts::every_operation
 

@@ -1,4 +1,7 @@
-//! Dead letters: payloads that cannot be a pod, kept byte for byte until an operator decides.
+//! Dead letters: payloads that cannot be a pod, kept byte for byte until an operator decides. The newest is
+//! first in the list `dq`.
+//!
+//! Tests: scripts::dead_letters
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,11 +19,12 @@ use model::node::Resources;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::{InvalidPayload, Payload};
 
-/// Entries per round trip; the next constant limits the bytes per call.
+/// Entries per round trip. A call reads them until it has enough, or `MAX_READ_BYTES`.
 const ENTRIES_PER_READ: usize = 16;
-const MAX_READ: usize = 16 * 1024 * 1024;
+const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 
-pub(crate) enum Holder<'a> {
+/// The process that took a payload from a queue and has it in its in-flight list.
+pub(crate) enum TakenBy<'a> {
     Worker(&'a NodeName, &'a Incarnation),
     Scheduler(&'a SchedulerId),
 }
@@ -96,14 +100,14 @@ pub enum DeadLetterRequeue {
 }
 
 impl DeadLetter {
-    /// Returns true if its payload came through `sq` or `pq:<node>`: any program can write entries with other
-    /// keys.
+    /// Returns true if its payload came through `sq` or `pq:<node>`. Any program can write entries to `dq`
+    /// that name another key, and a requeue must not write there.
     pub fn can_be_requeued(&self) -> bool {
         self.queue == keys::SQ
             || self.queue.strip_prefix("pq:").is_some_and(|node| NodeName::new(node).is_ok())
     }
 
-    fn read(entry: Vec<u8>) -> Self {
+    fn parse(entry: Vec<u8>) -> Self {
         let digest = Sha256::digest(&entry);
         let id = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let file = serde_json::from_slice::<DeadLetterJson>(&entry).unwrap_or_else(|_| DeadLetterJson {
@@ -143,19 +147,19 @@ fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
 }
 
 impl Store {
-    /// Moves a payload from its holder to the dead letters. Returns the reply of the script.
+    /// Moves a payload from an in-flight list to the dead letters. Returns the reply of `reject.lua`.
     pub(crate) async fn reject(
         &self,
-        holder: Holder<'_>,
+        taken_by: TakenBy<'_>,
         payload: &[u8],
         id: Option<&PodId>,
         reason: &str,
     ) -> Result<String, StoreError> {
-        let (source, queue, node_key, session) = match holder {
-            Holder::Worker(node, incarnation) => {
+        let (source, queue, node_key, session) = match taken_by {
+            TakenBy::Worker(node, incarnation) => {
                 (keys::rq(node), keys::pq(node), keys::node(node), Some((node, incarnation)))
             }
-            Holder::Scheduler(id) => (keys::in_flight(id), keys::SQ.to_owned(), "node:".to_owned(), None),
+            TakenBy::Scheduler(id) => (keys::in_flight(id), keys::SQ.to_owned(), "node:".to_owned(), None),
         };
         let reject = reject::Head {
             source,
@@ -185,7 +189,7 @@ impl Store {
         id: Option<&PodId>,
         reason: &str,
     ) -> Result<bool, StoreError> {
-        Ok(self.reject(Holder::Scheduler(scheduler), payload, id, reason).await? == "OK")
+        Ok(self.reject(TakenBy::Scheduler(scheduler), payload, id, reason).await? == "OK")
     }
 
     /// Returns up to `count` dead letters from `offset`, newest first, limited to 16 MiB but at least one.
@@ -215,10 +219,10 @@ impl Store {
             let received = entries.len();
             for entry in entries {
                 bytes += entry.len();
-                if bytes > MAX_READ && !found.is_empty() {
+                if bytes > MAX_READ_BYTES && !found.is_empty() {
                     return Ok((found, true));
                 }
-                found.push(DeadLetter::read(entry));
+                found.push(DeadLetter::parse(entry));
             }
             if received < asked {
                 return Ok((found, false));
@@ -278,13 +282,13 @@ impl Store {
         }
     }
 
-    /// Drops pointless dead letters among `count` from `offset`: the pod's service was deleted, scaled down
-    /// or replaced since. None is lost, because the service can rebuild such payloads. Returns the dropped
-    /// ones and the next offset; `None` after the last.
+    /// Discards the obsolete dead letters among `count` from `offset`: the pod's service was deleted, scaled
+    /// down or replaced since. None is lost, because the service can rebuild such payloads. Returns the
+    /// discarded ones and the next offset; `None` after the last.
     ///
     /// # Errors
     /// See [`StoreError`].
-    pub async fn drop_settled_dead_letters(
+    pub async fn discard_obsolete_dead_letters(
         &self,
         offset: usize,
         count: usize,
@@ -311,9 +315,9 @@ impl Store {
                 .ok()
                 .and_then(|value| redis::from_redis_value::<(Option<String>, Option<String>)>(value).ok());
             // The phase is final: no process can want the pod again.
-            let is_settled =
+            let is_obsolete =
                 matches!(&record, Some((Some(phase), Some(_))) if phase == Phase::Stopped.as_str());
-            if is_settled && self.discard_dead_letter(&dead_letter).await? {
+            if is_obsolete && self.discard_dead_letter(&dead_letter).await? {
                 dropped.push(dead_letter);
             }
         }
@@ -339,7 +343,7 @@ mod tests {
     fn a_dead_letter_keeps_any_bytes() {
         for payload in [&b"{\"a\":\"\\u0000\"}"[..], b"\xff\xfe\x00", b"", "\"…\"".as_bytes()] {
             let entry = format!("{}1700000000000}}", entry_without_time("pq:w", payload, "because"));
-            let dead_letter = DeadLetter::read(entry.into_bytes());
+            let dead_letter = DeadLetter::parse(entry.into_bytes());
             assert_eq!((dead_letter.payload.as_slice(), dead_letter.at), (payload, 1_700_000_000_000));
             assert_eq!((dead_letter.queue.as_str(), dead_letter.reason.as_str()), ("pq:w", "because"));
         }

@@ -1,5 +1,8 @@
 //! Pods, from their queue to their end, and requests about them.
 //!
+//! `scheduling` is called by schedulers, `claims` and `pod_reports` by workers, `reconciling` by the loop
+//! that compares services with their pods, and the rest by people and other programs.
+//!
 //! Tests: scripts::payloads, scripts::scheduling, scripts::lifecycle, scripts::phases, scripts::session,
 //! scripts::dead_letters, scripts::every_operation
 

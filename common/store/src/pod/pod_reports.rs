@@ -284,8 +284,8 @@ impl Session {
             // It is not sent back. The script finds it by its size.
             return self.in_flight().await.map(|_| Ok(WriteOutcome::Done));
         }
-        let holder = crate::pod::dead_letters::Holder::Worker(&self.node, &self.incarnation);
-        match self.store.reject(holder, payload, id, reason).await?.as_str() {
+        let taken_by = crate::pod::dead_letters::TakenBy::Worker(&self.node, &self.incarnation);
+        match self.store.reject(taken_by, payload, id, reason).await?.as_str() {
             "OK" => Ok(Ok(WriteOutcome::Done)),
             "GONE" => Ok(Ok(WriteOutcome::Stale)),
             "FENCED" => Ok(Err(Fenced::Dead)),

@@ -16,17 +16,17 @@ type RawEntry = (Vec<u8>, Vec<u8>);
 /// Approximate number of entries that one command reads.
 const MAX_SCAN: usize = 1000;
 /// Bytes of a key above which one command reads 64 entries if they are small, otherwise one.
-const MAX_AT_ONCE: usize = 8 * 1024 * 1024;
+const MAX_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
 const ENTRIES_PER_READ: usize = 64;
 const SMALL: usize = 4 * 1024;
 /// Entries that Redis samples to estimate the size of all.
 const MAX_SAMPLES: usize = 1000;
 /// Maximum bytes of all payloads in one answer.
-const MAX_PEEK: usize = 4 * 1024 * 1024;
+const MAX_PEEK_BYTES: usize = 4 * 1024 * 1024;
 /// A peek stops reading after these bytes.
-const MAX_READ: usize = 64 * 1024 * 1024;
+const MAX_READ_BYTES: usize = 64 * 1024 * 1024;
 /// Only the first KiB of a longer payload is shown; no process takes it.
-const MAX_SHOWN: usize = 512 * 1024;
+const MAX_SHOWN_BYTES: usize = 512 * 1024;
 const KEPT: usize = 1024;
 
 /// A queue that [`Store::peek`] can read.
@@ -209,7 +209,7 @@ impl Store {
         usage.arg("USAGE").arg(key).arg("SAMPLES").arg(MAX_SAMPLES);
         let bytes: usize = self.link.query::<Option<usize>>(&usage).await?.unwrap_or(0);
         Ok(match bytes {
-            _ if bytes <= MAX_AT_ONCE => MAX_SCAN,
+            _ if bytes <= MAX_AT_ONCE_BYTES => MAX_SCAN,
             _ if bytes / length.max(1) <= SMALL => ENTRIES_PER_READ,
             _ => 1,
         })
@@ -236,18 +236,18 @@ impl Peek {
     /// Adds a payload. Returns false when the limit is reached.
     fn add(&mut self, mut bytes: Vec<u8>) -> bool {
         let length = bytes.len();
-        if length > MAX_SHOWN {
+        if length > MAX_SHOWN_BYTES {
             bytes.truncate(KEPT);
             bytes.shrink_to_fit();
         }
         self.read = self.read.saturating_add(length);
-        if self.is_full || self.shown + bytes.len() > MAX_PEEK {
+        if self.is_full || self.shown + bytes.len() > MAX_PEEK_BYTES {
             self.is_full = true;
             return false;
         }
         self.shown += bytes.len();
         self.items.push(PeekedPayload { bytes, length });
-        self.is_full = self.items.len() >= self.count || self.read > MAX_READ;
+        self.is_full = self.items.len() >= self.count || self.read > MAX_READ_BYTES;
         true
     }
 
@@ -269,16 +269,16 @@ mod tests {
         assert_eq!(few.finish(10).left_out, 0, "no more were asked for");
 
         let mut many = Peek::new(100);
-        while many.add(vec![b'x'; MAX_SHOWN]) {}
+        while many.add(vec![b'x'; MAX_SHOWN_BYTES]) {}
         let found = many.finish(50);
-        assert_eq!((found.items.len(), found.left_out), (MAX_PEEK / MAX_SHOWN, 42));
+        assert_eq!((found.items.len(), found.left_out), (MAX_PEEK_BYTES / MAX_SHOWN_BYTES, 42));
 
         let mut giants = Peek::new(100);
         while !giants.is_full() {
-            assert!(giants.add(vec![b'x'; MAX_READ / 2]));
+            assert!(giants.add(vec![b'x'; MAX_READ_BYTES / 2]));
         }
         let found = giants.finish(4);
         assert_eq!((found.items.len(), found.left_out), (3, 1));
-        assert_eq!((found.items[0].bytes.len(), found.items[0].length), (KEPT, MAX_READ / 2));
+        assert_eq!((found.items[0].bytes.len(), found.items[0].length), (KEPT, MAX_READ_BYTES / 2));
     }
 }

@@ -30,7 +30,7 @@ const RECORDS_PER_READ: usize = 1000;
 const PIECE: usize = 256 * 1024;
 const PIECES_PER_READ: isize = 16;
 /// Maximum bytes of an answer, which Redis would have to store. A worker with more does not answer.
-const MAX_ANSWER: usize = 256 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
 /// The answer of one worker.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,8 +76,8 @@ impl Store {
     ) -> Result<(), StoreError> {
         let key = keys::recovery(node);
         let size: usize = lines.iter().map(|line| line.len() + 1).sum();
-        if size > MAX_ANSWER {
-            let why = format!("it has {size} bytes, and at most {MAX_ANSWER} are sent");
+        if size > MAX_ANSWER_BYTES {
+            let why = format!("it has {size} bytes, and at most {MAX_ANSWER_BYTES} are sent");
             return Err(crate::reply::corrupt("answering a request for saved pods", why));
         }
         let mut begin = redis::pipe();

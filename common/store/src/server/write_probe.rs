@@ -84,7 +84,7 @@ impl WriteProbe {
         };
         let server = server.map(|info| ServerInfo::read(&info));
         let min_replicas = self.min_replicas(server.as_ref()).await;
-        let has_lost_aof = self.has_lost_aof(server.as_ref(), writes.is_ok()).await;
+        let has_lost_aof = self.note_aof(server.as_ref(), writes.is_ok()).await;
         ProbeReport { writes, server, min_replicas, has_lost_aof }
     }
 
@@ -123,9 +123,9 @@ impl WriteProbe {
         settings.min_replicas
     }
 
-    /// Records that Redis has an append-only file, or returns true if it had one before. An operator who
-    /// disabled it on purpose removes the record.
-    async fn has_lost_aof(&self, server: Option<&ServerInfo>, is_writable: bool) -> bool {
+    /// Records that Redis has an append-only file. Returns true if it has none and had one before. An
+    /// operator who disabled it on purpose removes the record.
+    async fn note_aof(&self, server: Option<&ServerInfo>, is_writable: bool) -> bool {
         let Some(has_aof) = server.and_then(|server| server.has_aof) else { return false };
         if !has_aof {
             self.has_noted_aof.store(false, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Services and their parts.
+//! Services: the desired state and its history, jobs, rollouts, dependencies, and writes that wait for the
+//! replicas. Their pods are in `pod/`.
 //!
 //! Tests: scripts::services, scripts::scale, scripts::jobs, scripts::replacing, scripts::confirming,
 //! scripts::stored_forms, scripts::every_operation

@@ -1,4 +1,5 @@
-//! Secrets, configs and logins.
+//! Secrets, configs and logins for registries, and the rollout of a changed value to the services that use
+//! it.
 //!
 //! Tests: scripts::values, scripts::every_operation
 

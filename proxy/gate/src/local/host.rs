@@ -27,8 +27,8 @@ impl LocalHost {
     }
 
     /// Opens the gates that the previous process saved.
-    pub fn restore(&self, saved: PodsOfNodes) {
-        self.workers.restore(saved);
+    pub fn insert_saved(&self, saved: PodsOfNodes) {
+        self.workers.insert_saved(saved);
     }
 
     /// Calls `write` with all pods after each change until `shutdown`, and then once more.

@@ -40,8 +40,8 @@ impl Former {
 
     /// Waits until the process has ended, at most as long as for own connections. The former process ends
     /// with this one.
-    pub async fn has_ended(self, listening: &Listening) {
-        listening.have_ended(&self.link).await;
+    pub async fn wait_for_end(self, listening: &Listening) {
+        listening.wait_for_connections(&self.link).await;
     }
 
     pub(crate) fn set(&self, pod: LocalPod) {

@@ -11,15 +11,15 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use crate::listening::HeldSocket;
+use crate::listening::LiveSocket;
 
-const MAX_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 
 /// Sends a line, and optionally a socket.
 ///
 /// # Errors
 /// If the connection has ended, or its buffer is full.
-pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&HeldSocket>) -> io::Result<()> {
+pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&LiveSocket>) -> io::Result<()> {
     let sent = stream
         .async_io(Interest::WRITABLE, || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -40,7 +40,7 @@ pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&HeldSo
 /// The kernel does not merge data sent with a socket with later data. So this reads exactly one line as long
 /// as only the last line comes without a socket.
 pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
-    let mut line = vec![0; MAX_LINE];
+    let mut line = vec![0; MAX_LINE_BYTES];
     let (length, socket) = stream
         .async_io(Interest::READABLE, || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -13,10 +13,10 @@ use super::parse::{Certificate, CertificateError, parse};
 const WARN_EVERY_SECONDS: u64 = 86_400;
 
 #[derive(Default)]
-pub(super) struct KnownCertificates(BTreeMap<String, Held>);
+pub(super) struct KnownCertificates(BTreeMap<String, KnownCertificate>);
 
 #[derive(Default)]
-struct Held {
+struct KnownCertificate {
     /// Digest of the last contents; `None` if they were unreadable.
     digest: Option<Vec<u8>>,
     /// The served certificate: from these contents, or from earlier ones if these are faulty.
@@ -94,7 +94,7 @@ pub(super) fn subjects(certificates: &[Arc<Certificate>]) -> Vec<&super::choose:
     certificates.iter().map(|certificate| &certificate.subject).collect()
 }
 
-impl Held {
+impl KnownCertificate {
     fn update(&mut self, found: FoundCertificate, now: u64, news: &mut Vec<News>) {
         let FoundCertificate { file, key_file, texts } = found;
         let digest = texts.as_ref().ok().map(digest);

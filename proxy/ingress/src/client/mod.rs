@@ -1,4 +1,6 @@
 //! The connections of clients: their number, their timeouts, and the check for ambiguous requests.
+//!
+//! `guarded` wraps each connection; `framing` and `frames` are its checks of HTTP/1 and HTTP/2, both pure.
 
 pub(crate) mod body;
 pub(crate) mod deadlines;

@@ -300,7 +300,8 @@ impl PodConnection {
         }
     }
 
-    fn is_usable(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Drives the connection. Returns true if it can take a request now.
+    fn poll_usable(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
             Self::Http1(http1) => {
                 poll_driver(&mut http1.driver, cx);
@@ -416,19 +417,19 @@ impl Pools {
                 pools.retain(|pool| pool.key.start == key.start);
                 let pool = pools.iter_mut().find(|pool| pool.key == key)?;
                 let cx = &mut Context::from_waker(Waker::noop());
-                pool.shared.take_if(|shared| !shared.is_usable(cx));
+                pool.shared.take_if(|shared| !shared.poll_usable(cx));
                 if let Some(shared) = &pool.shared {
                     return shared.shared();
                 }
                 // An HTTP/2 server announces that it closes.
                 let may_close = key.protocol == HttpProtocol::Http;
-                if !is_repeatable && may_close && !pool.has_habit_of_keeping(cx) {
+                if !is_repeatable && may_close && !pool.update_habit(cx) {
                     return None;
                 }
                 pool.idle.pop()?
             };
             let is_recent = idle.since.elapsed() < most_idle;
-            let is_usable = idle.connection.is_usable(&mut Context::from_waker(Waker::noop()));
+            let is_usable = idle.connection.poll_usable(&mut Context::from_waker(Waker::noop()));
             if is_recent && is_usable {
                 return Some(idle.connection);
             }
@@ -449,7 +450,7 @@ impl Pools {
     /// Keeps a connection for the next request, if it is still usable.
     pub(crate) fn put(&self, key: PoolKey, mut connection: PodConnection, cx: &mut Context<'_>) {
         let is_ready = matches!(&connection, PodConnection::Http1(http1) if http1.sender.is_ready());
-        if !is_ready && !connection.is_usable(cx) {
+        if !is_ready && !connection.poll_usable(cx) {
             return;
         }
         let mut pools = self.pools.lock();
@@ -497,14 +498,15 @@ impl Pools {
 }
 
 impl Pool {
-    fn has_habit_of_keeping(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Learns from the age of idle connections whether the pod keeps them open. Returns true if it does.
+    fn update_habit(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.habit, KeepingHabit::Closes { since } if since.elapsed() >= CLOSES_FOR) {
             self.habit = KeepingHabit::Unknown;
         }
         if self.habit == KeepingHabit::Unknown
             && let Some(oldest) = self.idle.first_mut()
             && oldest.since.elapsed() >= STAYS_OPEN
-            && oldest.connection.is_usable(cx)
+            && oldest.connection.poll_usable(cx)
         {
             self.habit = KeepingHabit::Keeps;
         }

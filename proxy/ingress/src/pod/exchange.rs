@@ -21,7 +21,7 @@ use model::network::ingress::HttpProtocol;
 use crate::answer::OwnAnswer;
 use crate::client::body::ClientBody;
 use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey, RequestToPod};
-use crate::pod::from_pod::{FromPod, RequestHold};
+use crate::pod::from_pod::{FromPod, RequestResources};
 use crate::pod::pod_path::{self, PodPath};
 use crate::pod::retry_policy::{self, NoAnswer};
 use crate::pod::routing_table::{InFlight, NoPod, Pod};
@@ -225,8 +225,8 @@ async fn attempt(
             return Err(Failure::new(why, "the pod was stopped before it answered".to_owned()));
         }
     };
-    let lease = RequestHold { connection, key, pod: pod.clone(), progress, kept, in_flight, pass };
-    Ok(response.map(|body| FromPod::new(body, lease)))
+    let resources = RequestResources { connection, key, pod: pod.clone(), progress, kept, in_flight, pass };
+    Ok(response.map(|body| FromPod::new(body, resources)))
 }
 
 fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
@@ -405,7 +405,7 @@ pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
     }
 }
 
-impl RequestHold {
+impl RequestResources {
     /// Splits the hold after an upgrade: the connection ends by itself, the rest with the stream.
     pub(crate) fn upgraded(self) -> (Option<Pass>, InFlight) {
         self.connection.detach();

@@ -17,7 +17,7 @@ pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) struct FromPod {
     body: Incoming,
-    lease: Option<RequestHold>,
+    resources: Option<RequestResources>,
     /// Error of a broken answer. It is returned one poll later, after earlier bytes were sent: otherwise the
     /// server would drop the head.
     broken_off: Option<BodyError>,
@@ -26,7 +26,7 @@ pub(crate) struct FromPod {
 /// Resources that a request holds until its answer has ended.
 ///
 /// The order of the fields matters: the connection ends before the gate learns that the request has.
-pub(crate) struct RequestHold {
+pub(crate) struct RequestResources {
     pub(crate) connection: PodConnection,
     /// The pool to return the connection to; `None` if it is not kept.
     pub(crate) key: Option<PoolKey>,
@@ -38,9 +38,9 @@ pub(crate) struct RequestHold {
     pub(crate) pass: Option<Pass>,
 }
 
-impl RequestHold {
+impl RequestResources {
     /// Returns true if the request must end at once. Registers the waker only if `waits` is true.
-    fn is_cut(&mut self, waits: bool, cx: &mut Context<'_>) -> bool {
+    fn poll_cut(&mut self, waits: bool, cx: &mut Context<'_>) -> bool {
         let cut = self.kept.cut.as_mut();
         cut.is_some_and(|cut| if waits { Pin::new(cut).poll(cx).is_ready() } else { cut.has_come() })
     }
@@ -60,8 +60,8 @@ impl RequestHold {
 }
 
 impl FromPod {
-    pub(crate) fn new(body: Incoming, lease: RequestHold) -> Self {
-        Self { body, lease: Some(lease), broken_off: None }
+    pub(crate) fn new(body: Incoming, resources: RequestResources) -> Self {
+        Self { body, resources: Some(resources), broken_off: None }
     }
 
     fn break_off(
@@ -70,7 +70,7 @@ impl FromPod {
         cx: &Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         // Ends the connection to the pod at once.
-        self.lease = None;
+        self.resources = None;
         self.broken_off = Some(why);
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -89,25 +89,25 @@ impl Body for FromPod {
         if let Some(why) = this.broken_off.take() {
             return Poll::Ready(Some(Err(why)));
         }
-        let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
+        let Some(resources) = &mut this.resources else { return Poll::Ready(None) };
         // A stream of many buffered pieces must yield to this thread's other clients.
         let turn = ready!(poll_proceed(cx));
         let mut frame = Pin::new(&mut this.body).poll_frame(cx);
         if frame.is_pending() {
-            lease.connection.drive(cx);
+            resources.connection.drive(cx);
             frame = Pin::new(&mut this.body).poll_frame(cx);
         }
-        if lease.is_cut(frame.is_pending(), cx) {
+        if resources.poll_cut(frame.is_pending(), cx) {
             return this.break_off("the pod is being stopped".into(), cx);
         }
         if let Poll::Ready(Some(Ok(frame))) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
         {
-            lease.connection.complete_trailers(trailers);
+            resources.connection.complete_trailers(trailers);
         }
         let has_ended = matches!(frame, Poll::Ready(None)) || this.body.is_end_stream();
-        if has_ended && let Some(lease) = this.lease.take() {
-            lease.end(cx);
+        if has_ended && let Some(resources) = this.resources.take() {
+            resources.end(cx);
         }
         if frame.is_ready() {
             turn.made_progress();
@@ -130,14 +130,14 @@ impl Body for FromPod {
 impl Drop for FromPod {
     /// An answer without a body is never polled.
     fn drop(&mut self) {
-        if let (true, Some(lease)) = (self.body.is_end_stream(), self.lease.take()) {
-            lease.end(&mut Context::from_waker(Waker::noop()));
+        if let (true, Some(resources)) = (self.body.is_end_stream(), self.resources.take()) {
+            resources.end(&mut Context::from_waker(Waker::noop()));
         }
     }
 }
 
 impl FromPod {
     pub(crate) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
-        self.lease.take().map(RequestHold::upgraded)
+        self.resources.take().map(RequestResources::upgraded)
     }
 }

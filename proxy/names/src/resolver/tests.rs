@@ -110,7 +110,7 @@ async fn without_redis_what_is_known_is_answered_and_what_is_not_fails_and_does_
     assert_eq!(host.ask(OUTSIDE, "unknown.kubeleet.").await, Err(ResponseCode::ServFail));
     // The next process, which never reached Redis.
     let next = Host::on(host.redis);
-    next.resolver.restore(host.resolver.known_addresses());
+    next.resolver.insert_saved(host.resolver.known_addresses());
     assert_eq!(next.ask(OUTSIDE, "other.kubeleet.").await, Ok(other));
     let holder = next.resolver.holder(PoolAddress::from_ip(other).unwrap(), IN_SHOP.into()).await.unwrap();
     assert_eq!(holder.to_string(), "other");

@@ -1,4 +1,6 @@
-//! The checks, and the state of a run that they need.
+//! The checks of a run after each step, and the state that they need. `invariants` are those of
+//! `docs/internals/invariants.md`; the other files check what Redis alone does not show: gates, jobs,
+//! writes of scripts.
 
 pub(crate) mod check_state;
 pub(crate) mod ending_pods;

@@ -190,7 +190,7 @@ async fn run(
     saved: Arc<Mutex<PodsOfNodes>>,
     shutdown: CancellationToken,
 ) {
-    host.restore(saved.lock().clone());
+    host.insert_saved(saved.lock().clone());
     let serve = async {
         let (mut number, mut served) = (0, JoinSet::new());
         while let Some(connection) = connections.recv().await {

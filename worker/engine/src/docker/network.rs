@@ -61,8 +61,9 @@ impl PodNetwork {
         self.choose(Choice::Avoid);
     }
 
-    /// A missing network is not looked up again; joining creates it.
-    async fn is_there(&self, client: &EngineClient, cluster: &ClusterId) -> Result<bool, RuntimeError> {
+    /// Returns true if the network exists. A missing one is avoided from now on, and not looked up again;
+    /// joining creates it.
+    async fn look_up(&self, client: &EngineClient, cluster: &ClusterId) -> Result<bool, RuntimeError> {
         let is_there = gateway(client, &name(cluster)).await?.is_some();
         let mut choice = self.choice.lock();
         // It may have been chosen meanwhile.
@@ -81,7 +82,7 @@ impl PodNetwork {
         let choice = *self.choice.lock();
         let is_there = match choice {
             Choice::Avoid => false,
-            Choice::IfThere => self.is_there(client, cluster).await?,
+            Choice::IfThere => self.look_up(client, cluster).await?,
             // An operator may have removed it.
             Choice::Join => ensure(client, cluster).await.map(|_| true)?,
         };

@@ -12,7 +12,7 @@ use model::stream::log_line::LineSplitter;
 
 use super::folder::{Folder, PodState, private_file};
 use super::log_times::LogTimes;
-use crate::lines::{MAX_LINE, wall_clock};
+use crate::lines::{MAX_LINE_BYTES, wall_clock};
 use crate::{EngineLine, LineQuery, LineStream, RuntimeError};
 
 /// A longer log is truncated, and this much of its end is kept in a second file. Checked with each list, so a
@@ -112,7 +112,7 @@ impl TimedLines {
         let lines = self.splitter.add(&piece.bytes).into_iter().map(|text| {
             at += text.len() as u64 + 1;
             self.last_time = times.at(at).max(self.last_time);
-            EngineLine { time: self.last_time, text: text.slice(..text.len().min(MAX_LINE)) }
+            EngineLine { time: self.last_time, text: text.slice(..text.len().min(MAX_LINE_BYTES)) }
         });
         let lines: Vec<EngineLine> = lines.collect();
         lines.into_iter().filter(|line| line.time > self.after).collect()

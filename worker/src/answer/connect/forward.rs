@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use daemon::system_error;
 use model::ids::PodId;
-use model::stream::channel::{Frame, MAX_DATA};
+use model::stream::channel::{Frame, MAX_DATA_BYTES};
 use store::{Channel, ChannelError, ChannelReader, ChannelWriter};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -73,7 +73,7 @@ fn address_of(context: &SessionContext, pod: &PodId) -> Result<IpAddr, String> {
 
 async fn receive(mut from_pod: OwnedReadHalf, writer: &mut ChannelWriter) -> Result<(), ForwardStopped> {
     loop {
-        let mut buffer = BytesMut::with_capacity(MAX_DATA);
+        let mut buffer = BytesMut::with_capacity(MAX_DATA_BYTES);
         let length = from_pod.read_buf(&mut buffer).await;
         if length.map_err(|error| ForwardStopped::Pod(system_error(&error)))? == 0 {
             return writer.send(Frame::EndOfOutput).await.map_err(ForwardStopped::Channel);

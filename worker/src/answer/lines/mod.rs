@@ -19,7 +19,7 @@ use crate::answer::log_writer::{LogWriter, MAX_READERS};
 use crate::session::context::SessionContext;
 
 /// Lines are written when there is this much of them, in bytes,
-const MAX_CHUNK: usize = 16 * 1024;
+const MAX_CHUNK_BYTES: usize = 16 * 1024;
 /// or after this long.
 const GATHER_TIME: Duration = Duration::from_millis(50);
 /// With many readers lines are gathered for longer: each chunk costs Redis the same, whatever its size.
@@ -86,7 +86,7 @@ impl LineGatherer<'_> {
         }
         line.encode(&mut self.gathered);
         self.begin_gathering();
-        if self.gathered.len() >= MAX_CHUNK { self.flush().await } else { Ok(()) }
+        if self.gathered.len() >= MAX_CHUNK_BYTES { self.flush().await } else { Ok(()) }
     }
 
     fn add_mark(&mut self, mark: &str) {

@@ -168,7 +168,7 @@ impl PodAction {
         };
         let worker = &self.context.worker;
         if let Some(request) = self.managed.request(worker, index)
-            && let Err(unavailable) = container_files::restore(worker, &request).await
+            && let Err(unavailable) = container_files::provide_missing(worker, &request).await
         {
             return self.after_missing_files(index, unavailable);
         }

@@ -14,7 +14,7 @@ use super::login::EngineLogin;
 
 /// Deadline of a helper: some ask a cloud for a token.
 const DEADLINE: Duration = Duration::from_secs(20);
-const MAX_ANSWER: u64 = 64 * 1024;
+const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 const NOT_FOUND: &str = "credentials not found";
 const TOKEN_USER: &str = "<token>";
 
@@ -61,7 +61,7 @@ async fn run(program: &str, host: &RegistryHost) -> std::io::Result<(ExitStatus,
     }
     let mut printed = Vec::new();
     if let Some(output) = child.stdout.take() {
-        output.take(MAX_ANSWER).read_to_end(&mut printed).await?;
+        output.take(MAX_ANSWER_BYTES).read_to_end(&mut printed).await?;
     }
     Ok((child.wait().await?, printed))
 }

@@ -1,4 +1,4 @@
-//! Drops dead letters that have become pointless.
+//! Discards obsolete dead letters.
 //!
 //! A pod of a service became a dead letter, and the service was corrected or deleted since: nothing is left
 //! to decide, and the payload could start nothing. Dead letters of pushed pods stay: each may be the only
@@ -13,18 +13,19 @@ use crate::context::SchedulerContext;
 
 const PAGE_SIZE: usize = 500;
 
-pub(crate) struct SettledDeadLetterLoop {
+pub(crate) struct ObsoleteDeadLetterLoop {
     store: Store,
     interval: Duration,
     /// Offset of the next step. The newest dead letters come first.
     offset: usize,
 }
 
-impl Loop<StoreError> for SettledDeadLetterLoop {
+impl Loop<StoreError> for ObsoleteDeadLetterLoop {
+    // The name in metrics and logs, which does not change.
     const NAME: &'static str = "settled_dead_letters";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        let (dropped, next) = self.store.drop_settled_dead_letters(self.offset, PAGE_SIZE).await?;
+        let (dropped, next) = self.store.discard_obsolete_dead_letters(self.offset, PAGE_SIZE).await?;
         for dead_letter in &dropped {
             tracing::info!(
                 dead_letter = dead_letter.id,
@@ -41,7 +42,7 @@ impl Loop<StoreError> for SettledDeadLetterLoop {
     }
 }
 
-impl SettledDeadLetterLoop {
+impl ObsoleteDeadLetterLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
         Self { store: context.store.clone(), interval: context.timings.reclaim_interval, offset: 0 }
     }

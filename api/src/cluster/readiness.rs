@@ -1,4 +1,7 @@
-//! Readiness of this process: Redis is asked once for all probes.
+//! The answer to `GET /readyz`: whether Redis takes writes, and how many schedulers are alive. Redis is asked
+//! once for all that ask within 100 ms.
+//!
+//! Tests: tests::outages
 
 use std::time::Duration;
 
@@ -7,8 +10,9 @@ use crate::state::{AppState, ReadinessAnswer};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns Redis' answer of the last 100 ms, or asks it.
-pub(crate) async fn readiness(app: &AppState) -> ReadinessAnswer {
+/// Returns the number of live schedulers, or why this process is not ready: the answer of the last 100 ms, or
+/// a new one.
+pub(crate) async fn latest(app: &AppState) -> ReadinessAnswer {
     app.readiness.latest_or(|| ask(app)).await
 }
 
@@ -18,6 +22,7 @@ async fn ask(app: &AppState) -> ReadinessAnswer {
             return Err(outage.text);
         }
         match overview::count_live_schedulers(app).await {
+            // The process can serve nevertheless; `/status` names the key.
             Err(error) if error.is_broken_key() => Ok(0),
             count => count.map_err(|error| error.to_string()),
         }
