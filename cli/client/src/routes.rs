@@ -87,18 +87,18 @@ impl Client {
         call.json(service).view().await
     }
 
-    /// Asks whether a service would be stored. Writes nothing. Also succeeds if the check is impossible: with
-    /// an API of the previous version or a read-only token.
+    /// Asks whether a service would be stored. Writes nothing. Also succeeds if a read-only token
+    /// makes the check impossible.
     pub async fn check_service(&self, service: &ServiceInput) -> Result<(), ClientError> {
         let path = ["service", service.name().as_str()];
         let call = self.write(Method::PUT, &path, format!("checking service {}", service.name()));
-        unless_unknown(call.query("dry_run", Some(true)).json(service).done().await)
+        unless_read_only(call.query("dry_run", Some(true)).json(service).done().await)
     }
 
     /// Asks whether a service could return to a former generation, as [`Client::check_service`].
     pub async fn check_undo(&self, name: &str, to: u64) -> Result<(), ClientError> {
         let call = self.call(Method::POST, &["service", name, "undo"], format!("checking service {name}"));
-        unless_unknown(call.query("dry_run", Some(true)).query("to", Some(to)).done().await)
+        unless_read_only(call.query("dry_run", Some(true)).query("to", Some(to)).done().await)
     }
 
     /// Takes or renews the lock of an app. Fails with status 409 if another client has it.
@@ -231,17 +231,15 @@ impl Client {
     }
 }
 
-/// Returns the value for `If-Match`: a service's revision. An API of the previous version compares the
-/// generation.
+/// Returns the value for `If-Match`: a service's revision.
 fn entity_tag(service: &ServiceView) -> String {
-    let revision = if service.revision > 0 { service.revision } else { service.generation };
-    format!("\"{revision}\"")
+    format!("\"{}\"", service.revision)
 }
 
-/// Ignores refusals by an API of the previous version and of a read-only token.
-fn unless_unknown(result: Result<(), ClientError>) -> Result<(), ClientError> {
+/// Ignores the refusal of a read-only token.
+fn unless_read_only(result: Result<(), ClientError>) -> Result<(), ClientError> {
     match result {
-        Err(error) if matches!(error.status(), Some(400 | 403)) => Ok(()),
+        Err(error) if error.status() == Some(403) => Ok(()),
         result => result,
     }
 }

@@ -50,7 +50,7 @@ pub enum TakeOverError {
     #[error("it ended the connection")]
     Ended,
     /// The other process did not answer.
-    #[error("it did not answer within {} s; a version that cannot hand over has to be restarted", OTHER_PROCESS_WITHIN.as_secs())]
+    #[error("it did not answer within {} s; it has to be restarted", OTHER_PROCESS_WITHIN.as_secs())]
     Silent,
 }
 
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_process_of_a_version_that_does_not_answer_is_left_alone() {
+    async fn a_process_that_does_not_answer_is_left_alone() {
         let (here, _there) = UnixStream::pair().unwrap();
         let error = ask(here, &process()).await.unwrap_err().to_string();
         assert!(error.contains("has to be restarted"), "{error}");

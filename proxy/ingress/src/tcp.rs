@@ -17,7 +17,7 @@ use tunnel::TunnelStream;
 
 use crate::pod::pod_path::{self, PodPath};
 use crate::pod::routing_table::{InFlight, NoPod, Pod};
-use crate::pod::search::{RequestTarget, Search};
+use crate::pod::search::{ForConnection, RequestTarget, Search};
 use crate::shared::IngressShared;
 
 /// Delay before retrying a port in use, and after a failed `accept`.
@@ -166,7 +166,7 @@ struct TcpToPod {
 
 async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<TcpToPod> {
     let RequestTarget { service, port, .. } = target;
-    let mut search = Search::new(shared, target);
+    let mut search = Search::new(shared, target, ForConnection);
     loop {
         let (pod, path) = match search.next().await {
             Ok(found) => found,
@@ -183,12 +183,9 @@ async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<Tc
         let in_flight = pod.begin();
         let pass = match path {
             PodPath::Here(pass) => pass,
-            PodPath::There { stream, took } => {
-                pod.answered(port, took, Instant::now());
+            PodPath::There(stream) => {
                 return Some(TcpToPod { stream: Either::Right(stream), pass: None, in_flight });
             }
-            // Only found for requests.
-            PodPath::Http(_) => return None,
         };
         match connect_to(shared, &pod, &pass, port).await {
             Ok(stream) => {

@@ -16,11 +16,8 @@ use crate::endpoint_set::EndpointSet;
 #[derive(Default, Serialize, Deserialize)]
 struct KnownClusterFile {
     routes: Vec<Route>,
-    /// Services with restricted callers. Earlier versions do not save them.
-    #[serde(default)]
+    /// Services with restricted callers.
     callers: Callers,
-    /// Aliases of services. Earlier versions do not save them.
-    #[serde(default)]
     aliases: AliasesByApp,
     services: BTreeMap<ServiceName, KnownEndpoints>,
 }
@@ -37,7 +34,6 @@ struct KnownEndpoints {
     master: String,
     endpoints: BTreeMap<PodId, String>,
     /// True if hosts reported endpoints since Redis had this version.
-    #[serde(default)]
     is_heard: bool,
 }
 

@@ -19,7 +19,7 @@ use super::kept::KeptStream;
 use super::key::ProxyKey;
 use super::opened_ahead::OpenedAhead;
 use super::peers::{Peer, Peers};
-use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL, TunnelReply};
+use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, PROBE_PROTOCOL, SERVING_PROTOCOL, TunnelReply};
 use super::serving;
 use super::serving::ServedPod;
 use super::silent::SilentHosts;
@@ -36,14 +36,6 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 const OPEN_AHEAD_WITHIN: Duration = Duration::from_secs(5);
-
-/// A connection for a request.
-pub enum HttpStream {
-    /// Reusable for the next request.
-    Kept(KeptStream),
-    /// Ends with the request: the other proxy has the previous version.
-    Once(Box<TunnelStream>),
-}
 
 /// The cause of a failed connection. The pod has seen nothing.
 #[derive(Debug, thiserror::Error)]
@@ -104,10 +96,8 @@ impl TunnelDialer {
                     }
                 }
             }
-            let stream = self.open(peer, &[AHEAD_PROTOCOL, TCP_PROTOCOL]).await?;
-            if stream.get_ref().1.alpn_protocol() == Some(AHEAD_PROTOCOL) {
-                self.open_ahead(peer);
-            }
+            let stream = self.open(peer, AHEAD_PROTOCOL).await?;
+            self.open_ahead(peer);
             ask_for(stream, endpoint, port).await
         };
         self.connect_by(endpoint, port, within, connect).await
@@ -117,8 +107,7 @@ impl TunnelDialer {
         let (ahead, key) = (self.ahead.clone(), self.key.clone());
         tokio::spawn(async move {
             let opening = async {
-                let stream =
-                    tokio::time::timeout(OPEN_AHEAD_WITHIN, open(&key, peer, &[AHEAD_PROTOCOL])).await;
+                let stream = tokio::time::timeout(OPEN_AHEAD_WITHIN, open(&key, peer, AHEAD_PROTOCOL)).await;
                 stream.ok()?.ok()
             };
             ahead.open(peer, opening).await;
@@ -134,17 +123,9 @@ impl TunnelDialer {
         endpoint: &Endpoint,
         port: u16,
         within: Duration,
-    ) -> Result<HttpStream, TunnelError> {
-        let connect = async |peer| {
-            ask_for(self.open(peer, &[KEPT_PROTOCOL, TCP_PROTOCOL]).await?, endpoint, port).await
-        };
-        let stream = self.connect_by(endpoint, port, within, connect).await?;
-        let is_kept = stream.get_ref().1.alpn_protocol() == Some(KEPT_PROTOCOL);
-        Ok(if is_kept {
-            HttpStream::Kept(KeptStream::new(stream))
-        } else {
-            HttpStream::Once(Box::new(stream))
-        })
+    ) -> Result<KeptStream, TunnelError> {
+        let connect = async |peer| ask_for(self.open(peer, KEPT_PROTOCOL).await?, endpoint, port).await;
+        Ok(KeptStream::new(self.connect_by(endpoint, port, within, connect).await?))
     }
 
     /// Returns true if the node's host is known to be silent: no request should wait for it.
@@ -176,8 +157,7 @@ impl TunnelDialer {
                 tracing::info!(%node, address = %peer.address, "The proxy of the node answers again");
                 return;
             }
-            // A handshake is an answer. The previous version speaks this protocol too.
-            let answer = tokio::time::timeout(SILENT_ANSWERS_WITHIN, self.open(peer, &[TCP_PROTOCOL])).await;
+            let answer = tokio::time::timeout(SILENT_ANSWERS_WITHIN, self.open(peer, PROBE_PROTOCOL)).await;
             if let Ok(Ok(_)) = answer {
                 self.silent.answered(&peer, Instant::now());
             }
@@ -205,7 +185,7 @@ impl TunnelDialer {
     }
 
     async fn ask(&self, peer: Peer, services: &BTreeSet<ServiceName>) -> io::Result<Vec<ServedPod>> {
-        serving::ask(self.open(peer, &[SERVING_PROTOCOL]).await?, services).await
+        serving::ask(self.open(peer, SERVING_PROTOCOL).await?, services).await
     }
 
     async fn connect_by(
@@ -231,13 +211,13 @@ impl TunnelDialer {
         }
     }
 
-    async fn open(&self, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
-        open(&self.key, peer, protocols).await
+    async fn open(&self, peer: Peer, protocol: &[u8]) -> io::Result<TunnelStream> {
+        open(&self.key, peer, protocol).await
     }
 }
 
-async fn open(key: &ProxyKey, peer: Peer, protocols: &[&[u8]]) -> io::Result<TunnelStream> {
-    let config = client_config(key, peer.fingerprint, protocols).map_err(io::Error::other)?;
+async fn open(key: &ProxyKey, peer: Peer, protocol: &[u8]) -> io::Result<TunnelStream> {
+    let config = client_config(key, peer.fingerprint, protocol).map_err(io::Error::other)?;
     let stream = Socket::new(socket::connect(peer.address).await?)?;
     let name = ServerName::IpAddress(IpAddr::from(peer.address.ip()));
     TlsConnector::from(Arc::new(config)).connect(name, stream).await

@@ -27,7 +27,7 @@ mod target;
 mod tests;
 mod tls;
 
-pub use dial::{CONNECT_WITHIN, HttpStream, TunnelDialer, TunnelError};
+pub use dial::{CONNECT_WITHIN, TunnelDialer, TunnelError};
 pub use host::{HostTunnel, PORT};
 pub use kept::{KeptStream, NotAccepted};
 pub use key::{Fingerprint, ProxyKey};

@@ -95,15 +95,6 @@ impl TunnelListener {
         Ok(Self { listener, acceptor: Arc::new(config).into(), shared })
     }
 
-    /// Makes it speak the version before kept and opened-ahead connections.
-    #[cfg(test)]
-    pub(super) fn of_version_before(mut self) -> Self {
-        let mut config = rustls::ServerConfig::clone(self.acceptor.config());
-        config.alpn_protocols = vec![super::protocol::TCP_PROTOCOL.to_vec()];
-        self.acceptor = Arc::new(config).into();
-        self
-    }
-
     #[cfg(test)]
     pub(super) fn with_connections(mut self, most: usize) -> Self {
         let ListenerShared { peers, workers, .. } = &*self.shared;

@@ -2,12 +2,12 @@
 
 use gate::EnterError;
 
-/// ALPN protocol of one connection to one port of a pod.
-pub(crate) const TCP_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
-/// The same, but the line that names the pod may come later.
+/// ALPN protocol of one connection to one port of a pod. The line that names the pod may come later.
 pub(crate) const AHEAD_PROTOCOL: &[u8] = b"kubeleet-ahead/1";
 /// The same for consecutive requests, in frames.
 pub(crate) const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
+/// The probe of a silent host, whose handshake is the answer.
+pub(crate) const PROBE_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
 /// The question for serving pods.
 pub(crate) const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 

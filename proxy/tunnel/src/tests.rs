@@ -145,8 +145,7 @@ async fn a_host_that_has_as_many_connections_as_it_takes_refuses_further_ones_an
 }
 
 async fn kept(hosts: &Hosts, port: u16) -> KeptStream {
-    let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
-    let HttpStream::Kept(mut stream) = stream else { panic!("it is not kept") };
+    let mut stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
     assert_eq!(ask(&mut stream, b"first").await.unwrap(), b"first");
     end(&stream).await;
     stream
@@ -258,8 +257,7 @@ async fn a_pod_that_takes_its_time_is_told_apart_from_a_host_that_is_silent() {
     let hosts = hosts().await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
-    let HttpStream::Kept(mut stream) = stream else { panic!("it is not kept") };
+    let mut stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
     end(&stream).await;
     stream.begin();
     stream.write_all(b"x").await.unwrap();
@@ -267,15 +265,6 @@ async fn a_pod_that_takes_its_time_is_told_apart_from_a_host_that_is_silent() {
     assert!(!stream.has_heard());
     let answer = tokio::time::timeout(Duration::from_secs(2), stream.read_u8()).await;
     assert!(answer.is_err() && stream.has_heard(), "{answer:?}");
-}
-
-#[tokio::test]
-async fn a_proxy_of_the_version_before_has_a_connection_for_each_request() {
-    let (hosts, port) = (hosts_with(TunnelListener::of_version_before).await, echo().await);
-    let stream = hosts.dialer.connect_for_requests(&endpoint(), port, SOON).await.unwrap();
-    let HttpStream::Once(mut stream) = stream else { panic!("it is kept") };
-    stream.write_all(b"x").await.unwrap();
-    assert_eq!(stream.read_u8().await.unwrap(), b'x');
 }
 
 struct Switch {
@@ -409,16 +398,6 @@ async fn a_process_that_hands_over_is_not_kept_by_what_was_opened_ahead() {
     drop(stop);
     tokio::time::timeout(SOON, running).await.unwrap().unwrap();
     assert!(dialer.ahead.take(&peer).is_none());
-}
-
-#[tokio::test]
-async fn to_a_proxy_of_the_version_before_no_connection_is_opened_ahead() {
-    let (hosts, port) = (hosts_with(TunnelListener::of_version_before).await, echo().await);
-    let (dialer, switch) = dialer_through_switch(&hosts).await;
-    for _ in 0..3 {
-        says_hello(&dialer, port).await;
-    }
-    assert_eq!((switch.count(), dialer.ahead.waiting(&switch.peer)), (3, 0));
 }
 
 /// Other pods of the host are reachable.

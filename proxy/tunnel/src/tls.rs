@@ -16,7 +16,7 @@ use rustls::{
 
 use super::key::{Fingerprint, ProxyKey};
 use super::peers::Peers;
-use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, SERVING_PROTOCOL, TCP_PROTOCOL};
+use super::protocol::{AHEAD_PROTOCOL, KEPT_PROTOCOL, PROBE_PROTOCOL, SERVING_PROTOCOL};
 
 pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerConfig, Error> {
     let provider = provider();
@@ -25,19 +25,18 @@ pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerC
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key.certified.clone())));
-    // The client's first choice wins.
     config.alpn_protocols =
-        [KEPT_PROTOCOL, AHEAD_PROTOCOL, TCP_PROTOCOL, SERVING_PROTOCOL].map(<[u8]>::to_vec).into();
+        [KEPT_PROTOCOL, AHEAD_PROTOCOL, PROBE_PROTOCOL, SERVING_PROTOCOL].map(<[u8]>::to_vec).into();
     // A resumed session would not present the peer's key again, and the key may have been removed.
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// Returns the client configuration: accepts only the proxy with this key, on one of these protocols.
+/// Returns the client configuration: accepts only the proxy with this key, on this protocol.
 pub(super) fn client_config(
     key: &ProxyKey,
     expected: Fingerprint,
-    protocols: &[&[u8]],
+    protocol: &[u8],
 ) -> Result<ClientConfig, Error> {
     let provider = provider();
     let verifier = Arc::new(PinnedPeer { expected, provider: provider.clone() });
@@ -46,7 +45,7 @@ pub(super) fn client_config(
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key.certified.clone())));
-    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    config.alpn_protocols = vec![protocol.to_vec()];
     config.resumption = rustls::client::Resumption::disabled();
     config.enable_sni = false;
     Ok(config)

@@ -26,8 +26,7 @@ pub(crate) struct AppLock {
     app: AppName,
     input: AppLockInput,
     lost: Arc<Mutex<Option<String>>>,
-    /// `None` with an API of the previous version, which has no locks.
-    renewal: Option<AbortHandle>,
+    renewal: AbortHandle,
 }
 
 impl AppLock {
@@ -37,14 +36,11 @@ impl AppLock {
     /// `Conflict` if another client keeps it.
     pub(crate) async fn take(client: &Client, app: &AppName, timeout: Duration) -> CommandResult<Self> {
         let input = AppLockInput { id: LockId::random(), holder: holder() };
-        let (client, app) = (client.clone(), app.clone());
-        let mut lock = Self { client, app, input, lost: Arc::default(), renewal: None };
         let deadline = Instant::now() + timeout.min(LONGEST_WAIT);
         let mut has_waited = false;
         loop {
-            match lock.client.lock_app(&lock.app, &lock.input).await {
+            match client.lock_app(app, &input).await {
                 Ok(()) => break,
-                Err(error) if error.status() == Some(404) => return Ok(lock),
                 Err(error) if !is_held(&error) => return Err(error.into()),
                 Err(error) if Instant::now() >= deadline => {
                     return Err(CommandError::Conflict(format!(
@@ -59,8 +55,10 @@ impl AppLock {
                 }
             }
         }
-        lock.renewal = Some(tokio::spawn(lock.renewing()).abort_handle());
-        Ok(lock)
+        let lost = Arc::default();
+        let renewing = renew(client.clone(), app.clone(), input.clone(), Arc::clone(&lost));
+        let renewal = tokio::spawn(renewing).abort_handle();
+        Ok(Self { client: client.clone(), app: app.clone(), input, lost, renewal })
     }
 
     /// Checks that no other client got the lock meanwhile, as after a failover of Redis.
@@ -78,36 +76,28 @@ impl AppLock {
 
     /// Releases the lock. If that fails, the lock expires.
     pub(crate) async fn release(self) {
-        if self.renewal.is_some() {
-            let path = ["app", self.app.as_str(), "lock"];
-            let call = self.client.call(Method::DELETE, &path, format!("unlocking app {}", self.app));
-            _ = call.query("id", Some(&self.input.id)).done().await;
-        }
+        let path = ["app", self.app.as_str(), "lock"];
+        let call = self.client.call(Method::DELETE, &path, format!("unlocking app {}", self.app));
+        _ = call.query("id", Some(&self.input.id)).done().await;
     }
+}
 
-    /// Renews the lock until another client has it. Errors say nothing about that.
-    fn renewing(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (client, app, input) = (self.client.clone(), self.app.clone(), self.input.clone());
-        let lost = self.lost.clone();
-        async move {
-            loop {
-                tokio::time::sleep(RENEWAL).await;
-                if let Err(error) = client.lock_app(&app, &input).await
-                    && is_held(&error)
-                {
-                    *lost.lock() = Some(error.to_string());
-                    return;
-                }
-            }
+/// Renews the lock until another client has it. Errors say nothing about that.
+async fn renew(client: Client, app: AppName, input: AppLockInput, lost: Arc<Mutex<Option<String>>>) {
+    loop {
+        tokio::time::sleep(RENEWAL).await;
+        if let Err(error) = client.lock_app(&app, &input).await
+            && is_held(&error)
+        {
+            *lost.lock() = Some(error.to_string());
+            return;
         }
     }
 }
 
 impl Drop for AppLock {
     fn drop(&mut self) {
-        if let Some(renewal) = &self.renewal {
-            renewal.abort();
-        }
+        self.renewal.abort();
     }
 }
 

@@ -104,8 +104,7 @@ pub(crate) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
 pub(crate) async fn of_app(client: &Client, app: &str) -> CommandResult<Vec<(ValueKind, ValueView)>> {
     let mut all = Vec::new();
     for kind in [ValueKind::Secret, ValueKind::Config] {
-        // An API of the previous version has none.
-        let values: Vec<ValueView> = found(client.list(kind.as_str()).await)?.unwrap_or_default();
+        let values: Vec<ValueView> = client.list(kind.as_str()).await?;
         all.extend(values.into_iter().map(|value| (kind, value)));
     }
     all.retain(|(_, value)| value.app.as_ref().is_some_and(|owner| owner.as_str() == app));

@@ -58,11 +58,8 @@ pub(crate) async fn dry_run(app: &DesiredApp, prune: bool, context: &mut Context
 
 async fn surplus(app: &DesiredApp, client: &Client) -> CommandResult<Vec<String>> {
     let stored = client.services_of_app(app.name.as_str()).await?;
-    // An API of the previous version refuses the query; one that ignored it would return other services.
-    let of_app = stored.into_iter().filter(|service| {
-        service.fields.app.as_ref() == Some(&app.name) && service.state == ServiceState::Active
-    });
-    let names = of_app.map(|service| service.name.to_string());
+    let active = stored.into_iter().filter(|service| service.state == ServiceState::Active);
+    let names = active.map(|service| service.name.to_string());
     Ok(names.filter(|name| !app.all_names.contains(name)).collect())
 }
 

@@ -56,7 +56,6 @@ async fn recover(args: &RecoverArgs, context: &mut Context<'_>) -> CommandResult
     let call = context.client.call(Method::POST, &["cluster", "recover"], "recovering the cluster");
     let call = call.query("apply", Some(args.yes)).query("wait_seconds", Some(args.wait));
     let call = call.query("cluster", args.cluster.as_deref());
-    // An API of the previous version does not know the option.
     let view: RecoveryView = call.query("deleted", args.deleted.then_some(true)).view().await?;
     context.output.print_document(&view, || recovery::describe(&view))?;
     if !view.applied && recovery::has_work(&view) {

@@ -8,7 +8,7 @@ use client::Method;
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
-use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::error::CommandResult;
 use crate::commands::objects::object_name;
 use crate::commands::wait::Goal;
 
@@ -43,14 +43,5 @@ pub(crate) async fn run(args: &RestartArgs, context: &mut Context<'_>) -> Comman
 
 async fn restart(name: &str, context: &Context<'_>) -> CommandResult<ServiceView> {
     let operation = format!("restarting service {name}");
-    match context.client.call(Method::POST, &["service", name, "restart"], operation).view().await {
-        Err(error) if error.status() == Some(404) => {
-            // An API of the previous version gives this answer also for an existing service.
-            context.client.service(name).await?;
-            let detail =
-                format!("service {name} was not restarted: the API is too old, it must be upgraded first");
-            Err(CommandError::Other(detail))
-        }
-        result => Ok(result?),
-    }
+    Ok(context.client.call(Method::POST, &["service", name, "restart"], operation).view().await?)
 }

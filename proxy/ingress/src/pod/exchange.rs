@@ -14,7 +14,7 @@ use hyper::body::{Body, Incoming};
 use hyper::{Request, Response, StatusCode, Uri, header, http};
 use routing::route::HttpRoute;
 use tokio::time::Instant;
-use tunnel::{KeptStream, TunnelStream};
+use tunnel::KeptStream;
 
 use model::network::ingress::HttpProtocol;
 
@@ -96,7 +96,7 @@ pub(crate) async fn exchange(
 ) -> Result<Response<FromPod>, OwnAnswer> {
     let target = RequestTarget { service: &route.service, slot: None, port: route.port };
     let known = ForRequest { is_repeatable: request.is_repeatable(), protocol: route.protocol };
-    let mut search = Search::for_request(shared, target, known);
+    let mut search = Search::new(shared, target, known);
     if let Some(service) = search.service() {
         service.budget.lock().add_requests(1, begun.into_std());
     }
@@ -170,7 +170,7 @@ async fn attempt(
     route: &HttpRoute,
     request: &mut OutgoingRequest,
     pod: &Arc<Pod>,
-    path: PodPath,
+    path: PodPath<PodConnection>,
 ) -> Result<Response<FromPod>, Failure> {
     let in_flight = pod.begin();
     let is_repeatable = request.is_repeatable();
@@ -179,17 +179,13 @@ async fn attempt(
             let key = PoolKey::new(pass.pod().start, route.port, route.protocol);
             let source = match pod.pools.take(key, is_repeatable) {
                 Some(connection) => ConnectionSource::Open(connection),
-                None => ConnectionSource::Closed(Unconnected::Pod((pass.address(), route.port).into(), key)),
+                None => ConnectionSource::Closed((pass.address(), route.port).into()),
             };
-            (Some(pass), Some(key), source)
+            (Some(pass), key, source)
         }
-        PodPath::Http(connection) => (
-            None,
-            Some(PoolKey::of_other_host(route.port, route.protocol)),
-            ConnectionSource::Open(*connection),
-        ),
-        PodPath::There { stream, .. } => {
-            (None, None, ConnectionSource::Closed(Unconnected::Tunnel(stream, route.protocol)))
+        PodPath::There(connection) => {
+            let key = PoolKey::of_other_host(route.port, route.protocol);
+            (None, key, ConnectionSource::Open(*connection))
         }
     };
     let is_reused = matches!(source, ConnectionSource::Open(_));
@@ -203,7 +199,7 @@ async fn attempt(
         let mut connection = match source {
             ConnectionSource::Open(connection) => connection,
             // Boxed to keep the request's future small: most requests do not connect.
-            ConnectionSource::Closed(closed) => Box::pin(connect(shared, pod, closed)).await?,
+            ConnectionSource::Closed(address) => Box::pin(open(shared, pod, address, key)).await?,
         };
         let sent = Instant::now();
         let response = send(shared, route, request, &mut connection, sent, timer).await?;
@@ -214,9 +210,7 @@ async fn attempt(
         biased;
         sent = sent => sent.inspect_err(|failure: &Failure| {
             let is_client = progress.as_ref().is_some_and(|progress| progress.has_failed());
-            if let (Some(key), true, FailedAt::Pod) = (key, is_reused && !is_client, failure.at)
-                && !failure.is_timeout
-            {
+            if is_reused && !is_client && failure.at == FailedAt::Pod && !failure.is_timeout {
                 pod.pools.note_closed(key);
             }
         })?,
@@ -242,13 +236,7 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
 enum ConnectionSource {
     /// An open connection: from the pod's pool, or through the tunnel and admitted by the gate there.
     Open(PodConnection),
-    Closed(Unconnected),
-}
-
-enum Unconnected {
-    Pod(SocketAddr, PoolKey),
-    /// A tunnel connection for this request alone.
-    Tunnel(Box<TunnelStream>, HttpProtocol),
+    Closed(SocketAddr),
 }
 
 impl ConnectionSource {
@@ -256,17 +244,6 @@ impl ConnectionSource {
         match self {
             ConnectionSource::Open(connection) => connection.take_kept(),
             ConnectionSource::Closed(_) => Kept::default(),
-        }
-    }
-}
-
-async fn connect(shared: &IngressShared, pod: &Pod, closed: Unconnected) -> Result<PodConnection, Failure> {
-    match closed {
-        Unconnected::Pod(address, key) => open(shared, pod, address, key).await,
-        Unconnected::Tunnel(stream, protocol) => {
-            PodConnection::over(*stream, protocol).await.map_err(|error| {
-                Failure::new(NoAnswer::NotConnected, format!("no connection through the pod's host: {error}"))
-            })
         }
     }
 }

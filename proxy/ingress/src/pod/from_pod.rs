@@ -28,8 +28,8 @@ pub(crate) struct FromPod {
 /// The order of the fields matters: the connection ends before the gate learns that the request has.
 pub(crate) struct RequestResources {
     pub(crate) connection: PodConnection,
-    /// The pool to return the connection to; `None` if it is not kept.
-    pub(crate) key: Option<PoolKey>,
+    /// The pool to return the connection to.
+    pub(crate) key: PoolKey,
     pub(crate) pod: Arc<Pod>,
     pub(crate) progress: Option<Arc<BodyProgress>>,
     pub(crate) kept: Kept,
@@ -50,10 +50,15 @@ impl RequestResources {
         let Self { mut connection, key, pod, progress, kept, in_flight, pass } = self;
         connection.keep(kept);
         let is_sent = progress.is_none_or(|progress| progress.has_ended());
-        match (key, &pass) {
-            (Some(key), Some(pass)) if is_sent && pod.pools.keeps(pass) => pod.pools.put(key, connection, cx),
-            (Some(key), None) if is_sent && connection.end(cx) => pod.pools.put(key, connection, cx),
-            _ => drop(connection),
+        let is_kept = is_sent
+            && match &pass {
+                Some(pass) => pod.pools.keeps(pass),
+                None => connection.end(cx),
+            };
+        if is_kept {
+            pod.pools.put(key, connection, cx);
+        } else {
+            drop(connection);
         }
         drop((in_flight, pass));
     }

@@ -7,7 +7,7 @@ use model::ids::{PodId, ServiceName};
 use model::network::endpoint::Endpoint;
 use model::network::ingress::HttpProtocol;
 use tokio::time::Instant;
-use tunnel::{HttpStream, NotAccepted, TunnelDialer, TunnelError};
+use tunnel::{NotAccepted, TunnelDialer, TunnelError, TunnelStream};
 
 use crate::pod::ask_backoff::EntryRefusal;
 use crate::pod::connection::{PodConnection, PoolKey};
@@ -29,11 +29,10 @@ pub struct RequestTarget<'a> {
     pub port: u16,
 }
 
-pub(crate) struct Search<'a> {
+pub(crate) struct Search<'a, U> {
     shared: &'a IngressShared,
     target: RequestTarget<'a>,
-    /// `None` for a TCP connection.
-    request: Option<ForRequest>,
+    usage: U,
     table: Arc<RoutingTable>,
     service: Option<Arc<FollowedService>>,
     refused: Vec<PodId>,
@@ -42,6 +41,21 @@ pub(crate) struct Search<'a> {
     deadline: Option<Instant>,
 }
 
+/// The use of a path to a pod: it decides how a pod of another host is reached.
+pub(crate) trait PathUsage: Sized {
+    /// A connection through the tunnel.
+    type ThroughTunnel;
+
+    async fn enter(
+        search: &Search<'_, Self>,
+        tunnel: &TunnelDialer,
+        pod: &Pod,
+    ) -> Result<Box<Self::ThroughTunnel>, NoPath>;
+}
+
+/// A TCP connection. At the gate of another host it counts until its end, so it is never kept.
+pub(crate) struct ForConnection;
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForRequest {
     /// True if it may be sent again after its connection has ended.
@@ -49,7 +63,7 @@ pub(crate) struct ForRequest {
     pub(crate) protocol: HttpProtocol,
 }
 
-enum NoPath {
+pub(crate) enum NoPath {
     /// Its gate refuses, or its node has no proxy.
     Refused,
     /// It refused a moment ago and was not asked again.
@@ -59,27 +73,67 @@ enum NoPath {
     Unreachable,
 }
 
-impl<'a> Search<'a> {
-    pub(crate) fn new(shared: &'a IngressShared, target: RequestTarget<'a>) -> Self {
+impl PathUsage for ForConnection {
+    type ThroughTunnel = TunnelStream;
+
+    async fn enter(
+        search: &Search<'_, Self>,
+        tunnel: &TunnelDialer,
+        pod: &Pod,
+    ) -> Result<Box<TunnelStream>, NoPath> {
+        let (port, within) = (search.target.port, search.shared.config.connect_within);
+        let begun = Instant::now();
+        let connect = async || tunnel.connect(&pod.endpoint, port, within).await;
+        let stream = Box::pin(search.ask(pod, connect)).await?;
+        pod.answered(port, begun.elapsed(), Instant::now().into_std());
+        Ok(Box::new(stream))
+    }
+}
+
+impl PathUsage for ForRequest {
+    type ThroughTunnel = PodConnection;
+
+    /// Uses a kept connection of this thread if there is one.
+    async fn enter(
+        search: &Search<'_, Self>,
+        tunnel: &TunnelDialer,
+        pod: &Pod,
+    ) -> Result<Box<PodConnection>, NoPath> {
+        let ForRequest { is_repeatable, protocol } = search.usage;
+        let (port, within) = (search.target.port, search.shared.config.connect_within);
+        let key = PoolKey::of_other_host(port, protocol);
+        while let Some(mut connection) = pod.pools.take(key, is_repeatable) {
+            match connection.begin(is_repeatable, within).await {
+                Ok(()) => return Ok(Box::new(connection)),
+                Err(NotAccepted::Refused) => return Err(NoPath::Refused),
+                // Nothing was sent on it.
+                Err(NotAccepted::Ended) => {}
+                Err(NotAccepted::Unanswered) => return Err(NoPath::Unreachable),
+            }
+        }
+        let connect = async {
+            let connect = async || tunnel.connect_for_requests(&pod.endpoint, port, within).await;
+            let connection = PodConnection::over_kept(search.ask(pod, connect).await?, protocol).await;
+            connection.map(Box::new).map_err(|_| NoPath::Unreachable)
+        };
+        // Boxed to keep the request's future small: most requests do not connect.
+        Box::pin(connect).await
+    }
+}
+
+impl<'a, U: PathUsage> Search<'a, U> {
+    pub(crate) fn new(shared: &'a IngressShared, target: RequestTarget<'a>, usage: U) -> Self {
         let table = shared.table.borrow().clone();
         Self {
             shared,
             target,
-            request: None,
+            usage,
             service: table.service(target.service).cloned(),
             table,
             refused: Vec::new(),
             has_refused_connection: false,
             deadline: None,
         }
-    }
-
-    pub(crate) fn for_request(
-        shared: &'a IngressShared,
-        target: RequestTarget<'a>,
-        request: ForRequest,
-    ) -> Self {
-        Self { request: Some(request), ..Self::new(shared, target) }
     }
 
     pub(crate) fn service(&self) -> Option<&Arc<FollowedService>> {
@@ -90,7 +144,7 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// If there was none within the maximum wait.
-    pub(crate) async fn next(&mut self) -> Result<(Arc<Pod>, PodPath), NoPod> {
+    pub(crate) async fn next(&mut self) -> Result<(Arc<Pod>, PodPath<U::ThroughTunnel>), NoPod> {
         loop {
             if let Some(found) = self.find().await {
                 return Ok(found);
@@ -99,7 +153,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    async fn find(&mut self) -> Option<(Arc<Pod>, PodPath)> {
+    async fn find(&mut self) -> Option<(Arc<Pod>, PodPath<U::ThroughTunnel>)> {
         let service = self.service.clone()?;
         let begun = Instant::now();
         let now = begun.into_std();
@@ -144,31 +198,16 @@ impl<'a> Search<'a> {
         }
     }
 
-    async fn enter(&self, pod: &Pod) -> Result<PodPath, NoPath> {
+    async fn enter(&self, pod: &Pod) -> Result<PodPath<U::ThroughTunnel>, NoPath> {
         let (gates, endpoint) = (&self.shared.gates, &pod.endpoint);
         let entered = match &self.shared.tunnel {
             None => gates.enter(&endpoint.pod, &endpoint.assignment),
             Some(tunnel) => match gates.enter_if_here(&endpoint.pod, &endpoint.assignment) {
                 Some(entered) => entered,
-                None => {
-                    return match self.request {
-                        Some(request) => self.enter_with_request(tunnel, pod, request).await,
-                        None => Box::pin(self.enter_through(tunnel, pod)).await,
-                    };
-                }
+                None => return U::enter(self, tunnel, pod).await.map(PodPath::There),
             },
         };
         entered.map(PodPath::Here).map_err(|_| NoPath::Refused)
-    }
-
-    async fn enter_through(&self, tunnel: &TunnelDialer, pod: &Pod) -> Result<PodPath, NoPath> {
-        let (port, within) = (self.target.port, self.shared.config.connect_within);
-        let connect = async || {
-            let begun = Instant::now();
-            let stream = tunnel.connect(&pod.endpoint, port, within).await?;
-            Ok(PodPath::There { stream: Box::new(stream), took: begun.elapsed() })
-        };
-        self.ask(pod, connect).await
     }
 
     /// Asks the pod's host to admit a request, unless it refused a moment ago.
@@ -191,47 +230,6 @@ impl<'a> Search<'a> {
             Err(TunnelError::Unreachable { .. }) => {}
         }
         connected.map_err(|error| self.no_path(&pod.endpoint, &error))
-    }
-
-    /// As [`enter_through`](Self::enter_through), on a kept connection of this thread if there is one.
-    async fn enter_with_request(
-        &self,
-        tunnel: &TunnelDialer,
-        pod: &Pod,
-        ForRequest { is_repeatable, protocol }: ForRequest,
-    ) -> Result<PodPath, NoPath> {
-        let within = self.shared.config.connect_within;
-        let key = PoolKey::of_other_host(self.target.port, protocol);
-        while let Some(mut connection) = pod.pools.take(key, is_repeatable) {
-            match connection.begin(is_repeatable, within).await {
-                Ok(()) => return Ok(PodPath::Http(Box::new(connection))),
-                Err(NotAccepted::Refused) => return Err(NoPath::Refused),
-                // Nothing was sent on it.
-                Err(NotAccepted::Ended) => {}
-                Err(NotAccepted::Unanswered) => return Err(NoPath::Unreachable),
-            }
-        }
-        // Boxed to keep the request's future small: most requests do not connect.
-        Box::pin(self.connect_for_requests(tunnel, pod, protocol)).await
-    }
-
-    async fn connect_for_requests(
-        &self,
-        tunnel: &TunnelDialer,
-        pod: &Pod,
-        protocol: HttpProtocol,
-    ) -> Result<PodPath, NoPath> {
-        let (port, within) = (self.target.port, self.shared.config.connect_within);
-        let begun = Instant::now();
-        match self.ask(pod, async || tunnel.connect_for_requests(&pod.endpoint, port, within).await).await? {
-            HttpStream::Kept(stream) => {
-                let connection = PodConnection::over_kept(stream, protocol).await;
-                connection
-                    .map(|connection| PodPath::Http(Box::new(connection)))
-                    .map_err(|_| NoPath::Unreachable)
-            }
-            HttpStream::Once(stream) => Ok(PodPath::There { stream, took: begun.elapsed() }),
-        }
     }
 
     fn no_path(&self, endpoint: &Endpoint, error: &TunnelError) -> NoPath {
