@@ -17,6 +17,11 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) variables: &'a Variables,
 }
 
+/// Returns the text of a field.
+pub(crate) fn text_of(node: &DocumentNode, field: &str) -> Option<String> {
+    node.get(field).and_then(DocumentNode::scalar).map(|text| text.into_owned())
+}
+
 pub(crate) fn names_of(node: &DocumentNode, field: &str) -> Vec<String> {
     node.get(field).into_iter().flat_map(|inner| inner.fields().map(|field| field.name.to_owned())).collect()
 }

@@ -52,7 +52,7 @@ use report::Report;
 pub use report::{ComposeFinding, Note, NoteKind};
 pub use source::{FileSources, PathKind, SourceError};
 pub use values::AppValue;
-use values::{Declared, MadeValues};
+use values::Declared;
 
 /// File names looked for in a folder, in order of preference.
 pub const DEFAULT_FILES: [&str; 4] =
@@ -163,18 +163,17 @@ fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Op
     let mut declared =
         Declared::new(&root, &name, &variables, sources, &project.allowed, fields::advice_if_not_honoured);
     let all = services::all(&root, &profiles, project, &mut declared, report);
-    let services::All { services, without_ingress, all_names, has_common_volumes } = all;
-    let MadeValues { values, all_values, sent_files } = declared.finish();
-    let notes = Vec::new();
+    let all_values = declared.all_values();
+    let Declared { made: values, sent_files, .. } = declared;
     Some(App {
         name,
-        services,
-        without_ingress,
-        all_names,
+        services: all.services,
+        without_ingress: all.without_ingress,
+        all_names: all.all_names,
         values,
         all_values,
-        has_common_volumes,
+        has_common_volumes: all.has_common_volumes,
         sent_files,
-        notes,
+        notes: Vec::new(),
     })
 }

@@ -2,6 +2,7 @@
 
 use document::{DocumentNode, Field};
 
+use crate::compose_document::text_of;
 use crate::fields;
 use crate::forms::{PORTS, long_form};
 use crate::translate::ports;
@@ -56,9 +57,7 @@ pub(crate) fn merge(base: DocumentNode, over: &DocumentNode, path: &str) -> Docu
 }
 
 fn has_other_driver(base: &DocumentNode, over: &DocumentNode) -> bool {
-    let driver =
-        |node: &DocumentNode| node.get("driver").and_then(DocumentNode::scalar).map(|text| text.into_owned());
-    driver(base).zip(driver(over)).is_some_and(|(before, after)| before != after)
+    text_of(base, "driver").zip(text_of(over, "driver")).is_some_and(|(before, after)| before != after)
 }
 
 fn merge_maps(mut base: DocumentNode, over: &DocumentNode, path: &str) -> DocumentNode {
@@ -110,7 +109,7 @@ fn key_of(item: &DocumentNode, path: &str) -> Option<String> {
         return ports::key(item);
     }
     if path == ENV_FILES && item.is_map() {
-        return item.get("path")?.scalar().map(|path| path.into_owned());
+        return text_of(item, "path");
     }
     item.scalar().map(|text| text.into_owned())
 }
@@ -123,9 +122,8 @@ fn target(item: &DocumentNode) -> Option<String> {
 }
 
 fn target_as_written(item: &DocumentNode) -> Option<String> {
-    let text = |name: &str| item.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
     if item.is_map() {
-        return text("target").or_else(|| text("source"));
+        return text_of(item, "target").or_else(|| text_of(item, "source"));
     }
     let short = item.scalar()?.into_owned();
     let parts: Vec<&str> = short.split(':').collect();

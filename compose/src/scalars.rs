@@ -65,8 +65,7 @@ fn write_below(node: &mut DocumentNode, path: &str) {
 fn write(node: &mut DocumentNode) {
     let Some(text) = node.scalar().map(|text| text.to_ascii_lowercase()) else { return };
     let written = match text.as_str() {
-        "true" => "true",
-        "false" => "false",
+        "true" | "false" => &text,
         text if TRUE.contains(&text) => "true",
         text if FALSE.contains(&text) => "false",
         _ => return,
@@ -110,13 +109,10 @@ fn number(text: &str) -> Option<String> {
 }
 
 fn whole_number(digits: &str) -> Option<u64> {
-    let base = |prefix: &[&str], base| {
-        let rest = prefix.iter().find_map(|prefix| digits.strip_prefix(prefix))?;
-        u64::from_str_radix(rest, base).ok()
-    };
-    let has_prefix = digits.starts_with("0x") || digits.starts_with("0X") || digits.starts_with("0b");
-    if has_prefix || digits.starts_with("0B") || digits.starts_with("0o") || digits.starts_with("0O") {
-        return base(&["0x", "0X"], 16).or_else(|| base(&["0b", "0B"], 2)).or_else(|| base(&["0o", "0O"], 8));
+    for (prefix, base) in [("0x", 16), ("0X", 16), ("0b", 2), ("0B", 2), ("0o", 8), ("0O", 8)] {
+        if let Some(rest) = digits.strip_prefix(prefix) {
+            return u64::from_str_radix(rest, base).ok();
+        }
     }
     if !digits.chars().all(|c| c.is_ascii_digit()) {
         return None;

@@ -6,7 +6,7 @@ use document::{DocumentNode, Field, TextPosition, nearest};
 use model::ids::{AppName, ValueName};
 use model::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
 
-use crate::compose_document::Variables;
+use crate::compose_document::{Variables, text_of};
 use crate::names::text_at;
 use crate::project::{Allowance, EXTENSION};
 use crate::report::{NoteKind, Report};
@@ -35,16 +35,10 @@ pub(crate) struct Declared<'a> {
     not_honoured: fn(&str) -> Option<&'static str>,
     /// Used values; `None` for one that the app does not create.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
-    made: Vec<AppValue>,
-    sent_files: BTreeSet<(String, String)>,
+    pub(crate) made: Vec<AppValue>,
+    pub(crate) sent_files: BTreeSet<(String, String)>,
     /// Directories that became volumes, with their service.
     directories: BTreeMap<String, String>,
-}
-
-pub(crate) struct MadeValues {
-    pub(crate) values: Vec<AppValue>,
-    pub(crate) all_values: BTreeSet<(ValueKind, ValueName)>,
-    pub(crate) sent_files: BTreeSet<(String, String)>,
 }
 
 impl<'a> Declared<'a> {
@@ -70,7 +64,8 @@ impl<'a> Declared<'a> {
         }
     }
 
-    pub(crate) fn finish(self) -> MadeValues {
+    /// Returns all secrets and configs that the files declare, including unused ones.
+    pub(crate) fn all_values(&self) -> BTreeSet<(ValueKind, ValueName)> {
         let declared = [ValueKind::Secret, ValueKind::Config].into_iter().flat_map(|kind| {
             let group = self.root.get(group(kind)).into_iter().flat_map(DocumentNode::fields);
             group.map(move |field| (kind, field))
@@ -85,9 +80,7 @@ impl<'a> Declared<'a> {
             .collect();
         let beside = all_names.iter().flat_map(|service| self.mounted_files(service));
         let beside = beside.map(|file| (files_beside::kind_of(&file.path, self.sources), file.name));
-        let all = named.chain(beside).filter_map(|(kind, name)| Some((kind, ValueName::new(name).ok()?)));
-        let all_values = all.collect();
-        MadeValues { values: self.made, all_values, sent_files: self.sent_files }
+        named.chain(beside).filter_map(|(kind, name)| Some((kind, ValueName::new(name).ok()?))).collect()
     }
 
     fn mounted_files(&self, service: &str) -> Vec<FileBeside> {
@@ -102,14 +95,8 @@ impl<'a> Declared<'a> {
 
     /// Records that a directory becomes a volume of a service. Returns another service that mounts it.
     pub(crate) fn directory(&mut self, path: &str, service: &str) -> Option<String> {
-        match self.directories.get(path) {
-            Some(other) if other != service => Some(other.clone()),
-            Some(_) => None,
-            None => {
-                self.directories.insert(path.to_owned(), service.to_owned());
-                None
-            }
-        }
+        let owner = self.directories.entry(path.to_owned()).or_insert_with(|| service.to_owned());
+        (owner != service).then(|| owner.clone())
     }
 
     /// Adds a local file to the app's values. Returns its kind and name in the cluster.
@@ -216,11 +203,8 @@ impl<'a> Declared<'a> {
 
     /// Returns the declared name; by default the app's name and the one in the file.
     fn name_of(&self, field: Field<'_>) -> String {
-        let text = |node: &DocumentNode| {
-            node.get("name").and_then(DocumentNode::scalar).map(|name| name.into_owned())
-        };
-        let named = text(field.value).or_else(|| field.value.get("external").and_then(text));
-        match named {
+        let named = text_of(field.value, "name");
+        match named.or_else(|| text_of(field.value.get("external")?, "name")) {
             Some(name) => name,
             None if is_external(field.value) => field.name.to_owned(),
             None => format!("{}-{}", self.app, field.name),
@@ -313,7 +297,7 @@ fn is_external(declaration: &DocumentNode) -> bool {
     })
 }
 
-fn group(kind: ValueKind) -> &'static str {
+pub(crate) fn group(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => "secrets",
         ValueKind::Config => "configs",

@@ -8,7 +8,7 @@ use model::value::ValueKind;
 use crate::interpolate::VariableLookup;
 use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
-use crate::values::Declared;
+use crate::values::{Declared, group};
 
 pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
 
@@ -34,9 +34,8 @@ impl ServiceDraft<'_, '_> {
     }
 
     pub(super) fn set_once(&mut self, name: &str, field: Field<'_>, value: DocumentNode) {
-        let before = self.document.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
-        let differs = before.is_some_and(|before| value.scalar().as_deref() != Some(before.as_str()));
-        if differs {
+        let before = self.document.get(name).and_then(DocumentNode::scalar);
+        if before.is_some() && before != value.scalar() {
             let written = self.renamed.iter().rev().find(|(known, _)| known == name);
             let written = written.map_or(name, |(_, written)| written.as_str());
             let detail = format!("{written} and the field below `deploy` for the same differ; keep one");
@@ -51,10 +50,7 @@ impl ServiceDraft<'_, '_> {
         place: Option<TextPosition>,
         references: Vec<DocumentNode>,
     ) {
-        let field = match kind {
-            ValueKind::Secret => "secrets",
-            ValueKind::Config => "configs",
-        };
+        let field = group(kind);
         let before = self.document.get(field).and_then(DocumentNode::items).unwrap_or_default().to_vec();
         self.document.set(field, place, DocumentNode::list([before, references].concat(), place));
     }

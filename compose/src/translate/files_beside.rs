@@ -8,6 +8,7 @@
 use document::DocumentNode;
 use model::value::ValueKind;
 
+use crate::compose_document::text_of;
 use crate::source::{FileSources, PathKind, join};
 
 /// Prefix of paths relative to a Compose file, also after [`complete`].
@@ -60,15 +61,12 @@ pub(crate) struct FileBeside {
 }
 
 pub(crate) fn mounts(app: &str, service: &str, volumes: &DocumentNode) -> Vec<FileBeside> {
-    let text = |item: &DocumentNode, name: &str| {
-        item.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned())
-    };
     let mount = |item: &DocumentNode| match item.scalar() {
         Some(short) => {
             let mut parts = short.split(':').map(str::to_owned);
             parts.next().zip(parts.next())
         }
-        None => text(item, "source").zip(text(item, "target")),
+        None => text_of(item, "source").zip(text_of(item, "target")),
     };
     let mut files: Vec<FileBeside> = Vec::new();
     let beside = volumes.items().into_iter().flatten().filter_map(mount);

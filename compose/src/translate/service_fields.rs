@@ -16,19 +16,14 @@ const NO_END: &str = "24h";
 const MAX_LABEL_KEY: usize = 128;
 const MAX_LABEL_VALUE: usize = 256;
 
-pub(crate) fn image(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("image", field, field.value.clone());
+/// The field is the same in kubeleet.
+pub(crate) fn copied(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set(field.name, field, field.value.clone());
 }
 
-pub(crate) fn entrypoint(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    arguments("entrypoint", field, draft);
-}
-
-pub(crate) fn command(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    arguments("command", field, draft);
-}
-
-fn arguments(name: &str, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+/// Translates `entrypoint` or `command`.
+pub(crate) fn arguments(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let name = field.name;
     let empty = |draft: &mut ServiceDraft<'_, '_>| {
         let detail = format!("an empty {name} is not honoured: the image's own is used");
         draft.note(NoteKind::NotHonoured, field.place, detail);
@@ -63,36 +58,9 @@ fn words(name: &str, value: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> 
     Some(DocumentNode::list(words.collect(), value.place()))
 }
 
-pub(crate) fn working_dir(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("working_dir", field, field.value.clone());
-}
-
-pub(crate) fn user(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("user", field, field.value.clone());
-}
-
-pub(crate) fn init(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("init", field, field.value.unquoted());
-}
-
-pub(crate) fn tty(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("tty", field, field.value.unquoted());
-}
-
-pub(crate) fn stdin_open(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("stdin_open", field, field.value.unquoted());
-}
-
-pub(crate) fn read_only(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("read_only", field, field.value.unquoted());
-}
-
-pub(crate) fn tmpfs(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("tmpfs", field, field.value.clone());
-}
-
-pub(crate) fn cap_drop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("cap_drop", field, field.value.clone());
+/// As [`copied`], for a boolean.
+pub(crate) fn unquoted(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    draft.set(field.name, field, field.value.unquoted());
 }
 
 pub(crate) fn secrets(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
@@ -109,10 +77,6 @@ fn values(kind: ValueKind, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
         Some(references) => draft.add_values(kind, field.place, references.to_vec()),
         None => draft.set(field.name, field, values),
     }
-}
-
-pub(crate) fn stop_signal(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("stop_signal", field, field.value.clone());
 }
 
 /// Translates only the command; other fields of hooks are noted where fields are checked.
@@ -186,10 +150,6 @@ fn health_test(test: &DocumentNode) -> DocumentNode {
     }
 }
 
-pub(crate) fn stop_grace_period(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    draft.set("stop_grace_period", field, field.value.clone());
-}
-
 pub(crate) fn replicas(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set_once("replicas", field, field.value.unquoted());
 }
@@ -245,16 +205,8 @@ pub(crate) fn hostname(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-pub(crate) fn ipc(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    only_private(field, draft);
-}
-
-pub(crate) fn cgroup(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    only_private(field, draft);
-}
-
 /// Each container has its own namespace, so only a private one is accepted.
-fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+pub(crate) fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mode = field.value.scalar().unwrap_or_default();
     if !matches!(&*mode, "" | "private") {
         let detail = format!(

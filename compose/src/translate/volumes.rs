@@ -9,6 +9,7 @@ use super::draft::ServiceDraft;
 use super::files_beside;
 use super::local_mounts::{self, LocalMount};
 use super::service_fields::binary_amount;
+use crate::compose_document::text_of;
 use crate::project::EXTENSION;
 use crate::report::{NoteKind, Report};
 
@@ -236,6 +237,6 @@ fn named(document: &DocumentNode) -> impl Iterator<Item = (String, &DocumentNode
 fn source_of(volume: &DocumentNode) -> Option<String> {
     match volume.scalar() {
         Some(text) => text.split_once(':').map(|(source, _)| source.to_owned()),
-        None => volume.get("source").and_then(DocumentNode::scalar).map(|text| text.into_owned()),
+        None => text_of(volume, "source"),
     }
 }
