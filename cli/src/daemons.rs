@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::daemon_options::{ProxyOptions, WorkerOptions};
 use crate::settings::SettingFlags;
-use crate::signal::cancel_on_signal;
+use crate::signal;
 use crate::take_over;
 
 /// Timeout of checking the Redis server. A daemon also starts without Redis.
@@ -33,16 +33,14 @@ const FORMER_METRICS_RETRY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
     let config = Arc::new(flags.load(Serves::Api)?);
-    let shutdown = CancellationToken::new();
-    cancel_on_signal(shutdown.clone())?;
+    let shutdown = signal::shutdown()?;
     check_redis(&config).await?;
     Ok(::api::run(config, shutdown).await?)
 }
 
 pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
     let config = Arc::new(flags.load(Serves::Metrics)?);
-    let shutdown = CancellationToken::new();
-    cancel_on_signal(shutdown.clone())?;
+    let shutdown = signal::shutdown()?;
     check_redis(&config).await?;
     serve_metrics(&config, SCHEDULER_METRICS_PORT, &shutdown, |_| ()).await;
     Ok(::scheduler::run(config, shutdown).await?)
@@ -51,8 +49,7 @@ pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
 /// Runs `kubeleet proxy`. It also starts without Redis, and serves pods from its last known state.
 pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     let config = Arc::new(options.settings.load(Serves::Metrics)?);
-    let shutdown = CancellationToken::new();
-    cancel_on_signal(shutdown.clone())?;
+    let shutdown = signal::shutdown()?;
     daemon::file_limit::raise();
     let listening = Listening::from(shutdown);
     tokio::spawn(take_over::NextProcess::of_this_process()?.start_when_asked(listening.stopped()));
@@ -102,8 +99,7 @@ async fn worker_itself(config: Arc<Config>, guarded: bool) -> anyhow::Result<()>
             .context("--guarded is for workers that `kubeleet worker` has started")?,
         false => LivenessPipe::none(),
     };
-    let shutdown = CancellationToken::new();
-    cancel_on_signal(shutdown.clone())?;
+    let shutdown = signal::shutdown()?;
     // Concurrently: the worker must guard its pods whatever Redis it finds.
     let checked = Arc::clone(&config);
     tokio::spawn(async move {

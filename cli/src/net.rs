@@ -12,11 +12,10 @@ use proxy::names::rules::{self, Rules, RulesError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use crate::healthcheck::check_proxy;
 use crate::settings::SettingFlags;
-use crate::signal::cancel_on_signal;
+use crate::signal;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -168,8 +167,7 @@ async fn of_settings(config: &Config) -> ToClose {
 }
 
 async fn watch(config: &Config) -> anyhow::Result<()> {
-    let shutdown = CancellationToken::new();
-    cancel_on_signal(shutdown.clone())?;
+    let shutdown = signal::shutdown()?;
     let (mut rules, mut has_failed) = (Rules::default(), false);
     loop {
         match rules.set(&of_settings(config).await).await {

@@ -9,10 +9,12 @@ use tokio_util::sync::CancellationToken;
 /// Signals within this time count as one: `timeout` and a terminal may each send one.
 const REPEATED_SIGNAL_WINDOW: Duration = Duration::from_secs(1);
 
-/// Cancels `shutdown` at the first SIGTERM or SIGINT. A second one ends the process at once.
-pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()> {
+/// Returns a token that the first SIGTERM or SIGINT cancels. A second one ends the process at once.
+pub(crate) fn shutdown() -> anyhow::Result<CancellationToken> {
+    let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    let cancelled = shutdown.clone();
     tokio::spawn(async move {
         let mut first: Option<Instant> = None;
         loop {
@@ -24,12 +26,12 @@ pub(crate) fn cancel_on_signal(shutdown: CancellationToken) -> anyhow::Result<()
                 None => {
                     tracing::info!("shutting down; send the signal again to stop at once");
                     first = Some(Instant::now());
-                    shutdown.cancel();
+                    cancelled.cancel();
                 }
                 Some(first) if first.elapsed() > REPEATED_SIGNAL_WINDOW => std::process::exit(130),
                 Some(_) => {}
             }
         }
     });
-    Ok(())
+    Ok(shutdown)
 }

@@ -34,7 +34,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::SettingFlags;
-use crate::signal::cancel_on_signal;
+use crate::signal;
 use banner::ClientSettings;
 use credentials::DevCredentials;
 use home::{Home, SavedCluster};
@@ -53,8 +53,7 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let mut config = flags.read(Serves::Api)?;
     let home = Home::open(options.data.as_deref())?;
     let log = LogFile::start(home.path(), &config, options.verbose)?;
-    let shutdown = CancellationToken::new();
-    cancel_on_signal(shutdown.clone())?;
+    let shutdown = signal::shutdown()?;
     let engine = choose_engine(&mut config, flags, &home).await?;
     // Processes are in their cluster's directory and need no lock.
     let _lock = (engine.kind == RuntimeKind::Docker).then(lock_worker_names).transpose()?;

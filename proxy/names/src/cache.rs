@@ -24,15 +24,8 @@ pub(super) struct Cache<K, V> {
 
 #[derive(Debug)]
 struct CacheEntry<V> {
-    known: CachedValue<V>,
+    known: Result<Option<V>, Unanswered>,
     until: Instant,
-}
-
-#[derive(Debug)]
-enum CachedValue<V> {
-    Found(V),
-    Missing,
-    Unavailable,
 }
 
 /// Redis gave no usable answer.
@@ -48,10 +41,10 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
     pub(super) fn get(&self, key: &K, now: Instant) -> NameLookup<V> {
         let Some(CacheEntry { known, until }) = self.entries.get(key) else { return NameLookup::NotAsked };
         match known {
-            CachedValue::Found(value) if now < *until + STALE_KEPT => NameLookup::Found(value.clone()),
-            CachedValue::Missing if now < *until => NameLookup::Missing,
-            CachedValue::Unavailable if now < *until => NameLookup::Unavailable,
-            CachedValue::Found(_) | CachedValue::Missing | CachedValue::Unavailable => NameLookup::NotAsked,
+            Ok(Some(value)) if now < *until + STALE_KEPT => NameLookup::Found(value.clone()),
+            Ok(None) if now < *until => NameLookup::Missing,
+            Err(Unanswered) if now < *until => NameLookup::Unavailable,
+            _ => NameLookup::NotAsked,
         }
     }
 
@@ -59,7 +52,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
     /// while.
     pub(super) fn take_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
-            Some(CacheEntry { known: CachedValue::Found(_), until }) if now >= *until => {
+            Some(CacheEntry { known: Ok(Some(_)), until }) if now >= *until => {
                 *until = now + FAILURE_KEPT;
                 true
             }
@@ -69,29 +62,23 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
 
     /// Inserts a value that the previous process saved. It is used, and refreshed at once.
     pub(super) fn insert_saved(&mut self, key: K, value: V, now: Instant) {
-        self.entries.insert(key, CacheEntry { known: CachedValue::Found(value), until: now });
+        self.entries.insert(key, CacheEntry { known: Ok(Some(value)), until: now });
     }
 
     /// Iterates over all values, expired ones too.
     pub(super) fn found(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.entries.iter().filter_map(|(key, entry)| match &entry.known {
-            CachedValue::Found(value) => Some((key, value)),
-            CachedValue::Missing | CachedValue::Unavailable => None,
-        })
+        self.entries.iter().filter_map(|(key, entry)| Some((key, entry.known.as_ref().ok()?.as_ref()?)))
     }
 
     /// Inserts an answer. After a failure, the old value stays.
     pub(super) fn set(&mut self, key: K, answer: Result<Option<V>, Unanswered>, now: Instant) {
         let (known, kept) = match answer {
-            Ok(Some(value)) => (CachedValue::Found(value), self.found_kept),
-            Ok(None) => (CachedValue::Missing, self.missing_kept),
-            Err(Unanswered) => match self.entries.remove(&key) {
-                Some(CacheEntry { known, .. }) => (known, FAILURE_KEPT),
-                None => (CachedValue::Unavailable, FAILURE_KEPT),
-            },
+            Ok(Some(_)) => (answer, self.found_kept),
+            Ok(None) => (answer, self.missing_kept),
+            Err(Unanswered) => (self.entries.remove(&key).map_or(answer, |entry| entry.known), FAILURE_KEPT),
         };
         if self.entries.len() >= MAX_MISSING {
-            self.entries.retain(|_, entry| matches!(entry.known, CachedValue::Found(_)));
+            self.entries.retain(|_, entry| matches!(entry.known, Ok(Some(_))));
         }
         self.entries.insert(key, CacheEntry { known, until: now + kept });
     }

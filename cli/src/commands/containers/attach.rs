@@ -4,10 +4,9 @@ use clap::Args;
 use model::stream::channel::Purpose;
 
 use super::channel_streams::{self, ChannelStreams};
-use super::terminal::{self, RawTerminal};
+use super::terminal;
 use crate::commands::context::Context;
-use crate::commands::error::{CommandError, CommandResult};
-use crate::commands::objects::find_pod;
+use crate::commands::error::CommandResult;
 
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
@@ -32,12 +31,7 @@ pub(crate) struct AttachArgs {
 
 pub(crate) async fn run(args: &AttachArgs, context: &mut Context<'_>) -> CommandResult {
     let (stdin, tty) = (args.stdin, args.tty);
-    if tty && !terminal::is_interactive() {
-        return Err(CommandError::Usage(terminal::NONE.to_owned()));
-    }
-    let pod = find_pod::running_pod(context, &args.pod).await?;
     let purpose = Purpose::Attach { stdin, size: tty.then(terminal::size).flatten() };
-    let channel = context.client.open_channel(pod.uuid.as_str(), args.container.as_deref(), &purpose).await?;
-    let _raw = tty.then(RawTerminal::enter).transpose()?;
-    channel_streams::run(channel, &ChannelStreams { stdin, tty, forwards_interrupt: false }).await
+    let streams = ChannelStreams { stdin, tty, forwards_interrupt: false };
+    channel_streams::open(&args.pod, args.container.as_deref(), &purpose, &streams, context).await
 }

@@ -5,15 +5,17 @@ use std::os::fd::AsFd;
 
 use bytes::BytesMut;
 use client::{ChannelReceiver, ChannelSender, ClientError, PING_INTERVAL};
-use model::stream::channel::{Frame, MAX_DATA_BYTES};
+use model::stream::channel::{Frame, MAX_DATA_BYTES, Purpose};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::terminal;
+use super::terminal::{self, RawTerminal};
+use crate::commands::context::Context;
 use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::objects::find_pod;
 use crate::exit::Exit;
 
 /// Sent before queued input.
@@ -25,6 +27,26 @@ pub(crate) struct ChannelStreams {
     pub(crate) tty: bool,
     /// True to send Ctrl-C to the program; otherwise it ends this command.
     pub(crate) forwards_interrupt: bool,
+}
+
+/// Opens a channel to a container of the pod named by `pod`, and forwards all streams: see [`run`].
+///
+/// # Errors
+/// As for [`run`]; and if a terminal is wanted and this process has none.
+pub(crate) async fn open(
+    pod: &str,
+    container: Option<&str>,
+    purpose: &Purpose,
+    streams: &ChannelStreams,
+    context: &Context<'_>,
+) -> CommandResult {
+    if streams.tty && !terminal::is_interactive() {
+        return Err(CommandError::Usage(terminal::NONE.to_owned()));
+    }
+    let pod = find_pod::running_pod(context, pod).await?;
+    let channel = context.client.open_channel(pod.uuid.as_str(), container, purpose).await?;
+    let _raw = streams.tty.then(RawTerminal::enter).transpose()?;
+    run(channel, streams).await
 }
 
 /// Forwards all streams until the program in the pod ends. Returns its exit code.

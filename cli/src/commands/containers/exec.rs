@@ -4,10 +4,9 @@ use clap::Args;
 use model::stream::channel::Purpose;
 
 use super::channel_streams::{self, ChannelStreams};
-use super::terminal::{self, RawTerminal};
+use super::terminal;
 use crate::commands::context::Context;
-use crate::commands::error::{CommandError, CommandResult};
-use crate::commands::objects::find_pod;
+use crate::commands::error::CommandResult;
 
 /// Arguments of `exec`.
 #[derive(Debug, Args)]
@@ -32,18 +31,12 @@ pub(crate) struct ExecArgs {
 }
 
 pub(crate) async fn run(args: &ExecArgs, context: &mut Context<'_>) -> CommandResult {
-    if args.tty && !terminal::is_interactive() {
-        return Err(CommandError::Usage(terminal::NONE.to_owned()));
-    }
-    let pod = find_pod::running_pod(context, &args.pod).await?;
     let purpose = Purpose::Exec {
         command: args.command.clone(),
         tty: args.tty,
         stdin: args.stdin,
         size: args.tty.then(terminal::size).flatten(),
     };
-    let channel = context.client.open_channel(pod.uuid.as_str(), args.container.as_deref(), &purpose).await?;
-    let _raw = args.tty.then(RawTerminal::enter).transpose()?;
     let streams = ChannelStreams { stdin: args.stdin, tty: args.tty, forwards_interrupt: !args.tty };
-    channel_streams::run(channel, &streams).await
+    channel_streams::open(&args.pod, args.container.as_deref(), &purpose, &streams, context).await
 }
