@@ -44,13 +44,13 @@ pub struct EngineAct {
 #[derive(Clone)]
 pub struct RecordedEngine {
     inner: SimRuntime,
-    record: Arc<Mutex<RecordedCall>>,
+    record: Arc<Mutex<CallRecord>>,
     /// Node of the worker that uses this clone.
     node: Option<NodeName>,
 }
 
 #[derive(Default)]
-struct RecordedCall {
+struct CallRecord {
     pods: HashMap<String, PodId>,
     acts: Vec<EngineAct>,
     pings: BTreeMap<NodeName, Pings>,
@@ -117,7 +117,7 @@ impl RecordedEngine {
         self.lock().acts[start..].to_vec()
     }
 
-    fn lock(&self) -> MutexGuard<'_, RecordedCall> {
+    fn lock(&self) -> MutexGuard<'_, CallRecord> {
         self.record.lock()
     }
 

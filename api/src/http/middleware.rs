@@ -32,14 +32,15 @@ pub(crate) fn apply(router: Router) -> Router {
     router
         .layer(CatchPanicLayer::custom(answer_panic))
         .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, REQUEST_TIMEOUT))
-        .layer(from_fn(finish))
+        .layer(from_fn(render_and_count))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
         .layer(trace)
         .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
         .layer(map_request(drop_invalid_request_id))
 }
 
-async fn finish(request: Request, next: Next) -> Response {
+/// Renders problems, and counts the request.
+async fn render_and_count(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(&request);
     let method = method_label(request.method());

@@ -1,4 +1,4 @@
-//! Output of a pod.
+//! The output of one pod, and merged logs of many.
 
 use api_types::LogItemView;
 use model::stream::log_line::LineSplitter;
@@ -8,7 +8,7 @@ use crate::call::{ApiCall, ByteStream};
 use crate::error::ClientError;
 use crate::http::Client;
 
-/// Selects logs of several pods.
+/// Selects the pods whose logs are merged.
 #[derive(Debug, Clone, Default)]
 pub struct PodLogQuery {
     /// Pods, by uuid or name.

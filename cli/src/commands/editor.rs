@@ -1,4 +1,4 @@
-//! The user's editor.
+//! The user's editor: which one, and a file opened in it.
 
 use std::path::Path;
 use std::process::Command;

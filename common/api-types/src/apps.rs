@@ -1,4 +1,4 @@
-//! Locks of apps.
+//! Locks of apps: the body of `PUT /app/{name}/lock`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

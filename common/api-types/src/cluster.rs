@@ -1,3 +1,5 @@
+//! The findings of `kubeleet cluster check`.
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,4 +1,4 @@
-//! Progress of jobs and crons.
+//! The progress of jobs and crons, as a part of their service.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

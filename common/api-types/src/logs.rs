@@ -1,4 +1,4 @@
-//! Lines of logs.
+//! A line of merged logs, as the API streams it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

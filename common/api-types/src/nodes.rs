@@ -1,4 +1,4 @@
-//! Nodes.
+//! A node as `GET /node` shows it, and its queues.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Pods.
+//! A pod as `GET /pod` shows it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

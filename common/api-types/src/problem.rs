@@ -1,4 +1,4 @@
-//! Error responses.
+//! The body of every error response.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,3 +1,5 @@
+//! The plan or result of `kubeleet cluster recover` and `kubeleet restore`.
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -1,4 +1,4 @@
-//! Routes from outside the cluster.
+//! Routes from outside the cluster, with their certificates.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! Persistent and shared volumes.
+//! Persistent and shared volumes: their condition, and where their data is.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

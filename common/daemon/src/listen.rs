@@ -1,4 +1,4 @@
-//! Listening sockets.
+//! Listening sockets, also on addresses that the host does not have yet.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

@@ -46,13 +46,13 @@ impl<K: Eq + Hash> LogLimit<K> {
         Self { interval: Duration::from_secs(600), max_keys: 256, ..Self::default() }
     }
 
-    /// Returns true if the line may be logged now.
-    pub fn is_due(&self, key: K) -> bool {
-        self.due(key).is_some()
+    /// Counts a line. Returns true if it may be logged now.
+    pub fn admit(&self, key: K) -> bool {
+        self.admit_counting(key).is_some()
     }
 
-    /// Returns the number of suppressed lines if this one may be logged now.
-    pub fn due(&self, key: K) -> Option<LeftOut> {
+    /// Counts a line. Returns the number of suppressed ones before it if it may be logged now.
+    pub fn admit_counting(&self, key: K) -> Option<LeftOut> {
         let mut logged = self.logged.lock();
         if let Some(last) = logged.get_mut(&key) {
             if last.at.elapsed() < self.interval {
@@ -80,7 +80,7 @@ mod tests {
     async fn each_reason_of_each_pod_is_logged_once_per_interval_with_what_was_left_out() {
         let rarely = LogLimit::default();
         let line = |pod: &'static str, reason: &'static str| {
-            rarely.due((pod, reason)).map(|left_out: LeftOut| left_out.to_string())
+            rarely.admit_counting((pod, reason)).map(|left_out: LeftOut| left_out.to_string())
         };
         assert_eq!(line("a", "refused"), Some(String::new()));
         assert!((0..5000).all(|_| line("a", "refused").is_none()));
@@ -95,10 +95,10 @@ mod tests {
     #[test]
     fn the_same_error_is_logged_once_and_another_one_too() {
         let log = LogLimit::of_retries();
-        let due = ["a failed", "a failed", "b failed", "a failed"].map(|text| log.is_due(text.to_owned()));
+        let due = ["a failed", "a failed", "b failed", "a failed"].map(|text| log.admit(text.to_owned()));
         assert_eq!(due, [true, false, true, false]);
         for n in 0..2 * log.max_keys {
-            log.is_due(n.to_string());
+            log.admit(n.to_string());
         }
         assert!(log.logged.lock().len() <= log.max_keys);
     }

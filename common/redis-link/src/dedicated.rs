@@ -1,4 +1,4 @@
-//! Connections with one user.
+//! Connections for commands that block, which no other command can share.
 
 use std::sync::Arc;
 use std::time::Duration;

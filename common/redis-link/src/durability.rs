@@ -1,4 +1,4 @@
-//! The durability of a write.
+//! Whether a write would survive the loss of the master.
 
 /// The durability of a write after waiting for the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

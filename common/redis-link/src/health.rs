@@ -1,4 +1,4 @@
-//! Connection state of a link.
+//! The state of a link: connected, or why not.
 
 use std::time::Instant;
 

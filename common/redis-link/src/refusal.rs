@@ -1,6 +1,6 @@
 //! Conditions under which Redis answers but refuses commands: their names and remedies.
 //!
-//! Pure. Only this file reads Redis' errors for people; `link/fault.rs` reads them for the connection.
+//! Pure. Only this file reads Redis' errors for people; `fault.rs` reads them for the connection.
 
 /// Not an object of kubeleet: Redis refuses every command of the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

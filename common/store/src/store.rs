@@ -1,4 +1,4 @@
-//! The handle for all operations.
+//! The handle whose methods are the operations; each is in the file of its object.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ impl IngressShared {
         }
         let from = self.service_at(client).await;
         let may = table.routes.may_reach(from.as_ref(), service);
-        let due = (!may).then(|| self.warnings.unwanted.due((service.clone(), client))).flatten();
+        let due = (!may).then(|| self.warnings.unwanted.admit_counting((service.clone(), client))).flatten();
         if let Some(left_out) = due {
             let from = from.as_ref().map_or("no pod of a service", ServiceName::as_str);
             tracing::info!(

@@ -174,7 +174,8 @@ async fn connect(shared: &IngressShared, target: RequestTarget<'_>) -> Option<Tc
                 if let (NoPod::NotListening, Some(service)) = (why, search.service()) {
                     service.metrics.not_listening.increment(1);
                 }
-                if let Some(left_out) = shared.warnings.unserved.due((service.clone(), port, why)) {
+                if let Some(left_out) = shared.warnings.unserved.admit_counting((service.clone(), port, why))
+                {
                     tracing::warn!(%service, port, ?why, "Connection refused: no pod took it{left_out}");
                 }
                 return None;

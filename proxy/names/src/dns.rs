@@ -115,6 +115,7 @@ impl Rates {
         Self { since: now, limit, counts: HashMap::new() }
     }
 
+    /// Counts a question of this second. Returns false if the client is over its limit.
     fn allow(&mut self, client: IpAddr, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             *self = Self::new(now, self.limit);

@@ -84,7 +84,7 @@ impl NameShares {
     }
 
     pub(super) fn note_refused(&self, client: IpAddr, what: &str) {
-        if self.warned.is_due(()) {
+        if self.warned.admit(()) {
             tracing::warn!(
                 "The pod at {client} has its share of the {what} of this host: further ones are refused, and those of \
                  other pods are not. `kubeleet pod ls` shows whose address it is."
@@ -367,6 +367,7 @@ impl Resolver {
         Ok(())
     }
 
+    /// Asks for the endpoints of a service. Returns false if they do not come in time.
     async fn wait_for_endpoints(&self, service: &ServiceName) -> bool {
         self.want(service);
         let mut snapshot = self.snapshot.clone();

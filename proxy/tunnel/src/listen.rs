@@ -153,7 +153,7 @@ impl ListenerShared {
     }
 
     fn warn(&self, what: &str) {
-        if self.warned.is_due(()) {
+        if self.warned.admit(()) {
             tracing::warn!("The tunnel has {what}, as many as it takes; further ones are refused");
         }
     }

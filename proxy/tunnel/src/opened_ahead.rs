@@ -81,6 +81,7 @@ impl OpenedAhead {
         }
     }
 
+    /// Counts a connection as opening. Returns false if the host needs no further one.
     fn begin(&self, peer: Peer) -> bool {
         let mut hosts = self.hosts.lock();
         let host = hosts.entry(peer).or_default();

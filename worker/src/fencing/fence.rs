@@ -275,6 +275,8 @@ async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<
     }
 }
 
+/// Stops the containers that `must_stop` chooses, and retries until that succeeds. Returns false at a
+/// shutdown.
 async fn stop_leftovers(
     worker: &Worker,
     shutdown: &CancellationToken,

@@ -100,6 +100,7 @@ async fn ask(
     }
 }
 
+/// Closes the gates of these containers, and waits until they are drained. Returns false without a proxy.
 async fn drained(socket: &dyn ProxySocket, containers: &[&Container], within: Duration) -> bool {
     let Ok(stream) = dial(socket).await else { return false };
     let mut lines = lines(stream);

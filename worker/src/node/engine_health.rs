@@ -93,6 +93,7 @@ impl EngineHealth {
         self.problems.lock().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
     }
 
+    /// Records the answer to a call. Returns true if the engine has become healthy or unhealthy with it.
     pub(crate) fn record<T>(&self, call: CheckedCall, answer: &Result<T, RuntimeError>) -> bool {
         let mut problems = self.problems.lock();
         let had_problem = problems.first().is_some();

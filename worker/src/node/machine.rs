@@ -1,4 +1,4 @@
-//! The resources of this machine.
+//! The amounts of CPU, memory, disk and processes that this machine has for pods.
 
 use std::path::Path;
 

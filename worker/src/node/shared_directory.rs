@@ -192,6 +192,7 @@ impl SharedDirectory {
         claims.filter(|claim| claim.scope.is_shared()).map(of_claim).collect()
     }
 
+    /// Removes the folder of a volume. Returns false if it must be tried again.
     pub(crate) async fn remove(&self, name: &VolumeName, cluster: Option<&ClusterId>) -> bool {
         let Ok(root) = self.usable_root(cluster).await else { return false };
         let name = name.to_string();

@@ -116,7 +116,7 @@ impl VolumeLoop {
         let VolumeReport { remove, elsewhere, redis_run, missing } = report;
         self.redis_run = Some(redis_run);
         for name in elsewhere {
-            if self.misplaced.is_due(name.clone()) {
+            if self.misplaced.admit(name.clone()) {
                 tracing::warn!(
                     node = %self.context.worker.node,
                     "this node has a copy of volume {name} that is not the volume, and is left alone: `kubeleet volume ls` \

@@ -52,6 +52,7 @@ impl HeldPods {
         std::mem::take(&mut self.inner.lock().undecided)
     }
 
+    /// Replaces the held pods. `None` keeps what is known of one. Returns true if they have changed.
     pub(crate) fn set(&self, mut pods: HashMap<PodKey, Option<HeldPod>>) -> bool {
         let mut inner = self.inner.lock();
         for (key, slot) in &mut pods {

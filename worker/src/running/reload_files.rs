@@ -111,6 +111,7 @@ impl ReloadLoop {
         Ok(versions)
     }
 
+    /// Replaces one file and signals its container. Returns false if it must be tried again.
     async fn reload(&mut self, one: &Mounted, version: u64) -> bool {
         let worker = &self.context.worker;
         let Reloaded { name, kind, file, signal } = &one.file;
@@ -128,7 +129,7 @@ impl ReloadLoop {
             },
             Err(unavailable) => unavailable.message,
         };
-        if self.failures.is_due(format!("{container} {name}")) {
+        if self.failures.admit(format!("{container} {name}")) {
             tracing::warn!(%node, container, "version {version} of {kind} {value} is not there yet: {problem}");
         }
         false

@@ -123,7 +123,7 @@ impl SessionContext {
                 ReplyClass::Transient(error)
             }
             Err(error) => {
-                if self.permanent_errors.is_due(format!("{operation}: {error}")) {
+                if self.permanent_errors.admit(format!("{operation}: {error}")) {
                     tracing::error!(node = %self.worker.node, %error, "{operation} failed");
                 }
                 ReplyClass::Permanent(error)

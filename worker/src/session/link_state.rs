@@ -52,6 +52,8 @@ impl LinkState {
         self.clock.now().millis < self.in_touch_until.load(Ordering::Acquire)
     }
 
+    /// Records which master answered, by the time of its election. Returns true if it is another one than
+    /// before.
     pub(crate) fn note_master(&self, changed_at: RedisMillis) -> bool {
         let now = self.clock.now();
         let mut masters = self.masters.lock();

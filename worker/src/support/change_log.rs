@@ -35,6 +35,7 @@ impl ChangeLog {
         }
     }
 
+    /// Records whether it is failing now. Returns whether it was before.
     fn replace(&self, is_failing: bool) -> bool {
         let mut current = self.is_failing.lock();
         let before = *current;
@@ -59,25 +60,27 @@ struct RedisFailure {
 
 impl RedisLog {
     pub(crate) fn failed(&self, error: &StoreError) {
-        if self.begins(error) {
+        if self.note_failure(error) {
             tracing::warn!("the connection to Redis failed: {error}; retrying");
         }
     }
 
     pub(crate) fn succeeded(&self) {
-        if self.ends() {
+        if self.note_success() {
             tracing::info!("the connection to Redis works again");
         }
     }
 
-    fn begins(&self, error: &StoreError) -> bool {
+    /// Returns true for the first failure with this cause.
+    fn note_failure(&self, error: &StoreError) -> bool {
         let is_refusal = !matches!(error, StoreError::Unreachable { .. } | StoreError::Timeout { .. });
         let cause = error.cause().unwrap_or("command");
         let before = self.failure.lock().replace(RedisFailure { cause, is_refusal, last: Instant::now() });
         before.is_none_or(|before| before.cause != cause)
     }
 
-    fn ends(&self) -> bool {
+    /// Returns true if a failure ends with this success. A refusal of one command does only after a while.
+    fn note_success(&self) -> bool {
         let has_ended =
             |failure: &mut RedisFailure| !failure.is_refusal || failure.last.elapsed() >= NO_REFUSAL_FOR;
         self.failure.lock().take_if(has_ended).is_some()
@@ -94,15 +97,15 @@ mod tests {
         let refused = StoreError::Refused("NOPERM this user has no permissions".to_owned());
         let cut_off =
             StoreError::Unreachable { what: "EVALSHA".to_owned(), why: "connection refused".to_owned() };
-        assert!(!log.ends() && log.begins(&refused));
+        assert!(!log.note_success() && log.note_failure(&refused));
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            assert!(!log.ends() && !log.begins(&refused));
+            assert!(!log.note_success() && !log.note_failure(&refused));
         }
-        assert!(log.begins(&cut_off) && !log.begins(&cut_off), "another cause");
-        assert!(log.ends() && !log.ends(), "a connection that works is seen at once");
-        assert!(log.begins(&refused));
+        assert!(log.note_failure(&cut_off) && !log.note_failure(&cut_off), "another cause");
+        assert!(log.note_success() && !log.note_success(), "a connection that works is seen at once");
+        assert!(log.note_failure(&refused));
         tokio::time::sleep(NO_REFUSAL_FOR).await;
-        assert!(log.ends() && !log.ends());
+        assert!(log.note_success() && !log.note_success());
     }
 }

@@ -1,4 +1,4 @@
-//! Goals of `--wait`.
+//! The goals of `--wait`: states of services and pods that [`waiter`](super::waiter) waits for.
 
 use api_types::ServiceView;
 use model::event::{ClusterEvent, ObjectKind};

@@ -1,5 +1,5 @@
 //! Resources of nodes and pods. A kind is declared here and, for the scripts, at the top of
-//! `store/lua/_prelude.lua`; a test compares the two.
+//! `common/store/src/lua/_prelude.lua`; a test compares the two.
 //!
 //! Host ports are not amounts: see [`HostPorts`](crate::spec::HostPorts).
 

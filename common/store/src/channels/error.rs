@@ -1,4 +1,4 @@
-//! Why a channel ends.
+//! The reasons for which a channel ends early.
 
 use model::stream::channel::FrameError;
 use redis_link::StoreError;

@@ -1,4 +1,5 @@
-//! A script and its calls.
+//! A script: its Lua code with the parts of the prelude that it needs, its rules, and how a call is
+//! encoded.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LazyLock, OnceLock};

@@ -34,7 +34,7 @@ impl Clients {
     }
 
     fn warn_of_all(&self) {
-        if self.warned_of_all.is_due(()) {
+        if self.warned_of_all.admit(()) {
             tracing::warn!(
                 "Ingress has {} connections and requests beside each other on those of HTTP/2, as many as it takes; \
                  further ones are refused. If they are wanted, \
@@ -45,7 +45,7 @@ impl Clients {
     }
 
     fn warn_of_address(&self, address: IpAddr, most: usize) {
-        if self.warned_of_address.is_due(()) {
+        if self.warned_of_address.admit(()) {
             tracing::warn!(
                 "Ingress has {most} connections of {address} and requests beside each other on those of HTTP/2, as many \
                  as one address (of IPv6: a /64 network) may have; further ones are refused. If it is a proxy before the ingress, name it in KUBELEET_TRUSTED_PROXIES; if many clients \

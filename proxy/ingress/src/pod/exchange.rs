@@ -154,7 +154,7 @@ impl Failure {
 
     fn problem(self, shared: &IngressShared, route: &HttpRoute, pod: &Pod) -> OwnAnswer {
         let (service, id) = (&route.service, &pod.endpoint.pod);
-        if let Some(left_out) = shared.warnings.failed.due((id.clone(), self.why)) {
+        if let Some(left_out) = shared.warnings.failed.admit_counting((id.clone(), self.why)) {
             tracing::warn!(
                 %service, pod = %id, node = %pod.endpoint.node,
                 "Request failed and is not sent again: {}{left_out}", self.detail

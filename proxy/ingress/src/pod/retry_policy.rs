@@ -61,6 +61,7 @@ impl RetryBudget {
         self.requests[part] += requests;
     }
 
+    /// Counts a repeat if it is allowed. Returns false if it is not.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let part = self.forget(now);
         let (requests, repeats) = (self.requests.iter().sum::<u64>(), self.repeats.iter().sum::<u64>());

@@ -1,4 +1,5 @@
-//! One step of the simulator.
+//! One step of a run: time passes, faults occur, one waiting request is executed, the processes go on, and
+//! the invariants are checked.
 
 use crate::checks::invariants;
 use crate::machine::process_id::{PROCESSES, ProcessId};

@@ -1,4 +1,4 @@
-//! The world of one run.
+//! All state of a run: everything else in `world/` is a method of [`World`].
 
 use std::fmt::Display;
 

@@ -1,4 +1,4 @@
-//! Creates and starts containers.
+//! Creates and starts containers on the engine, once for each identity even if a call is repeated.
 
 use std::time::Duration;
 

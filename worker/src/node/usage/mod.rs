@@ -1,8 +1,10 @@
 //! Resource usage of pods and machine: measured while a client asks, and rarely for the metrics of this
 //! process.
 //!
-//! [`counters`] are the runtimes' counts since a container began; [`rates`] computes usage from two of them,
-//! pure; [`cgroup`] and [`processes`] read them from the kernel; [`machine`] reads those of the machine.
+//! [`rates`] computes usage from two readings of counters, pure. The runtimes read those of containers
+//! (`worker/engine/src/usage/`), [`machine`] those of the machine, and `report` combines both.
+//!
+//! Tests: beside the code, scenarios::usage
 
 pub(crate) mod machine;
 pub(crate) mod rates;
@@ -23,7 +25,8 @@ use self::report::Measurement;
 use crate::session::context::SessionContext;
 use crate::support::measure;
 
-const LOOKED_AT_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval of reports while a client asks.
+const WANTED_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval between the first two, so that the first report comes soon.
 const FIRST_INTERVAL: Duration = Duration::from_millis(700);
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
@@ -34,10 +37,10 @@ const MAX_SPAN: Duration = Duration::from_secs(40);
 
 pub(crate) struct UsageLoop {
     context: Arc<SessionContext>,
-    looks: Subscription,
+    hints: Subscription,
     last: Option<Measurement>,
-    shown: BTreeSet<String>,
-    is_looked_at: bool,
+    recorded: BTreeSet<String>,
+    is_wanted: bool,
     ask_at: Instant,
     metrics_at: Option<Instant>,
 }
@@ -53,37 +56,37 @@ impl Loop<StoreError> for UsageLoop {
         let (store, node) = (&context.worker.store, &context.worker.node);
         if Instant::now() >= self.ask_at {
             self.ask_at = Instant::now() + ASK_INTERVAL;
-            self.is_looked_at = store.is_usage_wanted(node).await?;
+            self.is_wanted = store.is_usage_wanted(node).await?;
         }
         let metrics_due = self.metrics_at.is_some_and(|due| Instant::now() >= due);
-        if !self.is_looked_at && !metrics_due {
+        if !self.is_wanted && !metrics_due {
             return Ok(Next::Rest);
         }
-        if self.is_looked_at && self.last.as_ref().is_none_or(|last| last.age() > MAX_SPAN) {
+        if self.is_wanted && self.last.as_ref().is_none_or(|last| last.age() > MAX_SPAN) {
             self.last = Some(Measurement::take(&self.context).await);
             tokio::time::sleep(FIRST_INTERVAL).await;
         }
         let report = self.measure().await;
         if metrics_due {
             self.metrics_at = Some(Instant::now() + METRICS_INTERVAL);
-            self.show(&report);
+            self.record_metrics(&report);
         }
-        if self.is_looked_at {
-            self.is_looked_at = store.write_usage(node, &report).await?;
+        if self.is_wanted {
+            self.is_wanted = store.write_usage(node, &report).await?;
         }
         Ok(Next::Rest)
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        let due = if self.is_looked_at { Instant::now() + LOOKED_AT_INTERVAL } else { self.ask_at };
+        let due = if self.is_wanted { Instant::now() + WANTED_INTERVAL } else { self.ask_at };
         let due = self.metrics_at.map_or(due, |metrics_at| metrics_at.min(due));
         let node = self.context.worker.node.clone();
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(due) => return Ok(()),
-                message = self.looks.next() => {
+                message = self.hints.next() => {
                     let concerns = message.is_empty() || *message == *b"*" || *message == *node.as_str().as_bytes();
-                    if concerns && !self.is_looked_at {
+                    if concerns && !self.is_wanted {
                         self.ask_at = Instant::now();
                         return Ok(());
                     }
@@ -95,28 +98,29 @@ impl Loop<StoreError> for UsageLoop {
 
 impl UsageLoop {
     pub(crate) fn new(context: Arc<SessionContext>) -> Self {
-        let looks = context.worker.store.subscribe(channel::USAGE);
+        let hints = context.worker.store.subscribe(channel::USAGE);
         let worker = &context.worker;
         let serves_metrics = worker.config.metrics_listen != MetricsListen::Off && worker.uses_machine;
         Self {
-            looks,
+            hints,
             last: None,
-            shown: BTreeSet::new(),
-            is_looked_at: false,
+            recorded: BTreeSet::new(),
+            is_wanted: false,
             ask_at: Instant::now(),
             metrics_at: serves_metrics.then(|| Instant::now() + METRICS_INTERVAL),
             context,
         }
     }
 
-    fn show(&mut self, report: &UsageReport) {
+    /// Sets the metrics of this process, and those of pods that are gone to zero.
+    fn record_metrics(&mut self, report: &UsageReport) {
         let node = &self.context.worker.node;
-        let gone = std::mem::take(&mut self.shown);
+        let gone = std::mem::take(&mut self.recorded);
         for pod in &report.pods {
             measure::pod_uses(node, &pod.name, &pod.usage);
-            self.shown.insert(pod.name.clone());
+            self.recorded.insert(pod.name.clone());
         }
-        for name in gone.difference(&self.shown) {
+        for name in gone.difference(&self.recorded) {
             measure::pod_uses(node, name, &Usage::default());
         }
     }

@@ -22,6 +22,7 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
+    /// Records that a container is being removed. Returns false if it was already.
     pub(super) fn begin_removal(&mut self, handle: &str, pod: &PodId) -> bool {
         self.removing.insert(handle.to_owned(), pod.clone()).is_none()
     }

@@ -88,6 +88,8 @@ impl ManagedPods {
         Some(managed.payload.id.clone())
     }
 
+    /// Reserves a pod for one action. Returns false if it has changed since it was `seen`, or has an
+    /// action.
     pub(super) fn mark_busy(&mut self, seen: &ManagedPod) -> bool {
         let found = self.pods.get_mut(&seen.payload.id);
         match found.filter(|managed| managed.version == seen.version && !managed.busy) {
@@ -112,6 +114,7 @@ impl ManagedPods {
         Some(managed.clone())
     }
 
+    /// Makes the pod one to stop. Returns false if it is not managed.
     pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
         let version = self.next_version();
         let Some(managed) = self.pods.get_mut(pod) else { return false };
@@ -126,6 +129,8 @@ impl ManagedPods {
         true
     }
 
+    /// Makes the pod one to discard, because another node has it now. Returns false if it is not managed
+    /// under this assignment.
     pub(super) fn mark_foreign(&mut self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let version = self.next_version();
         match self.pods.get_mut(pod).filter(|managed| managed.assignment == *assignment) {
