@@ -22,16 +22,16 @@ const DESCRIPTION: &str = "Runs containers on a few to a few thousand machines, 
 /// Tag of operations that do not need Redis.
 const PROCESS_TAG: &str = "process";
 const TAGS: &[(&str, &str)] = &[
-    ("service", "What users want to run"),
+    ("service", "Desired pods, by service"),
     ("app", "Services that belong together"),
-    ("pod", "What runs, and what waits"),
+    ("pod", "Pods that run or wait"),
     ("node", "Where pods run"),
     ("volume", "The data of services"),
     ("secret", "Encrypted values that containers get as files"),
     ("config", "Values that containers get as files"),
     ("registry", "Users and passwords for registries of images"),
     ("queue", "Payloads in Redis, and dead letters"),
-    ("event", "What happens in the cluster"),
+    ("event", "Events of the cluster"),
     ("cluster", "The state of the whole cluster"),
     (PROCESS_TAG, "This API process, and its documentation"),
 ];

@@ -35,7 +35,7 @@ enum NetCommand {
     /// by name, and that keep pods from the host itself and from the cluster's Redis and daemons. Without
     /// --watch it ends then, and the rules stay until a reboot. Takes the right of root.
     Rules(Box<RulesOptions>),
-    /// Say what is in the way of pods of this host that reach services by name.
+    /// Report obstacles to pods of this host that reach services by name.
     Check(Box<CheckOptions>),
 }
 

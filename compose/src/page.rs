@@ -8,8 +8,9 @@ const INTRODUCTION: &str = "\
 Generated from the table in `compose/src/fields/table.rs`, which the program itself follows; a test holds it
 complete against the published schema. [How to apply Compose files](../how-to/compose.md) has the rest.
 
-A row stands for all that is in the field, unless that has rows of its own. `*` is any name. What is not
-honoured is listed when the file is applied; with `--strict` it is refused. What is refused is refused always.
+A row stands for all that is in the field, unless that has rows of its own. `*` is any name. A field that is
+not honoured is listed when the file is applied; with `--strict` it is refused. A refused field is always
+refused.
 
 | field | | |
 |---|---|---|

@@ -96,7 +96,7 @@ pub async fn run(
     };
     let local = async {
         if local.run(has_ended.clone()).await == SocketEnd::UntilNextEnded {
-            tracing::warn!("the next proxy process has ended: what this one has in flight is cut");
+            tracing::warn!("the next proxy process has ended: requests in flight here are cut");
             must_end.cancel();
         }
     };

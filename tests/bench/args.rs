@@ -14,7 +14,7 @@ pub enum Part {
     DeadNode,
     /// How long no service can be posted while another Redis becomes the master
     Failover,
-    /// What proxies cost that follow services, and how soon they know a change
+    /// The cost of proxies that follow services, and the delay until they know a change
     Following,
     /// Memory, processor time, commands and bytes of an idle cluster
     Footprint,
@@ -22,7 +22,7 @@ pub enum Part {
     Growth,
     /// Containers on real engines, compared with Docker Swarm
     Launch,
-    /// What clients cost that look at what all pods use
+    /// The cost of clients that watch the usage of all pods
     Watchers,
     /// Whether living nodes are declared dead while all cores are busy
     Saturated,

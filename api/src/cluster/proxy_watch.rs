@@ -38,7 +38,7 @@ impl ProxyWatch {
                     Err(error) => Err(error),
                 };
                 if let Err(error) = told {
-                    tracing::debug!(%error, "the proxies cannot be read, or what has become of them not be told");
+                    tracing::debug!(%error, "the proxies cannot be read, or their events not be written");
                 }
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -88,7 +88,7 @@ impl ToldProxies {
             }
             let message = match is_on {
                 true => format!(
-                    "the proxy of {node} does not show that it lives: what enters there, and its pods' way to other \
+                    "the proxy of {node} does not show that it lives: requests that enter there, and its pods' way to other \
                      services, has none; look at `kubeleet proxy` there"
                 ),
                 false => "its proxy shows again that it lives".to_owned(),

@@ -167,7 +167,7 @@ fn count_value(
     Ok(())
 }
 
-/// What the workers of one cluster have answered.
+/// The answers of the workers of one cluster.
 pub(crate) struct Collected {
     cluster: ClusterId,
     /// The cluster of this Redis.
@@ -220,7 +220,7 @@ pub(crate) async fn collect(
     let volume_nodes = silent.clone();
     for node in silent {
         problems.push(format!(
-            "node {node} has not answered: what only it runs is not recovered now. Start its worker and try \
+            "node {node} has not answered: pods that only it runs are not recovered now. Start its worker and try \
              again, or wait longer with --wait"
         ));
         nodes.push(NodeAnswerView { node: node.to_string(), answered: false, pods: 0 });
@@ -228,7 +228,7 @@ pub(crate) async fn collect(
     for (node, saved) in answers {
         match saved {
             Ok(file) => files.push((node, file)),
-            Err(why) => problems.push(format!("what node {node} has saved cannot be used: {why}")),
+            Err(why) => problems.push(format!("the saved state of node {node} cannot be used: {why}")),
         }
     }
     let cluster = choose_cluster(&files, cluster, seen.as_ref())?;
@@ -343,7 +343,7 @@ impl Collected {
             require_volume_reports(store, &self.cluster, self.seen.as_ref(), self.volume_nodes).await?;
             carry_out(store, &plan, true).await?;
             finish(store, &self.cluster, self.seen.as_ref()).await?;
-            tracing::info!(cluster = %self.cluster, pods = plan.pod_count(), "recovered from what was saved");
+            tracing::info!(cluster = %self.cluster, pods = plan.pod_count(), "recovered from saved state");
         }
         let mut view = view(&plan);
         view.problems.splice(0..0, self.problems);

@@ -181,7 +181,7 @@ impl RedisCondition {
         problems.extend(self.redundancy.concerns.iter().cloned());
         if self.has_lost_aof {
             problems.push(
-                "the append-only file of Redis was switched off: a restart loses what is written from now on; \
+                "the append-only file of Redis was switched off: a restart loses all writes from now on; \
                  `CONFIG SET appendonly yes`, or `HDEL meta appendonly` if that is meant"
                     .to_owned(),
             );

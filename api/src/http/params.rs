@@ -225,12 +225,13 @@ pub(crate) struct Paging {
     pub(crate) after: Option<String>,
 }
 
-/// What becomes of a service that does not fit the cluster.
+/// Options for a service that may not fit the cluster.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PlacementOptions {
-    /// Whether what fits is started and the rest waits for resources. Otherwise the whole request is refused.
+    /// Whether pods that fit are started and the rest wait for resources. Otherwise the whole request is
+    /// refused.
     #[serde(default)]
     #[param(required = false, default = false)]
     pub(crate) allow_partial: bool,

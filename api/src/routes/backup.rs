@@ -154,15 +154,15 @@ impl Backup {
     }
 }
 
-/// What of a backup is restored, and whether it is.
+/// The parts of a backup to restore.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RestoreOptions {
-    /// Whether what is missing is written. Otherwise nothing is changed.
+    /// Whether missing objects are written. Otherwise nothing is changed.
     #[param(default = false)]
     apply: Option<bool>,
-    /// What is written: of all parts of a backup first the `values`, then the `pods`, then the `services`,
+    /// The part to write: of all parts of a backup first the `values`, then the `pods`, then the `services`,
     /// then the `cluster`.
     #[param(inline)]
     part: RestorePart,
@@ -171,7 +171,7 @@ pub(crate) struct RestoreOptions {
     deleted: Option<bool>,
 }
 
-/// Restores a part of a backup: what Redis has stays, what is missing is written.
+/// Restores a part of a backup. Objects that Redis has stay; missing ones are written.
 ///
 /// The body is a part of a backup with a first and a last line of its own, and with the service and the
 /// specifications of each pod in it. `kubeleet restore` splits a backup into parts.
@@ -181,7 +181,7 @@ pub(crate) struct RestoreOptions {
         (status = 200, description = "What was missing, and whether it was restored", body = RecoveryView),
         (status = 409, description = "This Redis is of another cluster"),
         (status = 413, description = "The part is larger than 8 MiB"),
-        (status = 507, description = "Redis has no memory left for what is to be restored"),
+        (status = 507, description = "Redis has no memory left for the restore"),
     )
 )]
 pub(crate) async fn restore_backup(

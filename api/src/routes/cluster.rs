@@ -15,7 +15,7 @@ use crate::http::params::Params;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Compares all keys in Redis with each other. What changes meanwhile may look wrong.
+/// Compares all keys in Redis with each other. Keys that change meanwhile may look wrong.
 #[utoipa::path(get, path = "/cluster/check", tag = "cluster", responses(
     (status = 200, description = "What is wrong, by key", body = List<FindingView>),
 ))]
@@ -27,7 +27,7 @@ pub(crate) async fn check_cluster(
     Ok(Json(List { items, next: None }))
 }
 
-/// Repairs what `/cluster/check` finds, as far as that can be repaired.
+/// Repairs the findings of `/cluster/check`, as far as possible.
 #[utoipa::path(post, path = "/cluster/repair", tag = "cluster", responses(
     (status = 200, description = "What was wrong, and whether it was repaired", body = List<FindingView>),
 ))]
@@ -70,12 +70,12 @@ pub(crate) struct RecoveryOptions {
     deleted: Option<bool>,
 }
 
-/// Recovers services and pods that Redis has lost, from what the workers have saved.
+/// Recovers services and pods that Redis has lost, from the saved state of the workers.
 #[utoipa::path(post, path = "/cluster/recover", tag = "cluster", params(RecoveryOptions), responses(
     (status = 200, description = "What was missing, and whether it was recovered", body = RecoveryView),
     (status = 409, description = "The workers are of another cluster than this Redis, or of several"),
     (status = 504, description = "No worker has answered"),
-    (status = 507, description = "Redis has no memory left for what is to be recovered"),
+    (status = 507, description = "Redis has no memory left for the recovery"),
 ))]
 pub(crate) async fn recover_cluster(
     State(app): State<AppState>,

@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct GarbageOptions {
-    /// Whether only to tell what would go.
+    /// Whether to list only, and remove nothing.
     #[serde(default)]
     #[param(default = false, required = false)]
     dry_run: bool,
@@ -58,7 +58,7 @@ pub(crate) async fn collect_garbage(
     match serde_json::from_slice(&json) {
         Ok(view) if end.is_empty() => Ok(Json(view)),
         _ => {
-            let detail = format!("node {name} could not tell what is not needed: {end}");
+            let detail = format!("node {name} could not list its unneeded images: {end}");
             Err(ApiProblem::new(ProblemKind::LogUnavailable, detail))
         }
     }

@@ -33,7 +33,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_TAIL: u32 = 100;
 const MAX_TAIL: u32 = 100_000;
 
-/// What to read.
+/// The part of the logs to read.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -41,7 +41,7 @@ pub(crate) struct LogParameters {
     /// The number of last lines, at most 100000.
     #[param(value_type = Option<u64>, minimum = 0, maximum = 4294967295_u32, default = 100)]
     tail: Option<u32>,
-    /// Whether to continue with what the container writes from now on.
+    /// Whether to continue with new lines as the container writes them.
     #[serde(default)]
     #[param(default = false, required = false)]
     follow: bool,

@@ -27,7 +27,7 @@ const DEFAULT_TAIL: u32 = 100;
 const CHUNK_SIZE: usize = 1000;
 const MAX_NODES: usize = 500;
 
-/// What to read.
+/// The part of the logs to read.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -109,9 +109,9 @@ impl ToSchema for TimeText {}
 
 /// Reads the lines of several pods in order of time.
 ///
-/// Each line of the answer is a JSON object: a line of a log, or a `mark` that says what is missing. Times
-/// are those of the nodes' clocks. A pod that is unknown because it was deleted long ago is looked for in
-/// what the nodes keep.
+/// Each line of the answer is a JSON object: a line of a log, or a `mark` that names missing lines. Times are
+/// those of the nodes' clocks. A pod that is unknown because it was deleted long ago is looked for in what
+/// the nodes keep.
 #[utoipa::path(get, path = "/log", tag = "pod", params(MergedLogOptions), responses(
     (status = 200, description = "The lines", body = LogItemView, content_type = "application/x-ndjson"),
     (status = 400, description = "A parameter is invalid, or nothing is selected"),

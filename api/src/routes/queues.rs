@@ -211,7 +211,7 @@ pub(crate) async fn list_dead_letters(
 /// Requeues a dead letter: its payload returns to the queue it came from.
 ///
 /// If that is the queue of a node that is gone, the payload returns to `sq`. A body replaces the payload: its
-/// bytes are queued as they are. What would come to nothing is refused, and the dead letter stays.
+/// bytes are queued as they are. A payload that would come to nothing is refused, and the dead letter stays.
 #[utoipa::path(
     post, path = "/queue/dq/{id}/requeue", tag = "queue", params(InPath<DeadLetterId>),
     request_body(content = Option<String>, content_type = "application/octet-stream",

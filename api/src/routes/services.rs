@@ -195,9 +195,8 @@ pub(crate) async fn put_service(
     respond(&app, &name, outcome, 0, written).await
 }
 
-/// Changes some fields of a service.
-///
-/// The body is a JSON merge patch (RFC 7396) of what `PUT` takes: `null` removes a field.
+/// Changes some fields of a service. The body is a JSON merge patch (RFC 7396) of the body of `PUT`: `null`
+/// removes a field.
 #[utoipa::path(
     patch, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch, PlacementOptions),
     request_body(description = "The fields to change", content(
@@ -228,7 +227,7 @@ pub(crate) async fn patch_service(
     change.apply(&app, &name, condition, options).await
 }
 
-/// What goes with a deleted service.
+/// Objects to delete with a service.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -195,7 +195,7 @@ fn problems(
              when it next writes there"
         ),
         ForeignKey::SetAside(own) => format!(
-            "another program wrote the key `{own}`; kubeleet goes on with a new one, and what was written is \
+            "another program wrote the key `{own}`; kubeleet goes on with a new one, and the written value is \
              in `{}`: look at it, then DEL it",
             key.name()
         ),

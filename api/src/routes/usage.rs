@@ -14,7 +14,7 @@ use crate::http::params::{InPath, Params};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// What to show.
+/// The usage to show.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -24,7 +24,7 @@ pub(crate) struct UsageOptions {
     pods: Option<bool>,
 }
 
-/// Shows what all nodes and pods use.
+/// Shows the usage of all nodes and pods.
 ///
 /// Workers measure every two seconds, and stop 15 seconds after the last request. The first request waits for
 /// them up to 2.5 seconds.
@@ -45,7 +45,7 @@ pub(crate) async fn get_cluster_stats(
     Ok(([(CONTENT_TYPE, "application/json")], usage.json()).into_response())
 }
 
-/// Shows what a pod uses.
+/// Shows the usage of a pod.
 #[utoipa::path(get, path = "/pod/{uuid}/stats", tag = "pod", params(InPath<PodId>), responses(
     (status = 200, description = "What it uses", body = PodUsageView),
     (status = 404, description = "There is no such pod"),
@@ -66,7 +66,7 @@ pub(crate) async fn get_pod_stats(
     found.map(Json).ok_or_else(|| not_measured(&format!("pod {pod}"), &node))
 }
 
-/// Shows what a node uses.
+/// Shows the usage of a node.
 #[utoipa::path(get, path = "/node/{name}/stats", tag = "node", params(InPath<NodeName>), responses(
     (status = 200, description = "What it uses", body = NodeUsageView),
     (status = 404, description = "There is no such node"),

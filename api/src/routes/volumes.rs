@@ -62,7 +62,7 @@ pub(crate) async fn get_volume(
     views_of(&app, vec![volume]).await?.pop().map(Json).ok_or_else(|| not_found(&name))
 }
 
-/// What to remove.
+/// The volume to remove.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

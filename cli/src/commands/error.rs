@@ -4,7 +4,7 @@ use client::ClientError;
 
 use crate::exit::{ErrorExit, Exit};
 
-/// What a command returns: its exit code, unless it fails.
+/// The result of a command: its exit code, unless it fails.
 pub(crate) type CommandResult<T = Exit> = Result<T, CommandError>;
 
 #[derive(Debug, thiserror::Error)]

@@ -47,7 +47,7 @@ pub(crate) struct Globals {
     /// Output format.
     #[arg(short, long, global = true, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) output: OutputFormat,
-    /// Time limit of what waits: 90s, 2m, or a number of seconds.
+    /// Time limit of waiting: 90s, 2m, or a number of seconds.
     #[arg(long, global = true, value_name = "TIME", default_value = "2m", value_parser = flag_values::duration)]
     pub(crate) timeout: Duration,
 }

@@ -64,13 +64,13 @@ pub(crate) enum UserCommand {
     Edit(operation_first::EditArgs),
     /// Replace the pods of services, step by step.
     Restart(operation_first::RestartArgs),
-    /// Show what a service was before, undo a change, follow one.
+    /// Show the former generations of a service, undo a change, follow one.
     #[command(subcommand)]
     Rollout(rollout::RolloutCommand),
     /// Change one field of a service.
     #[command(subcommand)]
     Set(set::SetCommand),
-    /// Keep new pods off nodes; what runs there stays.
+    /// Keep new pods off nodes; running pods stay.
     Cordon(node::NodeNames),
     /// Allow new pods on nodes again.
     Uncordon(node::NodeNames),
@@ -81,7 +81,7 @@ pub(crate) enum UserCommand {
     Cluster(check_and_recover::ClusterCommand),
     /// Write services, pods and assignments to a file.
     Backup(backup::BackupArgs),
-    /// Write again from a backup what Redis has lost; what it has stays.
+    /// Restore from a backup the objects that Redis has lost; the others stay.
     Restore(backup::RestoreArgs),
     /// Short for `pod ls`.
     Ps(pod::PsArgs),
@@ -89,7 +89,7 @@ pub(crate) enum UserCommand {
     Logs(logs::LogArgs),
     /// Run a command in a container of a pod.
     Exec(exec::ExecArgs),
-    /// Show what a container writes from now on.
+    /// Show the output of a container from now on.
     Attach(attach::AttachArgs),
     /// Reach a port of a pod from this machine.
     PortForward(port_forward::PortForwardArgs),
@@ -98,11 +98,11 @@ pub(crate) enum UserCommand {
     Copy(copy::CopyArgs),
     /// Show recent events, or follow new ones.
     Events(events::EventArgs),
-    /// Remove images that no service needs from nodes, or show what would go.
+    /// Remove images that no service needs from nodes, or list them.
     Gc(gc::GcArgs),
-    /// Show what pods and nodes use: CPU, memory, I/O.
+    /// Show the usage of pods and nodes: CPU, memory, I/O.
     Top(top::TopArgs),
-    /// Show the state of the cluster, and what needs a person.
+    /// Show the state of the cluster, and problems that need a person.
     Status(status::StatusArgs),
     /// Show the versions of this command and of the API.
     Version,

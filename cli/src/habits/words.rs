@@ -255,7 +255,7 @@ const TABLE: &[(&[&str], Meaning)] = &[
     (
         &["debug"],
         Meaning::Say(
-            "`kubeleet exec -it POD sh` runs a shell in a container, `kubeleet describe pod POD` says what is wrong",
+            "`kubeleet exec -it POD sh` runs a shell in a container, `kubeleet describe pod POD` shows its problem",
         ),
     ),
     (&["deployments", "deploys"], Meaning::Is("service")),
@@ -344,7 +344,7 @@ fn up(rest: &[String]) -> Result<Vec<String>, String> {
             "--remove-orphans" => kept.push("--prune".to_owned()),
             "--build" => return Err(BUILDS.to_owned()),
             "--force-recreate" | "--renew-anon-volumes" | "-V" => {
-                return Err("`kubeleet apply` replaces what has changed, `kubeleet restart NAME` all pods of a service".to_owned());
+                return Err("`kubeleet apply` replaces changed services, `kubeleet restart NAME` all pods of a service".to_owned());
             }
             "--scale" => {
                 return Err("`kubeleet scale NAME 3` changes the number of pods of a service".to_owned());
@@ -356,7 +356,7 @@ fn up(rest: &[String]) -> Result<Vec<String>, String> {
             option if option.starts_with('-') => kept.push(word.clone()),
             name => {
                 return Err(format!(
-                    "the whole app is applied, with `kubeleet apply` and without {name}: what has not changed stays as it is"
+                    "the whole app is applied, with `kubeleet apply` and without {name}: unchanged services stay as they are"
                 ));
             }
         }

@@ -119,7 +119,7 @@ fn secrets_and_configs_come_and_go_with_their_app_and_are_never_shown() {
     assert!(exit == 1 && out.contains("+++ secret/shop-db (file)") && out.contains("configured"), "{out}");
     let (_, out, err) = hidden(run("apply -p shop -f FILE"));
     assert!(out.starts_with("secret/shop-db configured\nconfig/shop-site unchanged\n"), "{out}");
-    assert!(err.contains("what has changed is used by shop-web: "), "{err}");
+    assert!(err.contains("the changed values are used by shop-web: "), "{err}");
 
     // Objects of others are not touched.
     assert_eq!(run("config create other-site --from-literal x").0, 0);

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 pub struct FindingView {
     /// The key that is wrong.
     pub key: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What a repair does about it.
+    /// The action of a repair.
     pub repair: String,
     /// Whether it was repaired just now.
     #[serde(default)]

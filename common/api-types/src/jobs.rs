@@ -62,7 +62,7 @@ impl JobPhase {
     }
 }
 
-/// What a cron has created, and when it is due.
+/// The jobs of a cron, and its next times.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CronStatus {
     /// The next time at which it creates a job; none while it is suspended.
@@ -73,11 +73,11 @@ pub struct CronStatus {
     pub last_at: Option<String>,
     /// Its jobs that have not ended.
     pub active: Vec<ServiceName>,
-    /// How many of its jobs are kept, those that have not ended among them.
+    /// The number of its jobs that are kept, including unfinished ones.
     pub jobs: u64,
 }
 
-/// What has become of an index of a job.
+/// The state of an index of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IndexResultView {
     /// The index.

@@ -24,9 +24,9 @@ pub struct LogItemView {
     /// Node that it comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeName>,
-    /// What was written, without the end of the line.
+    /// The text of the line, without its end.
     pub text: String,
-    /// What the reader has to know, such as that something was skipped. Then there is no line.
+    /// A note to the reader, such as that lines were skipped. Then there is no line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<String>,
 }

@@ -25,10 +25,10 @@ pub struct NodeView {
     pub fenceable: bool,
     /// The container engine's last error; null while the engine works.
     pub engine_problem: Option<String>,
-    /// What of the node's disk is full: no new pods are placed there; null while there is room.
+    /// The full part of the node's disk: no new pods are placed there; null while there is room.
     #[serde(default)]
     pub disk_problem: Option<String>,
-    /// What else is wrong with the node, in sentences: pods run and are placed there nevertheless.
+    /// Other problems of the node, in sentences: pods run and are placed there nevertheless.
     #[serde(default)]
     pub problems: Vec<String>,
     /// Labels of the node.
@@ -46,9 +46,9 @@ pub struct NodeView {
     /// none.
     #[serde(default)]
     pub shared_volumes: Option<String>,
-    /// Resources that the node offers to pods: what its machine has, less `reserved`.
+    /// Resources that the node offers to pods: those of its machine, less `reserved`.
     pub capacity: Resources,
-    /// What of the machine is kept for the system.
+    /// The part of the machine that is kept for the system.
     #[serde(default)]
     pub reserved: Resources,
     /// Resources reserved for the pods assigned to the node.

@@ -51,7 +51,7 @@ pub struct PodView {
     /// Ports that it takes on its node, such as `8080/tcp`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_ports: Vec<String>,
-    /// What its images were when its node started it; empty while that is not known.
+    /// The ids of its images when its node started it; empty while unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageContent>,
     /// Each of several containers; empty for a pod with one.

@@ -13,7 +13,7 @@ pub struct Problem {
     pub title: String,
     /// HTTP status code.
     pub status: u16,
-    /// What went wrong with this request, and what to do next.
+    /// The failure of this request, and the next thing to do.
     pub detail: String,
     /// Path of the request.
     #[serde(default)]
@@ -41,22 +41,22 @@ pub struct Problem {
     pub node_count: Option<usize>,
 }
 
-/// What one node lacks.
+/// Why a pod does not fit one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeShortage {
     /// Name of the node.
     pub node: String,
-    /// What it offers or has free.
+    /// The node's offer, or its free amount.
     #[schema(example = "offers 10G of memory")]
     pub reason: String,
 }
 
-/// What is wrong with one field of a request body.
+/// A mistake in one field of a request body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FieldProblem {
     /// JSON pointer to the field; `""` for the whole document.
     #[schema(example = "/containers/0/image")]
     pub pointer: String,
-    /// What is wrong with the value, and which values are valid.
+    /// The mistake in the value, and the valid values.
     pub detail: String,
 }

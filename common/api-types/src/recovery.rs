@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What was found in the files of the workers or in a backup, and what of it is missing in Redis.
+/// State found in the files of the workers or in a backup, and the part of it that Redis lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RecoveryView {
     /// Id of the cluster.
@@ -19,19 +19,19 @@ pub struct RecoveryView {
     pub volumes: u64,
     /// Number of saved pods that are recorded already.
     pub present_pods: u64,
-    /// Number of missing secrets, configs and logins for registries. Always 0 for what workers have saved.
+    /// Number of missing secrets, configs and logins for registries. Always 0 for the saved state of workers.
     #[serde(default)]
     pub values: u64,
     /// Number of saved secrets, configs and logins for registries that are there already.
     #[serde(default)]
     pub present_values: u64,
-    /// Nodes whose workers have sent what they saved. Empty for a backup.
+    /// Nodes whose workers have sent their saved state. Empty for a backup.
     pub nodes: Vec<NodeAnswerView>,
-    /// What was saved and is not recovered, and what else to know, one sentence each.
+    /// Saved state that is not recovered, and other notes, one sentence each.
     pub problems: Vec<String>,
 }
 
-/// What of a service is missing.
+/// The missing parts of a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceRecoveryView {
     /// Name of the service.

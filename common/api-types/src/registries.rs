@@ -18,7 +18,7 @@ pub struct RegistryInput {
     pub password: ValueBytes,
 }
 
-/// A registry and who pulls from it, without the password.
+/// A registry and its user, without the password.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RegistryView {
     /// The registry, as in the names of images.

@@ -8,10 +8,10 @@ use model::ids::ServiceName;
 use model::network::certificate::{CertificateStatus, OrderFailure};
 use model::network::ingress::IngressRule;
 
-/// A route: what leads to a service from outside the cluster.
+/// A route from outside the cluster to a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RouteView {
-    /// What it matches, which no other route has: `<host><path>`, or `tcp:<port>`.
+    /// Its match, unique among the routes: `<host><path>`, or `tcp:<port>`.
     pub route: String,
     /// The service that it leads to.
     pub service: ServiceName,

@@ -33,21 +33,21 @@ pub struct ServiceView {
     /// How far it is, if it is a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_status: Option<JobStatus>,
-    /// What it has created and when it is due, if it is a cron.
+    /// Its jobs and its next times, if it is a cron.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron_status: Option<CronStatus>,
-    /// What has become of its latest change, if it is paused or was rolled back.
+    /// The outcome of its latest change, if it is paused or was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutView>,
     /// Why no further pod is created or replaced for now, although nothing is paused: new pods are bad, their
     /// image cannot be pulled, what they depend on is not there, or a node holds pods whose records are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
-    /// What its pods are. Environment values are included: treat this document as confidential.
+    /// The specification of its pods. Environment values are included: treat this document as confidential.
     #[serde(flatten)]
     #[schema(inline)]
     pub pod: PodSpec,
-    /// What the images are for all pods of this generation, by the first of them; empty before it is started.
+    /// The ids of the images for all pods of this generation, set by its first pod; empty before it starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageContent>,
     /// When the service was created.
@@ -148,7 +148,7 @@ pub struct ServiceStatus {
     pub updated: u64,
     /// Pending pods that fit no node at the moment.
     pub unschedulable: u64,
-    /// What is wrong, in a sentence; empty when the service is healthy.
+    /// The problem, in a sentence; empty when the service is healthy.
     pub message: String,
     /// How the images of some of its pods differ, in a sentence; empty if none is known to.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -230,10 +230,10 @@ pub enum DurabilityState {
     SingleMachine,
 }
 
-/// What has become of a change of a service.
+/// The outcome of a change of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RolloutView {
-    /// What happened.
+    /// The outcome.
     pub state: RolloutState,
     /// The generation that it is about: the current one, or the one that was rolled back.
     pub generation: u64,
@@ -253,7 +253,7 @@ impl RolloutView {
     }
 }
 
-/// What has become of a change of a service, in a word.
+/// The outcome of a change of a service, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RolloutState {
@@ -265,7 +265,7 @@ pub enum RolloutState {
     AtCanary,
 }
 
-/// What became of a generation, in a word.
+/// The outcome of a generation, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationOutcomeView {
@@ -277,7 +277,7 @@ pub enum GenerationOutcomeView {
     RolledBack,
 }
 
-/// A generation of a service: what its pods are, or were.
+/// A generation of a service, with the specification of its pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GenerationView {
     /// Its number. An undone change is a new generation with a former specification.
@@ -285,7 +285,7 @@ pub struct GenerationView {
     /// Until when it was wanted. The current generation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// What became of it, if that is known.
+    /// Its outcome, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<GenerationOutcomeView>,
     /// Why it failed; empty if it did not.
@@ -294,7 +294,7 @@ pub struct GenerationView {
     /// Whether an undo that names no generation goes back to it. Absent in responses of the version before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo_target: Option<bool>,
-    /// What a worker does with its pods while it cannot reach Redis.
+    /// Whether a worker that cannot reach Redis keeps or stops its pods.
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when one of its pods is stopped.
     pub stop_grace_period: Seconds,
@@ -303,7 +303,7 @@ pub struct GenerationView {
     pub drain: Option<Seconds>,
     /// Containers of each pod. Environment values are included: treat this document as confidential.
     pub containers: Vec<ContainerSpec>,
-    /// What its images were, if that is known: an undo goes back to exactly these.
+    /// The ids of its images, if known: an undo goes back to exactly these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageContent>,
 }

@@ -36,7 +36,7 @@ pub struct StatusView {
     pub queues: QueueLengths,
     /// Number of schedulers that are alive.
     pub schedulers: u64,
-    /// What still pauses because the Redis master changed or was restarted. Null if nothing does.
+    /// The parts that still pause because the Redis master changed or was restarted. Null if none does.
     #[serde(default)]
     pub pause: Option<PauseView>,
     /// Keys in Redis that cannot be read, at most 20. Each harms only the object that it names.
@@ -45,8 +45,7 @@ pub struct StatusView {
     /// Replicas and Sentinels of Redis. Null while the server does not say.
     #[serde(default)]
     pub redundancy: Option<RedundancyView>,
-    /// What an operator should look at, one sentence for each problem. If Redis takes no writes, that is the
-    /// first.
+    /// Problems for an operator to look at, one sentence each. If Redis takes no writes, that is the first.
     pub problems: Vec<String>,
 }
 
@@ -90,7 +89,7 @@ fn yes() -> bool {
     true
 }
 
-/// What pauses after the Redis master changed or was restarted: what it may have lost must be known first.
+/// A pause after the Redis master changed or was restarted: lost writes must be known first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PauseView {
     /// When the master changed, as the first process noticed.

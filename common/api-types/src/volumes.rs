@@ -65,7 +65,7 @@ pub struct VolumeView {
     /// How many bytes it held when its node measured last; null before that, and where the node cannot.
     #[serde(default)]
     pub used: Option<u64>,
-    /// What is wrong with it, such as that it holds more than its space; null if nothing is.
+    /// The problem with it, such as that it holds more than its space; null if there is none.
     #[serde(default)]
     pub problem: Option<String>,
     /// When its first pod was assigned, or when this was recorded anew.

@@ -9,6 +9,6 @@ pub struct BrokenKey {
     /// The key.
     #[schema(example = "pod:5f0c1d9e")]
     pub key: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }

@@ -52,7 +52,7 @@ pub struct ClusterEvent {
     pub kind: ObjectKind,
     /// The object that changed: the uuid of a pod, the key of a queue, otherwise a name.
     pub object: String,
-    /// What happened, in one word: `Scheduled`, `Started`, `NodeDead` …
+    /// The kind of the event, in one word: `Scheduled`, `Started`, `NodeDead` …
     pub reason: String,
     /// Name of the pod if `object` is a uuid; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -63,7 +63,7 @@ pub struct ClusterEvent {
     /// Phase of the pod after the change; empty for other objects.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// What happened, in a sentence.
+    /// The event, in a sentence.
     pub message: String,
 }
 

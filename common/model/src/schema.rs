@@ -218,7 +218,7 @@ schemas! {
                     },
                     "on_change": {
                         "anyOf": [{"type": "string", "enum": ["restart", "signal", "none"]}, {"type": "null"}],
-                        "description": "What happens to the service's pods that run when it changes: restart (the \
+                        "description": "The effect of a change of the file on running pods: restart (the \
                                         default) replaces them step by step, signal replaces the file and sends \
                                         `signal` to the container, none leaves them as they are",
                     },
@@ -271,11 +271,11 @@ schemas! {
                 "properties": {
                     "type": {
                         "type": "string", "enum": ["volume", "bind", "tmpfs"],
-                        "description": "What Compose calls it; `kind` says more",
+                        "description": "Its type in Compose; `kind` says more",
                     },
                     "kind": {
                         "type": "string", "enum": ["local", "persistent", "shared", "tmpfs", "bind"],
-                        "description": "What becomes of its data: it goes with the pod, it stays with the replica, it \
+                        "description": "The lifetime of its data: it goes with the pod, it stays with the replica, it \
                                         is one for all pods of the service or app, it is in memory, or it is a path \
                                         of the host. Persistent if there is a name, or else local",
                     },

@@ -36,7 +36,7 @@ const NO_PRIVILEGES: &str =
     "containers get no privileges beyond the default; remove it, or use another image";
 const ENGINE: &str = "kubeleet leaves it to the engine's default";
 const PLACEMENT: &str = "kubeleet places pods by free resources and pressure";
-const LIMIT_RESERVES: &str = "kubeleet reserves what is set as the limit";
+const LIMIT_RESERVES: &str = "kubeleet reserves the limit";
 const BUILD: &str = "kubeleet runs images that exist: build and push it, and name it in `image`";
 
 pub(crate) static TABLE: &[FieldRow] = &[
@@ -145,7 +145,11 @@ pub(crate) static TABLE: &[FieldRow] = &[
     // Resources
     honoured("services.*.cpus", to::cpus, "limit and reservation"),
     honoured("services.*.mem_limit", to::memory, "limit and reservation"),
-    honoured("services.*.mem_reservation", to::memory_reservation, "what is reserved; without it, the limit"),
+    honoured(
+        "services.*.mem_reservation",
+        to::memory_reservation,
+        "the reserved memory; without it, the limit",
+    ),
     not_honoured("services.*.memswap_limit", ENGINE),
     not_honoured("services.*.mem_swappiness", ENGINE),
     honoured("services.*.pids_limit", to::pids_limit, "from 1 to 4096; -1 is the node's own limit"),

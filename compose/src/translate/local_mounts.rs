@@ -107,12 +107,12 @@ fn leave_out(mount: &LocalMount<'_>, path: &str, why: &str, draft: &mut ServiceD
     let (place, allowance) = (mount.item.place(), Allowance::LostDirectories);
     let shown = if is_in_home(mount.path) { mount.path } else { path };
     if mount.is_read_only || draft.declared.allowed.contains(&allowance) {
-        let lost = if mount.is_read_only { "" } else { "; what the container writes there is lost with it" };
+        let lost = if mount.is_read_only { "" } else { "; the container's writes there are lost with it" };
         let detail = format!("volumes is not honoured in part: {shown} is not on the nodes: {why}{lost}");
         return draft.note(NoteKind::NotHonoured, place, detail);
     }
     let detail = format!(
-        "{shown} is not on the nodes: {why}. What the container writes to {} would be lost with its next change: write a \
+        "{shown} is not on the nodes: {why}. The container's writes to {} would be lost with its next change: write a \
          named volume (data:{}) and copy files into it with `kubeleet cp`, add `:ro` if it is only read, or `--allow {}` \
          to leave it out",
         mount.target,

@@ -74,7 +74,7 @@ impl Follow {
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "certificates cannot be read: those that are known are served");
+                    tracing::debug!(%error, "certificates cannot be read; the known ones are served");
                     sleep(backoff.next()).await;
                 }
             }

@@ -74,7 +74,7 @@ fn words(error: &Error) -> String {
         Error::Api(problem) => format!("the authority's server answers: {}", problem_words(problem)),
         Error::Timeout(_) => "the authority did not decide within 90 s".to_owned(),
         Error::Other(error) => format!("the authority's server cannot be reached: {error}"),
-        other => format!("the authority's server answers what is no ACME: {other}"),
+        other => format!("the authority's reply is not valid ACME: {other}"),
     }
 }
 
@@ -214,7 +214,7 @@ impl Ordering {
         let text = serde_json::to_string(&credentials).map_err(Error::from)?;
         let sealed = seal_account(directory, &text, &self.key).map_err(OrderError::Settings)?;
         self.store.put_acme_account(directory, &sealed).await?;
-        tracing::info!("an account with {directory} was made, whose terms are agreed to by that");
+        tracing::info!("registered an account with {directory}; its terms of service are accepted");
         Ok(account)
     }
 

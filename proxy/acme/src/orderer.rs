@@ -61,7 +61,7 @@ impl Orderer {
         loop {
             let hosts = self.hosts.hosts();
             if let Err(error) = self.look(&hosts).await {
-                tracing::debug!(%error, "what is to be ordered cannot be read: trying again in 5 s");
+                tracing::debug!(%error, "the certificates to order cannot be read; retrying in 5 s");
             }
             tokio::select! {
                 () = sleep(LOOK_EVERY) => {}

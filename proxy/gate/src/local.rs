@@ -113,7 +113,7 @@ impl LocalServer {
             Ok(rows) => {
                 server.host.insert_saved(rows);
                 server.host.workers.keep_in_step(Former::connect(former));
-                tracing::info!("took the place of the proxy before, which ends what it has accepted");
+                tracing::info!("took the place of the former proxy, which finishes its connections");
             }
             Err(error) => {
                 tracing::warn!("the proxy before has ended instead of handing over: {error}");
@@ -249,7 +249,7 @@ impl LocalServer {
         if take_over::tell(&mut next, self.host.workers.rows()).await.is_err() {
             return SocketEnd::UntilNextEnded;
         }
-        tracing::info!("the next proxy process serves; this one ends when what it has accepted has ended");
+        tracing::info!("the next proxy process serves; this one ends with its last connection");
         let id = ConnectionId(u64::MAX);
         let ended = shutdown.run_until_cancelled(self.host.connection(id, next).of_next().run()).await;
         if ended.is_some() { SocketEnd::UntilNextEnded } else { SocketEnd::UntilShutdown }

@@ -44,7 +44,7 @@ pub enum TakeOverError {
     #[error("{0}")]
     Lines(#[from] LinesCodecError),
     /// An unknown message.
-    #[error("what it says is not understood: {0}")]
+    #[error("its message is invalid: {0}")]
     Unknown(#[from] serde_json::Error),
     /// The other process ended the connection.
     #[error("it ended the connection")]

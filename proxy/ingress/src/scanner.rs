@@ -18,7 +18,7 @@ pub(crate) struct Ambiguous(pub &'static str);
 
 const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the answer");
 
-/// What the scanner must know of a request or an answer.
+/// Facts of a request or an answer that the scanner needs.
 pub(crate) trait MessageHead: Default {
     /// Maximum size of a head, and of trailers.
     const MOST_BYTES: usize;

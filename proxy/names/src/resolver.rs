@@ -379,7 +379,7 @@ impl Resolver {
         match timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "what a name needs cannot be read: what is known stays");
+                tracing::debug!(%error, "the records of a name cannot be read; the known ones stay");
                 Err(Unanswered)
             }
             Err(_) => Err(Unanswered),

@@ -209,7 +209,7 @@ impl Rules {
     async fn keep_pods_apart(&mut self, forwarding: Forwarding) {
         let why = match see_bridged().await {
             _ if !forwarding.has_last_table && forwarding.chain == FORWARD => {
-                "the kernel has no table `security` for iptables; with Podman, pods may also reach what is closed to them"
+                "the kernel has no table `security` for iptables; with Podman, pods may also reach the addresses closed to them"
                     .to_owned()
             }
             Ok(()) => return,

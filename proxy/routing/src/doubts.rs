@@ -71,9 +71,7 @@ pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
             continue;
         }
         if !std::mem::replace(&mut is_silent, true) {
-            tracing::warn!(
-                "Redis does not answer, and pods that were known refuse: the hosts are asked who serves"
-            );
+            tracing::warn!("Redis does not answer, and the known pods refuse: asking the hosts for pods");
         }
         ask(&shared, &hosts, &services).await;
         believed.extend(services.into_iter().map(|service| (service, Instant::now())));
@@ -122,7 +120,7 @@ async fn finish(
 ) {
     let read = read_pages(&shared, &service, before.as_ref(), reading, &shared.first_reads).await;
     if let Err(error) = read {
-        tracing::debug!(%service, %error, "endpoints cannot be read: those that are known stay");
+        tracing::debug!(%service, %error, "endpoints cannot be read; the known ones stay");
     }
 }
 

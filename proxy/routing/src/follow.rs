@@ -186,7 +186,7 @@ async fn follow_routes(shared: Arc<FollowerShared>) {
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "routes and versions cannot be read: those that are known stay");
+                tracing::debug!(%error, "routes and versions cannot be read; the known ones stay");
                 sleep(backoff.next()).await;
             }
         }
@@ -268,7 +268,7 @@ async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look:
                         next.map(|wait| Instant::now() + wait)
                     }
                     Err(error) => {
-                        tracing::debug!(%service, %error, "endpoints cannot be read: those that are known stay");
+                        tracing::debug!(%service, %error, "endpoints cannot be read; the known ones stay");
                         Some(Instant::now() + backoff.next())
                     }
                 }

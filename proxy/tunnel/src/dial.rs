@@ -176,9 +176,11 @@ impl TunnelDialer {
             match tokio::time::timeout(within, self.ask(peer, services)).await {
                 Ok(Ok(served)) => heard(nodes, served),
                 Ok(Err(error)) => {
-                    tracing::debug!(peer = %peer.address, %error, "a host does not say who serves");
+                    tracing::debug!(peer = %peer.address, %error, "a host does not answer with its pods");
                 }
-                Err(_) => tracing::debug!(peer = %peer.address, "a host does not say in time who serves"),
+                Err(_) => {
+                    tracing::debug!(peer = %peer.address, "a host does not answer with its pods in time")
+                }
             }
         });
         asked.await;

@@ -124,7 +124,7 @@ impl HostTunnel {
                     CHECK_INTERVAL
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the other proxies cannot be read: those that are known stay");
+                    tracing::debug!(%error, "the other proxies cannot be read; the known ones stay");
                     backoff.next()
                 }
             };

@@ -525,11 +525,11 @@ impl ReconcileLoop {
     async fn restore_routes(&self, service: &Service) -> Result<(), StoreError> {
         let name = &service.name;
         if self.store.restore_routes(service).await? {
-            tracing::warn!(service = %name, "Its routes lacked what its ingress, `allow_from` or aliases say: written again");
+            tracing::warn!(service = %name, "Its routes did not match its ingress, `allow_from` or aliases: written again");
         } else {
             tracing::warn!(
                 service = %name,
-                "Its routes lack what its ingress, `allow_from` or aliases say, and another service may have them: see \
+                "Its routes do not match its ingress, `allow_from` or aliases, and another service may have them: see \
                  `kubeleet cluster check`"
             );
         }
@@ -755,7 +755,7 @@ impl ReconcileLoop {
             if self.drifts.get(&key) == Some(&drift)
                 && self.store.correct_usage(node, &sums.used(&node.name), &drift.ports).await?
             {
-                tracing::warn!(node = %node.name, "corrected what its pods use, by {drift:?}");
+                tracing::warn!(node = %node.name, "corrected the resources of its pods, by {drift:?}");
             } else {
                 drifts.insert(key, drift);
             }
@@ -784,7 +784,7 @@ impl ReconcileLoop {
         let schedulers: Vec<SchedulerId> = schedulers.into_iter().map(|(id, _)| id).collect();
         let requeued = requeue(&self.store, suspects, &schedulers).await?;
         if requeued > 0 {
-            tracing::warn!("queued {requeued} pods again whose payload was missing from all queues");
+            tracing::warn!("requeued {requeued} pods: their payloads were missing from all queues");
         }
         Ok(())
     }

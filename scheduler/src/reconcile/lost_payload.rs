@@ -13,7 +13,8 @@ use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
 
-/// What a pass of the reconcile loop has read. It is no snapshot: the parts were read one after the other.
+/// The records read by a pass of the reconcile loop. It is no snapshot: the parts were read one after the
+/// other.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObservedState {
     /// The time of Redis before anything else was read.

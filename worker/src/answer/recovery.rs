@@ -14,7 +14,7 @@ pub(crate) fn serve(context: &Arc<SessionContext>) {
 
 pub(crate) async fn answer(worker: &Worker) {
     if let Err(error) = try_answer(worker).await {
-        tracing::warn!(node = %worker.node, %error, "what is saved of the pods here could not be sent");
+        tracing::warn!(node = %worker.node, %error, "the saved state of the pods here could not be sent");
     }
 }
 
@@ -26,7 +26,7 @@ async fn try_answer(worker: &Worker) -> Result<(), StoreError> {
     let Ok(containers) = worker.list().await else { return Ok(()) };
     let lines = worker.backup.answer(&cluster, &containers);
     worker.store.answer_recovery(&request, &worker.node, &lines).await?;
-    tracing::info!(node = %worker.node, containers = containers.len(), "sent what is saved of the pods here");
+    tracing::info!(node = %worker.node, containers = containers.len(), "sent the saved state of the pods here");
     worker.backup.set_answered(request);
     Ok(())
 }

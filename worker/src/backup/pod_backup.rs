@@ -338,7 +338,7 @@ fn read(path: &Path) -> Option<SavedFile> {
             aside.push(".broken");
             tracing::error!(
                 path = %path.display(), aside = %Path::new(&aside).display(), %why,
-                "the file of the saved pods is broken and is set aside; it is written anew from what Redis knows"
+                "the file of the saved pods is broken and is set aside; it is written anew from Redis"
             );
             let _set_aside = std::fs::rename(path, &aside);
             None

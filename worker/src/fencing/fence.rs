@@ -167,7 +167,7 @@ pub(crate) async fn enforce(
             return Err(error);
         }
         Err(_) => {
-            tracing::error!(%node, "the engine has not listed containers in {MAX_LIST_WAIT:?}: stopping what is known");
+            tracing::error!(%node, "the engine has not listed containers in {MAX_LIST_WAIT:?}: stopping the known ones");
             let (stopped, listed) = tokio::join!(stop(known.all()), list);
             stopped?;
             listed?

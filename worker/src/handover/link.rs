@@ -39,7 +39,7 @@ pub(crate) enum LinkError {
     Io(#[from] std::io::Error),
     #[error("{0}")]
     Lines(#[from] LinesCodecError),
-    #[error("it does not read what it is sent")]
+    #[error("it does not read its messages")]
     Stuck,
 }
 

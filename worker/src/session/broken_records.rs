@@ -21,7 +21,7 @@ impl BrokenRecords {
         if self.note_once(format!("pod {pod}")) {
             tracing::warn!(
                 %pod,
-                "the record of a pod is broken: {why}. What runs of this pod is left alone until the record is \
+                "the record of a pod is broken: {why}. Its containers are left alone until the record is \
                  repaired or deleted; inspect it with `redis-cli HGETALL pod:{pod}`"
             );
         }

@@ -188,7 +188,7 @@ impl IdentityStore for IdentityFiles {
         if let Err(error) = self.write_holder(boot_id, &holder) {
             tracing::warn!(
                 path = %self.holder.path().display(), %error,
-                "who holds the name of this node cannot be written: when this worker is restarted, it waits \
+                "the holder of this node's name cannot be written: when this worker is restarted, it waits \
                  until the node has been silent for some time; make the directory writable"
             );
         }

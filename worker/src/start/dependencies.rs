@@ -66,7 +66,7 @@ fn note(context: &SessionContext, pod: &PodId, assignment: &AssignmentId, obstac
     }
     match &obstacle {
         Some(message) => tracing::warn!(%pod, message, "the containers of the pod are not started again yet"),
-        None => tracing::info!(%pod, "what the pod depends on is there: starting its containers again"),
+        None => tracing::info!(%pod, "the pod's dependencies are there: starting its containers again"),
     }
     context.table.update(pod, assignment, |managed| {
         managed.waits_for = obstacle;

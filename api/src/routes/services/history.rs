@@ -61,7 +61,7 @@ fn outcome(service: &Service) -> GenerationOutcome {
 pub(crate) struct UndoOptions {
     /// The number of a former generation; without it, the last one that was good.
     to: Option<u64>,
-    /// Whether a service that does not fit the cluster is stored, so that what fits is started.
+    /// Whether a service that does not fit the cluster is stored, so that pods that fit are started.
     #[serde(default)]
     allow_partial: bool,
     /// Whether nothing is written: the answer is 204, or the problem for which the request would be refused.

@@ -21,7 +21,7 @@ use crate::status::kind_status;
 
 const MAX_ATTEMPTS: usize = 20;
 
-/// Shows what has become of the indices of a job that have ended.
+/// Shows the results of the ended indices of a job.
 #[utoipa::path(get, path = "/service/{name}/results", tag = "service", params(InPath<ServiceName>), responses(
     (status = 200, description = "A result for each index that has ended, by index", body = List<IndexResultView>),
     (status = 404, description = "There is no such service"),
@@ -39,7 +39,7 @@ pub(crate) async fn list_results(
     Ok(Json(List { items: kind_status::results(results), next: None }))
 }
 
-/// What to call a job that is run by hand.
+/// The name of a job that is run by hand.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

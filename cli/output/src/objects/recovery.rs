@@ -44,7 +44,7 @@ pub fn describe(view: &RecoveryView) -> String {
     if view.volumes > 0 {
         let _ = writeln!(
             text,
-            "{} {state}: pods wait until their nodes have said what they have",
+            "{} {state}: pods wait until their nodes have reported",
             humanize::count(view.volumes, "volume")
         );
     }

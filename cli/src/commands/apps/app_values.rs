@@ -94,7 +94,7 @@ pub(crate) fn note_users(changed: &[&AppValue], unchanged: &[ServiceView]) {
     users.dedup();
     if !users.is_empty() {
         stderr::note(&format!(
-            "what has changed is used by {}: pods with `restart: always` are replaced step by step, unless \
+            "the changed values are used by {}: pods with `restart: always` are replaced step by step, unless \
              `on_change` says otherwise; `kubeleet restart SERVICE` replaces the others",
             users.join(", ")
         ));

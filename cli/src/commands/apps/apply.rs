@@ -53,7 +53,7 @@ pub(crate) struct ApplyArgs {
     /// Compose: delete services of the app that its files do not have any more.
     #[arg(long)]
     prune: bool,
-    /// Also apply what leaves volumes with data without their services. The data stays.
+    /// Apply even if volumes with data lose their services. The data stays.
     #[arg(long)]
     leave_volumes: bool,
     /// Print what would change, and change nothing. `kubeleet diff` shows the lines.
@@ -163,7 +163,7 @@ fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
 /// mixture. The last writer sees the other's writes.
 ///
 /// # Errors
-/// If any part of the app differs from what was written.
+/// If any part of the app differs from the written one.
 async fn check_alone(
     app: &str,
     written: &[(String, u64)],

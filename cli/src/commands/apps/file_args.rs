@@ -42,12 +42,12 @@ pub(crate) struct ComposeArgs {
     /// Compose: refuse files with anything that is not honoured, or is otherwise than with Compose.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Compose: accept what is refused otherwise; repeatable.
+    /// Compose: accept a field that is refused otherwise; repeatable.
     #[arg(long, value_name = "WHAT", value_enum)]
     pub(crate) allow: Vec<Allowed>,
 }
 
-/// What `--allow` accepts.
+/// The values of `--allow`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Allowed {
     /// Leave out directories of this machine, also where containers write to them.

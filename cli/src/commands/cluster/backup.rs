@@ -42,7 +42,7 @@ pub(crate) struct RestoreArgs {
     /// The file that `kubeleet backup` has written.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write what is missing. Without it nothing is changed.
+    /// Write the missing objects. Without it nothing is changed.
     #[arg(long)]
     yes: bool,
     /// Also restore services that were deleted after the backup.

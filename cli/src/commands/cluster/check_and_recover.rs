@@ -16,14 +16,14 @@ use crate::exit::Exit;
 pub(crate) enum ClusterCommand {
     /// Compare all keys in Redis with each other; exits with 1 if something is wrong.
     Check(CheckArgs),
-    /// Write again what Redis has lost, from what the workers have saved; no container is restarted.
+    /// Write lost objects again from the saved state of the workers; no container is restarted.
     Recover(RecoverArgs),
 }
 
 /// Arguments of `cluster check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Repair what can be repaired.
+    /// Repair the findings that can be repaired.
     #[arg(long)]
     repair: bool,
 }
@@ -31,7 +31,7 @@ pub(crate) struct CheckArgs {
 /// Arguments of `cluster recover`.
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArgs {
-    /// Write what is missing. Without it nothing is changed.
+    /// Write the missing objects. Without it nothing is changed.
     #[arg(long)]
     yes: bool,
     /// How long to wait for the workers, at most 20s.

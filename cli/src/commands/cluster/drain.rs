@@ -103,7 +103,7 @@ fn note_bound(pods: &[PodView], node: &str) {
         pods.iter().filter(|pod| is_here(pod)).map(|pod| format!("{}-{}", pod.name, pod.replica)).collect();
     if !names.is_empty() {
         stderr::note(&format!(
-            "{} left on {node}: {}. The data of persistent volumes is there, and no other node has it. What uses it \
+            "{} left on {node}: {}. The data of persistent volumes is there, and no other node has it. A pod that uses it \
              is down while the machine is; `kubeleet pod stop POD` ends a pod in order before",
             humanize::count(names.len() as u64, "pod"),
             names.join(", ")

@@ -23,7 +23,7 @@ pub(crate) struct GcArgs {
     /// Nodes; without a name all that are alive.
     #[arg(value_name = "NODE", value_parser = ObjectType::Node.names())]
     nodes: Vec<String>,
-    /// Only show what would go.
+    /// Only list them, and remove nothing.
     #[arg(long)]
     dry_run: bool,
 }

@@ -27,10 +27,10 @@ const CLEAR: &str = "\x1b[H\x1b[J";
                         printed once. CPU is in cores, MEMORY without the file cache that can be taken back."
 )]
 pub(crate) struct TopArgs {
-    /// What to show.
+    /// The usage to show.
     #[arg(value_enum, default_value_t = TopSubject::Pods, value_name = "WHAT")]
     what: TopSubject,
-    /// What comes first: what uses most, or by name.
+    /// The order of the rows.
     #[arg(long, value_enum, default_value_t = SortKey::Cpu, value_name = "KEY")]
     sort: SortKey,
     /// Print the table once, also on a terminal.
@@ -44,7 +44,7 @@ pub(crate) struct TopArgs {
     node: Option<String>,
 }
 
-/// What to show.
+/// The objects whose usage is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TopSubject {
     /// Pods.
@@ -55,7 +55,7 @@ enum TopSubject {
     Nodes,
 }
 
-/// What rows are sorted by.
+/// The order of the rows of `top`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SortKey {
     /// Most CPU first.
@@ -97,7 +97,7 @@ async fn live(args: &TopArgs, context: &mut Context<'_>) -> CommandResult {
 }
 
 async fn read(args: &TopArgs, context: &Context<'_>) -> Result<ClusterUsageView, ClientError> {
-    let call = context.client.call(Method::GET, &["stats"], "reading what is used");
+    let call = context.client.call(Method::GET, &["stats"], "reading the usage");
     call.query("pods", Some(args.what == TopSubject::Pods)).view().await
 }
 

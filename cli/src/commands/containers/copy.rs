@@ -24,7 +24,7 @@ use crate::exit::Exit;
     Of a service, SERVICE:/path, a pod is chosen."
 )]
 pub(crate) struct CopyArgs {
-    /// What is copied: a file, or a directory with all in it.
+    /// The source: a file, or a directory with all in it.
     #[arg(value_name = "SOURCE")]
     source: String,
     /// Where it is copied to.

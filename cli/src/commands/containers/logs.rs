@@ -43,8 +43,8 @@ pub(crate) struct LogArgs {
     /// Container of pods with several; without this the first one of one pod, and all of several.
     #[arg(long, short, value_name = "NAME")]
     container: Option<String>,
-    /// Print what runs wrote that have ended: of containers that were started again, and of those that were
-    /// removed, which workers keep for a while.
+    /// Print the output of ended runs: of containers that were started again, and of those that were removed,
+    /// which workers keep for a while.
     #[arg(long, conflicts_with = "follow")]
     previous: bool,
     /// Number of most recent lines of each container [default: 100, with --since all].

@@ -58,11 +58,10 @@ pub(crate) struct RunArgs {
     /// CPU limit and reservation, in cores: 0.5, 500m.
     #[arg(long)]
     cpus: Option<Cpus>,
-    /// What is reached from outside the cluster through the nodes' proxies: web.example:80,
-    /// web.example/api:80, :80 for any host, or tcp:5432:5432; the last number is the port of the pods;
-    /// `,tls` after it, as in web.example:80,tls, redirects plain HTTP to HTTPS, and `,tls=auto` has the
-    /// certificate ordered; repeatable.
-    /// Without that number it is the port that -p publishes, or 80.
+    /// Hosts and ports served to the outside through the nodes' proxies: web.example:80, web.example/api:80,
+    /// :80 for any host, or tcp:5432:5432; the last number is the port of the pods; `,tls` after it, as in
+    /// web.example:80,tls, redirects plain HTTP to HTTPS, and `,tls=auto` has the certificate ordered;
+    /// repeatable. Without that number it is the port that -p publishes, or 80.
     #[arg(long, value_name = "HOST[/PATH]:PORT[,tls[=auto]]", value_parser = IngressArgument::parse)]
     ingress: Vec<IngressArgument>,
     #[command(flatten)]
@@ -70,8 +69,8 @@ pub(crate) struct RunArgs {
     /// When to restart a container that exited.
     #[arg(long, value_name = "POLICY", value_parser = flag_values::restart_policy())]
     restart: Option<RestartPolicy>,
-    /// What a worker that cannot reach Redis does with these pods.
-    /// Without it: keep, but stop with persistent volumes.
+    /// Whether a worker that cannot reach Redis keeps or stops these pods. Without it: keep, but stop with
+    /// persistent volumes.
     #[arg(long, value_name = "POLICY", value_parser = flag_values::on_disconnect())]
     on_disconnect: Option<OnDisconnect>,
     /// Labels of the service, separated by commas; repeatable.

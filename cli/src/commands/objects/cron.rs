@@ -29,7 +29,7 @@ pub(crate) enum CronCommand {
     /// Create a job of a cron now, whatever its schedule says.
     Run(RunArgs),
     /// Create no more jobs at the times of the schedule, until `cron resume`. Jobs that run go on, and `cron
-    /// run` creates one all the same; what is missed meanwhile is not made up.
+    /// run` creates one all the same; missed times are not made up.
     Suspend(CronNames),
     /// Create jobs again at the times of the schedule, from the next one on.
     Resume(CronNames),

@@ -25,8 +25,7 @@ pub(crate) enum JobCommand {
     /// List jobs, those of crons among them.
     #[command(visible_alias = "list")]
     Ls(ListArgs),
-    /// Show what has become of each index of a job: exit code, attempts, node, and the last line with `-o
-    /// wide`.
+    /// Show the result of each index of a job: exit code, attempts, node, and the last line with `-o wide`.
     Results {
         /// Name of the job.
         #[arg(value_name = "JOB", value_parser = object_name::service)]

@@ -43,7 +43,7 @@ pub(crate) enum ObjectCommand {
     /// List, inspect, change and delete services.
     #[command(visible_aliases = ["svc", "services"])]
     Service(service::ServiceArgs),
-    /// List jobs, and show what has become of their indices.
+    /// List jobs, and show the results of their indices.
     #[command(visible_alias = "jobs")]
     Job(job::JobArgs),
     /// List crons, run one now, suspend and resume.
@@ -61,7 +61,7 @@ pub(crate) enum ObjectCommand {
     /// List, inspect and remove persistent volumes.
     #[command(visible_aliases = ["vol", "volumes"])]
     Volume(volume::VolumeArgs),
-    /// List what is reached from outside, and explain where a request goes.
+    /// List the routes from outside, and explain where a request goes.
     #[command(visible_alias = "routes")]
     Route(route::RouteArgs),
     /// Create, rotate, list and remove secrets: encrypted values that containers get as files.

@@ -45,7 +45,7 @@ pub(crate) enum RegistryCommand {
         /// The registries, as in the names of their images.
         #[arg(value_name = "REGISTRY", required = true, value_parser = ObjectType::Registry.names())]
         hosts: Vec<String>,
-        /// Delete also what services pull their images with.
+        /// Delete the login even if services pull their images with it.
         #[arg(short, long)]
         force: bool,
     },

@@ -63,7 +63,7 @@ pub(crate) enum ValueCommand {
         /// Their names.
         #[arg(value_name = "NAME", required = true, value_parser = object_name::value)]
         names: Vec<String>,
-        /// Delete also what services use: their next pods wait for it.
+        /// Delete it even if services use it: their next pods wait for it.
         #[arg(short, long)]
         force: bool,
     },

@@ -23,7 +23,7 @@ use crate::exit::Exit;
 /// Subcommands of `rollout`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RolloutCommand {
-    /// Show what a service was before: its last ten specifications.
+    /// Show the last ten specifications of a service.
     History(OneService),
     /// Replace the pods of a service by pods of a former specification, step by step.
     Undo(UndoArgs),

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::ids::{NodeName, PodId, ServiceName};
 use crate::node::Psi;
 
-/// What processes use. A part that cannot be measured is null.
+/// Usage of processes. A part that cannot be measured is null.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Usage {
@@ -52,7 +52,7 @@ fn highest(a: Psi, b: Psi) -> Psi {
     }
 }
 
-/// What a pod uses.
+/// Usage of a pod.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PodUsage {
     /// Uuid of the pod.
@@ -62,16 +62,16 @@ pub struct PodUsage {
     /// Its service; null for a pod that was pushed to a queue.
     #[serde(default)]
     pub service: Option<ServiceName>,
-    /// What its containers use together.
+    /// The sum of its containers.
     #[serde(default)]
     pub usage: Usage,
 }
 
-/// What a machine uses, also outside of pods.
+/// Usage of a machine, also outside of pods.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct MachineUsage {
-    /// What its processes use.
+    /// Usage of its processes.
     pub usage: Usage,
     /// Thousandths of a core that it has.
     pub cpu_total_millis: u64,
@@ -91,7 +91,7 @@ pub struct UsageReport {
     pub pods: Vec<PodUsage>,
 }
 
-/// What a pod uses, and where.
+/// Usage of a pod, and its node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PodUsageView {
     /// Node that the pod runs on.
@@ -101,7 +101,7 @@ pub struct PodUsageView {
     pub pod: PodUsage,
 }
 
-/// What a node uses.
+/// Usage of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeUsageView {
     /// Name of the node.
@@ -113,7 +113,7 @@ pub struct NodeUsageView {
     pub pods: u64,
 }
 
-/// What the nodes of the cluster and the pods on them use.
+/// Usage of the nodes of the cluster and the pods on them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClusterUsageView {
     /// The nodes, by name.
@@ -124,7 +124,7 @@ pub struct ClusterUsageView {
     pub missing: Vec<NodeName>,
 }
 
-/// What could go from the disk of a node, and what went.
+/// The disk space of a node that could be freed, and that was.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct GarbageView {
@@ -132,7 +132,7 @@ pub struct GarbageView {
     pub node: Option<NodeName>,
     /// Size of the disk that has its containers; 0 if it cannot be measured.
     pub disk_total_bytes: u64,
-    /// What of it is free.
+    /// The free part of it.
     pub disk_available_bytes: u64,
     /// Number of logs of removed containers that are kept.
     pub kept_logs: u64,

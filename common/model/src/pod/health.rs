@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the probes of one check have shown.
+/// The results of the probes of one check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {

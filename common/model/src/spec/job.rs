@@ -100,7 +100,7 @@ impl JobPolicy {
     }
 }
 
-/// When a cron creates a job, and what becomes of its jobs.
+/// When a cron creates a job, and which jobs are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CronPolicy {
     /// When a job begins: minute, hour, day of the month, month and day of the week, perhaps with seconds
@@ -111,11 +111,11 @@ pub struct CronPolicy {
     #[serde(default, skip_serializing_if = "Zone::is_utc")]
     #[schema(value_type = String, example = "Europe/Berlin")]
     pub time_zone: Zone,
-    /// What happens at a time at which a job of the cron still runs.
+    /// The policy for a time at which a job of the cron still runs.
     #[serde(default, skip_serializing_if = "Concurrency::is_default")]
     pub concurrency: Concurrency,
     /// How late a job may begin, if no scheduler or no Redis was there at its time; by default 10 minutes.
-    /// What is later is missed.
+    /// Later times are missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "10m")]
     pub catch_up: Option<Period>,
@@ -131,7 +131,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What happens at a time of the schedule at which a job of the cron still runs.
+/// The policy for a time of the schedule at which a job of the cron still runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Concurrency {
@@ -162,11 +162,11 @@ impl Concurrency {
 /// How many ended jobs of a cron are kept, the latest ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CronHistory {
-    /// Of those that are complete.
+    /// Of the complete ones.
     #[serde(default = "three")]
     #[schema(default = 3)]
     pub successful: u32,
-    /// Of those that failed.
+    /// Of the failed ones.
     #[serde(default = "one")]
     #[schema(default = 1)]
     pub failed: u32,

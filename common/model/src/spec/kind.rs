@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a service's pods are for.
+/// The kind of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -13,21 +13,21 @@ const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 /// The specification of every pod of one generation. It is stored under `spec:<id>` and never changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct PodSpec {
-    /// What the service is: `service`, `job` or `cron`.
+    /// The kind of the service: `service`, `job` or `cron`.
     #[serde(default, skip_serializing_if = "Kind::is_service")]
     pub kind: Kind,
     /// Containers of the pod. Several share one network, and are started in the order of their `depends_on`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(required)]
     pub containers: Vec<ContainerSpec>,
-    /// What a worker does with the pod while it cannot reach Redis.
+    /// Whether a worker that cannot reach Redis keeps or stops the pod.
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when the pod is stopped.
     #[serde(default)]
     pub stop_grace_period: Seconds,
     /// Seconds that requests and connections in flight have to end by themselves before the pod is stopped,
-    /// by default 30; what is left is cut. Only what comes through a proxy of kubeleet is waited for.
+    /// by default 30; the rest is cut. Only requests through a proxy of kubeleet are waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Seconds>,
 }
@@ -91,7 +91,7 @@ impl PodSpec {
     }
 }
 
-/// What a worker does with a pod once it has not reached Redis for the fence period.
+/// Whether a worker keeps or stops a pod once it has not reached Redis for the fence period.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {

@@ -27,8 +27,8 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "DependsOn::is_empty")]
     #[schema(example = json!({"db": "service_healthy"}))]
     pub depends_on: DependsOn,
-    /// What of the service is reached from outside the cluster, on every node with a proxy: requests for a
-    /// host and path, or connections to a port, go to a port of the pods. No other service can have the same.
+    /// Access from outside the cluster, on every node with a proxy: requests for a host and path, or
+    /// connections to a port, go to a port of the pods. No other service can have the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64, example = json!([{"host": "web.example", "port": 80}]))]
     pub ingress: Vec<IngressRule>,
@@ -44,8 +44,8 @@ pub struct ServiceFields {
     /// How the pods are replaced when their specification changes: `order`, which is `stop-first` or
     /// `start-first`, `parallelism`, `max_surge`, `max_unavailable`, `canary`, `delay`, `monitor`,
     /// `deadline`, `max_failure_ratio`, `on_failure`, which is `pause`, `rollback` or `continue`, and
-    /// `rollback`, which says what differs while the service goes back. Without it a quarter of them at a
-    /// time, and what does not become ready holds up the others.
+    /// `rollback`, which changes fields while the service goes back. Without it a quarter of them at a time,
+    /// and a pod that does not become ready holds up the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,

@@ -61,16 +61,17 @@ pub struct UpdatePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1, example = 0.1)]
     pub max_failure_ratio: Option<f64>,
-    /// What happens when the update has failed.
+    /// The policy for a failed update.
     #[serde(default)]
     pub on_failure: OnFailure,
-    /// What differs while the service goes back to the last specification with which all its pods were good,
+    /// Other values while the service goes back to the last specification with which all its pods were good,
     /// by a rollback or an undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackPolicy>,
 }
 
-/// How pods are replaced by those of a former specification. What it leaves out is as in the update.
+/// How pods are replaced by those of a former specification. Fields that it leaves out are those of the
+/// update.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RollbackPolicy {
     /// As `order` of the update.
@@ -119,7 +120,7 @@ impl UpdateOrder {
     }
 }
 
-/// What happens when an update has failed.
+/// The policy for a failed update.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {

@@ -117,7 +117,7 @@ impl Drop for NodeAnswer {
                 let _best_effort = tokio::time::timeout(LEAVE_TIMEOUT, finished).await;
             }
             drop(channel);
-            // What is left expires.
+            // The rest expires.
             drop(store.link.query::<()>(&delete).await);
         });
     }

@@ -20,7 +20,7 @@ pub struct NodeRequest {
     pub question: NodeQuestion,
 }
 
-/// What a worker is asked.
+/// A request to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeQuestion {

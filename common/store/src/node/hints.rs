@@ -1,6 +1,6 @@
 //! Hints on the channel of a worker. They may be lost: what they announce is also found without them.
 
-/// What a message on the channel of a worker announces.
+/// The meaning of a message on the channel of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerHint {
     /// Pods to stop, which the next heartbeat returns.

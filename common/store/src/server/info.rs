@@ -177,7 +177,7 @@ fn eviction(policy: Option<&str>, limit: Option<&str>) -> Option<ServerConcern> 
 fn persistence(aof_enabled: Option<&str>) -> Option<ServerConcern> {
     (aof_enabled? == "0").then(|| ServerConcern {
         severity: Severity::Advice,
-        text: "Redis has no append-only file: a restart loses what was written since its last snapshot; set \
+        text: "Redis has no append-only file: a restart loses all writes since its last snapshot; set \
                `appendonly yes` in redis.conf and with CONFIG SET"
             .to_owned(),
     })

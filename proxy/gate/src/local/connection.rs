@@ -164,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
     fn warn_once(&mut self, error: &serde_json::Error) {
         if !std::mem::replace(&mut self.has_warned, true) {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
-            tracing::warn!(node, "skipping what a worker said, because it is not understood: {error}");
+            tracing::warn!(node, "skipping an invalid message of a worker: {error}");
         }
     }
 

@@ -66,7 +66,7 @@ impl Certificates {
     pub(super) async fn look(self: &Arc<Self>) {
         let this = self.clone();
         if tokio::task::spawn_blocking(move || this.look_now()).await.is_err() {
-            tracing::error!("reading the certificates panicked; those that were read before are served");
+            tracing::error!("reading the certificates panicked; the former ones are served");
         }
     }
 

@@ -139,7 +139,7 @@ impl CommandControl for ProcessCommand {
         Box::pin(async move {
             for signal in [Signal::HUP, Signal::KILL] {
                 if let Err(error) = self.signal_group(signal) {
-                    tracing::warn!(%error, "a command whose client has left may run on");
+                    tracing::warn!(%error, "a command may run on without its client");
                 }
                 if tokio::time::timeout(END_GRACE, self.exit_code()).await.is_ok() {
                     return;

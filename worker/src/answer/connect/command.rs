@@ -212,7 +212,7 @@ async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, i
             _ => Ok(()),
         };
         if let Err(error) = done {
-            tracing::debug!(%error, "what a client asked of its command could not be done");
+            tracing::debug!(%error, "a request of the client to its command failed");
         }
     }
 }

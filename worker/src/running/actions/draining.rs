@@ -75,7 +75,7 @@ impl PodAction {
                 // It has ended meanwhile.
                 Err(RuntimeError::NotFound(_)) => {}
                 Err(error) => tracing::warn!(
-                    %pod, "`drain_signal`: {signal} could not be sent: {error}; what is in flight is cut after `drain`"
+                    %pod, "`drain_signal`: {signal} could not be sent: {error}; requests in flight are cut after `drain`"
                 ),
             }
         }

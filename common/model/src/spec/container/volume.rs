@@ -11,7 +11,7 @@ use super::file_reference::{FileMode, OwnerId};
 use crate::ids::AppName;
 use crate::spec::units::Memory;
 
-/// What becomes of the data of a volume.
+/// The lifetime of the data of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeKind {

@@ -189,7 +189,7 @@ impl CommandControl for DockerCommand {
         Box::pin(async move {
             for signal in [Signal::HUP, Signal::KILL] {
                 if let Err(error) = self.signal_group(signal).await {
-                    tracing::warn!(container = self.container, %error, "a command whose client has left may run on");
+                    tracing::warn!(container = self.container, %error, "a command may run on without its client");
                     return;
                 }
                 let ended = timeout(END_GRACE, self.exit_code()).await;
