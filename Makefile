@@ -36,6 +36,7 @@ test:                ## all tests, on a real Redis and, where one answers, a rea
 lint:                ## formatting, clippy, words and dependencies, as CI checks them
 	@scripts/install build python
 	$(CARGO) fmt --all --check
+	scripts/check-words --self-test
 	scripts/check-words
 	scripts/check-docs
 	scripts/check-rooms --self-test

@@ -22,7 +22,7 @@ const MAX_HOLDER: usize = 100;
 /// for it first.
 #[utoipa::path(
     put, path = "/app/{name}/lock", tag = "app", params(InPath<AppName>),
-    request_body(description = "Who asks", content(
+    request_body(description = "The client that asks", content(
         (AppLockInput = "application/json", example = json!({"id": "5cf3b8a1", "holder": "ann@laptop"})),
         (AppLockInput = "application/yaml", example = json!({"id": "5cf3b8a1", "holder": "ann@laptop"})),
     )),

@@ -178,7 +178,7 @@ pub(crate) struct RestoreOptions {
 #[utoipa::path(post, path = "/cluster/restore", tag = "cluster", params(RestoreOptions),
     request_body(content = String, content_type = "application/x-ndjson", description = "Lines of a backup"),
     responses(
-        (status = 200, description = "What was missing, and whether it was restored", body = RecoveryView),
+        (status = 200, description = "The missing objects, and whether they were restored", body = RecoveryView),
         (status = 409, description = "This Redis is of another cluster"),
         (status = 413, description = "The part is larger than 8 MiB"),
         (status = 507, description = "Redis has no memory left for the restore"),

@@ -17,7 +17,7 @@ use crate::state::AppState;
 
 /// Compares all keys in Redis with each other. Keys that change meanwhile may look wrong.
 #[utoipa::path(get, path = "/cluster/check", tag = "cluster", responses(
-    (status = 200, description = "What is wrong, by key", body = List<FindingView>),
+    (status = 200, description = "The findings, by key", body = List<FindingView>),
 ))]
 pub(crate) async fn check_cluster(
     State(app): State<AppState>,
@@ -29,7 +29,7 @@ pub(crate) async fn check_cluster(
 
 /// Repairs the findings of `/cluster/check`, as far as possible.
 #[utoipa::path(post, path = "/cluster/repair", tag = "cluster", responses(
-    (status = 200, description = "What was wrong, and whether it was repaired", body = List<FindingView>),
+    (status = 200, description = "The findings, and whether they were repaired", body = List<FindingView>),
 ))]
 pub(crate) async fn repair_cluster(
     State(app): State<AppState>,
@@ -72,7 +72,7 @@ pub(crate) struct RecoveryOptions {
 
 /// Recovers services and pods that Redis has lost, from the saved state of the workers.
 #[utoipa::path(post, path = "/cluster/recover", tag = "cluster", params(RecoveryOptions), responses(
-    (status = 200, description = "What was missing, and whether it was recovered", body = RecoveryView),
+    (status = 200, description = "The missing objects, and whether they were recovered", body = RecoveryView),
     (status = 409, description = "The workers are of another cluster than this Redis, or of several"),
     (status = 504, description = "No worker has answered"),
     (status = 507, description = "Redis has no memory left for the recovery"),

@@ -34,7 +34,7 @@ pub(crate) struct GarbageOptions {
 /// Only images that this node's worker has used, and not in the last ten minutes. Without a request that
 /// happens when the disk is filling up.
 #[utoipa::path(post, path = "/node/{name}/gc", tag = "node", params(InPath<NodeName>, GarbageOptions), responses(
-    (status = 200, description = "What went, or could go", body = GarbageView),
+    (status = 200, description = "The images that were removed, or could be", body = GarbageView),
     (status = 404, description = "There is no such node"),
     (status = 502, description = "The node could not tell"),
     (status = 504, description = "The node does not respond"),

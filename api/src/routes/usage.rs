@@ -29,7 +29,7 @@ pub(crate) struct UsageOptions {
 /// Workers measure every two seconds, and stop 15 seconds after the last request. The first request waits for
 /// them up to 2.5 seconds.
 #[utoipa::path(get, path = "/stats", tag = "node", params(UsageOptions), responses(
-    (status = 200, description = "What is used", body = ClusterUsageView),
+    (status = 200, description = "The usage", body = ClusterUsageView),
 ))]
 pub(crate) async fn get_cluster_stats(
     State(app): State<AppState>,
@@ -47,7 +47,7 @@ pub(crate) async fn get_cluster_stats(
 
 /// Shows the usage of a pod.
 #[utoipa::path(get, path = "/pod/{uuid}/stats", tag = "pod", params(InPath<PodId>), responses(
-    (status = 200, description = "What it uses", body = PodUsageView),
+    (status = 200, description = "Its usage", body = PodUsageView),
     (status = 404, description = "There is no such pod"),
     (status = 409, description = "The pod is not on a node"),
     (status = 504, description = "The node does not measure"),
@@ -68,7 +68,7 @@ pub(crate) async fn get_pod_stats(
 
 /// Shows the usage of a node.
 #[utoipa::path(get, path = "/node/{name}/stats", tag = "node", params(InPath<NodeName>), responses(
-    (status = 200, description = "What it uses", body = NodeUsageView),
+    (status = 200, description = "Its usage", body = NodeUsageView),
     (status = 404, description = "There is no such node"),
     (status = 504, description = "The node does not measure"),
 ))]
