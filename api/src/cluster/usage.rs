@@ -42,9 +42,6 @@ pub(crate) struct UsageCache {
 
 impl UsageCache {
     /// Returns the usage of a node and its pods; of all live nodes if `None`.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub(crate) async fn of(
         &self,
         store: &Store,

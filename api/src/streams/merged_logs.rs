@@ -60,9 +60,6 @@ struct NodeLog {
 
 impl MergedLogs {
     /// Asks all nodes with selected pods.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub(crate) async fn open(
         store: Store,
         selection: LogSelection,

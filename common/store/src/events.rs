@@ -38,9 +38,6 @@ impl Store {
     }
 
     /// Returns the last `count` events, oldest first.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn last_events(&self, count: usize) -> Result<Vec<ClusterEvent>, StoreError> {
         let mut to = "+".to_owned();
         let mut newest_first = Vec::new();
@@ -61,9 +58,6 @@ impl Store {
     }
 
     /// Returns this event, or the newest one before it if it is no longer stored.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn event_until(&self, id: &str) -> Result<Option<ClusterEvent>, StoreError> {
         let entry = id.split('.').next().unwrap_or(id);
         let mut found = self.entries(cmd("XREVRANGE"), entry, "-", 1).await?;

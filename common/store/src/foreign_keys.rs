@@ -37,9 +37,6 @@ fn is_wrong(key: &str, actual_type: &str) -> bool {
 
 impl Store {
     /// Returns the cluster-wide keys that another program wrote.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn foreign_keys(&self) -> Result<Vec<ForeignKey>, StoreError> {
         let mut pipe = redis::pipe();
         for key in keys::CLUSTER_WIDE {
@@ -61,9 +58,6 @@ impl Store {
     }
 
     /// Moves cluster-wide keys of a wrong type away and returns them. The records can rebuild them.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn set_aside_cluster_keys(&self) -> Result<Vec<String>, StoreError> {
         let mut keys = keys::CLUSTER_WIDE.map(str::to_owned).to_vec();
         keys.push(keys::aside(keys::SERVICES));
@@ -100,9 +94,6 @@ impl Store {
     }
 
     /// Like [`Store::set_aside_cluster_keys`] for the keys of nodes and schedulers, except records.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn set_aside_queues(
         &self,
         nodes: &[NodeName],
@@ -146,9 +137,6 @@ impl Store {
     }
 
     /// Adds a service that has a record to `services`. Returns true if it was missing there.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn list_service_again(&self, name: &ServiceName) -> Result<bool, StoreError> {
         let call = repair::Head {
             key: keys::SERVICES,

@@ -30,9 +30,6 @@ impl Store {
     }
 
     /// Checks that Redis answers.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.link.query(&redis::cmd("PING")).await
     }

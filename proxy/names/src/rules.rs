@@ -151,9 +151,6 @@ impl Jump {
 }
 
 /// Returns the missing rules as arguments of `iptables`.
-///
-/// # Errors
-/// See [`RulesError`].
 pub async fn missing() -> Result<Vec<String>, RulesError> {
     let missing = missing_jumps(forwarding().await?).await;
     Ok(missing.iter().map(|jump| jump.arguments("-I")[2..].join(" ")).collect())
@@ -178,9 +175,6 @@ pub struct Rules {
 
 impl Rules {
     /// Sets the missing rules, and the rules with addresses to close. Idempotent.
-    ///
-    /// # Errors
-    /// See [`RulesError`].
     pub async fn set(&mut self, to_close: &ToClose) -> Result<(), RulesError> {
         let forwarding = forwarding().await?;
         let missing = missing_jumps(forwarding).await;
@@ -269,9 +263,6 @@ fn conditions(text: &str) -> Conditions<'_> {
 }
 
 /// Removes the rules and our chains.
-///
-/// # Errors
-/// See [`RulesError`].
 pub async fn remove() -> Result<(), RulesError> {
     let has_last_table = forwarding().await?.has_last_table;
     // Docker may have been installed since they were set.

@@ -77,9 +77,6 @@ impl TunnelDialer {
     }
 
     /// Connects to a pod's port. Uses a connection opened ahead if there is one, and opens the next one.
-    ///
-    /// # Errors
-    /// See [`TunnelError`].
     pub async fn connect(
         &self,
         endpoint: &Endpoint,
@@ -115,9 +112,6 @@ impl TunnelDialer {
     }
 
     /// As [`connect`](Self::connect), for consecutive HTTP/1.1 requests.
-    ///
-    /// # Errors
-    /// See [`TunnelError`].
     pub async fn connect_for_requests(
         &self,
         endpoint: &Endpoint,

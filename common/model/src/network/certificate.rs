@@ -75,9 +75,6 @@ impl StoredCertificate {
     }
 
     /// Returns the private key in PEM.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn open(&self, key: Option<&SecretKey>) -> Result<Secret, ReadError> {
         let plain = key.ok_or(ReadError::NoKey)?.decrypt(&context(&self.host), &self.sealed_key)?;
         Ok(Secret::new(String::from_utf8_lossy(&plain)))
@@ -104,9 +101,6 @@ pub fn seal_account(directory: &str, credentials: &str, key: &SecretKey) -> Resu
 }
 
 /// Decrypts the credentials of an ACME account.
-///
-/// # Errors
-/// See [`ReadError`].
 pub fn open_account(directory: &str, sealed: &str, key: &SecretKey) -> Result<Secret, ReadError> {
     let plain = key.decrypt(&account_context(directory), sealed)?;
     Ok(Secret::new(String::from_utf8_lossy(&plain)))

@@ -203,9 +203,6 @@ impl Frame {
     }
 
     /// Decodes a frame.
-    ///
-    /// # Errors
-    /// See [`FrameError`].
     pub fn decode(bytes: &Bytes) -> Result<Self, FrameError> {
         let Some(&kind) = bytes.first() else { return Err(FrameError::Empty) };
         if bytes.len() > MAX_FRAME_BYTES {

@@ -169,9 +169,6 @@ impl StoredValue {
     }
 
     /// Returns the content.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn open(&self, key: Option<&SecretKey>) -> Result<ValueBytes, ReadError> {
         match self.kind {
             ValueKind::Config => Ok(ValueBytes::new(self.bytes.clone())),

@@ -105,9 +105,6 @@ impl StoredLogin {
     }
 
     /// Decrypts the login.
-    ///
-    /// # Errors
-    /// See [`ReadError`].
     pub fn open(&self, key: Option<&SecretKey>) -> Result<RegistryLogin, ReadError> {
         let text = String::from_utf8_lossy(&self.password);
         let password =

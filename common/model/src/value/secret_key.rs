@@ -100,9 +100,6 @@ impl SecretKey {
     }
 
     /// Decrypts the result of [`SecretKey::encrypt`] with the same context.
-    ///
-    /// # Errors
-    /// See [`DecryptError`].
     pub fn decrypt(&self, context: &str, text: &str) -> Result<Vec<u8>, DecryptError> {
         let mut parts = text.splitn(3, ':');
         let (Some(ALGORITHM), Some(key), Some(sealed)) = (parts.next(), parts.next(), parts.next()) else {

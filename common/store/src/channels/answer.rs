@@ -27,9 +27,6 @@ pub struct NodeAnswer {
 
 impl Store {
     /// Asks the worker of `node`. It answers with output, and at the end with an exit or a failure.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn ask(&self, node: &NodeName, question: NodeQuestion) -> Result<NodeAnswer, StoreError> {
         let request = NodeRequest::new(question);
         let record = keys::channel_record(&request.id);
@@ -43,9 +40,6 @@ impl Store {
     }
 
     /// Ends an answer as its worker, after both halves of the channel were dropped.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn end_answer(&self, id: &RequestId) -> Result<(), StoreError> {
         self.link.query(cmd("DEL").arg(keys::channel_record(id)).arg(keys::channel_input(id))).await
     }
@@ -53,9 +47,6 @@ impl Store {
 
 impl NodeAnswer {
     /// Returns the next frame.
-    ///
-    /// # Errors
-    /// See [`ChannelError`].
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -78,9 +69,6 @@ impl NodeAnswer {
 
     /// Waits for the whole answer. Returns the output and the failure, empty if there is none; `None` if it
     /// has not ended after `limit`.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn whole(mut self, limit: Duration) -> Result<Option<(Vec<u8>, String)>, StoreError> {
         let reading = async {
             let mut output = Vec::new();

@@ -75,9 +75,6 @@ struct ChannelTasks {
 impl Store {
     /// Asks the worker of `node` to connect a client to a pod, with an event unless the request is one of
     /// many (`is_quiet`).
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn request_channel(
         &self,
         node: &NodeName,
@@ -117,9 +114,6 @@ impl Store {
     }
 
     /// Returns the worker's side of the channel of a request; `None` if its client has left.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn accept_channel(&self, request: &NodeRequest) -> Result<Option<Channel>, StoreError> {
         let is_open: bool = self.link.query(cmd("EXISTS").arg(keys::channel_record(&request.id))).await?;
         let is_interactive = matches!(request.question, NodeQuestion::Connect(_));
@@ -128,9 +122,6 @@ impl Store {
 
     /// Ends the connection to a pod as its client or, with `of_worker`, as its worker, after both halves were
     /// dropped. The first side records the event.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn close_channel(
         &self,
         id: &RequestId,
@@ -178,9 +169,6 @@ impl Store {
 impl ChannelWriter {
     /// Sends a frame. Waits while too many bytes are unread.
     ///
-    /// # Errors
-    /// See [`ChannelError`].
-    ///
     /// # Cancel safety
     /// A dropped call sends the whole frame or nothing.
     pub async fn send(&mut self, frame: Frame) -> Result<(), ChannelError> {
@@ -191,9 +179,6 @@ impl ChannelWriter {
     }
 
     /// Sends data of any length as frames.
-    ///
-    /// # Errors
-    /// See [`ChannelError`].
     pub async fn send_data(
         &mut self,
         data: Bytes,
@@ -206,9 +191,6 @@ impl ChannelWriter {
     }
 
     /// Sends the last frame regardless of unread bytes. Returns once Redis has all frames.
-    ///
-    /// # Errors
-    /// See [`ChannelError`].
     pub async fn finish(&mut self, frame: Frame) -> Result<(), ChannelError> {
         let (done, is_done) = oneshot::channel();
         let sent = self.queue.send(OutgoingFrame { frame, done: Some(done) }).await;
@@ -229,9 +211,6 @@ impl ChannelReader {
     }
 
     /// Returns the next frame. It counts as read once its receipt is dropped.
-    ///
-    /// # Errors
-    /// See [`ChannelError`].
     ///
     /// # Cancel safety
     /// Cancel safe.

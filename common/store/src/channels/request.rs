@@ -123,9 +123,6 @@ impl NodeRequest {
 impl Store {
     /// Takes the requests that wait for a worker. If the worker ends, they are lost, and their clients time
     /// out or ask again.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn take_requests(&self, node: &NodeName) -> Result<Vec<NodeRequest>, StoreError> {
         let mut pop = cmd("LPOP");
         pop.arg(keys::requests(node)).arg(MAX_REQUESTS);

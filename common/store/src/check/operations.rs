@@ -25,17 +25,11 @@ const PAGE_SIZE: usize = 1000;
 impl Store {
     /// Compares all keys and returns the problems, sorted by key. Takes seconds with a hundred thousand pods.
     /// Concurrent changes may look wrong.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         Ok(findings(&self.copy_keys().await?))
     }
 
     /// Repairs a finding, unless its key has changed since. Returns true if it was repaired.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn repair(&self, finding: &Finding) -> Result<bool, StoreError> {
         let RepairCall { action, element, record, seen_phase, seen_node, .. } = match &finding.repair {
             Repair::Wait | Repair::Decide { .. } => return Ok(false),

@@ -36,9 +36,6 @@ enum AddressReply {
 
 impl Store {
     /// Returns the address of a service or slot. Allocates one if it has none.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn address(&self, name: &AddressName) -> Result<GivenAddress, StoreError> {
         let given = |number| PoolAddress::from_number(number).map(GivenAddress::Confirmed);
         let impossible = |number: u32| unexpected("giving an address", &number.to_string());
@@ -64,9 +61,6 @@ impl Store {
     }
 
     /// Returns the owner of a confirmed address; `None` if it has none.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn address_holder(&self, address: PoolAddress) -> Result<Option<AddressName>, StoreError> {
         let number = address.number();
         let field = |name: &str| cmd("HGET").arg(keys::ADDRESSES).arg(name).to_owned();
@@ -79,9 +73,6 @@ impl Store {
     }
 
     /// Returns the app of a service; `None` if it has none or does not exist.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn app_of_service(&self, service: &ServiceName) -> Result<Option<AppName>, StoreError> {
         let fields: Option<Vec<u8>> =
             self.link.query(cmd("HGET").arg(keys::service(service)).arg("fields")).await?;
@@ -90,9 +81,6 @@ impl Store {
 
     /// Frees addresses of missing services and slots in one page. `cursor` is 0 at first. Returns their
     /// number, and the next cursor; `None` after the last page.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn free_addresses(&self, cursor: u64) -> Result<(usize, Option<u64>), StoreError> {
         let mut scan = cmd("HSCAN");
         scan.arg(keys::ADDRESSES).arg(cursor).arg("COUNT").arg(PAGE);
@@ -130,9 +118,6 @@ impl Store {
     }
 
     /// Returns all confirmed addresses. Invalid fields are left out.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn addresses(&self) -> Result<Vec<(AddressName, PoolAddress)>, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ADDRESSES)).await?;
         let mut fields: Vec<(String, String)> = fields

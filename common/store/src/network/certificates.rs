@@ -88,9 +88,6 @@ impl Store {
 
     /// Begins an order for a host as holder of the lease `lease`. Returns the number of orders since the last
     /// success, with this one; `None` if `holder` lost the lease.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn begin_certificate(
         &self,
         host: &str,
@@ -111,9 +108,6 @@ impl Store {
 
     /// Publishes a challenge to all proxies. Returns false if another process has begun an order for the
     /// host.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn put_challenge(
         &self,
         host: &str,
@@ -144,9 +138,6 @@ impl Store {
     }
 
     /// Stores a certificate unless the stored one lasts longer, and notifies all proxies.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn put_certificate(&self, certificate: &StoredCertificate) -> Result<(), StoreError> {
         let StoredCertificate { host, id, chain, sealed_key, not_before, not_after, directory } = certificate;
         let put = certificate_store::Head {
@@ -165,9 +156,6 @@ impl Store {
 
     /// Records why an order failed, and how long to wait before the next. Returns false if another process
     /// has begun an order.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn fail_certificate(
         &self,
         host: &str,
@@ -181,9 +169,6 @@ impl Store {
     }
 
     /// Returns the encrypted credentials of the account with an ACME directory, if it exists.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn acme_account(&self, directory: &str) -> Result<Option<String>, StoreError> {
         let mut get = cmd("HGET");
         get.arg(keys::ACME_ACCOUNTS).arg(directory);
@@ -195,9 +180,6 @@ impl Store {
     }
 
     /// Stores the encrypted credentials of the account with an ACME directory, unless one exists.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn put_acme_account(&self, directory: &str, sealed: &str) -> Result<(), StoreError> {
         let mut put = cmd("HSETNX");
         put.arg(keys::ACME_ACCOUNTS).arg(directory).arg(sealed);
@@ -205,9 +187,6 @@ impl Store {
     }
 
     /// Deletes the account that an ACME directory no longer knows.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn forget_acme_account(&self, directory: &str) -> Result<(), StoreError> {
         let mut forget = cmd("HDEL");
         forget.arg(keys::ACME_ACCOUNTS).arg(directory);

@@ -117,9 +117,6 @@ impl EndpointChange {
 
 impl Store {
     /// Returns all routes, callers and aliases, without invalid fields.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn routing(&self) -> Result<Routing, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ROUTES)).await?;
         let mut routing = Routing::default();
@@ -142,9 +139,6 @@ impl Store {
 
     /// Compares the endpoints of a service with the caller's. Scripts that move pods then maintain them for
     /// an hour.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn follow_endpoints(
         &self,
         service: &ServiceName,
@@ -176,9 +170,6 @@ impl Store {
 
     /// Returns the endpoint version of each service, and keeps the endpoints for an hour; `None` for services
     /// to follow anew. A hundred cost Redis as much as a few calls of [`Store::follow_endpoints`].
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn endpoint_versions(
         &self,
         services: &[ServiceName],
@@ -216,9 +207,6 @@ impl Store {
 
 impl EndpointReading {
     /// Builds or reads the next 500 endpoints or so. After an error or a dropped call, start another reading.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn step(&mut self) -> Result<ReadingStep, StoreError> {
         match &self.stage {
             ReadingStage::Make(master) => {

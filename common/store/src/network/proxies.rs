@@ -22,9 +22,6 @@ pub struct ProxySign {
 
 impl Store {
     /// Returns the announcement of each node's proxy.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn proxies(&self) -> Result<Vec<(NodeName, String)>, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::PROXIES)).await?;
         let proxy = |(node, line): (Vec<u8>, Vec<u8>)| {
@@ -34,9 +31,6 @@ impl Store {
     }
 
     /// Announces the proxy of these nodes to the others. Idempotent.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn announce_proxy(&self, nodes: &[NodeName], line: &str) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         for node in nodes {
@@ -48,9 +42,6 @@ impl Store {
 
     /// Records for the time `lasts` that the proxy of these nodes is alive, and the id of its key for
     /// secrets.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn proxy_lives(
         &self,
         nodes: &[NodeName],
@@ -68,9 +59,6 @@ impl Store {
     }
 
     /// Returns the signs of life of the announced proxies.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn proxy_signs(&self) -> Result<Vec<ProxySign>, StoreError> {
         let nodes: Vec<NodeName> = self.proxies().await?.into_iter().map(|(node, _)| node).collect();
         if nodes.is_empty() {
@@ -91,9 +79,6 @@ impl Store {
     }
 
     /// Forgets the proxies of these nodes: the others no longer accept their connections.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn forget_proxies(&self, nodes: &[NodeName]) -> Result<(), StoreError> {
         if nodes.is_empty() {
             return Ok(());

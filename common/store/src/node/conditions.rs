@@ -30,9 +30,6 @@ pub enum ObservedCondition<'a> {
 
 impl Store {
     /// Announces a condition by an event. Returns false if another process already has.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn note_condition(
         &self,
         condition: ObservedCondition<'_>,

@@ -56,9 +56,6 @@ impl Store {
     /// Declares a node dead if its incarnation is unchanged and it was silent for longer than `dead_after`
     /// and its worker's registered time. Only silence that `proof` covers counts. At least `gap` must pass
     /// between two declarations.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn declare_dead(
         &self,
         node: &Node,
@@ -92,9 +89,6 @@ impl Store {
     }
 
     /// Returns up to a hundred payloads of a dead node to `sq`. Callable concurrently.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn drain_step(&self, node: &Node) -> Result<DrainOutcome, StoreError> {
         let mut broken = None;
         for source in [SourceQueue::Starting, SourceQueue::Pending, SourceQueue::Running] {

@@ -65,9 +65,6 @@ pub struct FormerSpecs {
 impl Store {
     /// Lists pods again that are on a node, but in no slot of `service`, or not in `pushed` without one. With
     /// `has_second`, a replica may have two pods. Returns one outcome per pod.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn restore_pods(
         &self,
         service: Option<&ServiceName>,
@@ -103,9 +100,6 @@ impl Store {
 
     /// Adds live nodes missing in the list of nodes or the heartbeats, and drops heartbeats without a record.
     /// Returns the number of added nodes.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn restore_members(&self) -> Result<usize, StoreError> {
         let listed: BTreeSet<NodeName> = self.node_names().await?.into_iter().collect();
         let beating: BTreeSet<NodeName> =
@@ -124,9 +118,6 @@ impl Store {
 
     /// Forgets these pushed pods if they ended at least `retention` ago or have no record. Returns their
     /// number.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn forget_pushed(&self, pods: &[PodId], retention: Duration) -> Result<usize, StoreError> {
         let mut forgotten = 0;
         for chunk in pods.chunks(BATCH) {
@@ -140,9 +131,6 @@ impl Store {
     }
 
     /// Returns replaced specifications. New pods can name one only if its service uses it again.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn former_specs(&self) -> Result<FormerSpecs, StoreError> {
         // Ids last: a later reuse of one changes `reuse`.
         let reuse: Option<String> =
@@ -154,9 +142,6 @@ impl Store {
 
     /// Sets an expiry on the `unused` former specifications. Returns their number; 0 if one was reused since
     /// `former` was read.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn expire_specs(&self, former: &FormerSpecs, unused: &[SpecId]) -> Result<usize, StoreError> {
         let mut expired = 0;
         for chunk in unused.chunks(BATCH) {
@@ -190,9 +175,6 @@ impl Store {
 
     /// Corrects the usage of a node to `actual`. Returns false if something was reserved or released there
     /// meanwhile.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn correct_usage(
         &self,
         seen: &NodeUsage,

@@ -38,18 +38,12 @@ pub enum HoldReason {
 
 impl Store {
     /// Returns the id of the cluster; `None` before the first registration.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
         let id: Option<Vec<u8>> = self.link.query(cmd("HGET").arg(keys::META).arg("cluster")).await?;
         Ok(id.and_then(|id| ClusterId::new(String::from_utf8(id).ok()?).ok()))
     }
 
     /// Returns the workers on hold, by node. Unreadable entries are left out.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn held_nodes(&self) -> Result<Vec<HeldNode>, StoreError> {
         let fields: BTreeMap<Vec<u8>, Vec<u8>> = match self.link.query(cmd("HGETALL").arg(keys::HELD)).await {
             // Workers do not write to a key of another type either.
@@ -69,9 +63,6 @@ impl Store {
 impl Store {
     /// Returns the nodes that leave containers alone because Redis has no records of their pods. Usually
     /// there are none, and then no node is read.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn holding_nodes(&self) -> Result<Vec<Node>, StoreError> {
         let held = self.held_nodes().await?;
         let of_records = held.into_iter().filter(|held| held.reason == HoldReason::Records);

@@ -47,18 +47,12 @@ pub enum RemoveNodeOutcome {
 
 impl Store {
     /// Returns the time of Redis' clock.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn redis_now(&self) -> Result<RedisMillis, StoreError> {
         let (seconds, micros): (u64, u64) = self.link.query(&cmd("TIME")).await?;
         Ok(seconds * 1000 + micros / 1000)
     }
 
     /// Returns the names of all nodes, including dead ones, sorted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn node_names(&self) -> Result<Vec<NodeName>, StoreError> {
         let mut names: Vec<NodeName> = read_names(self.members_or_records(keys::NODES, "node:").await?);
         names.sort();
@@ -83,17 +77,11 @@ impl Store {
 
     /// Returns live nodes with a heartbeat at or after `since`, with its time. Ask next with the latest
     /// returned time. A node may come twice; none is missed.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn beats_since(&self, since: RedisMillis) -> Result<Vec<(NodeName, RedisMillis)>, StoreError> {
         self.beats(since.to_string(), "+inf".to_owned()).await
     }
 
     /// Returns nodes not declared dead whose last heartbeat was before `before`, with its time.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn beats_before(
         &self,
         before: RedisMillis,
@@ -110,17 +98,11 @@ impl Store {
     }
 
     /// Returns the number of nodes that are not declared dead.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn live_nodes(&self) -> Result<usize, StoreError> {
         self.link.query(cmd("ZCARD").arg(keys::BEATS)).await
     }
 
     /// Allows or forbids new pods on a node. Returns false if it does not exist.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn cordon(&self, name: &NodeName, cordoned: bool) -> Result<bool, StoreError> {
         let cordon = cordon::Head { node_key: keys::node(name), node: name, cordoned };
         Ok(word("cordoning a node", self.link.script(&cordon.call()).await?)? == "OK")
@@ -128,9 +110,6 @@ impl Store {
 
     /// Records that containers with a former node name run on this machine, with an event if that is new.
     /// Returns true if that node has a record.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn report_former_containers(
         &self,
         node: &NodeName,
@@ -143,9 +122,6 @@ impl Store {
 
     /// Removes a dead node with empty queues. With `is_former`, only gives up the volumes of machines that
     /// had this name before: `Missing` if none could have any.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn remove_node(
         &self,
         name: &NodeName,
@@ -208,9 +184,6 @@ impl Store {
     }
 
     /// Returns the payloads in a node's container set, sorted. Read in pages: not a snapshot.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn container_set(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
         let mut members = Vec::new();
         let mut cursor = 0u64;
@@ -231,9 +204,6 @@ impl Store {
 
     /// Returns the payloads that wait or start on a node, sorted. Read in pages: not a snapshot. Pods
     /// acknowledged meanwhile are in the container set afterwards.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn queued_on(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
         let mut payloads = Vec::new();
         // In the order in which payloads move, and from the end where none is taken, so none is skipped.

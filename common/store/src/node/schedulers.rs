@@ -15,9 +15,6 @@ use model::node::timing::Timing;
 impl Store {
     /// Returns every known scheduler with its last sign of life. Silent ones are forgotten after an hour. One
     /// that shut down counts as silent for almost that long.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn schedulers(&self) -> Result<Vec<(SchedulerId, RedisMillis)>, StoreError> {
         let mut range = cmd("ZRANGE");
         range.arg(keys::SCHEDULERS).arg(0).arg(-1).arg("WITHSCORES");
@@ -28,9 +25,6 @@ impl Store {
 
     /// Records a scheduler's failure detection times, which shows that Redis takes writes. Returns the time
     /// of Redis.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn scheduler_beat(&self, id: &SchedulerId, timing: &Timing) -> Result<RedisMillis, StoreError> {
         let beat = scheduler_beat::Head { scheduler_key: keys::scheduler(id), times: timing.to_stored(id) };
         read("showing that Redis takes writes", self.link.script(&beat.call()).await?)
@@ -38,9 +32,6 @@ impl Store {
 
     /// Returns the failure detection times of these schedulers, in this order; `None` if none was recorded
     /// within a minute, as by earlier versions.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn scheduler_timings(&self, ids: &[SchedulerId]) -> Result<Vec<Option<Timing>>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -55,9 +46,6 @@ impl Store {
 
     /// Returns up to `max` in-flight pods of a scheduler that was silent for longer than `silent` to the
     /// queue. Returns their number; `None` if it is alive.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn reclaim_in_flight(
         &self,
         id: &SchedulerId,
@@ -70,9 +58,6 @@ impl Store {
     /// Returns up to `max` in-flight pods of a scheduler that shut down to the queue. Without any left, it
     /// counts as silent and is soon forgotten. Returns their number; `None` if it showed a sign of life in
     /// this very millisecond: retry.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn retire_scheduler(&self, id: &SchedulerId, max: usize) -> Result<Option<usize>, StoreError> {
         self.reclaim(id, Duration::ZERO, max, true).await
     }
@@ -104,9 +89,6 @@ impl Store {
 
     /// Takes or renews a lease on a loop. Returns true if `holder` has it. It only saves work: correctness
     /// never depends on it.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn lease(
         &self,
         name: &str,

@@ -125,9 +125,6 @@ impl Store {
     /// Begins a new session of a worker. Its starting pods go back to its queue. A worker without a cluster
     /// joins that of this Redis, which gets a random id if it has none. The name of another holder is taken
     /// over only if that one is silent; from a worker of an earlier version, at once.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn register(
         &self,
         node: &NodeName,
@@ -228,9 +225,6 @@ impl Session {
     }
 
     /// Returns the payloads of the running pods, according to cs.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn container_set(&self) -> Result<Vec<Bytes>, StoreError> {
         self.store.container_set(&self.node).await
     }

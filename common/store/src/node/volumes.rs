@@ -76,9 +76,6 @@ pub struct VolumeReport {
 
 impl Store {
     /// Returns the names of all persistent volumes, sorted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn volume_names(&self) -> Result<Vec<VolumeName>, StoreError> {
         let mut found: Vec<VolumeName> = names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUMES)).await?);
         found.sort();
@@ -102,9 +99,6 @@ impl Store {
     }
 
     /// Returns the machines that have not reported their volumes to this run of Redis, sorted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn unreported_nodes(&self) -> Result<Vec<UnreportedNode>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server");
@@ -126,9 +120,6 @@ impl Store {
 
     /// Requires reports of these nodes before a volume without a record is bound. They may have data of a
     /// restored cluster, and may be down.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn expect_volume_reports(
         &self,
         nodes: impl IntoIterator<Item = NodeName>,
@@ -141,9 +132,6 @@ impl Store {
     }
 
     /// Returns the nodes that may have volumes: registered and expected ones.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn nodes_with_volumes(&self) -> Result<Vec<NodeName>, StoreError> {
         let mut found: Vec<NodeName> = names(self.link.query(cmd("HKEYS").arg(keys::VOLUME_REPORTS)).await?);
         found.sort();
@@ -151,9 +139,6 @@ impl Store {
     }
 
     /// Records volumes of a backup that have no record. Returns their number.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn restore_volumes(&self, saved: &[SavedVolume]) -> Result<usize, StoreError> {
         let what = "restoring volumes";
         let mut restored = 0;
@@ -200,9 +185,6 @@ impl Store {
     }
 
     /// Returns the usable volumes with their nodes, for a backup.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn backup_volumes(&self) -> Result<Vec<SavedVolume>, StoreError> {
         let volumes = self.volumes(&self.volume_names().await?).await?.found();
         let usable = volumes.into_iter().filter(|volume| volume.state == VolumeState::Bound);
@@ -230,9 +212,6 @@ impl Store {
 
     /// Adds `passed` to the time for which these volumes have had no service. All others, and unreadable
     /// counts, start at zero.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn count_abandoned_volumes(
         &self,
         abandoned: &[VolumeName],
@@ -263,9 +242,6 @@ impl Store {
 
     /// Records that the services of these volumes exist. From now on a missing service counts as deleted, not
     /// lost.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn note_known_services(&self, volumes: &[VolumeName]) -> Result<(), StoreError> {
         if volumes.is_empty() {
             return Ok(());
@@ -278,9 +254,6 @@ impl Store {
     }
 
     /// Returns for how long volumes have had no service, see [`Store::count_abandoned_volumes`].
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn abandoned_volumes(&self) -> Result<HashMap<VolumeName, Duration>, StoreError> {
         let counts: HashMap<Vec<u8>, Vec<u8>> =
             self.link.query(cmd("HGETALL").arg(keys::ABANDONED_VOLUMES)).await?;
@@ -293,18 +266,12 @@ impl Store {
 
     /// Asks the node of a volume to remove its data, unless a pod uses it or will. The record goes
     /// afterwards, or at once if the node is gone.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn remove_volume(&self, name: &VolumeName) -> Result<RemoveVolumeOutcome, StoreError> {
         self.remove(name, false).await
     }
 
     /// Like [`Store::remove_volume`] for all volumes of a service that is being deleted. Volumes in use are
     /// removed when their pods are gone; volumes of an app stay. Returns their number.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn remove_volumes_of(&self, service: &ServiceName) -> Result<usize, StoreError> {
         let names = self.volume_names().await?;
         let mut removed = 0;
@@ -365,9 +332,6 @@ impl Store {
     }
 
     /// Returns the copies of persistent volumes that no record names, sorted by volume and node.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn former_copies(&self) -> Result<Vec<FormerCopy>, StoreError> {
         let fields: Vec<(Vec<u8>, Vec<u8>)> =
             self.link.query(cmd("HGETALL").arg(keys::VOLUME_COPIES)).await?;
@@ -389,9 +353,6 @@ impl Store {
     }
 
     /// Returns the lost and conflicting volumes, sorted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn volumes_with_problems(&self) -> Result<Vec<Volume>, StoreError> {
         let mut found: Vec<VolumeName> =
             names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
@@ -402,9 +363,6 @@ impl Store {
     }
 
     /// Makes a node's copy of a persistent volume the volume. Other copies are given up, but stay.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn bind_volume(
         &self,
         claim: &VolumeClaim,
@@ -448,9 +406,6 @@ impl Store {
     }
 
     /// Asks a node to remove its copy of a persistent volume, unless the record names it.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn remove_volume_copy(
         &self,
         claim: &VolumeClaim,
@@ -514,9 +469,6 @@ impl Store {
 
     /// Returns true if a pod on a node may have this volume. Pods that need a volume are not assigned once it
     /// is being removed, so false stays false.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn may_be_mounted(&self, claim: &VolumeClaim) -> Result<bool, StoreError> {
         for service in self.use_of(claim).await?.users {
             let slots: HashMap<String, String> =

@@ -117,18 +117,12 @@ impl WorkQueue {
 
 impl Session {
     /// Opens the blocking end of this node's queue. `block` should be 2 to 5 s.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn work_queue(&self, block: Duration) -> Result<WorkQueue, StoreError> {
         let connection = self.store.link.dedicated(block + Duration::from_secs(5)).await?;
         Ok(WorkQueue { connection, block, node: self.node.clone() })
     }
 
     /// Moves up to `count` more payloads from pq to rq without waiting. Returns them, oldest first.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn pop_more(&self, count: usize) -> Result<Vec<Bytes>, StoreError> {
         if count == 0 {
             return Ok(Vec::new());
@@ -145,9 +139,6 @@ impl Session {
 
     /// Returns all payloads in rq, oldest first. The sweep compares them with the pods being started. An
     /// oversized payload becomes a dead letter.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn in_flight(&self) -> Result<Vec<Bytes>, StoreError> {
         let (rq, pq) = (keys::rq(&self.node), keys::pq(&self.node));
         let read = in_flight::Head { rq, dq: keys::DQ, pq };

@@ -179,9 +179,6 @@ impl Store {
 
     /// Moves an in-flight payload of a scheduler to the dead letters. Returns false if it was no longer in
     /// flight.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn reject_in_flight(
         &self,
         scheduler: &SchedulerId,
@@ -193,17 +190,11 @@ impl Store {
     }
 
     /// Returns up to `count` dead letters from `offset`, newest first, limited to 16 MiB but at least one.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn dead_letters(&self, offset: usize, count: usize) -> Result<Vec<DeadLetter>, StoreError> {
         Ok(self.dead_letter_page(offset, count).await?.0)
     }
 
     /// Like [`Store::dead_letters`]. Also returns whether there may be more.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn dead_letter_page(
         &self,
         offset: usize,
@@ -285,9 +276,6 @@ impl Store {
     /// Discards the obsolete dead letters among `count` from `offset`: the pod's service was deleted, scaled
     /// down or replaced since. None is lost, because the service can rebuild such payloads. Returns the
     /// discarded ones and the next offset; `None` after the last.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn discard_obsolete_dead_letters(
         &self,
         offset: usize,
@@ -326,9 +314,6 @@ impl Store {
     }
 
     /// Deletes a dead letter. Returns false if it was gone already.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn discard_dead_letter(&self, dead_letter: &DeadLetter) -> Result<bool, StoreError> {
         let removed: u64 = self.link.query(cmd("LREM").arg(keys::DQ).arg(1).arg(&dead_letter.entry)).await?;
         Ok(removed > 0)

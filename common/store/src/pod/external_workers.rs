@@ -38,9 +38,6 @@ pub enum ExternalSign {
 impl Store {
     /// Reads one page of a scan of the key space for `hb:*` and `pq:*`. Returns the next cursor (0 at the
     /// end) and the names found.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn scan_for_external_workers(
         &self,
         cursor: u64,
@@ -63,9 +60,6 @@ impl Store {
     }
 
     /// Returns the heartbeat values (empty if missing) of workers without a record; `None` for others.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn heartbeat_values(&self, workers: &[NodeName]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         if workers.is_empty() {
             return Ok(Vec::new());
@@ -91,9 +85,6 @@ impl Store {
     /// Reads the heartbeat key of a possible external worker. Registers it as a node if it has no record and
     /// its value differs from `seen` (see [`Store::heartbeat_values`]), or if it was dead and its value has
     /// changed.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn external_beat(
         &self,
         name: &NodeName,

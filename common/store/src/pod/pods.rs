@@ -21,9 +21,6 @@ use model::spec::MAX_MEMORY_BYTES;
 
 impl Store {
     /// Returns true if the service of the pod exists, or its entry in `pushed`.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn has_owner(&self, pod: &PodRecord) -> Result<bool, StoreError> {
         let question = match &pod.service {
             Some(service) => cmd("EXISTS").arg(keys::service(service)).to_owned(),
@@ -34,17 +31,11 @@ impl Store {
 
     /// Returns the pod in each slot of a service, by replica index. Read in pages: not a snapshot. Skips
     /// invalid entries, see [`Store::slots_and_broken`].
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn slots(&self, service: &ServiceName) -> Result<Vec<(Slot, PodId)>, StoreError> {
         Ok(self.slots_and_broken(service).await?.0)
     }
 
     /// Like [`Store::slots`]. Also returns an invalid entry, if there is one. An unreadable hash is an error.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn slots_and_broken(
         &self,
         service: &ServiceName,
@@ -76,9 +67,6 @@ impl Store {
     }
 
     /// Returns the pods that users pushed onto a queue. They are wanted until they are stopped.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn pushed_pods(&self) -> Result<Vec<PodId>, StoreError> {
         Ok(names(self.link.query(cmd("SMEMBERS").arg(keys::PUSHED)).await?))
     }
@@ -119,9 +107,6 @@ impl Store {
     }
 
     /// Returns the payload of a pod: rebuilt for a service, read from the record otherwise.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn payload_of(&self, pod: &PodRecord) -> Result<Option<Payload>, StoreError> {
         match (&pod.service, &pod.spec) {
             (Some(_), Some(spec)) => {
@@ -137,9 +122,6 @@ impl Store {
     }
 
     /// Returns why a pod fits no node, if it is recorded as unschedulable.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn refusals(&self, id: &PodId) -> Result<Option<Vec<Refusal>>, StoreError> {
         let text: Option<String> = self.link.query(cmd("HGET").arg(keys::UQ_WHY).arg(id.as_str())).await?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))

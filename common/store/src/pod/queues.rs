@@ -115,9 +115,6 @@ impl Store {
     }
 
     /// Returns up to `count` pods that fit no node right now, in no particular order.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn unschedulable_pods(&self, count: usize) -> Result<Peeked<UnschedulablePod>, StoreError> {
         let chunk = self.entries_per_read(keys::UQ, "HLEN").await?;
         let (mut peek, mut cursor) = (Peek::new(count), 0_u64);
@@ -153,9 +150,6 @@ impl Store {
 
     /// Returns up to `count` payloads of a queue, the next to be taken first; of `cs:<node>` in no particular
     /// order.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn peek(&self, queue: &QueueName, count: usize) -> Result<Peeked<PeekedPayload>, StoreError> {
         let key = match queue {
             QueueName::Waiting => keys::SQ.to_owned(),

@@ -88,9 +88,6 @@ pub enum RequeueOutcome {
 
 impl Store {
     /// Creates the pods of these replica indices. Idempotent.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn create_pods(
         &self,
         service: &Service,
@@ -120,9 +117,6 @@ impl Store {
 
     /// Creates a successor for as many of these replicas as one script handles. This is the step of
     /// replacement after that of `service`.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn create_successors(
         &self,
         service: &Service,
@@ -134,9 +128,6 @@ impl Store {
 
     /// Creates pods of a job, for as many of these indices as one script handles. This is the step after that
     /// of `job`: of two schedulers with the same step, only one creates pods.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn create_job_pods(&self, job: &Service, indices: &[u32]) -> Result<CreateOutcome, StoreError> {
         let part = &indices[..indices.len().min(BATCH)];
         self.create_part(job, part, ReplicaPlace::FirstOfJob { step: &job.rollout.step }).await
@@ -144,9 +135,6 @@ impl Store {
 
     /// Stops replaced pods in service, as many as one script handles. This is the step of replacement after
     /// that of `service`. Returns true if work is left: the service or a pod has changed, or pods remain.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn replace_pods(
         &self,
         service: &Service,
@@ -186,9 +174,6 @@ impl Store {
 
     /// Sets the current generation in the records of these pods if they have the service's current
     /// specification and still the given generation. Returns their number.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn keep_pods(&self, service: &ServiceName, pods: &[(PodId, u64)]) -> Result<usize, StoreError> {
         let mut kept = 0;
         for chunk in pods.chunks(BATCH) {
@@ -295,9 +280,6 @@ impl Store {
 
     /// Frees slots whose pod has no record. Without a named pod, the replica's pod in the second place moves
     /// to the first. Returns the number of changed slots. Slots that another pod holds meanwhile stay.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn free_slots(
         &self,
         service: &ServiceName,
@@ -319,9 +301,6 @@ impl Store {
 
     /// Requeues a missing payload according to the phase of its pod. `schedulers` are all known schedulers,
     /// whose in-flight lists are searched.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn requeue_missing(
         &self,
         pod: &PodRecord,
@@ -335,9 +314,6 @@ impl Store {
 
     /// Like [`Store::requeue_missing`], with a known payload: it may say more than the record does, for
     /// example if another program has overwritten the replica.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn requeue_payload(
         &self,
         pod: &PodRecord,

@@ -115,9 +115,6 @@ impl SchedulerQueue {
 
 impl Store {
     /// Opens the blocking end of `sq`. `block` should be 2 to 5 s.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn scheduler_queue(
         &self,
         id: &SchedulerId,
@@ -128,18 +125,12 @@ impl Store {
     }
 
     /// Returns the number of pods that wait for a scheduler.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn waiting_pods(&self) -> Result<usize, StoreError> {
         self.link.query(cmd("LLEN").arg(keys::SQ)).await
     }
 
     /// Fills the in-flight list of a scheduler up to `max` pods, and records that the scheduler is alive.
     /// Returns all its in-flight payloads, oldest first.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn take(&self, id: &SchedulerId, max: usize) -> Result<Vec<Bytes>, StoreError> {
         let mut in_flight: Vec<Bytes> = Vec::new();
         loop {
@@ -156,9 +147,6 @@ impl Store {
     ///
     /// All assignments to one node must have the same incarnation. The oldest in-flight pods, in their order,
     /// are cheapest.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn assign(
         &self,
         id: &SchedulerId,
@@ -170,9 +158,6 @@ impl Store {
 
     /// Like [`Store::assign`], but a node refuses if it has more pods than `seen` returns for it. This keeps
     /// several schedulers from all choosing the same idle node.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn assign_as_seen(
         &self,
         id: &SchedulerId,
@@ -195,9 +180,6 @@ impl Store {
     }
 
     /// Moves pods from the in-flight list to the unschedulable set. Returns one outcome per pod.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn park(&self, id: &SchedulerId, parked: &[Parked]) -> Result<Vec<ParkOutcome>, StoreError> {
         let what = "recording unschedulable pods";
         let mut call = park::Head {
@@ -234,9 +216,6 @@ impl Store {
     }
 
     /// Returns up to `max` unschedulable pods to the queue, and their number to the caller.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn unpark(&self, which: Unpark, max: usize) -> Result<usize, StoreError> {
         let unpark = unpark::Head {
             sq: keys::SQ,

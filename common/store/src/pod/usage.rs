@@ -18,9 +18,6 @@ const REPORTS_PER_READ: usize = 100;
 impl Store {
     /// Asks a node, or all with `None`, to measure for a while. Returns true if no request was active: then
     /// the first report takes a moment.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn look_at_usage(&self, node: Option<&NodeName>) -> Result<bool, StoreError> {
         let key = node.map_or_else(|| keys::USAGE_WANTED.to_owned(), keys::usage_wanted);
         let mut pipe = redis::pipe();
@@ -38,9 +35,6 @@ impl Store {
     }
 
     /// Returns true if a client wants the usage of a node.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn is_usage_wanted(&self, node: &NodeName) -> Result<bool, StoreError> {
         let found: u64 =
             self.link.query(cmd("EXISTS").arg(keys::USAGE_WANTED).arg(keys::usage_wanted(node))).await?;
@@ -48,9 +42,6 @@ impl Store {
     }
 
     /// Writes the report of the worker of `node`. Returns true if a client still wants it.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn write_usage(&self, node: &NodeName, report: &UsageReport) -> Result<bool, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("SET")
@@ -65,9 +56,6 @@ impl Store {
     }
 
     /// Returns the reports of these nodes, in this order; `None` without a readable report.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn usage_of(&self, nodes: &[NodeName]) -> Result<Vec<Option<UsageReport>>, StoreError> {
         let mut reports = Vec::with_capacity(nodes.len());
         for chunk in nodes.chunks(REPORTS_PER_READ) {

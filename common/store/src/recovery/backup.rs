@@ -18,9 +18,6 @@ const ATTEMPTS: usize = 5;
 impl Store {
     /// Returns a service with its specifications and the pods in its slots, if it exists. Retries until
     /// record, slots and pods are consistent.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn backup_service(&self, name: &ServiceName) -> Result<Option<SavedState>, StoreError> {
         let mut attempt = 1;
         loop {
@@ -54,9 +51,6 @@ impl Store {
     }
 
     /// Returns these pods and their specifications, without stopped pods and broken records.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn backup_pods(&self, ids: &[PodId]) -> Result<SavedState, StoreError> {
         let mut saved = SavedState::default();
         let records = self.pods(ids).await?.found();
@@ -80,9 +74,6 @@ impl Store {
 
 impl Store {
     /// Returns the encrypted current version of a secret or config; `None` if it is gone or broken.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn backup_value(
         &self,
         kind: ValueKind,
@@ -105,9 +96,6 @@ impl Store {
     }
 
     /// Returns the encrypted login for a registry; `None` if it is gone or broken.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn backup_login(&self, host: &RegistryHost) -> Result<Option<SavedLogin>, StoreError> {
         let (info, login) = match (self.registry_info(host).await, self.login(host).await) {
             (Ok(Some(info)), Ok(Some(login))) => (info, login),
@@ -145,9 +133,6 @@ impl Store {
     }
 
     /// Stores a missing login for a registry. Returns false if one exists.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn restore_login(&self, saved: &SavedLogin) -> Result<bool, StoreError> {
         let restore = registry_restore::Head {
             registry_key: keys::registry(&saved.host),

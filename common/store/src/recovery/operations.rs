@@ -43,9 +43,6 @@ pub struct RecoveryAnswer {
 
 impl Store {
     /// Asks all workers for their saved state: `nodes` by a message; workers on hold poll.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn request_recovery(&self, id: &RecoveryId, nodes: &[NodeName]) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("SET").arg(keys::RECOVERY).arg(id.as_str()).arg("EX").arg(EXPIRE_SECONDS).ignore();
@@ -56,9 +53,6 @@ impl Store {
     }
 
     /// Returns the pending request, if there is one.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn recovery_request(&self) -> Result<Option<RecoveryId>, StoreError> {
         let id: Option<String> = self.link.query(cmd("GET").arg(keys::RECOVERY)).await?;
         Ok(id.and_then(|id| RecoveryId::new(id).ok()))
@@ -93,9 +87,6 @@ impl Store {
     }
 
     /// Returns the answer of this node's worker to a request; `None` if it is missing or incomplete.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn recovery_answer(
         &self,
         id: &RecoveryId,
@@ -125,9 +116,6 @@ impl Store {
     }
 
     /// Ends a request and deletes its answers.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn end_recovery(&self, nodes: &[NodeName]) -> Result<(), StoreError> {
         let mut delete = cmd("DEL");
         delete.arg(keys::RECOVERY);
@@ -154,9 +142,6 @@ fn pieces(lines: &[String]) -> Vec<String> {
 
 impl Store {
     /// Returns the objects in Redis that a saved state names. `nodes` stays `None`.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn known_state(&self, saved: &SavedState) -> Result<KnownState, StoreError> {
         let mut known = KnownState::default();
         let of_pods = saved.pods.iter().filter_map(|pod| pod.service.as_ref());
@@ -208,9 +193,6 @@ impl Store {
     }
 
     /// Returns the record of a service with all its fields, if it exists.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn saved_service(&self, name: &ServiceName) -> Result<Option<SavedService>, StoreError> {
         Ok(self.saved_services(std::slice::from_ref(name)).await?.pop())
     }
@@ -233,9 +215,6 @@ impl Store {
     /// created for a slot that is about to be restored. Returns the number of restored pods. The next run
     /// completes an interrupted one. Writes the record only `with_record`, when no other pods of the service
     /// follow.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn recover_service(
         &self,
         service: &ServiceRecovery,
@@ -303,9 +282,6 @@ impl Store {
 
     /// Records pods of a service, or pushed pods if `service` is `None`. Skips pods with a record or a taken
     /// slot. Returns the number of recorded pods.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn recover_pods(
         &self,
         service: Option<&ServiceName>,
@@ -341,9 +317,6 @@ impl Store {
 
     /// Sets the id of the cluster, after everything else was written. `seen` is the id that the caller has
     /// read; it is replaced if that cluster has no services. Returns false if this Redis has another cluster.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn recover_cluster(
         &self,
         cluster: &ClusterId,

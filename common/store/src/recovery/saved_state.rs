@@ -328,9 +328,6 @@ impl SavedValues {
     }
 
     /// Reads a header, lines of the second section, and an end line.
-    ///
-    /// # Errors
-    /// See [`InvalidState`].
     pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidState> {
         let mut lines = lines.into_iter();
         let incomplete = InvalidState::Incomplete { expected: 0, found: 0 };
@@ -480,9 +477,6 @@ impl SavedHeader {
 
 impl SavedFile {
     /// Reads a whole state. Ignores lines after its end line.
-    ///
-    /// # Errors
-    /// See [`InvalidState`].
     pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidState> {
         let mut lines = lines.into_iter();
         let incomplete = InvalidState::Incomplete { expected: 0, found: 0 };

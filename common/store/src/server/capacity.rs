@@ -39,9 +39,6 @@ impl Store {
     }
 
     /// Returns the size of the cluster. A service with broken keys counts as one without pods.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn cluster_size(&self) -> Result<ClusterSize, StoreError> {
         let names = self.service_names().await?;
         let pushed: u64 = match self.link.query(cmd("SCARD").arg(keys::PUSHED)).await {

@@ -76,9 +76,6 @@ pub enum Severity {
 
 impl Store {
     /// Returns the properties of the Redis server that an operator should change. Empty if they are unknown.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn server_concerns(&self) -> Result<Vec<ServerConcern>, StoreError> {
         let info: String = self.link.query(&cmd("INFO")).await?;
         // A broken `meta` is another problem, with a message of its own.
@@ -89,9 +86,6 @@ impl Store {
 
     /// Returns when the Redis master changed or restarted (now, if no script has noticed it yet); `None` if
     /// never.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn master_changed_at(&self) -> Result<Option<RedisMillis>, StoreError> {
         let mut noted = cmd("HMGET");
         noted.arg(keys::META).arg("run_id").arg("changed_at");

@@ -33,9 +33,6 @@ pub enum AppLockOutcome {
 
 impl Store {
     /// Takes or renews the lock of an app for [`APP_LOCK_PERIOD`]. `who` is the name shown to other users.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn lock_app(
         &self,
         app: &AppName,
@@ -56,9 +53,6 @@ impl Store {
     }
 
     /// Releases the lock of an app. Does nothing if another client has it.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn unlock_app(&self, app: &AppName, id: &LockId) -> Result<(), StoreError> {
         let own = self.lock_text(app).await?.filter(|text| holder_of(text).0 == id.as_str());
         let Some(own) = own else { return Ok(()) };
@@ -66,9 +60,6 @@ impl Store {
     }
 
     /// Releases a lease. Returns false if `holder` does not have it.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn release_lease(&self, name: &str, holder: &str) -> Result<bool, StoreError> {
         let release = lease_release::Head { lease_key: keys::lease(name), caller: holder };
         Ok(read::<u8>("giving up a lease", self.link.script(&release.call()).await?)? == 1)

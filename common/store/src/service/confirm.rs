@@ -84,17 +84,11 @@ impl Store {
     }
 
     /// Returns the number of services with an unconfirmed write, including writes in progress.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn unconfirmed_writes(&self) -> Result<u64, StoreError> {
         self.link.query(cmd("HLEN").arg(keys::UNCONFIRMED)).await
     }
 
     /// Returns the number of services with a write that was unconfirmed for `min_age`; at most 500.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn lasting_unconfirmed_writes(&self, min_age: Duration) -> Result<u64, StoreError> {
         let sample = cmd("HRANDFIELD").arg(keys::UNCONFIRMED).arg(BATCH).arg("WITHVALUES").clone();
         let noted: Vec<Vec<u8>> = self.link.query(&sample).await?;
@@ -110,9 +104,6 @@ impl Store {
     }
 
     /// Returns the current state of a write.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn write_state(&self, name: &ServiceName, id: &WriteId) -> Result<WriteState, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("HGET").arg(keys::UNCONFIRMED).arg(name.as_str());
@@ -132,9 +123,6 @@ impl Store {
 
     /// Waits until the replicas confirm writes whose writers no longer wait, and announces confirmed ones.
     /// Returns their number; more may be left.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn confirm_writes(&self) -> Result<u64, StoreError> {
         let unconfirmed = writes_unconfirmed::Head {
             unconfirmed: keys::UNCONFIRMED,

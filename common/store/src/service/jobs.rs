@@ -83,9 +83,6 @@ type IndexTexts = BTreeMap<String, String>;
 
 impl Store {
     /// Returns the results of the indices of a job.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn job_results(&self, job: &ServiceName) -> Result<JobResults, StoreError> {
         let (done, failed) = self.result_entries(job).await?;
         Ok(JobResults { done: results(done), failed: results(failed) })
@@ -108,9 +105,6 @@ impl Store {
     }
 
     /// Returns the progress of the indices of a job.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn job_indices(&self, job: &ServiceName) -> Result<JobIndices, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("HKEYS").arg(keys::done(job));
@@ -123,18 +117,12 @@ impl Store {
     }
 
     /// Returns the number of complete indices of a job.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn job_completions(&self, job: &ServiceName) -> Result<u64, StoreError> {
         self.link.query(cmd("HLEN").arg(keys::done(job))).await
     }
 
     /// Ends a job: it is complete, or has failed for a reason (a word and a sentence). Returns false if it
     /// has changed.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn end_job(
         &self,
         job: &ServiceName,
@@ -155,9 +143,6 @@ impl Store {
     }
 
     /// Counts these pods of a job that succeeded. Returns the number of newly complete indices.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn count_job_pods(&self, job: &ServiceName, pods: &[PodId]) -> Result<usize, StoreError> {
         let mut counted = 0;
         for chunk in pods.chunks(BATCH) {
@@ -192,9 +177,6 @@ impl Store {
 
     /// Returns the jobs of a cron, oldest first, each with its tick or the time of its manual run, in seconds
     /// since 1970.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn runs_of(&self, cron: &ServiceName) -> Result<Vec<(ServiceName, i64)>, StoreError> {
         let mut range = cmd("ZRANGE");
         range.arg(keys::runs(cron)).arg(0).arg(-1).arg("WITHSCORES");
@@ -206,9 +188,6 @@ impl Store {
     }
 
     /// Removes missing jobs from the list of a cron, with their records.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn forget_runs(&self, cron: &ServiceName, jobs: &[ServiceName]) -> Result<(), StoreError> {
         if jobs.is_empty() {
             return Ok(());

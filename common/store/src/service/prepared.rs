@@ -58,9 +58,6 @@ impl Store {
     pub const PREPARING_INTERVAL: Duration = Duration::from_secs(EXPIRE_SECONDS / 3);
 
     /// Returns the state of a specification's images on each of these nodes; `None` if it was not asked.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn prepared_images(
         &self,
         spec: &SpecId,
@@ -76,9 +73,6 @@ impl Store {
     }
 
     /// Asks a node to pull the images of a specification. `now` is the time of Redis.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn ask_to_prepare(
         &self,
         service: &Service,
@@ -97,9 +91,6 @@ impl Store {
     }
 
     /// Records the state of a specification's images on a node.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn note_prepared(
         &self,
         spec: &SpecId,

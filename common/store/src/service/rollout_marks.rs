@@ -42,9 +42,6 @@ pub enum MarkOutcome {
 
 impl Store {
     /// Marks the rollout of a service's generation.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn mark_rollout(
         &self,
         service: &Service,

@@ -411,9 +411,6 @@ impl Store {
     }
 
     /// Removes a deleted service without pods. Returns false if it still has pods or is not being deleted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn forget_service(&self, service: &Service) -> Result<bool, StoreError> {
         let forget = service_forget::Head {
             service_key: keys::service(&service.name),
@@ -436,9 +433,6 @@ impl Store {
     }
 
     /// Returns the names of all services, sorted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn service_names(&self) -> Result<Vec<ServiceName>, StoreError> {
         let mut names: Vec<ServiceName> = names(self.members_or_records(keys::SERVICES, "service:").await?);
         names.sort();
@@ -512,9 +506,6 @@ impl Store {
 
     /// Caches these specifications in few round trips for [`Store::pod_spec`], which also reports missing or
     /// unreadable ones.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn read_pod_specs(&self, ids: impl IntoIterator<Item = &SpecId>) -> Result<(), StoreError> {
         let unknown: BTreeSet<&SpecId> = ids.into_iter().filter(|id| self.specs.get(id).is_none()).collect();
         if unknown.len() < 2 {
@@ -527,9 +518,6 @@ impl Store {
     }
 
     /// Returns the images pinned for all pods of a specification; none before the first start.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn pinned_images(
         &self,
         service: &ServiceName,
@@ -542,9 +530,6 @@ impl Store {
     }
 
     /// Returns the contents of these specifications, without missing ones and invalid UTF-8.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn spec_texts(
         &self,
         ids: impl IntoIterator<Item = &SpecId>,

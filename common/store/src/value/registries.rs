@@ -64,9 +64,6 @@ impl Store {
     }
 
     /// Returns the registries that have a login, sorted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn registries(&self) -> Result<Vec<RegistryHost>, StoreError> {
         let mut hosts: Vec<RegistryHost> =
             names(self.members_or_records(keys::REGISTRIES, "registry:").await?);

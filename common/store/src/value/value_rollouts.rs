@@ -48,9 +48,6 @@ impl ValueRolloutNote {
 
 impl Store {
     /// Returns the notes about changes.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn value_rollout_notes(&self) -> Result<Vec<ValueRolloutNote>, StoreError> {
         let fields: Vec<(Vec<u8>, Vec<u8>)> = self.link.query(cmd("HGETALL").arg(keys::ROLLOUTS)).await?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -61,9 +58,6 @@ impl Store {
     }
 
     /// Removes a note, unless it was rewritten.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn forget_value_rollout(&self, note: &ValueRolloutNote) -> Result<(), StoreError> {
         let done =
             rollout_done::Head { rollouts: keys::ROLLOUTS, value: &note.value[..], seen: &note.seen[..] };

@@ -99,9 +99,6 @@ impl Store {
     }
 
     /// Returns the names of all values of a kind, sorted.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn value_names(&self, kind: ValueKind) -> Result<Vec<ValueName>, StoreError> {
         let prefix = format!("{kind}:");
         let mut names: Vec<ValueName> =
