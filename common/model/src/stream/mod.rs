@@ -1,4 +1,4 @@
-//! What passes between clients and containers: the frames of channels (`exec`, `cp`, `port-forward`), and
+//! Messages between clients and containers: the frames of channels (`exec`, `cp`, `port-forward`), and
 //! lines of logs with their merge by time.
 
 pub mod channel;
