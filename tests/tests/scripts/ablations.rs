@@ -64,6 +64,10 @@ notices! {
         "#unreported_nodes(reports) == 0 and pause_left(tonumber(settle_after_ms)) == 0" => "true",
         "on the old copy, before w2 has reported";
     /// Invariant 17.
+    a_copy_that_another_machine_forgets: volumes::a_copy_on_a_former_machine, "volumes_report",
+        "copy ~= nil and copy.engine_id ~= '' and copy.engine_id ~= engine_id" => "false",
+        "empty on the other machine";
+    /// Invariant 17.
     an_old_copy_that_may_be_the_volume: volumes::an_old_copy_reports_first, "volumes_report",
         "copy.epoch > youngest.epoch" => "copy.epoch < youngest.epoch", "the old copy has won";
     /// Invariant 17.

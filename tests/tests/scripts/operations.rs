@@ -486,7 +486,7 @@ async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         return operation!(None, [store, claim] store.remove_volume(&claim.name));
     }
     store.remove_volume(&claim.name).await.unwrap();
-    operation!(None, [session, claim] session.report_gone_volumes(std::slice::from_ref(&claim), &[]))
+    operation!(None, [session, claim] session.report_gone_volumes(std::slice::from_ref(&claim), &[], DEAD_AFTER))
 }
 
 async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {

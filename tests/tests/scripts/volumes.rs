@@ -15,7 +15,7 @@ use serde_json::json;
 use store::saved_state::SavedVolume;
 use store::{
     AssignOutcome, Assignment, BindVolumeOutcome, Registration, RemoveNodeOutcome, RemoveVolumeOutcome,
-    RequeueOutcome, Session, SharedDirectoryReport,
+    RequeueOutcome, Session, SharedDirectoryReport, VolumeReport,
 };
 
 use crate::changing_nothing;
@@ -121,7 +121,7 @@ async fn a_volume_is_removed_when_its_service_does_not_want_it_and_its_node_has_
     assert_eq!(volume(&fixture, 0).await.state, VolumeState::Removing);
     let report = w1.report_volumes(&copies(&present), None, DEAD_AFTER).await.unwrap().unwrap();
     assert_eq!((report.remove, report.elsewhere), (vec![name(0)], Vec::new()));
-    let report = w1.report_gone_volumes(&present, &[]).await.unwrap().unwrap();
+    let report = w1.report_gone_volumes(&present, &[], DEAD_AFTER).await.unwrap().unwrap();
     assert_eq!((report.remove, report.elsewhere), (Vec::new(), Vec::new()));
     assert_eq!(fixture.store.volume(&name(0)).await.unwrap(), None);
     assert_eq!(remove().await.unwrap(), RemoveVolumeOutcome::Missing);
@@ -603,7 +603,7 @@ async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory
     assert!(!fixture.store.may_be_mounted(&claim).await.unwrap());
     let asked: bool = fixture.redis.cli(&["SISMEMBER", "rv:w2", of_web.as_str()]).await;
     assert!(!asked, "the former one is not asked any more");
-    w1.report_gone_volumes(std::slice::from_ref(&claim), &[]).await.unwrap().unwrap();
+    w1.report_gone_volumes(std::slice::from_ref(&claim), &[], DEAD_AFTER).await.unwrap().unwrap();
     assert_eq!(fixture.store.volume(&of_web).await.unwrap(), None);
 
     // Redis has lost the record: a node that finds the volume reports it.
@@ -682,6 +682,51 @@ pub(crate) async fn an_old_copy_reports_first(fixture: &Fixture) -> Vec<String> 
     }
     assert_eq!(fixture.assign(&w2, payloads).await, [AssignOutcome::Assigned]);
     fixture.violations().await
+}
+
+/// Redis has lost the record. The machine with the only copy said so, but before all nodes had reported its name
+/// went to another machine. Returns violations.
+pub(crate) async fn a_copy_on_a_former_machine(fixture: &Fixture) -> Vec<String> {
+    let former = registered(fixture.machine("w1", "A").await);
+    service(fixture, 1).await;
+    let payloads = fixture.take_all().await;
+    let claim = fixture.volumes(&payloads[0]).await.remove(0);
+    lose_records(fixture, &["w1", "w2"]).await;
+    report_copies(&former, &copy_of(&claim, 1, false)).await;
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let other = registered(fixture.machine("w1", "B").await);
+    let w2 = fixture.node("w2").await;
+    report_copies(&w2, &[]).await;
+    for _ in 0..2 {
+        let report = report_copies(&other, &[]).await;
+        other.report_gone_volumes(&[], &missing(&report), DEAD_AFTER).await.unwrap().unwrap();
+        if fixture.assign(&other, payloads.clone()).await != [AssignOutcome::Refused] {
+            return vec!["empty on the other machine".to_owned()];
+        }
+    }
+    let bound = volume(fixture, 0).await;
+    if (bound.node.clone(), bound.engine_id.as_deref()) != (Some(node("w1")), Some("A")) {
+        return vec![format!("its copy is not the volume: {bound:?}")];
+    }
+    if missing(&report_copies(&other, &[]).await) != [] {
+        return vec!["asked for without end".to_owned()];
+    }
+    fixture.kill_node("w1").await;
+    fixture.drain("w1").await;
+    let former = registered(fixture.machine("w1", "A").await);
+    report_copies(&former, &copy_of(&claim, 1, false)).await;
+    assert_eq!(fixture.assign(&former, payloads).await, [AssignOutcome::Assigned]);
+    fixture.violations().await
+}
+
+fn missing(report: &VolumeReport) -> Vec<VolumeClaim> {
+    report.missing.iter().filter_map(VolumeClaim::from_name).collect()
+}
+
+#[tokio::test]
+async fn a_copy_on_a_machine_whose_name_is_taken_stays_the_volume() {
+    assert_eq!(a_copy_on_a_former_machine(&Fixture::new().await).await, [""; 0]);
 }
 
 #[tokio::test]
@@ -811,7 +856,7 @@ async fn an_operator_chooses_between_copies_and_the_others_stay_and_are_listed()
     assert_eq!(removal, RemoveVolumeOutcome::Removing);
     assert_eq!(bind("w2").await, BindVolumeOutcome::Removing);
     assert_eq!(report_copies(&w2, &young).await.remove, [name(0)]);
-    w2.report_gone_volumes(&[claim], &[]).await.unwrap().unwrap();
+    w2.report_gone_volumes(&[claim], &[], DEAD_AFTER).await.unwrap().unwrap();
     assert_eq!(fixture.store.former_copies().await.unwrap(), []);
     assert_eq!(volume(&fixture, 0).await.node, Some(node("w1")));
 }
@@ -873,7 +918,7 @@ pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
     // The next report tells, without a start.
     let report = report_copies(&w1, &[]).await;
     assert_eq!(report.missing, [name(0)]);
-    w1.report_gone_volumes(&[], std::slice::from_ref(&bound.claim)).await.unwrap().unwrap();
+    w1.report_gone_volumes(&[], std::slice::from_ref(&bound.claim), DEAD_AFTER).await.unwrap().unwrap();
     let lost = volume(fixture, 0).await;
     assert!(lost.is_lost);
     assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), [lost]);

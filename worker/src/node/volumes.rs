@@ -131,7 +131,7 @@ impl VolumeLoop {
         let is_complete = removed.len() == remove.len();
         let missing: Vec<VolumeClaim> = missing.iter().filter_map(VolumeClaim::from_name).collect();
         if !removed.is_empty() || !missing.is_empty() {
-            self.reported(self.context.session.report_gone_volumes(&removed, &missing).await);
+            self.reported(self.context.session.report_gone_volumes(&removed, &missing, dead_after).await);
         }
         Ok(is_complete)
     }

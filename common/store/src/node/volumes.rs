@@ -512,7 +512,7 @@ impl Session {
         dead_after: Duration,
     ) -> SessionResult<VolumeReport> {
         let changes = present.iter().map(|copy| (&copy.claim, copy.epoch, copy.is_mounted, "present"));
-        self.send_volumes(seen_run, Some(dead_after), changes).await
+        self.send_volumes(Some(seen_run), dead_after, changes).await
     }
 
     /// Reports volumes that are gone: requested removals, and those that a reply calls missing.
@@ -523,17 +523,18 @@ impl Session {
         &self,
         removed: &[VolumeClaim],
         missing: &[VolumeClaim],
+        dead_after: Duration,
     ) -> SessionResult<VolumeReport> {
         let removed = removed.iter().map(|claim| (claim, None, false, "removed"));
         let missing = missing.iter().map(|claim| (claim, None, false, "missing"));
-        self.send_volumes(None, None, removed.chain(missing)).await
+        self.send_volumes(None, dead_after, removed.chain(missing)).await
     }
 
-    /// `dead_after` is set if the changes include all volumes of the node.
+    /// `seen_run` is set, to the run of Redis if it is known, if the changes include all volumes of the node.
     async fn send_volumes<'a>(
         &self,
-        seen_run: Option<&str>,
-        dead_after: Option<Duration>,
+        seen_run: Option<Option<&str>>,
+        dead_after: Duration,
         changes: impl Iterator<Item = (&'a VolumeClaim, Option<u64>, bool, &'static str)>,
     ) -> SessionResult<VolumeReport> {
         let what = "reporting volumes";
@@ -548,9 +549,9 @@ impl Session {
             reported: keys::reported_volumes(&self.node),
             node: &self.node,
             incarnation: &self.incarnation,
-            seen_run,
-            is_whole: dead_after.is_some(),
-            settle_after_ms: settles_after_ms(dead_after.unwrap_or_default()),
+            seen_run: seen_run.flatten(),
+            is_whole: seen_run.is_some(),
+            settle_after_ms: settles_after_ms(dead_after),
         }
         .call();
         for (claim, epoch, mounted, change) in changes {

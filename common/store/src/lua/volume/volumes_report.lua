@@ -1,6 +1,7 @@
 -- Records which persistent volumes a node has, and answers which it is to remove.
 -- Reply: {'FENCED'} | {'OK', names of volumes to remove, names of volumes whose record names another copy,
---   the run of Redis that answers, names of volumes that were here at the last report and are not any more}
+--   the run of Redis that answers, names of volumes that were here at the last report and are not any more,
+--   or that the machine has which had this name before}
 --   If `is_whole`, all of the node's volumes are in the call. It counts as complete if its engine was asked
 --   after the worker knew this run of Redis: what was started for an earlier one is among them then. A worker
 --   that dies before it reads the reply asks again. It reports a volume as removed once its engine has none
@@ -50,6 +51,12 @@ local function noted_copy(name)
 end
 local function forget_copy(name)
   if noted_copy(name) then redis.call('HDEL', copies, name .. ' ' .. node) end
+end
+-- Returns whether a copy is noted that is on the machine that had the name of this node before: that this one
+-- does not have it says nothing about it.
+local function is_on_former_machine(name)
+  local copy = noted_copy(name)
+  return copy ~= nil and copy.engine_id ~= '' and copy.engine_id ~= engine_id
 end
 local function note_copy(name, epoch, mounted)
   local value = (epoch and string.format('%.0f', epoch) or '-') .. ' ' .. (engine_id == '' and '-' or engine_id)
@@ -163,7 +170,7 @@ local function settle(v, record)
   redis.call('SADD', volumes, name)
   redis.call('SREM', problems, name)
   needs_scheduler = true
-  if copy.node == node then
+  if copy.node == node and here[name] then
     present = present + 1
     elsewhere[#elsewhere] = nil
   end
@@ -246,6 +253,12 @@ local function is_missing(v, record)
   local volume_key = volume_keys(v)
   local name, service = volume_args(v)
   local holder, state, restored, holding_engine, _, found, conflict, lost = unpack(record, 1, 8)
+  local is_certain = holder and not restored and not conflict
+  if is_on_former_machine(name) and not is_certain then
+    -- The volume stays there: its pod waits for that machine, or for an operator.
+    if can_settle() then settle(v, record) end
+    return
+  end
   redis.call('SREM', reported, name)
   forget_copy(name)
   if conflict and holder == node then redis.call('HDEL', volume_key, 'found') end
@@ -270,13 +283,17 @@ if is_whole == '1' then
     was_here[name] = true
     if not here[name] then missing[#missing + 1] = name end
   end
+  for name in pairs(copies_of) do
+    if not here[name] and is_on_former_machine(name) then
+      if not was_here[name] then missing[#missing + 1] = name end
+    elseif not here[name] then
+      forget_copy(name)
+    end
+  end
   -- A set is in no order: two runs of the simulator have to be the same.
   table.sort(missing)
   for name in pairs(here) do
     if not was_here[name] then redis.call('SADD', reported, name) end
-  end
-  for name in pairs(copies_of) do
-    if not here[name] then forget_copy(name) end
   end
   if seen_run ~= '' then redis.call('HSET', node_key, 'volumes', present) end
 end
