@@ -684,8 +684,8 @@ pub(crate) async fn an_old_copy_reports_first(fixture: &Fixture) -> Vec<String> 
     fixture.violations().await
 }
 
-/// Redis has lost the record. The machine with the only copy said so, but before all nodes had reported its name
-/// went to another machine. Returns violations.
+/// Redis has lost the record, and the machine with the only copy has said that it has one. Before all nodes
+/// have reported, another machine takes its name. Returns violations.
 pub(crate) async fn a_copy_on_a_former_machine(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     service(fixture, 1).await;
@@ -709,7 +709,7 @@ pub(crate) async fn a_copy_on_a_former_machine(fixture: &Fixture) -> Vec<String>
     if (bound.node.clone(), bound.engine_id.as_deref()) != (Some(node("w1")), Some("A")) {
         return vec![format!("its copy is not the volume: {bound:?}")];
     }
-    if missing(&report_copies(&other, &[]).await) != [] {
+    if !missing(&report_copies(&other, &[]).await).is_empty() {
         return vec!["asked for without end".to_owned()];
     }
     fixture.kill_node("w1").await;
