@@ -20,6 +20,7 @@ impl World {
         if request.is_elsewhere {
             return self.execute_elsewhere(request);
         }
+        self.expire_keys_of(&request.commands);
         let mut replies = Vec::with_capacity(request.commands.len());
         for commands in request.commands.chunk_by(|one, next| is_read(one) && is_read(next)) {
             if is_read(&commands[0]) {
@@ -29,6 +30,20 @@ impl World {
             }
         }
         replies
+    }
+
+    /// Deletes keys that a command names after their time, for Redis itself knows no simulated time. Scripts
+    /// are left out: they note times in what they write.
+    fn expire_keys_of(&mut self, commands: &[RedisCommand]) {
+        for words in commands.iter().filter(|words| is_read(words) && words.len() > 1) {
+            if self.expirations.get(&words[1]).is_some_and(|at| *at <= self.clock.now) {
+                self.redis.execute(&[b"DEL", &words[1][..]]);
+            }
+        }
+        for words in commands.iter().filter(|words| words[0] == b"EXPIRE") {
+            let seconds: u64 = String::from_utf8_lossy(&words[2]).parse().unwrap();
+            self.expirations.insert(words[1].clone(), self.clock.now + seconds * 1000);
+        }
     }
 
     fn execute_command(&mut self, process: ProcessId, words: &RedisCommand) -> Value {

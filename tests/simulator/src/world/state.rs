@@ -1,5 +1,6 @@
 //! All state of a run: everything else in `world/` is a method of [`World`].
 
+use std::collections::HashMap;
 use std::fmt::Display;
 
 use crate::checks::check_state::Checks;
@@ -41,6 +42,8 @@ pub(crate) struct World {
     pub(crate) checks: Checks,
     pub(crate) trace: Trace,
     pub(crate) stats: Stats,
+    /// When keys expire that got a time outside scripts.
+    pub(crate) expirations: HashMap<Vec<u8>, u64>,
 }
 
 /// The steps as text, if the run is traced.
@@ -91,6 +94,7 @@ impl World {
             checks: Checks::default(),
             trace: Trace(options.is_traced.then(Vec::new)),
             stats: Stats::default(),
+            expirations: HashMap::new(),
         };
         world.observe();
         world
