@@ -173,11 +173,12 @@ async fn execute(
             if is_unconfirmed(&receipt) {
                 return Ok(false);
             }
-            if let ScaleOutcome::Scaled { .. } = outcome {
-                let mut clients = clients.lock();
-                let service = clients.expected.service(name);
-                let image = service.map(|service| service.image.clone()).unwrap_or_default();
-                clients.acknowledge(name, Some(ExpectedService { replicas, image }));
+            let mut clients = clients.lock();
+            // A former state of Redis may have brought back a service that was deleted.
+            if let ScaleOutcome::Scaled { .. } = outcome
+                && let Some(service) = clients.expected.service(name).cloned()
+            {
+                clients.acknowledge(name, Some(ExpectedService { replicas, ..service }));
             }
         }
         Operation::Delete(name) => {
