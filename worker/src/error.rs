@@ -46,7 +46,7 @@ pub enum WorkerError {
         /// When the other worker registered, as in RFC 3339.
         since: String,
     },
-    /// A worker of an earlier version registered under the same node name.
+    /// Another worker process registers under the same node name whenever this one does.
     #[error(
         "another worker registered as {node}; two workers cannot share a name: give one of them another \
          KUBELEET_NODE (its pods were left running)"

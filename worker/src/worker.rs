@@ -130,7 +130,7 @@ impl Worker {
     pub(crate) async fn list_live(&self) -> Result<Vec<Container>, RuntimeError> {
         let cluster = self.identity.cluster();
         let mut containers = self.runtime.list_live(&self.node).await?;
-        containers.retain(|container| container.may_be_of(cluster.as_ref()));
+        containers.retain(|container| container.is_of(cluster.as_ref()));
         Ok(containers)
     }
 

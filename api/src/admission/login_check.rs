@@ -30,8 +30,7 @@ pub(crate) async fn verdict(app: &AppState, login: &StoredLogin, key: &SecretKey
     }
 }
 
-/// Returns a node whose worker can decrypt the password and has an engine. Workers of the previous version
-/// cannot check logins; they have registered no key.
+/// Returns a node whose worker can decrypt the password and has an engine.
 fn node_to_ask(nodes: &[Node], key: &SecretKey, now: RedisMillis, timing: &Timing) -> Option<NodeName> {
     let has_key = |node: &Node| {
         let settings = node.facts.settings.as_ref();

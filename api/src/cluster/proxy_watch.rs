@@ -11,8 +11,7 @@ use tokio_util::sync::CancellationToken;
 /// Interval of the background task. A proxy's sign of life lasts longer.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Remembers proxies that have shown a sign of life. Proxies of the previous version never do and are not
-/// missed.
+/// Remembers proxies that have shown a sign of life.
 #[derive(Default)]
 pub(crate) struct ProxyWatch {
     seen: Mutex<BTreeSet<NodeName>>,
@@ -120,7 +119,7 @@ mod tests {
             let signs = signs.iter().map(sign).collect();
             watch.judge(signs).away.into_iter().map(|node| node.to_string()).collect::<Vec<_>>()
         };
-        assert!(away(&[("w1", true), ("old", false)]).is_empty(), "that of a version before says nothing");
+        assert!(away(&[("w1", true), ("old", false)]).is_empty(), "one that was never seen is not missed");
         assert_eq!(away(&[("w1", false), ("old", false)]), ["w1"]);
         assert_eq!(away(&[("w1", false)]), ["w1"], "until it is back");
         assert!(away(&[("w1", true)]).is_empty());

@@ -54,7 +54,6 @@ pub(crate) async fn get_backup(
     let volumes = app.store.backup_volumes().await?;
     let header =
         SavedHeader { at, nodes: app.store.nodes_with_volumes().await?, ..SavedHeader::new(cluster) };
-    let header = if volumes.is_empty() { header } else { header.with_volumes() };
     let mut values = VecDeque::new();
     for kind in [ValueKind::Secret, ValueKind::Config] {
         values.extend(app.store.value_names(kind).await?.into_iter().map(|name| (kind, name)));

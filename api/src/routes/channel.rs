@@ -166,10 +166,7 @@ impl ClientSession {
             Ok(()) => self.relay(socket, channel).await,
             Err(_) => {
                 leave(channel).await;
-                Err(format!(
-                    "the worker of node {} does not answer: check that it runs, and that it is not of a version without exec",
-                    self.node
-                ))
+                Err(format!("the worker of node {} does not answer: check that it runs", self.node))
             }
         };
         let seconds = begun.elapsed().as_secs();

@@ -49,10 +49,8 @@ pub(crate) async fn collect_garbage(
     }
     let answer = app.store.ask(&name, NodeQuestion::Garbage { removes: !options.dry_run }).await?;
     let (json, end) = answer.whole(TIMEOUT).await?.ok_or_else(|| {
-        let detail = format!(
-            "node {name} did not answer within {} s: its worker does not run, or is of an earlier version",
-            TIMEOUT.as_secs()
-        );
+        let detail =
+            format!("node {name} did not answer within {} s: its worker does not run", TIMEOUT.as_secs());
         ApiProblem::new(ProblemKind::NodeNotResponding, detail)
     })?;
     match serde_json::from_slice(&json) {

@@ -35,7 +35,7 @@ pub(crate) fn generation(
         until: until.map(rfc3339),
         outcome,
         message,
-        undo_target: Some(false),
+        undo_target: false,
         on_disconnect,
         stop_grace_period,
         drain,

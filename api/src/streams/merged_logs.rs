@@ -189,8 +189,7 @@ impl MergedLogs {
                     None | Some(Err(ChannelError::PeerGone)) => {
                         let seconds = NODE_TIMEOUT.as_secs();
                         break Some(format!(
-                            "node {node} has sent nothing for {seconds} s: its worker does not run, or is of \
-                             an earlier version"
+                            "node {node} has sent nothing for {seconds} s: its worker does not run"
                         ));
                     }
                     Some(Ok(Frame::Output(bytes))) => {

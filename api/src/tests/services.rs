@@ -310,27 +310,6 @@ async fn a_patch_and_a_scale_at_the_same_time_both_count() {
 }
 
 #[tokio::test]
-async fn a_service_of_an_earlier_version_has_a_revision_and_its_changes_count() {
-    let Some(api) = Api::start() else { return };
-    api.post("/service", r#"{"name":"web","image":"nginx","replica":1}"#).await.expect(201);
-    api.redis.cli::<u64>(&["HDEL", "service:web", "revision", "revised_by"]).await;
-    api.redis.cli::<u64>(&["HSET", "service:web", "generation", "7"]).await;
-    assert_eq!(api.get("/service/web").await.header("etag"), "\"7\"");
-    api.post("/service/web/scale", r#"{"replicas":2}"#).await.expect(200);
-    assert_eq!(api.get("/service/web").await.header("etag"), "\"8\"");
-    // An API of the previous version scales: it sets `write` and leaves the revision.
-    api.redis.cli::<u64>(&["HSET", "service:web", "replicas", "5", "write", "of-the-old-api"]).await;
-    assert_eq!(api.get("/service/web").await.header("etag"), "\"9\"");
-    let stale = [("if-match", "8")];
-    api.send("POST", "/service/web/scale", &stale, r#"{"replicas":1}"#)
-        .await
-        .problem(412, "generation-conflict");
-    let seen = [("if-match", "9")];
-    api.send("POST", "/service/web/scale", &seen, r#"{"replicas":1}"#).await.expect(200);
-    assert_eq!(api.get("/service/web").await.header("etag"), "\"10\"");
-}
-
-#[tokio::test]
 async fn a_service_cannot_wait_for_the_end_of_one_that_is_always_restarted() {
     let Some(api) = Api::start() else { return };
     let migration =

@@ -227,7 +227,6 @@ async fn a_backup_has_what_is_encrypted_as_it_is_and_a_restore_only_adds() {
     assert!(!backup.contains("hunter") && !backup.contains("aHVudGVy"), "{backup}");
     let last: Value = serde_json::from_str(backup.lines().last().unwrap()).unwrap();
     assert_eq!(last["end"]["lines"], 3, "{backup}");
-    // The previous version reads only this.
     let first = store::saved_state::SavedFile::read(backup.lines()).unwrap();
     assert!(first.end.more && first.state.pods.is_empty());
 

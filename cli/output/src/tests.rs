@@ -262,7 +262,8 @@ fn events_about_an_object_are_the_latest_that_concern_it() {
 fn status_shows_the_cluster_and_hides_unknown_counts() {
     let status = |connected: bool| -> api_types::StatusView {
         serde_json::from_value(serde_json::json!({
-            "redis": {"connected": connected, "master": "127.0.0.1:6379", "detail": ""}, "durability": null,
+            "redis": {"connected": connected, "writable": true, "master": "127.0.0.1:6379", "detail": ""},
+            "durability": null,
             "nodes": {"total": 3, "ready": 2, "cordoned": 0, "dead": 1}, "services": 4,
             "pods": {"pending": 1, "running": 12, "failed": 0},
             "queues": {"waiting": 0, "in_flight": 0, "unschedulable": 1, "dead": 0},

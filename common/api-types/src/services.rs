@@ -291,9 +291,8 @@ pub struct GenerationView {
     /// Why it failed; empty if it did not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Whether an undo that names no generation goes back to it. Absent in responses of the version before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub undo_target: Option<bool>,
+    /// Whether an undo that names no generation goes back to it.
+    pub undo_target: bool,
     /// Whether a worker that cannot reach Redis keeps or stops its pods.
     pub on_disconnect: OnDisconnect,
     /// Seconds between SIGTERM and SIGKILL when one of its pods is stopped.

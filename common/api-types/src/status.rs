@@ -70,7 +70,6 @@ pub struct RedisView {
     /// Whether this process is connected to a master.
     pub connected: bool,
     /// Whether Redis takes writes. If not, `problems` begins with the reason.
-    #[serde(default = "yes")]
     pub writable: bool,
     /// Product and version of the server, such as `Redis 7.0.15`; empty if unknown.
     #[serde(default)]
@@ -82,11 +81,6 @@ pub struct RedisView {
     /// How full Redis is. Null while there is no connection.
     #[serde(default)]
     pub memory: Option<RedisMemoryView>,
-}
-
-/// Earlier versions of the API do not send it.
-fn yes() -> bool {
-    true
 }
 
 /// A pause after the Redis master changed or was restarted: lost writes must be known first.

@@ -20,7 +20,6 @@ use store::{ExternalBeat, ExternalSign, Store, StoreError};
 use crate::context::SchedulerContext;
 
 const SCAN_PAGE_SIZE: usize = 1000;
-/// The name of the lease, which schedulers of earlier versions use too.
 const LEASE_NAME: &str = "guests";
 const LEASE_TIME: Duration = Duration::from_secs(10);
 /// Maximum number of remembered log entries. Beyond it some are logged again.

@@ -449,10 +449,6 @@ impl ReconcileLoop {
         let mut has_acted = false;
         for round in 1.. {
             let Some(service) = self.store.service(name).await? else { return Ok(SeenService::default()) };
-            if round == 1 && service.lacks_routes && service.state == ServiceState::Active {
-                self.restore_routes(&service).await?;
-                continue;
-            }
             if service.kind() == Kind::Cron {
                 let has_acted = end_cron(&self.store, &service).await?;
                 sums.add_spec(&service.spec_id);
@@ -518,22 +514,6 @@ impl ReconcileLoop {
         // Without the container sets it is unknown which pods run: their slots would get others.
         let has_freed = observed.container_sets.is_some() && free_void(&self.store, service, slots).await?;
         Ok(unlisted::restore(&self.store, service, slots, observed, sums).await? || has_freed)
-    }
-
-    /// An API of an earlier version, which does not know all fields, has changed the service. Until the
-    /// routes are restored, forbidden pods may reach it, for example.
-    async fn restore_routes(&self, service: &Service) -> Result<(), StoreError> {
-        let name = &service.name;
-        if self.store.restore_routes(service).await? {
-            tracing::warn!(service = %name, "Its routes did not match its ingress, `allow_from` or aliases: written again");
-        } else {
-            tracing::warn!(
-                service = %name,
-                "Its routes do not match its ingress, `allow_from` or aliases, and another service may have them: see \
-                 `kubeleet cluster check`"
-            );
-        }
-        Ok(())
     }
 
     /// Adds relevant properties of the nodes of these pods.

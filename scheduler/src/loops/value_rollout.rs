@@ -29,7 +29,7 @@ pub(crate) struct ValueRolloutLoop {
 }
 
 impl Loop<StoreError> for ValueRolloutLoop {
-    /// Also the name of the lease, which a scheduler of the previous version may hold.
+    /// Also the name of the lease.
     const NAME: &'static str = "rollout";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

@@ -14,7 +14,7 @@ use store::{PreparedImages, Store, StoreError};
 use super::plan::ReconcilePlan;
 use super::rollout::{self, Judgement};
 
-/// Maximum wait for a node's answer: its worker may be of an earlier version, or gone.
+/// Maximum wait for a node's answer: its worker may be gone.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
@@ -147,7 +147,7 @@ mod tests {
             (None, None, PreparedImages::Ready, 1, String::new()),
             (None, None, PreparedImages::Pulling, 0, String::new()),
             (None, None, PreparedImages::Requested(NOW - 19_999), 0, String::new()),
-            // Its worker is of an earlier version.
+            // Its worker does not answer.
             (None, None, PreparedImages::Requested(NOW - 20_000), 1, String::new()),
             (None, None, failed(), 0, stays.to_owned()),
             (

@@ -112,23 +112,6 @@ async fn lost_payloads_records_and_slots_are_restored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_api_of_a_version_before_has_opened_is_closed_again() {
-    need_redis!();
-    let cluster = Cluster::new(fast_repair());
-    let _scheduler = cluster.scheduler();
-    cluster.post(r#"{"name":"db","image":"nginx","replicas":0,"allow_from":["web"]}"#, None).await;
-    let from = async || -> Option<String> { cluster.server.cli(&["HGET", "routes", "from:db"]).await };
-    assert_eq!(from().await.as_deref(), Some("db web"));
-    let _: u64 = cluster.server.cli(&["HDEL", "service:db", "routes"]).await;
-    let _: u64 = cluster.server.cli(&["HDEL", "routes", "from:db"]).await;
-    eventually("who may reach it is written again", async || match from().await {
-        Some(value) if value == "db web" => Ok(()),
-        other => Err(format!("{other:?}")),
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_assigned_pod_in_no_queue_is_queued_again() {
     need_redis!();
     let cluster = Cluster::new(fast_repair());

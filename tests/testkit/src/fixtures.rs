@@ -40,7 +40,6 @@ pub fn service() -> Service {
         spec_id: SpecId::new("spec").unwrap(),
         replicas: 1,
         fields: Default::default(),
-        lacks_routes: false,
         progress: Default::default(),
         schedule: Default::default(),
         rollout: Default::default(),

@@ -64,7 +64,7 @@ async fn carry_out(store: &Store, plan: &RecoveryPlan) {
 
 /// Without fields that are times or belong to one write.
 async fn lasting(fixture: &Fixture) -> BTreeMap<String, KeyEntry> {
-    let volatile = ["since", "created_at", "revised_by", "write", "reason", "message"];
+    let volatile = ["since", "created_at", "write", "reason", "message"];
     let keyspace = fixture.keyspace().await;
     let families = ["pod:", "service:", "slots:", "spec:", "cs:"];
     let is_lasting = |key: &str| {

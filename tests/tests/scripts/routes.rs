@@ -120,33 +120,6 @@ async fn an_alias_belongs_to_one_service_of_an_app_and_is_no_name_of_another() {
     assert_eq!(routes(&fixture).await, pairs(&all[..1]));
 }
 
-#[tokio::test]
-async fn routes_that_lack_what_the_record_says_are_written_again() {
-    let fixture = Fixture::new().await;
-    let input = json!({"name": "shop-db", "app": "shop", "image": "nginx", "replicas": 0, "allow_from": ["web"],
-                       "aliases": ["db.internal"], "ingress": [{"tcp": 1, "port": 1}]});
-    let service = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
-    fixture.store.put_service(&service, PutMode::Upsert, None).await.unwrap();
-    let name = ServiceName::new("shop-db").unwrap();
-    let read = async || fixture.store.service(&name).await.unwrap().unwrap();
-    assert!(!read().await.lacks_routes);
-    let before = routes(&fixture).await;
-    // As stored by the API of an earlier version that knows only the ingress.
-    let _: u64 = fixture.redis.cli(&["HSET", "service:shop-db", "routes", "tcp:1 shop-db 1"]).await;
-    let _: u64 = fixture.redis.cli(&["HDEL", "routes", "from:shop-db", "alias:shop/db.internal"]).await;
-    let lacking = read().await;
-    assert!(lacking.lacks_routes);
-    assert!(fixture.store.restore_routes(&lacking).await.unwrap());
-    assert_eq!(routes(&fixture).await, before);
-    assert!(!read().await.lacks_routes);
-    assert!(!fixture.store.restore_routes(&lacking).await.unwrap(), "it has changed since it was read");
-    // Data of a later version beside them stay.
-    let stored: String = fixture.redis.cli(&["HGET", "service:shop-db", "routes"]).await;
-    let _: u64 =
-        fixture.redis.cli(&["HSET", "service:shop-db", "routes", &format!("{stored}\nnew:x shop-db")]).await;
-    assert!(!read().await.lacks_routes);
-}
-
 fn stored_form(names: &Value) -> Value {
     let mut names = names.clone();
     if let Some(names) = names.as_array_mut() {

@@ -146,7 +146,7 @@ impl ContainerState {
 pub struct Container {
     /// The engine's handle for the other calls.
     pub handle: String,
-    /// The cluster, from its label; `None` if created by a version that wrote no such label.
+    /// The cluster, from its label.
     pub cluster: Option<ClusterId>,
     /// The pod, from its label.
     pub pod: PodId,
@@ -191,9 +191,9 @@ impl Container {
         }
     }
 
-    /// Returns true if it may belong to `cluster`; true if it has no cluster label.
-    pub fn may_be_of(&self, cluster: Option<&ClusterId>) -> bool {
-        self.cluster.is_none() || self.cluster.as_ref() == cluster
+    /// Returns true if it belongs to `cluster`, according to its label.
+    pub fn is_of(&self, cluster: Option<&ClusterId>) -> bool {
+        self.cluster.is_some() && self.cluster.as_ref() == cluster
     }
 
     /// Reads the labels of [`Identity::labels`]. Logs a warning and returns `None` if they are invalid.

@@ -128,25 +128,19 @@ impl FileStore {
     }
 
     /// Removes those of `directories` that belong to none of `containers`, which must be listed after them.
-    pub fn remove_leftovers(
-        &self,
-        directories: Vec<String>,
-        containers: &[Container],
-        cluster: Option<&ClusterId>,
-    ) {
+    pub fn remove_leftovers(&self, directories: Vec<String>, containers: &[Container]) {
         if directories.is_empty() {
             return;
         }
-        let kept: HashSet<String> =
-            containers.iter().map(|container| directory_name(cluster, container)).collect();
+        let kept: HashSet<String> = containers.iter().map(directory_name).collect();
         for name in directories.into_iter().filter(|name| !kept.contains(name)) {
             self.remove_directory(&name);
         }
     }
 
     /// Removes the files of a removed container.
-    pub fn remove(&self, container: &Container, cluster: Option<&ClusterId>) {
-        self.remove_directory(&directory_name(cluster, container));
+    pub fn remove(&self, container: &Container) {
+        self.remove_directory(&directory_name(container));
     }
 
     fn remove_directory(&self, name: &str) {
@@ -186,10 +180,9 @@ fn directory_of(identity: &Identity) -> String {
     cluster_prefix(cluster.as_ref()) + &hash(pod, assignment, container.as_ref())
 }
 
-/// A container without a cluster label belongs to this cluster: it was created before the cluster had an id.
-fn directory_name(cluster: Option<&ClusterId>, container: &Container) -> String {
-    let Container { pod, assignment, name, .. } = container;
-    cluster_prefix(container.cluster.as_ref().or(cluster)) + &hash(pod, assignment, name.as_ref())
+fn directory_name(container: &Container) -> String {
+    let Container { cluster, pod, assignment, name, .. } = container;
+    cluster_prefix(cluster.as_ref()) + &hash(pod, assignment, name.as_ref())
 }
 
 fn cluster_prefix(cluster: Option<&ClusterId>) -> String {
@@ -390,12 +383,12 @@ mod tests {
         let cluster = lives.cluster.as_ref();
         let guard = store.guard(&starts);
         let container = Container::new("h".into(), &lives, ContainerState::Running);
-        store.remove_leftovers(store.directories(cluster), std::slice::from_ref(&container), cluster);
+        store.remove_leftovers(store.directories(cluster), std::slice::from_ref(&container));
         let has = |one: &Identity| store.has_all(one, &["0-db".to_owned()]);
         assert_eq!([&lives, &starts, &left, &other].map(has), [true, true, false, true]);
         drop(guard);
-        store.remove(&container, cluster);
-        store.remove_leftovers(store.directories(cluster), &[], cluster);
+        store.remove(&container);
+        store.remove_leftovers(store.directories(cluster), &[]);
         assert_eq!([&lives, &starts, &other].map(has), [false, false, true]);
         remove_root(&store);
     }

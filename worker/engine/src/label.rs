@@ -4,7 +4,7 @@
 pub const ORCHESTRATOR: &str = "orchestrator";
 /// The node whose worker created the container.
 pub const NODE: &str = "kubeleet.node";
-/// The node's cluster. Absent from containers of versions before 0.2.
+/// The node's cluster.
 pub const CLUSTER: &str = "kubeleet.cluster";
 /// The pod's uuid.
 pub const POD: &str = "kubeleet.pod";
@@ -19,7 +19,7 @@ pub const VOLUME_KIND: &str = "kubeleet.volume-kind";
 /// The intended capacity of a volume in bytes.
 pub const SPACE: &str = "kubeleet.space";
 /// When the persistent volume of this copy was bound, in milliseconds: of two copies the greater number is
-/// younger. Absent from copies of earlier versions.
+/// younger.
 pub const EPOCH: &str = "kubeleet.epoch";
 /// The pod's assignment.
 pub const ASSIGNMENT: &str = "kubeleet.assignment";

@@ -309,7 +309,7 @@ pub trait Runtime: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>>;
 }
 
-/// Returns the containers of this node, in any state, that may belong to `cluster`, and no other cluster's.
+/// Returns the containers of this node and of `cluster`, in any state.
 ///
 /// # Errors
 /// If the engine cannot list them.
@@ -319,6 +319,6 @@ pub async fn list_own(
     cluster: Option<&ClusterId>,
 ) -> Result<Vec<Container>, RuntimeError> {
     let mut containers = runtime.list(node).await?;
-    containers.retain(|container| container.may_be_of(cluster));
+    containers.retain(|container| container.is_of(cluster));
     Ok(containers)
 }

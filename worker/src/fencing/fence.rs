@@ -173,7 +173,7 @@ pub(crate) async fn enforce(
             listed?
         }
     };
-    let is_own = |container: &Container| container.may_be_of(cluster);
+    let is_own = |container: &Container| container.is_of(cluster);
     stop(listed.into_iter().filter(is_own).filter(must_stop).collect()).await
 }
 
@@ -236,19 +236,17 @@ pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken)
 }
 
 /// Stops and removes pods that moved after this node was declared dead; the next session removes the rest.
-/// Retries until done or `shutdown`; returns true if done. Skips containers without a cluster label, which
-/// may be another cluster's, and pods without a record, which have moved nowhere: the next session decides
-/// about them.
+/// Retries until done or `shutdown`; returns true if done. Skips pods without a record, which have moved
+/// nowhere: the next session decides about them.
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let reason = ContainerStopReason::NotAssigned;
-    let is_ours = |container: &Container| container.cluster.is_some();
     // These do not wait for Redis.
-    let is_exclusive = |one: &Container| is_ours(one) && one.on_disconnect == OnDisconnect::Stop;
+    let is_exclusive = |one: &Container| one.on_disconnect == OnDisconnect::Stop;
     if !stop_leftovers(worker, shutdown, reason, is_exclusive, MAX_PURGE_GRACE).await {
         return false;
     }
     let Some(recorded) = recorded_pods(worker, shutdown).await else { return false };
-    let has_moved = |one: &Container| is_ours(one) && recorded.contains(&one.pod);
+    let has_moved = |one: &Container| recorded.contains(&one.pod);
     stop_leftovers(worker, shutdown, reason, has_moved, MAX_PURGE_GRACE).await
 }
 

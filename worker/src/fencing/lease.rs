@@ -77,7 +77,7 @@ impl Lease {
     }
 
     pub(crate) fn take_over(&self, lease: LeaseGrant) {
-        self.set_granted_by(lease.granted_by);
+        *self.granted_by.lock() = Some(lease.granted_by);
         self.deadline.fetch_max(lease.deadline.millis, Ordering::AcqRel);
     }
 
@@ -108,12 +108,12 @@ impl Lease {
         {
             return;
         }
-        self.set_granted_by(Some(redis.clone()));
+        *self.granted_by.lock() = Some(redis.clone());
         let before = self.deadline.fetch_max(deadline.millis, Ordering::AcqRel);
         if let Some(store) = &self.store
             && before < deadline.millis
         {
-            store.save(&LeaseGrant { deadline, granted_by: Some(redis.clone()) });
+            store.save(&LeaseGrant { deadline, granted_by: redis.clone() });
         }
     }
 
@@ -126,10 +126,6 @@ impl Lease {
         if is_granter && self.is_valid(now) {
             self.renew(now, deadline, redis);
         }
-    }
-
-    fn set_granted_by(&self, redis: Option<RedisProcess>) {
-        *self.granted_by.lock() = redis;
     }
 
     /// Drops the lease: no container of this worker runs under it any more.
@@ -231,7 +227,7 @@ mod tests {
         testkit::eventually("the file is written", || async { path.exists() }).await;
         assert_eq!(
             lease.load_saved(),
-            SavedLease::Lease(LeaseGrant { deadline: at(1234), granted_by: Some(redis("r/0")) })
+            SavedLease::Lease(LeaseGrant { deadline: at(1234), granted_by: redis("r/0") })
         );
 
         let after_reboot = saved_to(path.clone(), "another boot");

@@ -27,8 +27,8 @@ pub enum SavedLease {
 pub struct LeaseGrant {
     /// The time when it expires.
     pub deadline: BootInstant,
-    /// The process and database that answered the heartbeat; `None` if an earlier version wrote the file.
-    pub granted_by: Option<RedisProcess>,
+    /// The process and database that answered the heartbeat.
+    pub granted_by: RedisProcess,
 }
 
 /// Stores a lease beyond its process.
@@ -44,8 +44,7 @@ pub trait LeaseStore: Send + Sync {
 struct LeaseRecord {
     boot_id: String,
     deadline_millis: u64,
-    #[serde(default)]
-    granted_by: Option<String>,
+    granted_by: String,
 }
 
 pub(crate) struct LeaseFile {
@@ -88,7 +87,7 @@ impl LeaseStore for LeaseFile {
         let record = LeaseRecord {
             boot_id,
             deadline_millis: lease.deadline.millis,
-            granted_by: lease.granted_by.as_ref().map(|redis| redis.0.clone()),
+            granted_by: lease.granted_by.0.clone(),
         };
         *write_in_flight = Some(tokio::task::spawn_blocking(move || match file.save(&record) {
             Ok(()) => log.succeeded(),
@@ -112,7 +111,7 @@ pub(crate) fn read(path: &Path, boot_id: &str) -> SavedLease {
     match serde_json::from_slice::<LeaseRecord>(&text) {
         Ok(lease) if lease.boot_id == boot_id => SavedLease::Lease(LeaseGrant {
             deadline: BootInstant { millis: lease.deadline_millis },
-            granted_by: lease.granted_by.map(RedisProcess),
+            granted_by: RedisProcess(lease.granted_by),
         }),
         Ok(_) => unusable("written before the last reboot".to_owned()),
         Err(error) => unusable(format!("cannot be read: {error}")),

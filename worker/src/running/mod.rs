@@ -1,7 +1,7 @@
 //! Reconciles the pods here: compares, decides, and acts, one pod at a time.
 //!
 //! Begin with `reconcile_pass`: it lists the containers, `step` decides for each pod, and `actions` acts.
-//! `table` has the pods between passes. Containers without a pod are handled by `unrecorded`, `unlabelled`,
+//! `table` has the pods between passes. Containers without a pod are handled by `unrecorded`,
 //! `held_pods` and `remove`.
 //!
 //! Tests: beside the code, tests::reconciling, tests::holding, tests::pre_stop, scenarios::ends, schedules
@@ -23,5 +23,4 @@ pub(crate) mod step;
 pub(crate) mod stop_order;
 pub(crate) mod table;
 pub(crate) mod unknown_pods;
-pub(crate) mod unlabelled;
 pub(crate) mod unrecorded;

@@ -57,7 +57,7 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     let containers = listed?;
     context.worker.known.replace(&containers, asked);
     context.worker.backup.observe(&containers);
-    context.worker.files.remove_leftovers(directories, &containers, cluster.as_ref());
+    context.worker.files.remove_leftovers(directories, &containers);
     let mut by_pod: HashMap<_, Vec<&Container>> = HashMap::new();
     for container in &containers {
         by_pod.entry((&container.pod, &container.assignment)).or_default().push(container);
@@ -244,8 +244,6 @@ async fn ask_about<'a>(
         for container in now.into_iter().filter(|container| outcome.foreign.contains(&container.pod)) {
             match outcome.unknown.contains(&container.pod) {
                 false => answer.moved.push(container),
-                // Without a label only the record proves that it is this cluster's.
-                true if container.cluster.is_none() => context.unlabelled.report(container),
                 true => answer.unknown.push(container),
             }
         }
@@ -274,8 +272,7 @@ fn split_for_check<T>(all: Vec<T>, key: impl Fn(&T) -> (&PodId, &AssignmentId)) 
 async fn confirm(context: &SessionContext, containers: &[Container]) {
     let may_run = |container: &&Container| container.state.may_run();
     let is_exclusive = |container: &&Container| container.on_disconnect == OnDisconnect::Stop;
-    let is_claimed = |container: &&Container| !context.unlabelled.contains(container);
-    let exclusive = containers.iter().filter(may_run).filter(is_exclusive).filter(is_claimed);
+    let exclusive = containers.iter().filter(may_run).filter(is_exclusive);
     let exclusive = exclusive.map(Container::key);
     let mut remaining: Vec<(PodId, AssignmentId)> =
         exclusive.chain(context.table.exclusive_assignments()).collect();

@@ -19,7 +19,6 @@ use crate::running::doubted_containers::DoubtedContainers;
 use crate::running::held_pods::HeldPods;
 use crate::running::table::PodTable;
 use crate::running::unknown_pods::UnknownPods;
-use crate::running::unlabelled::Unlabelled;
 use crate::session::broken_records::BrokenRecords;
 use crate::session::fenced_signal::FencedSignal;
 use crate::session::link_state::LinkState;
@@ -50,7 +49,6 @@ pub(crate) struct SessionContext {
     pub(crate) fenced: FencedSignal,
     pub(crate) throttle: RedisThrottle,
     pub(crate) unknown_pods: UnknownPods,
-    pub(crate) unlabelled: Unlabelled,
     pub(crate) held: HeldPods,
     pub(crate) doubted: DoubtedContainers,
     pub(crate) health: Arc<HealthMonitor>,
@@ -89,7 +87,6 @@ impl SessionContext {
             fenced: FencedSignal::default(),
             throttle: RedisThrottle::new(),
             unknown_pods: UnknownPods::default(),
-            unlabelled: Unlabelled::default(),
             held: HeldPods::default(),
             doubted: DoubtedContainers::default(),
             health,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use model::ids::Incarnation;
 
-/// A worker replaced twice within this time shares its name with one of an earlier version.
+/// A worker replaced twice within this time shares its name, and the id of the holder, with another process.
 const SHARED_NAME_WINDOW: Duration = Duration::from_secs(60);
 /// Maximum number of remembered registrations. A failover loses seconds, not days.
 const MAX_REMEMBERED: usize = 16;

@@ -76,8 +76,8 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
         match run_session(worker, session, shutdown).await {
             SessionEnd::Shutdown => break,
             SessionEnd::LoopPanicked => return Err(WorkerError::Broken { node: node.clone() }),
-            // Registration refuses to compete with a worker of this version, but one of an earlier version
-            // competes.
+            // Registration refuses to compete with another holder. A process that shares this one's state
+            // directory is the same holder, and competes.
             SessionEnd::Fenced(Fenced::Replaced) => {
                 let found = worker.store.node(node).await.ok().flatten().and_then(|found| found.incarnation);
                 match registrations.replaced(found.as_ref(), Instant::now()) {

@@ -222,7 +222,7 @@ impl Rig {
     pub(super) async fn declare_dead(&self) {
         let short = Duration::from_millis(1);
         eventually("the node is declared dead", || async {
-            // Like the registration of an earlier version's worker: its own timings would be longer.
+            // Its own timings would be longer.
             let _removed: u64 = self.redis.cli(&["HDEL", "node:w", "times"]).await;
             let node = self.store.node(&self.node()).await.unwrap().unwrap();
             let (zero, proof) = (Duration::ZERO, fixtures::long_proof());

@@ -128,15 +128,15 @@ async fn a_worker_that_died_loses_its_name_to_another_machine_before_it_is_decla
 
 /// Both take the name, however fresh the other's heartbeats are.
 #[tokio::test]
-async fn a_worker_that_an_earlier_version_replaces_twice_ends() {
-    let Some(rig) = Rig::new("a_worker_that_an_earlier_version_replaces_twice_ends") else { return };
+async fn a_worker_that_another_process_replaces_twice_ends() {
+    let Some(rig) = Rig::new("a_worker_that_another_process_replaces_twice_ends") else { return };
     let worker = rig.worker().until_registered(&rig).await;
     for number in 1..=2 {
         let before = rig.incarnation().await;
-        let of_earlier_version = format!("0000-{number}");
-        let () = rig.redis.cli(&["HSET", "node:w", "incarnation", &of_earlier_version]).await;
+        let of_another = format!("0000-{number}");
+        let () = rig.redis.cli(&["HSET", "node:w", "incarnation", &of_another]).await;
         if number == 1 {
-            let is_own = |now: &String| *now != before && *now != of_earlier_version;
+            let is_own = |now: &String| *now != before && *now != of_another;
             eventually("it registers again", || async { is_own(&rig.incarnation().await) }).await;
         }
     }

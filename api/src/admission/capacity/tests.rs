@@ -67,7 +67,7 @@ fn what_no_node_allows_is_refused_with_the_setting_and_what_one_may_allow_is_not
         let (shown, problem) = (demand.shortage(&refusing).unwrap(), demand.shortage(&[]));
         assert_eq!((shown.nodes.len(), problem), (2, None), "without nodes nothing is known");
         let old = [refusing[0].clone(), node("old")];
-        assert_eq!(demand.shortage(&old), None, "a worker of the version before may allow it");
+        assert_eq!(demand.shortage(&old), None, "a worker whose settings are unknown may allow it");
         let with_external = [refusing[0].clone(), with("g", |node| node.kind = NodeKind::External)];
         assert!(demand.shortage(&with_external).is_some(), "an external worker knows no such field");
         let running = Demand::of(&desired(fields), Some(&service(fields)));
@@ -93,7 +93,6 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
     let small = with("b", |node| {
         node.facts.capacity = Resources { memory_bytes: 20 * GIB, pods: 100, ..Resources::default() };
     });
-    let unknown_pids = with("b", |node| node.facts.capacity.pids = Resources::UNLIMITED);
     let (a, b) = (node("a"), node("b"));
     for (case, fields, nodes, expected) in [
         (
@@ -145,12 +144,6 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
             json!({"volumes": [{"type": "tmpfs", "target": "/t", "tmpfs": {"size": "1G"}},
                 {"source": "up", "target": "/u", "kind": "shared", "space": "100G"}]}),
             vec![a.clone()],
-            "",
-        ),
-        (
-            "a worker that does not limit them",
-            json!({"pids_limit": 400, "replicas": 50}),
-            vec![unknown_pids],
             "",
         ),
         (

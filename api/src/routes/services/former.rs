@@ -43,7 +43,6 @@ pub(super) fn chosen<'a>(
 /// Returns the default generation for an undo: never a known bad one.
 fn last_good<'a>(service: &Service, former: &'a [FormerGeneration]) -> Option<&'a FormerGeneration> {
     let marks = &service.rollout;
-    // A version without histories may have restored one.
     let mut former = former.iter().filter(|one| one.differs_from(service) && one.outcome.failure().is_none());
     if marks.rolled_back.is_some() {
         // The current generation is the good one.
@@ -65,8 +64,7 @@ fn nothing_to_undo(service: &Service, former: &[FormerGeneration], to: Option<u6
             format!("generation {to} of service {name} is the current one; nothing was changed")
         }
         _ if kept.is_empty() => format!(
-            "service {name} has no former generation: its pods never had another specification, or it was changed by \
-             a version without histories; nothing was changed"
+            "service {name} has no former generation: its pods never had another specification; nothing was changed"
         ),
         Some(to) => format!(
             "service {name} has no former generation {to}; it has {}; nothing was changed",
@@ -165,7 +163,7 @@ mod tests {
                 Ok("b"),
                 "one that was changed before it was good",
             ),
-            (none(), &[(4, "d", failed()), (2, "b", Unknown)], Ok("b"), "noted by a version before"),
+            (none(), &[(4, "d", failed()), (2, "b", Unknown)], Ok("b"), "of which nothing is known"),
             (
                 rolled_back(),
                 &[(4, "d", back()), (2, "b", Good)],

@@ -38,7 +38,7 @@ pub(crate) async fn list_history(
     let current =
         views::generation(service.generation, None, outcome(&service), (service.pod, service.images));
     let former = former.into_iter().map(|one| GenerationView {
-        undo_target: Some(Some(one.generation) == target),
+        undo_target: Some(one.generation) == target,
         ..views::generation(one.generation, Some(one.until), one.outcome, (one.pod, one.images))
     });
     Ok(Json(List { items: std::iter::once(current).chain(former).collect(), next: None }))

@@ -136,7 +136,7 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> CommandResult {
     let mut former = views.iter().filter(|view| view.until.is_some());
     let view = match to {
         Some(to) => former.find(|view| view.generation == to),
-        None => former.find(|view| view.undo_target == Some(true)),
+        None => former.find(|view| view.undo_target),
     };
     let Some(view) = view else { return Err(nothing_to_undo(&service, &views, to)) };
     if to.is_none() {

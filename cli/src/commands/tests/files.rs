@@ -363,7 +363,7 @@ fn api_with_history(request: &str) -> String {
             until: until.map(str::to_owned),
             outcome: until.is_some().then_some(GenerationOutcomeView::Good),
             message: String::new(),
-            undo_target: Some(generation == 4),
+            undo_target: generation == 4,
             on_disconnect: service.pod.on_disconnect,
             stop_grace_period: service.pod.stop_grace_period,
             drain: None,

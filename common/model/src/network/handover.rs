@@ -52,12 +52,9 @@ pub struct LocalPod {
     pub address: IpAddr,
     /// True if the gate admits traffic.
     pub open: bool,
-    /// True if the pod is ready. Workers of the previous version do not send it.
-    #[serde(default)]
+    /// True if the pod is ready.
     pub ready: bool,
-    /// True if no container runs: the engine may reuse the address. Workers of the previous version do not
-    /// send it.
-    #[serde(default)]
+    /// True if no container runs: the engine may reuse the address.
     pub ended: bool,
 }
 

@@ -56,7 +56,6 @@ pub struct HttpRule {
     pub protocol: HttpProtocol,
     /// Clients are spoken to by HTTPS only, with a certificate from here: plain HTTP is redirected. Without
     /// it by HTTP, and by HTTPS where a proxy has a certificate for the host.
-    // Absent, not null: rules stored by earlier versions stay equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
     /// The longest time from the end of a request to the beginning of the pod's answer; then 504. Without it
@@ -64,7 +63,6 @@ pub struct HttpRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_timeout: Option<Seconds>,
     /// Protocols besides WebSocket to which a pod may change a connection by `Upgrade`, such as `spdy/3.1`.
-    /// Proxies of the version before change to any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 8, example = json!(["tcp"]))]
     pub upgrade: Vec<String>,
@@ -179,7 +177,7 @@ impl<'de> Deserialize<'de> for IngressRule {
 const CALLERS: &str = "from:";
 
 /// Returns the field of `routes` with the callers of a service, and its value: `from:<service> <service>
-/// <names>`, the names separated by commas, or `-`. Proxies of earlier versions skip it and admit all.
+/// <names>`, the names separated by commas, or `-`.
 pub fn callers_line(service: &ServiceName, allowed: &AllowFrom) -> String {
     let names: Vec<String> = allowed.services().map(|name| name.to_string()).collect();
     let names = if names.is_empty() { "-".to_owned() } else { names.join(",") };
@@ -198,7 +196,7 @@ pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet
 const ALIAS: &str = "alias:";
 
 /// Returns the fields of `routes` for the aliases of a service, and their value: `alias:<app>/<name>
-/// <service>`. Proxies of earlier versions skip them.
+/// <service>`.
 pub fn alias_lines(app: &AppName, service: &ServiceName, aliases: &Aliases) -> Vec<String> {
     aliases.names().map(|name| format!("{ALIAS}{app}/{name} {service}")).collect()
 }
@@ -302,7 +300,7 @@ impl IngressRule {
     }
 
     /// Returns the field of `routes` with the rule's options, if any, and its value: `rule:<route> <service>
-    /// answer_timeout=300 upgrade=tcp,spdy/3.1`. Proxies of earlier versions follow the rule without it.
+    /// answer_timeout=300 upgrade=tcp,spdy/3.1`.
     pub fn options(&self, service: &ServiceName) -> Option<(String, String)> {
         let Self::Http(HttpRule { answer_timeout, upgrade, .. }) = self else { return None };
         let timeout = answer_timeout.map(|time| format!(" {ANSWER_TIMEOUT}{}", time.duration().as_secs()));

@@ -94,8 +94,7 @@ pub struct NodeSettings {
 }
 
 impl NodeSettings {
-    /// Returns the stored form: the session and JSON. Earlier versions store none, so another session's
-    /// settings do not count.
+    /// Returns the stored form: the session and JSON. Another session's settings do not count.
     pub fn to_stored(&self, session: &Incarnation) -> String {
         let settings = serde_json::to_string(self).expect("texts and lists serialize");
         format!("{session} {settings}")

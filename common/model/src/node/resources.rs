@@ -12,13 +12,9 @@ pub struct Resources {
     pub cpu_millis: u64,
     /// Memory, in bytes.
     pub memory_bytes: u64,
-    /// Number of processes and threads. Absent where a node does not limit it.
-    #[serde(default, skip_serializing_if = "is_unlimited")]
-    #[schema(required = false)]
+    /// Number of processes and threads.
     pub pids: u64,
-    /// Disk, in bytes: the space of volumes that are on the node. Absent where a node does not limit it.
-    #[serde(default, skip_serializing_if = "is_unlimited")]
-    #[schema(required = false)]
+    /// Disk, in bytes: the space of volumes that are on the node.
     pub disk_bytes: u64,
     /// Number of pods.
     pub pods: u64,
@@ -58,9 +54,6 @@ impl Resource {
 }
 
 impl Resources {
-    /// The amount of a resource that the worker's version did not know.
-    pub const UNLIMITED: u64 = u64::MAX;
-
     /// Returns the amount of one resource.
     pub fn get(&self, resource: Resource) -> u64 {
         match resource {
@@ -107,14 +100,14 @@ impl Resources {
         self.combine(other, u64::saturating_add)
     }
 
-    /// Returns the difference, at least 0. Unlimited amounts stay unlimited.
+    /// Returns the difference, at least 0.
     pub fn saturating_sub(self, other: Self) -> Self {
-        self.combine(other, left_of)
+        self.combine(other, u64::saturating_sub)
     }
 
     /// Returns the rest of one resource, like [`Resources::saturating_sub`].
     pub fn left(&self, resource: Resource, used: &Self) -> u64 {
-        left_of(self.get(resource), used.get(resource))
+        self.get(resource).saturating_sub(used.get(resource))
     }
 
     /// Returns `count` times these amounts, each at most [`u64::MAX`].
@@ -129,14 +122,6 @@ impl Resources {
         }
         result
     }
-}
-
-fn left_of(amount: u64, used: u64) -> u64 {
-    if amount == Resources::UNLIMITED { amount } else { amount.saturating_sub(used) }
-}
-
-fn is_unlimited(amount: &u64) -> bool {
-    *amount == Resources::UNLIMITED
 }
 
 #[cfg(test)]
@@ -157,16 +142,5 @@ mod tests {
         assert_eq!(one.to_array(), [5, 1, 2, 3, 4]);
         let read = Resources::from_amounts(5, |resource| Ok::<_, ()>(one.get(resource)));
         assert_eq!(read, Ok(one));
-    }
-
-    #[test]
-    fn what_is_not_limited_stays_so_and_is_not_shown() {
-        let unlimited = resources(1, 2, Resources::UNLIMITED, Resources::UNLIMITED, 4);
-        let rest = unlimited.saturating_sub(resources(0, 0, 9, 9, 0));
-        assert_eq!((rest.pids, rest.disk_bytes), (Resources::UNLIMITED, Resources::UNLIMITED));
-        let json = serde_json::to_value(unlimited).unwrap_or_default();
-        assert_eq!(json, serde_json::json!({"cpu_millis": 1, "memory_bytes": 2, "pods": 4}));
-        let read: Option<Resources> = serde_json::from_value(json).ok();
-        assert_eq!(read, Some(resources(1, 2, 0, 0, 4)), "an answer of an earlier version");
     }
 }

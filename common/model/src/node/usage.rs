@@ -120,7 +120,7 @@ pub struct ClusterUsageView {
     pub nodes: Vec<NodeUsageView>,
     /// The pods, by name.
     pub pods: Vec<PodUsageView>,
-    /// Live nodes that have not measured: an external worker, one of an earlier version, or one that is late.
+    /// Live nodes that have not measured: external workers, and those that are late.
     pub missing: Vec<NodeName>,
 }
 

@@ -32,8 +32,7 @@ pub struct Service {
     pub state: ServiceState,
     /// Version of the pod specification: starts at 1 and grows with every change.
     pub generation: u64,
-    /// Version of the desired state, incremented by every change. Services stored by earlier versions have
-    /// the generation here.
+    /// Version of the desired state, incremented by every change.
     pub revision: u64,
     /// Id of the specification.
     pub spec_id: SpecId,
@@ -41,8 +40,6 @@ pub struct Service {
     pub replicas: u32,
     /// The other fields of the user's document.
     pub fields: ServiceFields,
-    /// True if `routes` lacks entries for its ingress, `allow_from` or aliases.
-    pub lacks_routes: bool,
     /// Progress, for a job.
     pub progress: JobProgress,
     /// Progress, for a cron.
@@ -148,7 +145,6 @@ impl Service {
             spec_id,
             replicas,
             fields,
-            lacks_routes: false,
             progress: JobProgress::default(),
             schedule: CronProgress::default(),
             rollout: RolloutMarks::default(),

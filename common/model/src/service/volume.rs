@@ -138,7 +138,7 @@ pub struct Volume {
     /// True if a backup recorded its place, and no node has confirmed it since.
     pub is_restored: bool,
     /// Time of binding in milliseconds, or more than all copies known then: the copy with the greater epoch
-    /// is younger. `None` from earlier versions.
+    /// is younger. `None` if it is unknown.
     pub epoch: Option<u64>,
     /// True if its node has had the data: if the data is missing later, it is lost.
     pub is_found: bool,
@@ -157,7 +157,7 @@ pub struct Volume {
 pub struct EngineCopy {
     /// The volume.
     pub claim: VolumeClaim,
-    /// The epoch of its creation; `None` if an earlier version has created it.
+    /// The epoch of its creation; `None` if its label is missing.
     pub epoch: Option<u64>,
     /// True if a pod of this node mounts it.
     pub is_mounted: bool,

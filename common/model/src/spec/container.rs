@@ -138,7 +138,7 @@ pub struct ContainerSpec {
     pub pre_stop: Vec<Hook>,
     /// Signal that the container gets when it is to be stopped and nothing new reaches it any more, while
     /// requests and connections in flight have their `drain`: it can end its WebSockets and streams itself.
-    /// It may come more than once. Workers of the version before send none.
+    /// It may come more than once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_signal: Option<StopSignal>,
     /// How much of the container's output is kept on its node, as Compose writes it.

@@ -312,14 +312,10 @@ local function add_used(node_key, field, amount)
 end
 
 -- Returns the generation and the revision of a service; both are 0 if it does not exist. Every change raises
--- the revision. A version before revisions does not, but it sets `write`: what it changed since counts as
--- one.
+-- the revision.
 local function versions_of(service_key)
-  local generation, revision, revised_by, write = unpack(
-    redis.call('HMGET', service_key, 'generation', 'revision', 'revised_by', 'write'), 1, 4)
-  generation, revision = tonumber(generation) or 0, tonumber(revision) or 0
-  if revision > 0 and revised_by ~= write then revision = revision + 1 end
-  return generation, math.max(generation, revision)
+  local generation, revision = unpack(redis.call('HMGET', service_key, 'generation', 'revision'), 1, 2)
+  return tonumber(generation) or 0, tonumber(revision) or 0
 end
 
 -- Calls `visit` with each host port of a pod, which are stored as a text: "443/udp 8080/tcp". The field
@@ -571,7 +567,7 @@ end
 -- `fingerprint` are there if it is another one.
 --
 -- The service itself has the field `former_spec:<generation>` with the id of the specification of each, and
--- `images:<id>` with what its images were. Versions before this one leave them as they are.
+-- `images:<id>` with what its images were.
 local MAX_FORMER = 10
 local function note_former(service_key, history, former_specs, coming)
   local current, current_text, current_fingerprint = unpack(

@@ -14,7 +14,7 @@ use model::ids::NodeName;
 pub struct ProxySign {
     /// The node of the proxy.
     pub node: NodeName,
-    /// True if it shows that it is alive. Earlier versions never do.
+    /// True if it shows that it is alive.
     pub is_alive: bool,
     /// Id of its key for secrets, if it is alive and has one.
     pub secret_key: Option<String>,

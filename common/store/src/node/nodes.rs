@@ -15,7 +15,7 @@ use model::broken_key::BrokenKey;
 use model::ids::{Incarnation, NodeName};
 use model::node::timing::Timing;
 use model::node::{
-    HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState,
+    HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState,
 };
 
 const QUEUES_PER_READ: usize = 500;
@@ -245,13 +245,6 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
     let problem = fields.text("engine_problem");
     let amount = |field: &str| fields.number::<i64>(field).map(|amount| amount.max(0) as u64);
     let kind = if fields.text("kind") == "guest" { NodeKind::External } else { NodeKind::Kubeleet };
-    // As in `assign.lua`: a worker that predates a resource does not limit it; an external worker offers
-    // none.
-    let offered = |resource: Resource| match (kind, fields.text(resource.field()).is_empty()) {
-        (NodeKind::Kubeleet, true) => Ok(Resources::UNLIMITED),
-        _ => amount(resource.field()),
-    };
-    let registered_at = fields.number("registered_at")?;
     let incarnation: Option<Incarnation> = fields.parse_opt("incarnation")?;
     let timing = incarnation.as_ref().and_then(|session| Timing::from_stored(&fields.text("times"), session));
     let settings = fields.text("settings");
@@ -263,9 +256,8 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         incarnation,
         beat: fields.number("beat")?,
         timing,
-        registered_at,
-        // Earlier versions did not write it.
-        created_at: Some(fields.number("created_at")?).filter(|at| *at != 0).unwrap_or(registered_at),
+        registered_at: fields.number("registered_at")?,
+        created_at: fields.number("created_at")?,
         cordoned: fields.text("cordoned") == "1",
         engine_problem: (!problem.is_empty()).then_some(problem),
         disk_problem: Some(fields.text("disk_problem")).filter(|problem| !problem.is_empty()),
@@ -273,7 +265,7 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         held_pods: fields.text("held_pods").lines().filter_map(HeldPod::from_line).collect(),
         facts: NodeInfo {
             labels: fields.json("labels")?,
-            capacity: Resources::from_amounts(amount("pods")?, offered)?,
+            capacity: Resources::from_amounts(amount("pods")?, |resource| amount(resource.field()))?,
             reserved: fields.json("reserved")?,
             runtime: fields.text("runtime"),
             engine_version: fields.text("engine_version"),

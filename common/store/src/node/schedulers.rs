@@ -31,7 +31,7 @@ impl Store {
     }
 
     /// Returns the failure detection times of these schedulers, in this order; `None` if none was recorded
-    /// within a minute, as by earlier versions.
+    /// within a minute.
     pub async fn scheduler_timings(&self, ids: &[SchedulerId]) -> Result<Vec<Option<Timing>>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());

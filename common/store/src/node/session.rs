@@ -124,7 +124,7 @@ pub struct HeartbeatReply {
 impl Store {
     /// Begins a new session of a worker. Its starting pods go back to its queue. A worker without a cluster
     /// joins that of this Redis, which gets a random id if it has none. The name of another holder is taken
-    /// over only if that one is silent; from a worker of an earlier version, at once.
+    /// over only if that one is silent.
     pub async fn register(
         &self,
         node: &NodeName,

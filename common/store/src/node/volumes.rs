@@ -357,7 +357,6 @@ impl Store {
         let mut found: Vec<VolumeName> =
             names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
         found.sort();
-        // An earlier version does not update this list when it removes a record.
         let volumes = self.volumes(&found).await?.found().into_iter();
         Ok(volumes.filter(|volume| volume.is_lost || !volume.conflict.is_empty()).collect())
     }

@@ -2,8 +2,8 @@
 //!
 //! The first line is a [`SavedHeader`]. The last line is a [`SavedEnd`] with the number of lines in between,
 //! which reveals a truncated file. A backup may have a second section with secrets, configs, logins and an
-//! end line of its own; older versions stop at the first end line. The lines may contain secrets: only the
-//! owner can read the files, and nothing is logged.
+//! end line of its own. The lines may contain secrets: only the owner can read the files, and nothing is
+//! logged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,9 +24,8 @@ use model::pod::payload::{InvalidPayload, Payload};
 use model::value::ValueKind;
 use model::value::secret_key::SecretKey;
 
-/// The newest version of the format. This version of kubeleet reads it and all earlier ones.
+/// The version of the format. A file with a greater number is refused.
 pub const FORMAT: u32 = 2;
-const FORMAT_WITHOUT_VOLUMES: u32 = 1;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,7 +37,7 @@ pub enum SavedLine {
     Service(SavedService),
     /// A pod specification.
     Spec(SavedSpec),
-    /// A persistent volume, since format 2.
+    /// A persistent volume.
     Volume(SavedVolume),
     /// A pod.
     Pod(Box<SavedPod>),
@@ -68,17 +67,10 @@ pub struct SavedHeader {
 }
 
 impl SavedHeader {
-    /// Returns the header of this version, without volumes.
+    /// Returns the header of this version.
     pub fn new(cluster: ClusterId) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let (format, at, nodes) = (FORMAT_WITHOUT_VOLUMES, String::new(), Vec::new());
-        Self { format, cluster, version, at, nodes }
-    }
-
-    /// Returns the header for a state with volumes.
-    #[must_use]
-    pub fn with_volumes(self) -> Self {
-        Self { format: FORMAT, ..self }
+        Self { format: FORMAT, cluster, version, at: String::new(), nodes: Vec::new() }
     }
 }
 
@@ -111,9 +103,7 @@ impl SavedService {
     /// Returns the version of its desired state, like
     /// [`Service::revision`](model::service::Service::revision).
     pub fn revision(&self) -> u64 {
-        let revision = self.number("revision");
-        let is_changed_since = revision > 0 && self.text("revised_by") != self.text("write");
-        self.generation().max(revision.saturating_add(u64::from(is_changed_since)))
+        self.number("revision")
     }
 
     /// Returns the version of its pod specification.
@@ -185,7 +175,7 @@ pub struct SavedVolume {
     /// The id of that node's container engine, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_id: Option<String>,
-    /// Its epoch; earlier versions have none.
+    /// Its epoch, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
     /// True if its node has had the data.
@@ -540,7 +530,7 @@ mod tests {
 
     fn state() -> SavedState {
         let name = ServiceName::new("web").unwrap();
-        let fields = [("generation", "2"), ("revision", "5"), ("revised_by", "a"), ("write", "b")];
+        let fields = [("generation", "2"), ("revision", "5")];
         let fields = fields.map(|(field, value)| (field.to_owned(), value.to_owned())).into();
         let pod = SavedPod {
             payload: r#"{"name":"web","uuid":"u","image":"i","replica":0}"#.to_owned(),
@@ -577,7 +567,7 @@ mod tests {
     fn a_state_is_read_back_as_it_was_written() {
         let header = SavedHeader {
             nodes: vec![NodeName::new("w1").unwrap()],
-            ..SavedHeader::new(ClusterId::new("c").unwrap()).with_volumes()
+            ..SavedHeader::new(ClusterId::new("c").unwrap())
         };
         let lines = state().to_lines(header.clone(), 3);
         let file = SavedFile::read(lines.iter().map(String::as_str)).unwrap();
@@ -596,7 +586,7 @@ mod tests {
         let without_a_pod = lines.iter().enumerate().filter(|(index, _)| *index != 4).map(|(_, line)| *line);
         let incomplete = InvalidState::Incomplete { expected: 4, found: 3 };
         assert_eq!(SavedFile::read(without_a_pod), Err(incomplete));
-        let newer = lines[0].replace("\"format\":1", "\"format\":3,\"more\":{}");
+        let newer = lines[0].replace("\"format\":2", "\"format\":3,\"more\":{}");
         assert_eq!(SavedFile::read([newer.as_str()]), Err(InvalidState::Newer(3)));
         assert_eq!(SavedFile::read(["no state"]), Err(InvalidState::NotALine(1)));
         assert_eq!(SavedFile::read([lines[0], "{"]), Err(InvalidState::NotALine(2)));
@@ -606,7 +596,7 @@ mod tests {
     fn of_two_revisions_of_a_service_the_newer_one_stays() {
         let mut state = state();
         let known = state.services.values().next().unwrap().clone();
-        assert_eq!((known.revision(), known.generation()), (6, 2), "a version without revisions wrote last");
+        assert_eq!((known.revision(), known.generation()), (5, 2));
         let mut older = known.clone();
         older.fields.insert("revision".to_owned(), "4".to_owned());
         state.add_service(older);

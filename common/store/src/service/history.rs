@@ -19,7 +19,7 @@ use model::spec::{DesiredService, PodSpec};
 /// The outcome of a generation when the next one replaced it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum GenerationOutcome {
-    /// It was neither good nor failed, or an earlier version recorded it.
+    /// It was neither good nor failed.
     #[default]
     Unknown,
     /// All its pods were good at the same time.
@@ -56,13 +56,13 @@ pub struct FormerGeneration {
     pub generation: u64,
     /// When it was replaced.
     pub until: RedisMillis,
-    /// The fingerprint of its specification; empty if a version without fingerprints stored it.
+    /// The fingerprint of its specification.
     pub fingerprint: String,
     /// The outcome.
     pub outcome: GenerationOutcome,
     /// The specification of its pods.
     pub pod: PodSpec,
-    /// The id of the specification; `None` if an earlier version recorded it.
+    /// The id of the specification, unless its field is missing.
     pub spec: Option<SpecId>,
     /// Its images; empty if unknown.
     pub images: Vec<ImageContent>,

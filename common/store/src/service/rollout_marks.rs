@@ -1,7 +1,6 @@
 //! Marks about the rollout of a generation, in the hash of its service.
 //!
-//! Each mark begins with its generation, so a new generation need not remove old marks, and a version without
-//! marks leaves no wrong ones.
+//! Each mark begins with its generation, so a new generation need not remove old marks.
 
 use crate::reply::{HashFields, unexpected, word};
 use crate::scripts::rollout_mark;

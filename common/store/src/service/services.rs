@@ -1,6 +1,6 @@
 //! Services: their desired state. Writes wait for the replicas before they are acknowledged.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redis::cmd;
@@ -214,17 +214,6 @@ impl Store {
                 return Ok((outcome, receipt));
             }
         }
-    }
-
-    /// Rewrites the routes of a service, see [`Service::lacks_routes`]. Returns false if the service has
-    /// changed since it was read, or another one took a route.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
-    pub async fn restore_routes(&self, service: &Service) -> Result<bool, StoreError> {
-        let desired = DesiredService::from(service.clone());
-        let (outcome, _) = self.put_service(&desired, PutMode::Replace, Some(service.revision)).await?;
-        Ok(matches!(outcome, PutOutcome::Scaled { .. }))
     }
 
     /// Stores a service that must not exist. Also creates up to [`PODS_CREATED_INLINE`] pods, and returns
@@ -615,17 +604,6 @@ fn put_call(
     .call()
 }
 
-/// Returns true if the routes of a service lack a line of its record, because an API of an earlier version,
-/// which does not know a field, has written them. Additional lines of later versions are allowed.
-fn lacks_routes(service: &Service, routes_text: &str) -> bool {
-    let wanted = routes(&service.name, &service.fields);
-    if wanted.is_empty() {
-        return false;
-    }
-    let stored: HashSet<&str> = routes_text.lines().collect();
-    !wanted.iter().all(|line| stored.contains(line.as_str()))
-}
-
 /// Returns the routes of a service as the scripts read them. Each route has a line `<route> <service>
 /// <port>`. Further lines contain additional ingress rules, restricted callers, and aliases.
 fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
@@ -694,8 +672,6 @@ pub(crate) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
     let pod = SpecFile::read(fields.text("spec_text").as_bytes())
         .map_err(|e| corrupt(&what, format!("spec_text: {e}")))?;
     let generation: u64 = fields.number("generation")?;
-    // As `versions_of` in the scripts.
-    let revision: u64 = fields.number("revision")?;
     let state = fields.text("state");
     let replicas: u32 = fields.number("replicas")?;
     if replicas > MAX_REPLICAS {
@@ -706,9 +682,8 @@ pub(crate) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
     if kind != pod.kind {
         return Err(corrupt(&what, format!("kind is {kind}, but its pods are those of a {}", pod.kind)));
     }
-    let is_changed_since = revision > 0 && fields.text("revised_by") != fields.text("write");
     let spec_id: SpecId = fields.parse("spec")?;
-    let mut service = Service {
+    Ok(Some(Service {
         name: name.clone(),
         state: match state.as_str() {
             "active" => ServiceState::Active,
@@ -717,7 +692,7 @@ pub(crate) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
             other => return Err(corrupt(&what, format!("state is {other:?}"))),
         },
         generation,
-        revision: generation.max(revision.saturating_add(u64::from(is_changed_since))),
+        revision: fields.number("revision")?,
         images: image::from_text(&fields.text(&format!("images:{spec_id}"))),
         spec_id,
         replicas,
@@ -728,9 +703,6 @@ pub(crate) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
         scaled_at: fields.text("scaled_at").parse().ok(),
-        lacks_routes: false,
         pod,
-    };
-    service.lacks_routes = lacks_routes(&service, &fields.text("routes"));
-    Ok(Some(service))
+    }))
 }

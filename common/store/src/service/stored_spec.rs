@@ -4,7 +4,7 @@
 //! the behaviour before the field existed. So a version can read specifications of the next one, and a new
 //! field replaces no pod.
 //!
-//! `tests/fixtures/stored` has specifications of each version.
+//! `tests/fixtures/stored` has specifications of each released version.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,20 +13,8 @@ use sha2::{Digest, Sha256};
 use model::ids::{ServiceName, SpecId};
 use model::spec::{ContainerSpec, PodSpec};
 
-/// The newest version of the stored form. Raise it only if earlier programs would run a pod wrongly.
-pub(crate) const VERSION: u32 = 3;
-
-/// The version for pods with fields that version 1 lacks.
-const WITH_MORE_FIELDS: u32 = 2;
-
-/// The version for pods of jobs: an earlier program would run them repeatedly like those of a service, and
-/// without their index.
-const OF_JOBS: u32 = 3;
-
-/// The container fields of version 1. Programs that know only these would ignore others, such as the entry
-/// point or the user, so a pod with others is stored as version 2.
-const FIELDS_OF_VERSION_1: [&str; 7] =
-    ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
+/// The version of the stored form. Raise it only if earlier programs would run a pod wrongly.
+const VERSION: u32 = 3;
 
 /// Length of the hash in a specification id. It is short because every payload of a service contains it.
 /// Among a million specifications, the chance of a collision is one in 30 million.
@@ -34,8 +22,8 @@ const SPEC_ID_BYTES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SpecFile {
-    /// The oldest version with all fields of the pods. Missing for 1.
-    #[serde(default = "first", skip_serializing_if = "is_first")]
+    /// See [`VERSION`].
+    #[serde(default)]
     version: u32,
     service: ServiceName,
     pod: PodSpec,
@@ -53,17 +41,9 @@ pub(crate) enum SpecFileError {
     NoContainer,
 }
 
-fn first() -> u32 {
-    1
-}
-
-fn is_first(version: &u32) -> bool {
-    *version == first()
-}
-
 impl SpecFile {
     pub(crate) fn new(service: &ServiceName, pod: &PodSpec) -> Self {
-        Self { version: version_of(pod), service: service.clone(), pod: pod.clone() }
+        Self { version: VERSION, service: service.clone(), pod: pod.clone() }
     }
 
     /// Reads a stored specification.
@@ -73,7 +53,7 @@ impl SpecFile {
     pub(crate) fn read(text: &[u8]) -> Result<PodSpec, SpecFileError> {
         #[derive(Deserialize)]
         struct Version {
-            #[serde(default = "first")]
+            #[serde(default)]
             version: u32,
         }
         let Version { version } = serde_json::from_slice(text)?;
@@ -101,16 +81,6 @@ impl SpecFile {
         let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
         SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
     }
-}
-
-fn version_of(pod: &PodSpec) -> u32 {
-    if !pod.kind.is_service() {
-        return OF_JOBS;
-    }
-    let pod = to_value(pod);
-    let containers = pod["containers"].as_array().into_iter().flatten();
-    let mut fields = containers.filter_map(Value::as_object).flat_map(serde_json::Map::keys);
-    if fields.all(|field| FIELDS_OF_VERSION_1.contains(&field.as_str())) { 1 } else { WITH_MORE_FIELDS }
 }
 
 fn without_choices() -> PodSpec {
@@ -173,13 +143,12 @@ mod tests {
         assert_eq!(SpecFile::read(&text).unwrap(), desired.pod);
     }
 
-    /// The previous version compares the text: if it differed, its next PUT would replace all pods.
     #[test]
-    fn the_first_form_has_the_bytes_of_the_first_versions() {
+    fn the_stored_form_has_these_bytes() {
         let text = serde_json::to_string(&file(r#"{"name":"web","image":"nginx","memory":"64m"}"#)).unwrap();
         assert_eq!(
             text,
-            r#"{"service":"web","pod":{"containers":[{"image":"nginx","memory":67108864,"restart":"always"}],"on_disconnect":"keep","stop_grace_period":10}}"#
+            r#"{"version":3,"service":"web","pod":{"containers":[{"image":"nginx","memory":67108864,"restart":"always"}],"on_disconnect":"keep","stop_grace_period":10}}"#
         );
     }
 
@@ -195,33 +164,6 @@ mod tests {
         let error = SpecFile::read(br#"{"version":4,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
         assert!(error.to_string().contains("form 4; this program reads forms up to 3"), "{error}");
         assert!(error.to_string().ends_with("upgrade this program"), "{error}");
-    }
-
-    /// An earlier program would run them as another user, or with another program.
-    #[test]
-    fn what_version_1_does_not_have_is_stored_as_version_2() {
-        for (json, start) in [
-            (r#"{"name":"web","image":"nginx","cpus":1,"ports":[80]}"#, r#"{"service":"web""#),
-            (r#"{"name":"web","image":"nginx","user":"1000"}"#, r#"{"version":2,"service":"web""#),
-            (r#"{"name":"web","image":"nginx","entrypoint":"sh"}"#, r#"{"version":2,"service":"web""#),
-            (
-                r#"{"name":"web","image":"nginx","healthcheck":{"test":"exit 0","interval":0.5}}"#,
-                r#"{"version":2,"service":"web""#,
-            ),
-            (
-                r#"{"name":"web","image":"nginx","readiness":{"http":{"port":80,"status":[200,"204-299"]}}}"#,
-                r#"{"version":2,"service":"web""#,
-            ),
-            (r#"{"name":"web","image":"nginx","kind":"job"}"#, r#"{"version":3,"service":"web""#),
-            (
-                r#"{"name":"web","image":"nginx","kind":"cron","cron":{"schedule":"@daily"}}"#,
-                r#"{"version":3,"service":"web""#,
-            ),
-        ] {
-            let text = serde_json::to_string(&file(json)).unwrap();
-            assert!(text.starts_with(start), "{text}");
-            assert_eq!(SpecFile::read(text.as_bytes()).unwrap(), desired(json).pod);
-        }
     }
 
     #[test]
@@ -241,10 +183,7 @@ mod tests {
         ] {
             assert_ne!(fingerprint(other), plain, "{other}");
         }
-        assert_eq!(
-            plain, "760f545c2d80db39ab278018f636977b",
-            "it never changes: services of earlier versions have it"
-        );
+        assert_eq!(plain, "760f545c2d80db39ab278018f636977b", "it never changes: stored services have it");
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Only pods that the node's operator allows may use paths and addresses of the host. The worker decides; the
-//! scheduler avoids nodes that would refuse the pod. Earlier versions do not report their policy and are
-//! tried.
+//! scheduler avoids nodes that would refuse the pod. Nodes with an unknown policy are tried.
 
 use super::types::{NodeFilter, Reason};
 

@@ -78,7 +78,7 @@ fn refusals_of_a_pod_without_requests() {
 
 #[test]
 fn refusals_of_a_pod_with_requests() {
-    let cases: [(&str, NodeBuilder, &[&str]); 10] = [
+    let cases: [(&str, NodeBuilder, &[&str]); 8] = [
         ("fits", node("a").cpu(2_000, 4_000).memory(6 * GIB, 8 * GIB), &[]),
         (
             "a thousandth of a core short",
@@ -106,19 +106,9 @@ fn refusals_of_a_pod_with_requests() {
             &["InsufficientPids: needs 300 processes, 299 of 1000 free"],
         ),
         (
-            "a worker of a version that does not limit processes",
-            node("a").with(|n| (n.used.pids, n.facts.capacity.pids) = (9, Resources::UNLIMITED)),
-            &[],
-        ),
-        (
             "disk",
             node("a").with(|n| n.used.disk_bytes = 91 * GIB),
             &["InsufficientDisk: needs 10 GiB of disk, 9 GiB of 100 GiB free"],
-        ),
-        (
-            "a worker of a version that does not limit the disk",
-            node("a").with(|n| n.facts.capacity.disk_bytes = Resources::UNLIMITED),
-            &[],
         ),
         (
             "several at once",
@@ -175,7 +165,7 @@ fn a_pod_that_asks_something_of_the_host_goes_only_to_nodes_that_allow_it() {
         node("a").with(|n| n.facts.settings = settings)
     };
     assert_eq!(refusals(with(Some(&["/etc/localtime"])), requirements.clone()), [""; 0]);
-    assert_eq!(refusals(with(None), requirements.clone()), [""; 0], "a worker of the version before decides");
+    assert_eq!(refusals(with(None), requirements.clone()), [""; 0], "its worker decides");
     let refused = refusals(with(Some(&["/srv"])), requirements);
     let expected = "NotAllowed: paths of the host have to be below KUBELEET_BIND_PREFIXES of the node, and \
                     /etc/localtime is not";

@@ -131,7 +131,7 @@ impl PodAction {
             worker.kept_logs.keep(&*worker.runtime, &container.handle, owner).await;
         }
         worker.runtime.stop(&container.handle, grace.rest()).await?;
-        worker.files.remove(container, worker.identity.cluster().as_ref());
+        worker.files.remove(container);
         Ok(true)
     }
 

@@ -16,10 +16,9 @@ if is_error(fields, 'WRONGTYPE') then
 end
 local current = string.format('%.0f', master_changed_at())
 local master, version, making, own_key = unpack(fields, 1, 4)
--- One that was overwritten by hand is none. A copy of the set of another service has that one's key; a
--- version before writes none.
+-- One that was overwritten by hand is none. A copy of the set of another service has that one's key.
 local is_of_now = master == current and (not version or string.find(version, '^%d+$'))
-  and (own_key or ep_key) == ep_key
+  and own_key == ep_key
 local is_made = is_of_now and version
 local is_being_made = is_of_now and not is_no_past(making) and NOW - making < MAKER_MS
 if not is_of_now then

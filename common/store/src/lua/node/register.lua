@@ -47,8 +47,8 @@ if state == 'dead' and waiting + starting + running > 0 then
   return { 'DRAINING' }
 end
 
--- The name is another worker's for as long as its heartbeats arrive. An incarnation without a holder is that
--- of a version before this one, or of an external worker: either may be this very node, just upgraded.
+-- The name is another worker's for as long as its heartbeats arrive. An incarnation without a holder was
+-- written by hand.
 local function holder_of(some) return string.match(some or '', '^(%x+)%.') end
 local holder = holder_of(current_incarnation)
 if state == 'alive' and holder and holder ~= holder_of(incarnation) then

@@ -33,7 +33,7 @@ for r = 1, RESOURCE_COUNT do USED[r] = 'used_' .. RESOURCES[r] end
 -- The resources come first, so that `record[r]` is an amount of RESOURCES[r], as in a request.
 local RECORD_FIELDS = append({ unpack(RESOURCES) }, { 'phase', 'reason' })
 local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
-  { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'kind', 'disk_problem' })
+  { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'disk_problem' })
 
 local function read_node(n)
   local node_key, pq = node_keys(n)
@@ -42,8 +42,8 @@ local function read_node(n)
   local node, seen_incarnation, expected_pods = node_args(n)
   redis.call('LLEN', pq)
   local record = redis.call('HMGET', node_key, unpack(NODE_FIELDS))
-  local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods, kind, disk_problem =
-    unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 9)
+  local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods, disk_problem =
+    unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 8)
   used_pods = tonumber(used_pods) or 0
   local refusal
   if state ~= 'alive' or (incarnation or '') ~= seen_incarnation
@@ -52,12 +52,9 @@ local function read_node(n)
   elseif engine_problem and engine_problem ~= '' then refusal = 'engine'
   elseif disk_problem and disk_problem ~= '' then refusal = 'full'
   elseif used_pods > (tonumber(expected_pods) or math.huge) then refusal = 'crowded' end
-  -- A worker of a version before a resource does not limit it; an external one offers none.
-  local unknown = kind == 'guest' and 0 or math.huge
   local free, reserved = {}, {}
   for r = 1, RESOURCE_COUNT do
-    local capacity = record[r] and (tonumber(record[r]) or 0) or unknown
-    free[r], reserved[r] = capacity - (tonumber(record[RESOURCE_COUNT + r]) or 0), 0
+    free[r], reserved[r] = (tonumber(record[r]) or 0) - (tonumber(record[RESOURCE_COUNT + r]) or 0), 0
   end
   return { key = node_key, name = node, refusal = refusal, free_pods = (tonumber(max_pods) or 0) - used_pods, free = free,
     reserved = reserved, queue = {}, message = 'assigned to ' .. node }

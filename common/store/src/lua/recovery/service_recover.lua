@@ -20,7 +20,7 @@ for f = 1, field_count do
   local field, value = field_args(f)
   redis.call('HSET', service_key, field, value)
 end
-redis.call('HSET', service_key, 'revision', saved_revision, 'revised_by', write, 'write', write)
+redis.call('HSET', service_key, 'revision', saved_revision, 'write', write)
 redis.call('SADD', services, service)
 -- What a person has recovered does not expire with what was left of it.
 redis.call('PERSIST', service_key)

@@ -43,7 +43,7 @@ reuse_spec(former_specs, spec, write)
 redis.call('DEL', done, tries)
 redis.call('HSET', job_key, 'name', job, 'state', 'active', 'generation', 1, 'spec', spec, 'spec_text', spec_text,
   'fingerprint', spec .. ' ' .. fingerprint, 'replicas', completions, 'fields', fields, 'created_at', STAMP,
-  'updated_at', STAMP, 'revision', 1, 'revised_by', write, 'write', write, 'kind', 'job',
+  'updated_at', STAMP, 'revision', 1, 'write', write, 'kind', 'job',
   'of_cron', cron .. ' ' .. tick)
 redis.call('SADD', services, job)
 redis.call('ZADD', runs, by_hand and math.floor(NOW / 1000) or tick, job)

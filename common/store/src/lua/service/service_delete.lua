@@ -14,7 +14,7 @@ end
 note_unconfirmed(unconfirmed, service, write)
 if state ~= 'deleting' then
   redis.call('HSET', service_key, 'state', 'deleting', 'replicas', 0, 'updated_at', STAMP,
-    'revision', revision + 1, 'revised_by', write, 'write', write)
+    'revision', revision + 1, 'write', write)
   -- A broken key keeps no service from being deleted.
   redis.pcall('ZADD', deleted, STAMP, service)
   redis.pcall('ZREMRANGEBYSCORE', deleted, '-inf', NOW - REMEMBERED_MS)

@@ -23,8 +23,6 @@ current_routes, current_kind, current_times = current_routes or '', current_kind
 local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
--- A version that knows no fingerprints replaces the specification and leaves the fingerprint of the one
--- before.
 local is_same = current_text == spec_text or current_fingerprint == (current_spec or '') .. ' ' .. fingerprint
 -- A specification that the service had before comes back under its id, with the images that are pinned under
 -- that id: also if only these differ.
@@ -53,7 +51,7 @@ note_unconfirmed(unconfirmed, service, write)
 -- Writes what every change writes; the other arguments are further fields and values.
 local function store(...)
   redis.call('HSET', service_key, 'replicas', replicas, 'fields', fields, 'updated_at', STAMP,
-    'revision', revision + 1, 'revised_by', write, 'write', write, ...)
+    'revision', revision + 1, 'write', write, ...)
   local function set_optional(field, value)
     if value == '' then redis.call('HDEL', service_key, field) else redis.call('HSET', service_key, field, value) end
   end
@@ -72,7 +70,7 @@ end
 if not state then
   redis.call('SET', spec_key, spec_text)
   reuse_spec(former_specs, spec, write)
-  -- Of a service of this name that a version forgot which has no histories.
+  -- Of a service of this name whose record was removed by hand.
   redis.call('DEL', history, done, tries)
   store('name', service, 'state', 'active', 'generation', 1, 'spec', spec, 'spec_text', spec_text,
     'fingerprint', spec .. ' ' .. fingerprint, 'created_at', STAMP)

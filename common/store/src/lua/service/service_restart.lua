@@ -41,7 +41,7 @@ if fingerprint and string.sub(fingerprint, 1, #before) == before then
 end
 redis.call('HSET', service_key, 'generation', generation, 'spec', spec, 'updated_at', STAMP,
   'restarted_at', STAMP,
-  'revision', revision + 1, 'revised_by', write, 'write', write)
+  'revision', revision + 1, 'write', write)
 emit('service', service, 'ServiceRestarted', service, '', '',
   'generation ' .. generation .. ' with the same specification: its pods are replaced' .. cause)
 redis.call('PUBLISH', 'wake:reconcile', service)

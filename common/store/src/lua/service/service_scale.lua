@@ -18,7 +18,7 @@ if tonumber(replicas) <= (tonumber(before) or 0) then allow_at_maxmemory() end
 note_unconfirmed(unconfirmed, service, write)
 if before ~= replicas then
   redis.call('HSET', service_key, 'replicas', replicas, 'updated_at', STAMP,
-    'scaled_at', STAMP, 'revision', revision + 1, 'revised_by', write, 'write', write)
+    'scaled_at', STAMP, 'revision', revision + 1, 'write', write)
   emit('service', service, 'ServiceScaled', service, '', '',
     'scaled from ' .. before .. ' to ' .. replicas)
   redis.call('PUBLISH', 'wake:reconcile', service)

@@ -151,7 +151,6 @@ fn of_several_copies_of_a_pod_the_youngest_assignment_is_recovered() {
     for (copies, expected) in [
         (vec![copy("w1", 100, running), copy("w2", 200, running)], "w2"),
         (vec![copy("w1", 100, running), copy("w2", 200, assigned), copy("w3", 150, running)], "w2"),
-        // Earlier versions save no times.
         (vec![copy("w1", 0, running), copy("w2", 200, running)], "w2"),
         (vec![copy("w2", 0, running), copy("w1", 0, running)], "w1"),
     ] {
