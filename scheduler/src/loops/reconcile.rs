@@ -493,7 +493,7 @@ impl ReconcileLoop {
             };
             has_acted |= step.seen.has_acted;
             if !step.needs_another || round == MAX_PLANS {
-                sums.add_slots(&slots);
+                sums.add_slots(name, &slots);
                 sums.add_spec(&spec);
                 sums.suspects.extend(step.suspects);
                 return unreadable.map_or(Ok(SeenService { has_acted, needs_pass, ..step.seen }), Err);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use model::ids::{NodeName, ServiceName, SpecId};
+use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::node::{Resource, Resources};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
@@ -18,6 +18,8 @@ pub(crate) struct PassSums {
     /// Host ports of each node: uuid and name of their pods according to the records.
     ports: HashMap<NodeName, HashMap<String, Vec<String>>>,
     specs: HashSet<SpecId>,
+    /// Counted pods whose records name another service than their slot does: they may be met again there.
+    strays: HashSet<PodId>,
     /// The services whose pods on nodes were counted. One may be removed within the pass.
     pub(crate) services: HashSet<ServiceName>,
     /// True if some records are unreadable: then the sums are too small.
@@ -34,6 +36,9 @@ pub(crate) struct Drift {
 
 impl PassSums {
     pub(crate) fn add(&mut self, pod: &PodRecord) {
+        if self.strays.contains(&pod.id) {
+            return;
+        }
         self.specs.extend(pod.spec.clone());
         let reserves = matches!(pod.phase, Phase::Assigned | Phase::Running | Phase::Stopping);
         let Some(node) = pod.node.clone().filter(|_| reserves) else { return };
@@ -45,10 +50,15 @@ impl PassSums {
         *used = used.saturating_add(Resources { pods: 1, ..pod.request });
     }
 
-    pub(crate) fn add_slots(&mut self, slots: &[ReplicaSlot]) {
+    pub(crate) fn add_slots(&mut self, service: &ServiceName, slots: &[ReplicaSlot]) {
         for slot in slots {
             match &slot.holder {
-                SlotHolder::Pod(pod) => self.add(pod),
+                SlotHolder::Pod(pod) => {
+                    self.add(pod);
+                    if pod.service.as_ref() != Some(service) {
+                        self.strays.insert(pod.id.clone());
+                    }
+                }
                 SlotHolder::Unreadable => self.is_incomplete = true,
                 // The pod of a void slot is counted in its own slot.
                 SlotHolder::NoRecord | SlotHolder::Lost | SlotHolder::Void => {}
@@ -99,9 +109,23 @@ mod tests {
     use std::collections::BTreeMap;
 
     use model::ids::Incarnation;
+    use model::pod::slot::Slot;
 
     use super::*;
     use crate::reconcile::plan::testing::record;
+
+    /// Another program has copied the slots of a service into another one's, and its record is gone.
+    #[test]
+    fn a_pod_in_the_slot_of_another_service_counts_once() {
+        let here = NodeName::new("here").unwrap();
+        let pod = PodRecord { node: Some(here.clone()), ..record("gone", 0, 1, Phase::Running) };
+        let holder = SlotHolder::Pod(Box::new(pod.clone()));
+        let slot = ReplicaSlot { slot: Slot::first(0), id: pod.id.clone(), holder };
+        let mut sums = PassSums::default();
+        sums.add_slots(&ServiceName::new("web").unwrap(), &[slot]);
+        sums.add(&pod);
+        assert_eq!(sums.used(&here).pods, 1);
+    }
 
     #[test]
     fn pods_count_where_they_reserve() {
