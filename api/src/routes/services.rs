@@ -195,8 +195,9 @@ pub(crate) async fn put_service(
     respond(&app, &name, outcome, 0, written).await
 }
 
-/// Changes some fields of a service. The body is a JSON merge patch (RFC 7396) of the body of `PUT`: `null`
-/// removes a field.
+/// Changes some fields of a service.
+///
+/// The body is a JSON merge patch (RFC 7396) of the body of `PUT`: `null` removes a field.
 #[utoipa::path(
     patch, path = "/service/{name}", tag = "service", params(InPath<ServiceName>, IfMatch, PlacementOptions),
     request_body(description = "The fields to change", content(
