@@ -329,7 +329,7 @@ async fn disturb(stack: &mut Stack, number: usize) {
 
 async fn replace_proxies(stack: &Stack) -> Result<(), String> {
     for (proxy, _) in &stack.proxies {
-        let times = || proxy.whole_log().matches("took the place of the proxy before").count();
+        let times = || proxy.whole_log().matches("took the place of the former proxy").count();
         let before = times();
         // Only the process that serves acts on it.
         proxy.signal_group(Signal::HUP);
