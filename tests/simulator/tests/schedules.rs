@@ -380,7 +380,7 @@ ablations! {
     without_the_startup_fence, seed 1 of LeaseRevival: no_startup_fence => "invariant 5";
     with_a_fence_after_death, seed 46 of Random: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 8 of Random: no_sweep => "does not converge";
-    with_stops_that_wait_for_no_gate, seed 0 of HandOver: no_wait_for_gates => "requests in flight";
+    with_stops_that_wait_for_no_gate, seed 1 of HandOver: no_wait_for_gates => "requests in flight";
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {
