@@ -511,7 +511,7 @@ impl Session {
         dead_after: Duration,
     ) -> SessionResult<VolumeReport> {
         let changes = present.iter().map(|copy| (&copy.claim, copy.epoch, copy.is_mounted, "present"));
-        self.send_volumes(Some(seen_run), dead_after, changes).await
+        self.send_volumes(seen_run, true, dead_after, changes).await
     }
 
     /// Reports volumes that are gone: requested removals, and those that a reply calls missing.
@@ -526,13 +526,14 @@ impl Session {
     ) -> SessionResult<VolumeReport> {
         let removed = removed.iter().map(|claim| (claim, None, false, "removed"));
         let missing = missing.iter().map(|claim| (claim, None, false, "missing"));
-        self.send_volumes(None, dead_after, removed.chain(missing)).await
+        self.send_volumes(None, false, dead_after, removed.chain(missing)).await
     }
 
-    /// `seen_run` is set, to the run of Redis if it is known, if the changes include all volumes of the node.
+    /// `is_whole` is true if the changes include all volumes of the node.
     async fn send_volumes<'a>(
         &self,
-        seen_run: Option<Option<&str>>,
+        seen_run: Option<&str>,
+        is_whole: bool,
         dead_after: Duration,
         changes: impl Iterator<Item = (&'a VolumeClaim, Option<u64>, bool, &'static str)>,
     ) -> SessionResult<VolumeReport> {
@@ -548,8 +549,8 @@ impl Session {
             reported: keys::reported_volumes(&self.node),
             node: &self.node,
             incarnation: &self.incarnation,
-            seen_run: seen_run.flatten(),
-            is_whole: seen_run.is_some(),
+            seen_run,
+            is_whole,
             settle_after_ms: settles_after_ms(dead_after),
         }
         .call();

@@ -284,10 +284,10 @@ if is_whole == '1' then
     if not here[name] then missing[#missing + 1] = name end
   end
   for name in pairs(copies_of) do
-    if not here[name] and is_on_former_machine(name) then
-      if not was_here[name] then missing[#missing + 1] = name end
-    elseif not here[name] then
+    if not here[name] and not is_on_former_machine(name) then
       forget_copy(name)
+    elseif not here[name] and not was_here[name] then
+      missing[#missing + 1] = name
     end
   end
   -- A set is in no order: two runs of the simulator have to be the same.
