@@ -1,29 +1,26 @@
--- What scripts share. KEYS[1] is always `events`, KEYS[2] always `meta`.
+-- Lua code that scripts share. KEYS[1] is always `events`, KEYS[2] always `meta`.
 --
--- Before each script runs what it needs of this file: a `local` in the first column and all up to the next
--- one is a part, and those that declare a word of the script, or of another part that it needs, are kept
--- (`scripts/prelude.rs`).
+-- A part is a `local` in the first column with all lines up to the next one. A script gets the parts that
+-- declare one of its words, and the parts which these need (`scripts/prelude.rs`).
 --
--- Between them and the script the store puts functions that read what the script was called with.
--- `scripts/table.rs` declares the names and their order, and a test compares them with the locals that a
--- script reads them into:
+-- After them the store adds functions that read the keys and arguments, in the order of `scripts/table.rs`:
 --   head_keys(), head_args()   the keys and arguments of the whole call, in the order of the table
 --   pod_count                  the number of items of the batch `pod`
 --   pod_keys(i), pod_args(i)   the keys and arguments of its item `i`, counted from 1
 --   head_resources(), pod_resources(i)   the amounts that the table calls `resources`, ordered as RESOURCES
 --
--- Rules: read first, write later. Reading a key of the wrong type raises WRONGTYPE before anything was
--- written; an error after the first write is not rolled back. Time is Redis TIME, in milliseconds.
+-- Rules: read first, write later. A key of the wrong type raises WRONGTYPE before anything was written; an
+-- error after the first write is not rolled back. Time is Redis TIME, in milliseconds.
 
 local EVENTS, META = KEYS[1], KEYS[2]
 local MAX_EVENTS = 20000
 local MIN_EVENTS = 1000
 local TOMBSTONE_SECONDS = 3600
--- What pods reserve on a node. The names are hash fields: `cpu` of a pod or node, `used_cpu` of a node.
+-- The names are hash fields: `cpu` of a pod or node, `used_cpu` of a node.
 local RESOURCES = { 'cpu', 'memory', 'pids', 'disk' }
 local RESOURCE_COUNT = #RESOURCES
--- The most of a resource that one pod can reserve. It is exact in a Lua number, and HINCRBY can add some
--- thousand of them. Users cannot ask for more: `MAX_MEMORY_BYTES` in `spec.rs`.
+-- The limit for one pod: exact in a Lua number, and HINCRBY can add some thousand of them. `MAX_MEMORY_BYTES`
+-- in `spec.rs` holds users below it.
 local MAX_AMOUNT = 2 ^ 50
 
 local function now_ms()
@@ -31,25 +28,24 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local NOW = now_ms()
--- The same as text: Redis is slow at writing a number that comes from Lua.
+-- Redis is slow at writing a number that comes from Lua.
 local STAMP = string.format('%.0f', NOW)
 
--- Returns a stored time, in milliseconds, or nil if there is none. A time in the future was written by a
--- former master whose clock was ahead, or by hand: it counts as now. Where silence is measured the caller
--- writes it back, or nothing would ever be silent.
+-- Reads a stored time; nil if there is none. A time in the future, of a former master whose clock was ahead,
+-- counts as now. Callers that measure silence write it back, or nothing would ever be silent.
 local function past(time)
   time = tonumber(time)
-  -- Not a number is neither less than nor equal to anything.
+  -- NaN.
   if not time or time ~= time then return nil end
   return time < NOW and time or NOW
 end
--- Returns whether a stored time must be written back: it is missing, unreadable or in the future.
+-- Returns whether a stored time is missing, unreadable or in the future.
 local function is_no_past(time)
   time = tonumber(time)
   return not (time and time <= NOW)
 end
 
--- Moves a key out of the way that another program wrote in the place of one of ours. `status` names it.
+-- Moves away a key of another program; `status` names it.
 local function set_aside(key)
   redis.call('RENAME', key, 'broken:' .. key)
 end
@@ -57,21 +53,17 @@ local function is_error(reply, pattern)
   return type(reply) == 'table' and reply.err and string.find(reply.err, pattern) ~= nil
 end
 
--- Makes Redis carry out the rest of the script even while it uses all of its `maxmemory`: Redis judges memory
--- at the first write only, and this one adds nothing, whatever the type of the key. The store puts the call
--- before every script that `scripts/table.rs` declares so. An error (this is a replica, or too few replicas
--- are attached) is raised again by the first real write.
+-- Redis checks `maxmemory` only at the first write of a script. This one adds nothing, whatever the type of
+-- the key. The first real write raises an error of this one (no master, too few replicas) again.
 local function allow_at_maxmemory()
   redis.pcall('PERSIST', META)
 end
 
--- Adds an entry to the event stream. A stream that takes none, because it is none or its last id is the
--- greatest, is set aside.
+-- Sets the stream aside if it takes no entries: another type, or the greatest possible last id.
 local function add_event(kept, ...)
   local reply = redis.pcall('XADD', EVENTS, 'MAXLEN', '~', kept, '*', ...)
   if not is_error(reply, '') then return end
   if is_error(reply, 'WRONGTYPE') or is_error(reply, 'exhausted') then set_aside(EVENTS) end
-  -- Raises any other error.
   redis.call('XADD', EVENTS, 'MAXLEN', '~', kept, '*', ...)
 end
 
@@ -80,9 +72,8 @@ local function emit(kind, object, reason, name, node, phase, message)
     'name', name or '', 'node', node or '', 'phase', phase or '', 'message', message)
 end
 
--- The same event of many pods is one entry of the stream, at a fraction of the cost of one entry for each.
--- Its field `pods` has a line "uuid name node message" for each pod; the node is '-' where there is none.
--- Readers see one event for each pod again.
+-- One stream entry for the same event of many pods costs a fraction of one for each. Its field `pods` has a
+-- line "uuid name node message" for each pod, with '-' for no node. Readers see one event for each pod.
 local function batch_event(reason, phase)
   return { reason = reason, phase = phase, lines = {} }
 end
@@ -93,12 +84,11 @@ end
 local function emit_batch(event)
   local count = #event.lines
   if count == 0 then return end
-  -- An entry with many events pushes out as many old entries, down to a floor. Otherwise long entries would
-  -- multiply the number of events that are kept.
+  -- Long entries push out as many old entries as they have events, down to a floor.
   local kept = MAX_EVENTS
   if count > 1 then
     local entries = redis.pcall('XLEN', EVENTS)
-    -- `events` only informs, so a key of another type in its place stops nothing.
+    -- `events` only informs: a key of another type stops nothing.
     if type(entries) ~= 'number' then entries = 0 end
     kept = math.min(MAX_EVENTS, math.max(MIN_EVENTS, entries - count))
   end
@@ -106,16 +96,15 @@ local function emit_batch(event)
     'pods', table.concat(event.lines, '\n'))
 end
 
--- Returns the random id of this run of the Redis process.
 local function run_id()
   local info = redis.call('INFO', 'server')
-  -- To find a text is many times as fast as to find a pattern.
+  -- A plain search is many times as fast as a pattern.
   local _, last = string.find(info, 'run_id:', 1, true)
   return string.match(info, '^%x+', last + 1)
 end
 
--- Returns fields of `meta`. A key of another type there is set aside. What it knew of the master is lost,
--- and a pause may be under way: the master counts as changed now.
+-- Reads fields of `meta`. A key of another type is set aside; as a pause may be under way, the master counts
+-- as changed now.
 local function read_meta(...)
   local fields = redis.pcall('HMGET', META, ...)
   if not is_error(fields, '') then return fields end
@@ -126,9 +115,9 @@ local function read_meta(...)
   return redis.call('HMGET', META, ...)
 end
 
--- Returns when this Redis took over from another one or was restarted, in milliseconds (0 if it never did),
--- and its run id. The first script that asks after a change records it. No script acts on a new master
--- without asking. A caller that has read these two fields of `meta` passes them on.
+-- Returns when this Redis became master or was restarted (ms, 0 if never), and its run id. The first script
+-- that asks after a change records it; no script acts on a new master without asking. `meta`: these two
+-- fields, if the caller has read them.
 local function read_master(meta)
   local current = run_id()
   local known, changed_at = unpack(meta or read_meta('run_id', 'changed_at'), 1, 2)
@@ -152,18 +141,17 @@ local function master_changed_at()
   return (read_master())
 end
 
--- Returns what differs after each change of the master: its run id, and when it took over.
+-- Identifies this term of the master.
 local function master_run()
   local changed_at, current = read_master()
   return current .. ':' .. string.format('%.0f', changed_at)
 end
 
--- Returns the field of `volumes:reports` for a machine whose name another one has now. It is no node's name.
+-- The field of `volumes:reports` for a machine whose name another one has now. No node can have this name.
 local function former_machine(node, engine_id) return node .. ' ' .. engine_id end
 
--- Returns the nodes that have not told this run of Redis which persistent volumes they have. While there is
--- one, a volume without a record may have its data there: its record may be among what a Redis before this
--- one has lost.
+-- Returns the nodes that have not reported their persistent volumes to this run of Redis. While there is one,
+-- it may have the data of a volume whose record Redis has lost.
 local function unreported_nodes(reports)
   local current, nodes, fields = master_run(), {}, redis.call('HGETALL', reports)
   for f = 1, #fields, 2 do
@@ -172,22 +160,19 @@ local function unreported_nodes(reports)
   return nodes
 end
 
--- As string.match, for texts of the lengths that kubeleet writes. Another program may have written a
--- megabyte, on which a pattern takes tens of milliseconds, in each script that reads it.
+-- A pattern takes tens of milliseconds on a megabyte that another program may have written.
 local function match_short(text, pattern)
   if #text <= 1000 then return string.match(text, pattern) end
 end
 
--- Returns the copies of persistent volumes that no record names, by volume. `volumes:copies` has them: the
--- field is "<volume> <node>", because a node has at most one copy, and the value "<epoch> <id of its engine>
--- <1 if a pod has it>", with '-' for what is unknown. The epoch is when the volume was bound that the copy
--- was created for: of two copies the one with the greater epoch is younger.
+-- Returns the copies of persistent volumes that no record names, by volume. A field of `volumes:copies` is
+-- "<volume> <node>"; its value is "<epoch> <engine id> <1 if a pod has it>", with '-' for unknown. The epoch
+-- is when the copy's volume was bound: of two copies the greater one is younger.
 local function read_copies(copies)
   local by_volume, fields = {}, redis.call('HGETALL', copies)
   for f = 1, #fields, 2 do
     local name, node = match_short(fields[f], '^(%S+) (%S+)$')
     local epoch, engine_id, mounted = match_short(fields[f + 1], '^(%S+) (%S+) ([01])$')
-    -- What another program wrote is no copy.
     if name and epoch then
       local of_volume = by_volume[name] or {}
       by_volume[name] = of_volume
@@ -198,28 +183,27 @@ local function read_copies(copies)
   return by_volume
 end
 
--- Returns whether an operator has given a copy up: it is listed, and comes back only when it is asked for.
+-- A copy that an operator gave up stays listed, and comes back only on request.
 local function is_given_up(given_up, name, epoch)
   local at = tonumber(redis.call('ZSCORE', given_up, name))
   return at ~= nil and not (epoch and epoch > at)
 end
--- Notes that all copies of a volume that exist now, wherever they are, are given up. `epoch` is that of its
--- record, and `of_volume` are its known copies: the clock of a former master may have been ahead. The last
--- 10,000 volumes are remembered.
+-- Gives up all copies that exist now, known or not. A former master's clock may have been ahead, so the
+-- epochs of the record and of known copies count too. The last 10,000 volumes are remembered.
 local function note_given_up(given_up, name, epoch, of_volume)
   local at = math.max(NOW, tonumber(epoch) or 0)
   for _, copy in ipairs(of_volume or {}) do at = math.max(at, copy.epoch or 0) end
   redis.call('ZADD', given_up, 'GT', string.format('%.0f', at), name)
   redis.call('ZREMRANGEBYRANK', given_up, 0, -10001)
 end
--- Returns an epoch that is greater than that of any copy that is known.
+-- Returns an epoch greater than those of all known copies.
 local function next_epoch(given_up, name, of_volume)
   local epoch = math.max(NOW, (tonumber(redis.call('ZSCORE', given_up, name)) or 0) + 1)
   for _, copy in ipairs(of_volume or {}) do epoch = math.max(epoch, (copy.epoch or 0) + 1) end
   return string.format('%.0f', epoch)
 end
--- Returns the copies that may have the data of a volume: those that are not given up. `holder` is the node
--- that the record names, if it names one, and `epoch` that of its copy: that copy was not given up.
+-- Returns the copies that are not given up. `holder` and `epoch` are those of the record: its own copy was
+-- not.
 local function candidate_copies(given_up, name, of_volume, holder, epoch)
   local candidates = {}
   for _, copy in ipairs(of_volume or {}) do
@@ -230,17 +214,15 @@ local function candidate_copies(given_up, name, of_volume, holder, epoch)
   return candidates
 end
 
--- Returns for how many more milliseconds actions must pause after a change of the master. `meta` is as for
--- `read_master`.
+-- Returns the rest in ms of the pause after a change of the master. `meta`: see `read_master`.
 local function pause_left(pause_ms, meta)
   local changed_at = read_master(meta)
   local left = changed_at + pause_ms - NOW
   return left > 0 and left or 0
 end
 
--- Returns the fence and dead times that a worker has registered, in ms; nothing if it has registered none.
--- Its incarnation is part of the text: what an earlier session has left does not count. `LONGEST_DEAD_AFTER`
--- in `timing.rs` is the same: a number written by hand keeps no dead node alive for ever.
+-- Returns the fence and dead times that this session of a worker has registered, in ms, or nothing. The limit
+-- is `LONGEST_DEAD_AFTER` of `timing.rs`: a value written by hand must keep no dead node alive for ever.
 local LONGEST_DEAD_AFTER_MS = 3600000
 local function registered_times(times, incarnation)
   local fence, dead, owner = string.match(times or '', '^%d+ (%d+) (%d+) (%S+)$')
@@ -249,15 +231,15 @@ local function registered_times(times, incarnation)
   end
 end
 
--- Reads the longest fence of all nodes, in ms, and when a node with it was heard last, from `meta`. A new
--- master may have lost which node a pod was given to: the pod runs there until that node's lease has ended.
+-- Reads the longest fence of all nodes, in ms, and when a node with it was last heard. A new master may not
+-- know to which node a pod was given; there it runs until that node's lease has ended.
 local function read_longest_fence(text)
   local fence, heard_at = string.match(text or '', '^(%d+) (%d+)$')
   if not fence then return 0, 0 end
   return math.min(tonumber(fence), LONGEST_DEAD_AFTER_MS), past(heard_at) or NOW
 end
--- Notes the fence of a node that sends a heartbeat, if none is longer. One that no node has had for an hour,
--- nor since the master changed, is forgotten: a setting that was a mistake lasts no longer.
+-- Notes the fence of a node. A longer one, which no node has had for an hour nor since the master changed, is
+-- forgotten: a mistaken setting must not last.
 local function note_fence(fence, text, changed_at)
   local longest, heard_at = read_longest_fence(text)
   local is_over = NOW - math.max(heard_at, changed_at) > LONGEST_DEAD_AFTER_MS
@@ -269,11 +251,11 @@ end
 
 local PHASES = { pending = true, assigned = true, running = true, stopping = true, stopped = true,
   succeeded = true, failed = true }
--- The phases of a pod that is on a node.
+-- The phases of a pod on a node.
 local PLACED = { assigned = true, running = true, stopping = true }
 
--- Reads the phase, node and assignment of a pod, and the further fields that are asked for. Returns nil if
--- they are none that kubeleet writes, so that a broken record affects one pod of a batch and not the others.
+-- Reads phase, node, assignment and further fields of a pod. Returns nil for a broken record, so that it
+-- affects no other pod of a batch.
 local function read_record(pod_key, ...)
   local record = redis.pcall('HMGET', pod_key, 'phase', 'node', 'assignment', ...)
   if record.err then
@@ -286,66 +268,64 @@ local function read_record(pod_key, ...)
   if is_whole or is_none then return record end
 end
 
--- Returns the id of a pod whose record this is. Each argument of a script costs more than to cut this out.
+-- Cutting the id out costs less than one more argument.
 local function uuid_of(pod_key) return string.sub(pod_key, #'pod:' + 1) end
 
--- Returns whether a worker of this incarnation has lost the right to write. Invariant 3.
+-- Returns whether this incarnation has lost the right to write. Invariant 3.
 local function is_fenced(node_key, incarnation)
   local node = redis.call('HMGET', node_key, 'incarnation', 'state')
   return node[1] ~= incarnation or node[2] ~= 'alive'
 end
 
--- Returns an amount as a number from 0 to MAX_AMOUNT, whatever text it is, so that it can be added without an
--- error. The same text is always the same number, so what was reserved is what is released.
+-- Makes any text a number from 0 to MAX_AMOUNT that can be added without an error. Equal texts give equal
+-- numbers, so a release matches its reservation.
 local function bounded(amount)
   amount = tonumber(amount) or 0
   if not (amount > 0) then return 0 end
   return amount < MAX_AMOUNT and math.floor(amount) or MAX_AMOUNT
 end
 
--- Adds a bounded amount, which may be negative, to a sum of a node. A sum that is no number or as large as
--- numbers get was written by hand. It would raise an error between two writes, so it begins anew.
+-- Adds a bounded, maybe negative, amount. A sum that is no number or too large was written by hand. It would
+-- raise an error between two writes, so it begins anew.
 local function add_used(node_key, field, amount)
   if amount == 0 then return end
   if not is_error(redis.pcall('HINCRBY', node_key, field, string.format('%.0f', amount)), '') then return end
   redis.call('HSET', node_key, field, string.format('%.0f', amount > 0 and amount or 0))
 end
 
--- Returns the generation and the revision of a service; both are 0 if it does not exist. Every change raises
--- the revision.
+-- Returns generation and revision of a service, 0 and 0 if it does not exist. Every change raises the
+-- revision.
 local function versions_of(service_key)
   local generation, revision = unpack(redis.call('HMGET', service_key, 'generation', 'revision'), 1, 2)
   return tonumber(generation) or 0, tonumber(revision) or 0
 end
 
--- Calls `visit` with each host port of a pod, which are stored as a text: "443/udp 8080/tcp". The field
--- `port:8080/tcp` of the node has "<uuid> <name>" of the pod that has the port.
+-- Host ports are a text: "443/udp 8080/tcp". The field `port:8080/tcp` of the node has "<uuid> <name>" of the
+-- pod that has the port.
 local function each_port(ports, visit)
   for port in string.gmatch(ports, '%S+') do visit('port:' .. port) end
 end
 
--- Reserves the host ports of a pod on a node. One that another pod has stays that pod's: the container
--- engine refuses the second. Costs nothing for a pod without host ports.
+-- A port that another pod has stays that pod's: the container engine refuses the second.
 local function reserve_ports(node_key, pod_key, uuid, name, ports)
   if ports == '' then return end
   redis.call('HSET', pod_key, 'ports', ports)
   each_port(ports, function(field) redis.call('HSETNX', node_key, field, uuid .. ' ' .. name) end)
 end
 
--- Returns whether a value of a port's field names this pod.
 local function has_port(holder, uuid)
   return string.sub(holder, 1, #uuid + 1) == uuid .. ' '
 end
 
--- Reserves resources for a number of pods on a node. `amounts` has a number for each of RESOURCES.
+-- `amounts` has a number for each of RESOURCES.
 local function reserve(node_key, pods, amounts)
   add_used(node_key, 'used_pods', pods)
-  -- usage_correct changes nothing if this has grown since its caller read the node.
+  -- `usage_correct` changes nothing if this has grown since its caller read the node.
   add_used(node_key, 'reservations', pods)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], bounded(amounts[r])) end
 end
 
--- Releases what an assigned, running or stopping pod has reserved on its node, according to its record.
+-- Releases the reservations in the record of a pod.
 local function release(node_key, pod_key)
   if redis.call('EXISTS', node_key) == 0 then return end
   local amounts = redis.call('HMGET', pod_key, 'ports', unpack(RESOURCES))
@@ -361,13 +341,12 @@ local function release(node_key, pod_key)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], -bounded(amounts[r])) end
 end
 
--- Sets the resource fields of a hash: the request of a pod, or the capacity of a node. Missing amounts are 0.
+-- Missing amounts are 0.
 local function set_resources(key, amounts)
   for r = 1, RESOURCE_COUNT do redis.call('HSET', key, RESOURCES[r], amounts[r] or 0) end
 end
 
--- Creates the record of a pod that a user pushed onto a queue. The other arguments are further fields and
--- values, with the phase among them.
+-- The last arguments are further fields and values, the phase among them.
 local function create_pushed_pod(pod_key, pushed, uuid, name, image, replica, payload, amounts, ...)
   redis.call('HSET', pod_key, 'name', name, 'replica', replica, 'image', image, 'generation', 0,
     'created_at', STAMP, 'since', STAMP, 'payload', payload, ...)
@@ -375,22 +354,21 @@ local function create_pushed_pod(pod_key, pushed, uuid, name, image, replica, pa
   redis.call('SADD', pushed, uuid)
 end
 
--- Returns a pod to the phase `pending`. The caller queues its payload.
+-- The caller queues the payload.
 local function return_to_pending(pod_key, reason, message)
   redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'attempts', 0, 'reason', reason,
     'message', message)
   redis.call('HDEL', pod_key, 'node', 'assignment', 'address', 'engine_id')
 end
 
--- Reads the key that lists which pods are wanted, so that a wrong type is found before the first write. It is
--- the set of pushed pods or the slots of a service.
+-- Finds a wrong type before the first write. The key is the set of pushed pods, or the slots of a service.
 local function check_wanted_type(wanted_key)
   redis.call(wanted_key == 'pushed' and 'SCARD' or 'HLEN', wanted_key)
 end
 
--- A replica has two places in the slots of its service: the field `3`, and `3+` for a pod that starts before
--- the one that it replaces is stopped. Frees the place that a pod has, if it has one. The pod in the second
--- place takes the first one. Returns whether anything changed.
+-- A replica has two places in the slots: the field `3`, and `3+` for a pod that starts before the one it
+-- replaces is stopped. Frees the pod's place; a pod in the second place moves to the first. Returns whether
+-- anything changed.
 local function vacate_slot(slots, replica, uuid)
   local second = replica .. '+'
   if (redis.call('HGET', slots, replica) or '') == uuid then
@@ -404,14 +382,12 @@ local function vacate_slot(slots, replica, uuid)
   return true
 end
 
--- Returns whether a pod has one of the places of a replica.
 local function has_slot(slots, replica, uuid)
   return redis.call('HGET', slots, replica) == uuid or redis.call('HGET', slots, replica .. '+') == uuid
 end
 
--- Takes a step of replacing the pods of a service. A scheduler that plans one has read `step` of the service
--- before its pods: of two schedulers that read the same state one acts on it. Returns the new value of
--- `step`, or nil if another step was taken meanwhile.
+-- Takes a step of replacing the pods of a service; returns its new number. A scheduler reads `step` before
+-- the pods: of two schedulers with the same state only one acts, the other gets nil.
 local function take_step(service_key, seen_step)
   local step = redis.call('HGET', service_key, 'step') or ''
   if step ~= seen_step then return nil end
@@ -420,9 +396,8 @@ local function take_step(service_key, seen_step)
   return next_step
 end
 
--- Removes a stopped pod from the pods that are wanted: frees its slot, or its entry among the pushed pods.
--- The record stays as a tombstone for a while, so that a late copy of its payload starts nothing. Returns its
--- service, if any.
+-- Frees the slot of a stopped pod, or its entry among the pushed pods. The record stays for a while as a
+-- tombstone, so that a late copy of the payload starts nothing. Returns the service, if any.
 local function forget_pod(pod_key, wanted_key, uuid)
   local service, replica = unpack(redis.call('HMGET', pod_key, 'service', 'replica'), 1, 2)
   if service then
@@ -434,7 +409,7 @@ local function forget_pod(pod_key, wanted_key, uuid)
   return service
 end
 
--- Sets the phase of a pod that its node is to stop. The caller calls `endpoint`, then `request_stop`.
+-- The caller calls `endpoint`, then `request_stop`.
 local function begin_stopping(pod_key, reason, message)
   redis.call('HSET', pod_key, 'phase', 'stopping', 'since', STAMP, 'reason', reason, 'message', message)
 end
@@ -442,9 +417,8 @@ local function request_stop(stop_set, uuid, node)
   if redis.call('SADD', stop_set, uuid) == 1 then redis.call('PUBLISH', 'wake:' .. node, 'stop') end
 end
 
--- Notes the containers of a pod, if it has several, and runs of containers that have ended. `runs` has a line
--- for each: an id that is unique in the pod, and what it was as JSON. What is known already is not added
--- again.
+-- Notes the containers of a pod that has several, and runs that have ended. `runs` has a line "<id> <JSON>"
+-- for each, with ids unique in the pod. Known runs are not added again.
 local function note_containers(pod_key, containers, kept_runs, runs)
   if containers ~= '' then redis.call('HSET', pod_key, 'containers', containers) end
   if runs == '' then return end
@@ -458,8 +432,8 @@ local function note_containers(pod_key, containers, kept_runs, runs)
   redis.call('HSET', pod_key, 'runs', table.concat(lines, '\n', first))
 end
 
--- Returns what a job is that has not ended: the number of completions, and how many of its pods have failed;
--- nil for any other service. A record of another type is reported elsewhere.
+-- Returns completions and failed pods of a job that has not ended; nil for any other service. Another check
+-- reports a record of another type.
 local function running_job(service_key)
   local job = redis.pcall('HMGET', service_key, 'kind', 'state', 'replicas', 'ended_at', 'failures')
   if job.err then return nil end
@@ -468,13 +442,12 @@ local function running_job(service_key)
   return tonumber(completions) or 0, bounded(failures)
 end
 
--- Returns how often an index of a job has failed.
 local function failures_of(tries, index)
   return bounded(string.match(redis.call('HGET', tries, index) or '', '^%d+'))
 end
 
--- Returns what is kept of a pod of a job that has ended: "<failures of its index> <time> <node> <exit code>
--- <run>". The run is the last one of its containers, as JSON, or nothing.
+-- The stored result of an ended pod of a job: "<failures of its index> <time> <node> <exit code> <run>". The
+-- run is the last one of its containers as JSON, or empty.
 local function job_result(pod_key, failures)
   local node, exit_code, runs = unpack(redis.call('HMGET', pod_key, 'node', 'exit_code', 'runs'), 1, 3)
   local run = string.match(runs or '', '(%b{})%s*$') or ''
@@ -482,7 +455,7 @@ local function job_result(pod_key, failures)
     .. (exit_code and exit_code ~= '' and exit_code or '-') .. ' ' .. run
 end
 
--- Ends a job. The failure is '' if all its completions are there, or a word and a sentence.
+-- `failure` is '' if all completions are there, or a word and a sentence.
 local function end_job(service_key, service, completions, failure)
   redis.call('HSET', service_key, 'ended_at', STAMP)
   if failure == '' then
@@ -495,8 +468,7 @@ local function end_job(service_key, service, completions, failure)
   redis.call('PUBLISH', 'wake:reconcile', service)
 end
 
--- Counts a pod that has ended with success, if it is one of a job: each index once, whatever pod it was. The
--- last one completes the job.
+-- Counts each index of a job once, whatever pod it was. The last one completes the job.
 local function count_completion(service_key, done, tries, service, index, pod_key)
   local completions = running_job(service_key)
   if not completions or not tonumber(index) or tonumber(index) >= completions then return false end
@@ -505,7 +477,6 @@ local function count_completion(service_key, done, tries, service, index, pod_ke
   return is_new
 end
 
--- Counts a pod that has failed, if it is one of a job.
 local function count_failure(service_key, done, tries, index, pod_key)
   local completions, failures = running_job(service_key)
   if not completions or not tonumber(index) or redis.call('HEXISTS', done, index) == 1 then return end
@@ -513,7 +484,7 @@ local function count_failure(service_key, done, tries, index, pod_key)
   redis.call('HSET', service_key, 'failures', string.format('%.0f', failures + 1))
 end
 
--- Ends a pod that was to be stopped on its node, and wakes the reconcile loop for its service.
+-- Ends a pod that was to be stopped on its node.
 local function end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
   redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP)
   redis.call('SREM', stop_set, uuid)
@@ -522,25 +493,23 @@ local function end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
   if service then redis.call('PUBLISH', 'wake:reconcile', service) end
 end
 
--- Records a write of a service as not yet confirmed by the replicas: "<id> <time> <owed>". `owed` is 1 when
--- an earlier write was not confirmed either: this one stands for both, and an event must announce its
--- confirmation. It must be the first write of a script. It writes even if nothing else changes, because WAIT
--- needs a write to wait for.
+-- Notes a write that the replicas have not confirmed: "<id> <time> <owed>". `owed` is 1 if an earlier write
+-- was not confirmed either: then an event must announce the confirmation. It is the first write of a script,
+-- even if nothing else changes: WAIT needs a write.
 local function note_unconfirmed(unconfirmed, service, write)
   local owed = redis.call('HEXISTS', unconfirmed, service)
   redis.call('HSET', unconfirmed, service, write .. ' ' .. STAMP .. ' ' .. owed)
 end
 
--- Takes a specification out of the former ones, because it is the current one of a service again.
--- `specs_expire` notices by the id of the write: no other write has it. `meta` of another type is reported
--- elsewhere.
+-- Takes a specification out of the former ones. `specs_expire` notices by the id of the write, which is
+-- unique. Another check reports a `meta` of another type.
 local function reuse_spec(former_specs, spec, write)
   if redis.call('SREM', former_specs, spec) == 1 then redis.pcall('HSET', META, 'spec_reused_by', write) end
 end
 
--- Returns what has become of the current generation of a service: all its pods were good, now or when it had
--- this specification before; or it has failed, and why. `known` is its fingerprint. `failure` is '', or says
--- why it is taken back.
+-- Returns what became of the current generation: 'good' if all its pods were, now or when it had this
+-- specification before, or why it has failed. `known` is its fingerprint; `failure` says why it is taken
+-- back, or ''.
 local function outcome_of(service_key, generation, known, failure)
   local marks = redis.call('HMGET', service_key, 'settled', 'was_good', 'paused', 'held')
   local settled, was_good, paused, held = unpack(marks, 1, 4)
@@ -556,18 +525,17 @@ local function outcome_of(service_key, generation, known, failure)
   if why == 'paused by hand' then why = nil end
   why = why or about(held)
   if why then return 'failed ' .. in_a_line(why) end
-  -- After a restart it has the fingerprint of what was good, and may have other images.
+  -- After a restart it has the fingerprint of the good one, but may have other images.
   return known ~= '' and string.match(settled or '', ' (%x+)$') == known and 'good' or ''
 end
 
--- Notes what a service was until now, so that it can be had again. A field for each former generation:
--- "<time until which it was wanted, ms> <fingerprint> <outcome>\n<specification>". Each specification stands
--- once for each content of its images, and not while it is the current one. What was written by hand and
--- cannot be read goes. `coming` is what follows: its `spec` is the id of the specification, and a `text` and
--- `fingerprint` are there if it is another one.
+-- Notes the current specification in the history, a field for each former generation: "<time until which it
+-- was wanted, ms> <fingerprint> <outcome>\n<specification>". Each specification stands once for each content
+-- of its images, the current one not at all. Unreadable entries go. `coming` follows: `spec` is its id, and
+-- `text` and `fingerprint` are there if it differs.
 --
--- The service itself has the field `former_spec:<generation>` with the id of the specification of each, and
--- `images:<id>` with what its images were.
+-- The service has fields `former_spec:<generation>` with the specification's id, and `images:<id>` with its
+-- images.
 local MAX_FORMER = 10
 local function note_former(service_key, history, former_specs, coming)
   local current, current_text, current_fingerprint = unpack(
@@ -617,13 +585,13 @@ local function note_former(service_key, history, former_specs, coming)
   end
 end
 
--- The endpoints of a service: `ep:<service>` has a field for each of its pods that run, as their records say.
--- It exists only while a proxy follows the service; no other costs more than one look. `v` counts its changes
--- and `m` is when its master took over. While it is being made it has no `v`, and no change is published.
+-- `ep:<service>` has a field for each running pod of the service. It exists only while a proxy follows the
+-- service. `v` counts its changes, `m` is when its master took over. While it is being made it has no `v`,
+-- and no change is published.
 local followed, changed_endpoints = {}, {}
 local function endpoint_line(ep_key, record)
   local phase, node, assignment, replica, reason, service = unpack(record, 1, 6)
-  -- The slots of the service were copied from those of another one.
+  -- The slots were copied from those of another service.
   if 'ep:' .. (service or '') ~= ep_key then return nil end
   local is_running = phase == 'running'
   -- A record that waits for a node has these two fields, empty.
@@ -633,12 +601,12 @@ local function endpoint_line(ep_key, record)
   return replica .. ' ' .. node .. ' ' .. assignment .. ' ' .. state
 end
 
--- Brings the endpoint of a pod in line with its record, after the record was written. `ep_key` is 'ep:' for a
--- pod of no service. Each script that calls it calls `publish_endpoints` at its end.
+-- Updates the endpoint of a pod after its record was written. `ep_key` is 'ep:' for a pod of no service. The
+-- script calls `publish_endpoints` at its end.
 local function endpoint(ep_key, pod_key, uuid)
   local is_followed = followed[ep_key]
   if is_followed == nil then
-    -- A key of another type counts as none; `follow` moves it out of the way.
+    -- A key of another type counts as none; `follow` moves it away.
     is_followed = ep_key ~= 'ep:' and redis.pcall('HEXISTS', ep_key, 'm') == 1
     followed[ep_key] = is_followed
   end
@@ -652,8 +620,8 @@ local function endpoint(ep_key, pod_key, uuid)
   changed[#changed + 1] = line and uuid .. ' ' .. line or uuid
 end
 
--- Tells the followers what has changed: "<version> <master>", and a line for each pod, without more than its
--- id if it is gone. One message for each service.
+-- Publishes one message for each service: "<version> <master>", then a line for each pod, only its id if it
+-- is gone.
 local function publish_endpoints()
   for ep_key, changed in pairs(changed_endpoints) do
     local version = redis.call('HGET', ep_key, 'v') and redis.pcall('HINCRBY', ep_key, 'v', 1)
@@ -667,28 +635,25 @@ local function publish_endpoints()
   end
 end
 
--- No other name gets the number of an address within this time after it was freed.
+-- For so long no other name gets a freed number.
 local ADDRESS_QUARANTINE_MS = 3600000
--- Returns the name that has an address: that of a service, or of a slot of it.
 local function address_name(service, slot) return slot == '' and service or slot .. '.' .. service end
--- Returns the number of a name, and whether the replicas have it; nil if it has none. Both directions have to
--- agree.
+-- Returns the number of a name, and whether the replicas have it. Both directions must agree.
 local function address_number(addresses, name, first, count)
   local number, mark = string.match(redis.call('HGET', addresses, name) or '', '^(%d+)(.*)$')
   local value = tonumber(number)
   if not value or value < first or value >= first + count or number ~= string.format('%.0f', value) then return nil end
   if redis.call('HGET', addresses, '#' .. number) == name then return number, mark == '' end
 end
--- Returns whether a service ('' for the slot) or a slot may have an address. Completions of a job have none:
--- there may be more of them than addresses.
+-- `slot` is '' for the service itself. Completions of a job have none: they may outnumber the addresses.
 local function has_address(service_key, slot, slot_share)
   local state, replicas, kind = unpack(redis.call('HMGET', service_key, 'state', 'replicas', 'kind'), 1, 3)
   if not state or slot == '' then return state and true end
   return not kind and tonumber(slot) < math.min(tonumber(replicas) or 0, tonumber(slot_share))
 end
 
--- The routes of a service are a text with a line for each: "<route> <service> <port>". The field <route> of
--- `routes` has the rest. A route belongs to one service, unless that service does not exist any more.
+-- The routes of a service are lines "<route> <service> <port>"; the field <route> of `routes` has the rest. A
+-- route belongs to one service as long as that service exists.
 local function each_route(text, visit)
   for route, target in string.gmatch(text, '(%S+) ([^\n]+)') do visit(route, target) end
 end
@@ -697,13 +662,13 @@ local function route_holder(routes, route)
   return target and string.match(target, '^%S+')
 end
 
--- Returns the service if it is another one than `service`, and exists.
+-- Returns `other` if it exists and is not `service`.
 local function if_another(services, service, other)
   if other and other ~= service and redis.call('SISMEMBER', services, other) == 1 then return other end
 end
 
--- Returns the first of these routes that another service has, and that service. An alias is also taken by a
--- service of the app that is called so.
+-- Returns the first route that another service has, and that service. The service of the app with that name
+-- takes an alias, too.
 local function taken_route(routes, services, service, text)
   local taken, by
   each_route(text, function(route)
@@ -716,14 +681,14 @@ local function taken_route(routes, services, service, text)
   return taken, by
 end
 
--- Returns the alias that the name of a new service is within its app, and the other service that has it.
+-- Returns the alias that equals the name of a new service within its app, and the service that has it.
 local function alias_in_the_way(routes, services, app, service)
   local alias = 'alias:' .. app .. '/' .. string.sub(service, #app + 2)
   local holder = if_another(services, service, route_holder(routes, alias))
   if holder then return alias, holder end
 end
 
--- Replaces the routes of a service. One that another service has is left alone.
+-- Routes of other services stay.
 local function write_routes(routes, services, service, before, after)
   local wanted, is_changed = {}, false
   each_route(after, function(route, target) wanted[route] = target end)
@@ -743,13 +708,12 @@ local function write_routes(routes, services, service, before, after)
   if is_changed then redis.call('PUBLISH', 'wake:routes', service) end
 end
 
--- A payload larger than this is never sent to a process: no connection could be used for anything else.
+-- A larger payload is sent to no process: the connection would be blocked for everything else.
 local GIANT = 524288
 local GIANT_KEPT = 1024
--- When there are more dead letters than these, the oldest are dropped, down to three quarters.
+-- Beyond these limits the oldest are dropped, down to three quarters.
 local MAX_DEAD_LETTERS, MAX_DEAD_LETTER_BYTES = 10000, 67108864
 
--- Counts the dead letters and drops the oldest ones beyond three quarters of the limits.
 local function drop_old_dead_letters(dq)
   local length, kept, bytes = redis.call('LLEN', dq), 0, 0
   local max_kept, max_bytes = MAX_DEAD_LETTERS * 0.75, MAX_DEAD_LETTER_BYTES * 0.75
@@ -767,8 +731,8 @@ local function drop_old_dead_letters(dq)
     .. ' oldest dead letters were dropped: there were too many')
 end
 
--- Adds a dead letter. The caller has checked the type of `dq`. The count of bytes is too high after some
--- were removed by hand; then they are counted again.
+-- The caller has checked the type of `dq`. After removals by hand the count of bytes is too high; then they
+-- are counted again.
 local function add_dead_letter(dq, dead_letter)
   local length = redis.call('LPUSH', dq, dead_letter)
   local bytes = redis.pcall('HINCRBY', META, 'dq_bytes', #dead_letter)
@@ -778,8 +742,7 @@ local function add_dead_letter(dq, dead_letter)
   end
 end
 
--- Moves a payload that is too large for any process from a list to the dead letters: its size, its SHA-1 and
--- its first bytes, in hex, because they can be any.
+-- The dead letter of a giant has its size, its SHA-1 and its first bytes in hex, since they are any bytes.
 local function reject_giant(source, dq, queue, payload)
   if redis.call('LREM', source, -1, payload) == 0 then return end
   local first = string.gsub(string.sub(payload, 1, GIANT_KEPT), '.', function(byte)
@@ -792,7 +755,7 @@ local function reject_giant(source, dq, queue, payload)
   emit('queue', queue, 'DeadLettered', '', '', '', reason)
 end
 
--- Returns the payloads that a process can be sent; the others become dead letters.
+-- Giants become dead letters.
 local function without_giants(source, dq, queue, payloads)
   local has_giant = false
   for _, payload in ipairs(payloads) do has_giant = has_giant or #payload > GIANT end
@@ -808,8 +771,8 @@ local function without_giants(source, dq, queue, payloads)
   return sendable
 end
 
--- Keeps what is known of the certificate of a host until a month after its end, or after now if there is
--- none: nothing removes the record of a host that has no rule any more. `not_after` is in seconds.
+-- The record goes a month after the certificate's end, or after now: nothing else removes that of a host
+-- without a rule. `not_after` is in seconds.
 local function expire_certificate(certificate_key, not_after)
   local end_ms = bounded(not_after) * 1000
   redis.call('PEXPIREAT', certificate_key, string.format('%.0f', (end_ms > NOW and end_ms or NOW) + 30 * 86400000))

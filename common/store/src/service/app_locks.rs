@@ -1,8 +1,7 @@
 //! Locks of apps: one client changes an app at a time.
 //!
-//! A lock is a lease that its holder renews. It is lost when its holder dies, or when a failover loses the
-//! write: the client notices that at the renewal, and stops. It only keeps clients from mixing up their
-//! changes: no record depends on it.
+//! A lock is a lease that its holder renews. A death of the holder or a failover loses it; the client notices
+//! that at the renewal and stops. No record depends on it.
 
 use std::time::Duration;
 
@@ -14,25 +13,20 @@ use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{AppName, LockId};
 
-/// A lock expires after this time without a renewal.
 pub const APP_LOCK_PERIOD: Duration = Duration::from_secs(10);
 
-/// The result of [`Store::lock_app`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppLockOutcome {
-    /// The caller has the lock.
     Held,
-    /// Another client has it.
     HeldBy {
-        /// The name that the client gave.
         who: String,
-        /// Since when; 0 if unreadable.
+        /// 0 if unreadable.
         since: RedisMillis,
     },
 }
 
 impl Store {
-    /// Takes or renews the lock of an app for [`APP_LOCK_PERIOD`]. `who` is the name shown to other users.
+    /// Takes or renews the lock for [`APP_LOCK_PERIOD`]. `who` is shown to other users.
     pub async fn lock_app(
         &self,
         app: &AppName,
@@ -52,20 +46,20 @@ impl Store {
         Ok(AppLockOutcome::HeldBy { who: who.to_owned(), since })
     }
 
-    /// Releases the lock of an app. Does nothing if another client has it.
+    /// Does nothing if another client has it.
     pub async fn unlock_app(&self, app: &AppName, id: &LockId) -> Result<(), StoreError> {
         let own = self.lock_text(app).await?.filter(|text| holder_of(text).0 == id.as_str());
         let Some(own) = own else { return Ok(()) };
         self.release_lease(&lock_name(app), &own).await.map(drop)
     }
 
-    /// Releases a lease. Returns false if `holder` does not have it.
+    /// Returns false if `holder` does not have it.
     pub async fn release_lease(&self, name: &str, holder: &str) -> Result<bool, StoreError> {
         let release = lease_release::Head { lease_key: keys::lease(name), caller: holder };
         Ok(read::<u8>("giving up a lease", self.link.script(&release.call()).await?)? == 1)
     }
 
-    /// Returns the content of the lock of an app; `None` for a wrong type, which the next taker moves away.
+    /// `None` for a wrong type, which the next taker moves away.
     async fn lock_text(&self, app: &AppName) -> Result<Option<String>, StoreError> {
         let mut get = cmd("GET");
         get.arg(keys::lease(&lock_name(app)));

@@ -1,8 +1,7 @@
-//! Writes of services that the replicas have not confirmed yet. A write that was answered with "stored, not
-//! yet confirmed" is confirmed later, and an event announces it.
+//! Writes of services that the replicas have not confirmed yet; their confirmation is announced by an event.
 //!
-//! The script that writes a service also adds a note, so a failover loses both or none. The note is removed
-//! when its write is confirmed: usually at once by the writer, otherwise by the confirm loop of a scheduler.
+//! The script that writes a service also adds a note, so a failover loses both or none. The writer usually
+//! removes the note at once, otherwise the confirm loop of a scheduler does.
 
 use std::time::Duration;
 
@@ -14,27 +13,22 @@ use crate::{Store, StoreError, keys};
 use model::ids::{ServiceName, WriteId};
 use redis_link::Durability;
 
-/// Time that a write waits for the replicas before the answer is "not yet confirmed".
+/// Then the answer is "not yet confirmed".
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(1000);
-/// The confirm loop skips younger writes, whose writers still wait.
+/// The writers of younger writes still wait.
 const MIN_AGE: Duration = Duration::from_secs(3);
-/// Maximum delay of an answer by the removal of its note, left to the confirm loop afterwards.
+/// Maximum delay of an answer by the removal of its note.
 const REMOVE_NOTE_TIMEOUT: Duration = Duration::from_millis(250);
 const BATCH: usize = 500;
 
-/// A completed write of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteReceipt {
-    /// The id of the write.
     pub id: WriteId,
-    /// The confirmation by the replicas so far.
     pub durability: Durability,
 }
 
-/// The current state of an earlier write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteState {
-    /// The replicas have not confirmed it yet.
     Waiting,
     /// All replicas that might become the master have it.
     Confirmed,
@@ -45,13 +39,12 @@ pub enum WriteState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Announce {
     All,
-    /// Only for services with an earlier unconfirmed write: this writer learns its own from the reply.
+    /// Only services with an earlier unconfirmed write: this writer learns its own from the reply.
     Owed,
 }
 
 impl Store {
-    /// Runs a script that writes a service and notes the write under `id`. Removes the note when the replicas
-    /// have it.
+    /// Runs a script that notes the write under `id`, and removes the note when the replicas have it.
     pub(crate) async fn write_service(
         &self,
         name: &ServiceName,
@@ -62,8 +55,7 @@ impl Store {
         Ok((reply, receipt))
     }
 
-    /// Like [`Store::write_service`], with another script in the same pipeline. Returns its reply too, unless
-    /// it failed.
+    /// Runs another script in the same pipeline. Returns its reply too, unless it failed.
     pub(crate) async fn write_service_and(
         &self,
         name: &ServiceName,
@@ -76,19 +68,18 @@ impl Store {
         if let Some(message) = confirmation(durability) {
             let notes = [(name.to_string(), id.to_string())];
             let remove_note = self.remove_notes(Announce::Owed, &message, &notes);
-            // The answer is the same if this fails. The confirm loop then confirms the write again, with an
-            // event.
+            // If this fails, the confirm loop confirms the write again, with an event.
             let _left_to_the_loop = tokio::time::timeout(REMOVE_NOTE_TIMEOUT, remove_note).await;
         }
         Ok((reply, also, WriteReceipt { id, durability }))
     }
 
-    /// Returns the number of services with an unconfirmed write, including writes in progress.
+    /// Counts services, including writes in progress.
     pub async fn unconfirmed_writes(&self) -> Result<u64, StoreError> {
         self.link.query(cmd("HLEN").arg(keys::UNCONFIRMED)).await
     }
 
-    /// Returns the number of services with a write that was unconfirmed for `min_age`; at most 500.
+    /// At most 500.
     pub async fn lasting_unconfirmed_writes(&self, min_age: Duration) -> Result<u64, StoreError> {
         let sample = cmd("HRANDFIELD").arg(keys::UNCONFIRMED).arg(BATCH).arg("WITHVALUES").clone();
         let noted: Vec<Vec<u8>> = self.link.query(&sample).await?;
@@ -103,7 +94,6 @@ impl Store {
         Ok(notes(noted).iter().filter(|note| is_old(note)).count() as u64)
     }
 
-    /// Returns the current state of a write.
     pub async fn write_state(&self, name: &ServiceName, id: &WriteId) -> Result<WriteState, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("HGET").arg(keys::UNCONFIRMED).arg(name.as_str());
@@ -121,8 +111,8 @@ impl Store {
         })
     }
 
-    /// Waits until the replicas confirm writes whose writers no longer wait, and announces confirmed ones.
-    /// Returns their number; more may be left.
+    /// Waits for the replicas to confirm writes whose writers no longer wait. Returns their number; more may
+    /// be left.
     pub async fn confirm_writes(&self) -> Result<u64, StoreError> {
         let unconfirmed = writes_unconfirmed::Head {
             unconfirmed: keys::UNCONFIRMED,
@@ -155,13 +145,13 @@ impl Store {
     }
 }
 
-/// Reads a flat list of services and writes, without invalid UTF-8 of other programs.
+/// Drops invalid UTF-8 of other programs.
 fn notes(words: Vec<Vec<u8>>) -> Vec<(String, String)> {
     let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
     words.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
 }
 
-/// Returns the message for a write that is as durable as possible; `None` for others.
+/// `None` for a write that is not yet durable.
 fn confirmation(durability: Durability) -> Option<String> {
     match durability {
         Durability::Confirmed { replicas } => {

@@ -1,4 +1,4 @@
-//! Readiness of the services that others depend on, for which the first start of a pod waits.
+//! Readiness of the services that the first start of a pod waits for.
 
 use redis::Value;
 
@@ -16,8 +16,7 @@ use model::spec::{Dependency, DependsOn, ServiceProgress};
 const MAX_PODS: u32 = 256;
 
 impl Store {
-    /// Returns the dependencies of these services and their readiness, in this order. The number of round
-    /// trips is constant: one if none depends on anything.
+    /// Returns the dependencies of these services, in this order, in a constant number of round trips.
     ///
     /// A node that was silent for `silent_after` milliseconds counts as gone, with its pods.
     ///
@@ -46,7 +45,7 @@ impl Store {
         Ok(wanted.into_iter().map(of_one).collect())
     }
 
-    /// Returns the dependencies of these services, in this order.
+    /// In this order.
     ///
     /// # Errors
     /// As for [`Store::dependencies`].
@@ -112,11 +111,10 @@ impl Store {
     }
 }
 
-/// Time for which a newly registered worker inspects its machine. Until then older records do not count: the
+/// A newly registered worker inspects its machine for so long. Older records do not count until then: the
 /// machine may have been down.
 const SETTLE_MS: RedisMillis = 10_000;
 
-/// The time that records are compared with.
 struct RecordClock {
     now: RedisMillis,
     silent_after: RedisMillis,
@@ -140,13 +138,12 @@ impl RecordClock {
     fn is_current(&self, record: &PodRecord, nodes: &[Node]) -> bool {
         let node = nodes.iter().find(|node| Some(&node.name) == record.node.as_ref());
         let Some(node) = node.filter(|node| node.state == NodeState::Alive) else { return false };
-        // A future time comes from a former master: it counts as now, and a future registration as long ago.
         let written = record.since.max(record.ready_since.unwrap_or_default());
         self.is_true_still(written, node.registered_at, node.beat)
     }
 
-    /// Returns true if a record of this time is still valid, given the worker's registration and last
-    /// heartbeat. A future time comes from a former master, long ago.
+    /// Returns true if a record of this time is still valid. A future time comes from a former master: as
+    /// `registered_at` it counts as long ago.
     fn is_true_still(&self, written: RedisMillis, registered_at: RedisMillis, beat: RedisMillis) -> bool {
         let is_heard = self.now.saturating_sub(beat) < self.silent_after;
         let has_settled = self.now < registered_at || self.now - registered_at > SETTLE_MS;

@@ -1,10 +1,9 @@
-//! The history of services: specifications of former generations, so that a change can be undone.
+//! The history of services: former specifications, so that a change can be undone.
 //!
-//! `history:<service>` has a field for each of the last ten: "<time ms> <fingerprint> <outcome>" and, on the
-//! lines below, the specification. Its images are in the service. The outcome is `good`, `failed <why>`,
-//! `rolled_back <why>`, or empty. `service_put` and `service_restart` write it. The current generation is in
-//! the service itself, so an unchanged service has no such key. It is only informative: a failover may lose
-//! the latest entry.
+//! `service_put` and `service_restart` write `history:<service>`. It has a field for each of the last ten
+//! generations: "<time ms> <fingerprint> <outcome>", and the specification on the lines below. The outcome is
+//! `good`, `failed <why>`, `rolled_back <why>`, or empty. The current generation and all images are in the
+//! service. A failover may lose the latest entry.
 
 use crate::keys;
 use crate::reply::{HashFields, RawFields, read};
@@ -16,17 +15,14 @@ use model::pod::image::{self, ImageContent};
 use model::service::Service;
 use model::spec::{DesiredService, PodSpec};
 
-/// The outcome of a generation when the next one replaced it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum GenerationOutcome {
-    /// It was neither good nor failed.
     #[default]
     Unknown,
     /// All its pods were good at the same time.
     Good,
-    /// New pods were bad, for this reason.
     Failed(String),
-    /// It had failed for this reason, and the next generation rolled it back.
+    /// Its reason to fail; the next generation rolled it back.
     RolledBack(String),
 }
 
@@ -40,7 +36,6 @@ impl GenerationOutcome {
         }
     }
 
-    /// Returns the reason if it is known to be bad.
     pub fn failure(&self) -> Option<&str> {
         match self {
             Self::Failed(why) | Self::RolledBack(why) => Some(why),
@@ -49,27 +44,22 @@ impl GenerationOutcome {
     }
 }
 
-/// A former generation of a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerGeneration {
-    /// Its generation number.
     pub generation: u64,
     /// When it was replaced.
     pub until: RedisMillis,
-    /// The fingerprint of its specification.
     pub fingerprint: String,
-    /// The outcome.
     pub outcome: GenerationOutcome,
-    /// The specification of its pods.
     pub pod: PodSpec,
-    /// The id of the specification, unless its field is missing.
+    /// Unless its field is missing.
     pub spec: Option<SpecId>,
-    /// Its images; empty if unknown.
+    /// Empty if unknown.
     pub images: Vec<ImageContent>,
 }
 
 impl FormerGeneration {
-    /// Reads a field of the history. `None` if it was written by hand or by a newer version.
+    /// `None` if it was written by hand or by a newer version.
     fn read(generation: &[u8], value: &[u8]) -> Option<Self> {
         let generation = std::str::from_utf8(generation).ok()?.parse().ok()?;
         let (head, text) = std::str::from_utf8(value).ok()?.split_once('\n')?;
@@ -89,8 +79,8 @@ impl FormerGeneration {
         self
     }
 
-    /// Returns true if its pods differ from the current ones, by specification or by images. The images of
-    /// the current generation are unknown until one of its pods has them.
+    /// The pods differ by specification or images. The images of the current generation are unknown until its
+    /// first pod starts.
     pub fn differs_from(&self, service: &Service) -> bool {
         let is_restarted = !self.images.is_empty() && self.spec.as_ref() != Some(&service.spec_id);
         let has_others =
@@ -98,15 +88,14 @@ impl FormerGeneration {
         self.pod != service.pod || (is_restarted && has_others)
     }
 
-    /// Returns the service with the pods of this generation.
     pub fn desired(&self, service: &Service) -> DesiredService {
         DesiredService { pod: self.pod.clone(), ..DesiredService::from(service.clone()) }
     }
 }
 
 impl Store {
-    /// Returns at most ten former generations of a service, newest first. No two of them, nor the current
-    /// one, share the same specification and images. Unreadable ones are left out.
+    /// Returns at most ten, newest first, all with different specifications or images. Unreadable ones are
+    /// left out.
     ///
     /// # Errors
     /// `WrongType` if another program has written its key; see [`StoreError`].

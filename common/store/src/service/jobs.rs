@@ -19,70 +19,55 @@ use model::spec::{Kind, PodSpec, ServiceFields};
 
 const BATCH: usize = 250;
 
-/// The result of a job index that has ended at least once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexResult {
-    /// Number of its failed pods.
     pub failures: u32,
     /// When its last pod ended.
     pub at: RedisMillis,
-    /// The node of that pod.
     pub node: Option<NodeName>,
-    /// Its exit code.
     pub exit_code: Option<i64>,
-    /// Its last run.
     pub run: Option<EndedRun>,
 }
 
-/// The results of the indices of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobResults {
-    /// Complete indices.
     pub done: BTreeMap<u32, IndexResult>,
-    /// The last failure of each index that has failed, even if it is complete by now.
+    /// Last failures, even of indices that are complete by now.
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
-/// The progress of the indices of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobIndices {
-    /// Complete indices.
     pub done: BTreeSet<u32>,
-    /// The last failure of each index that has failed, even if it is complete by now.
+    /// Last failures, even of indices that are complete by now.
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
-/// A tick of a cron to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronTick {
-    /// The tick, in seconds since 1970; 0 for a manual run.
+    /// In seconds since 1970; 0 for a manual run.
     pub tick: i64,
-    /// All ticks taken so far with this one, in the format of [`model::service::cron::Ticks`].
+    /// All taken ticks with this one, in the format of [`model::service::cron::Ticks`].
     pub ticks: String,
-    /// Number of missed ticks before it.
+    /// Ticks missed before it.
     pub missed: usize,
-    /// Why no job is created, if so.
     pub skipped: Option<String>,
 }
 
-/// The result of [`Store::take_tick`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TickOutcome {
-    /// It is taken now, and its job was created or skipped.
+    /// Its job was created or skipped.
     Taken(WriteReceipt),
     /// The cron has changed, or another tick was taken: read it again.
     Changed,
-    /// It is taken, but a service has the name of its job.
     NameTaken,
 }
 
-/// Indices with their stored results.
 type IndexEntries = Vec<(String, Vec<u8>)>;
-/// The same as text, for a backup.
+/// For a backup.
 type IndexTexts = BTreeMap<String, String>;
 
 impl Store {
-    /// Returns the results of the indices of a job.
     pub async fn job_results(&self, job: &ServiceName) -> Result<JobResults, StoreError> {
         let (done, failed) = self.result_entries(job).await?;
         Ok(JobResults { done: results(done), failed: results(failed) })
@@ -104,7 +89,6 @@ impl Store {
         Ok((done.into_iter().map(text).collect(), failed.into_iter().map(text).collect()))
     }
 
-    /// Returns the progress of the indices of a job.
     pub async fn job_indices(&self, job: &ServiceName) -> Result<JobIndices, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("HKEYS").arg(keys::done(job));
@@ -116,13 +100,11 @@ impl Store {
         Ok(JobIndices { done, failed: results(failed) })
     }
 
-    /// Returns the number of complete indices of a job.
     pub async fn job_completions(&self, job: &ServiceName) -> Result<u64, StoreError> {
         self.link.query(cmd("HLEN").arg(keys::done(job))).await
     }
 
-    /// Ends a job: it is complete, or has failed for a reason (a word and a sentence). Returns false if it
-    /// has changed.
+    /// `failure` is a word and a sentence; `None` for a complete job. Returns false if the job has changed.
     pub async fn end_job(
         &self,
         job: &ServiceName,
@@ -142,7 +124,7 @@ impl Store {
         }
     }
 
-    /// Counts these pods of a job that succeeded. Returns the number of newly complete indices.
+    /// Returns the number of newly complete indices.
     pub async fn count_job_pods(&self, job: &ServiceName, pods: &[PodId]) -> Result<usize, StoreError> {
         let mut counted = 0;
         for chunk in pods.chunks(BATCH) {
@@ -175,8 +157,7 @@ impl Store {
         Ok(self.load(names, get, cron).await?.found().into_iter().collect())
     }
 
-    /// Returns the jobs of a cron, oldest first, each with its tick or the time of its manual run, in seconds
-    /// since 1970.
+    /// Returns the jobs, oldest first, with tick or time of the manual run, in seconds since 1970.
     pub async fn runs_of(&self, cron: &ServiceName) -> Result<Vec<(ServiceName, i64)>, StoreError> {
         let mut range = cmd("ZRANGE");
         range.arg(keys::runs(cron)).arg(0).arg(-1).arg("WITHSCORES");
@@ -187,7 +168,7 @@ impl Store {
             .collect())
     }
 
-    /// Removes missing jobs from the list of a cron, with their records.
+    /// Removes jobs without a record from the list of a cron.
     pub async fn forget_runs(&self, cron: &ServiceName, jobs: &[ServiceName]) -> Result<(), StoreError> {
         if jobs.is_empty() {
             return Ok(());
@@ -200,7 +181,7 @@ impl Store {
         self.link.query(&remove).await
     }
 
-    /// Takes a tick of a cron, if the cron is unchanged since it was read. Its job has the name `job`.
+    /// Takes a tick of a cron that is unchanged since it was read.
     ///
     /// # Errors
     /// As for [`Store::put_service`].
@@ -253,7 +234,7 @@ impl Store {
     }
 }
 
-/// Reads the fields of `done:<job>` or `tries:<job>`. Unreadable ones count as unknown results.
+/// Unreadable fields count as unknown results.
 fn results(fields: Vec<(String, Vec<u8>)>) -> BTreeMap<u32, IndexResult> {
     let result = |(index, value): (String, Vec<u8>)| Some((index.parse().ok()?, result(&value)));
     fields.into_iter().filter_map(result).collect()
@@ -293,7 +274,7 @@ pub(crate) fn job_progress(fields: &HashFields<'_>) -> JobProgress {
 pub(crate) fn cron_progress(fields: &HashFields<'_>) -> CronProgress {
     let ticks_text = fields.text("ticks");
     CronProgress {
-        // Invalid ticks were written by hand: none is known, and the next tick writes the field anew.
+        // Ticks written by hand and invalid: the next tick writes the field anew.
         ticks: ticks_text.parse().unwrap_or_default(),
         ticks_text,
         since: fields.text("times_since").parse().unwrap_or_default(),

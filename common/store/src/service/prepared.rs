@@ -1,8 +1,8 @@
-//! Requests to pull images before pods are stopped for others that need them.
+//! Requests to pull images before pods are replaced.
 //!
 //! `prepared:<spec id>` has a field for each asked node: `requested <time ms>`, `pulling`, `ready`, or
-//! `failed <why>`. It expires when no scheduler asks any more. External workers do not read the request: the
-//! field stays unchanged, and the scheduler continues after a while.
+//! `failed <why>`. It expires when no scheduler asks any more. External workers never answer; the scheduler
+//! continues after a while.
 
 use std::time::Duration;
 
@@ -14,21 +14,17 @@ use model::RedisMillis;
 use model::ids::{NodeName, SpecId};
 use model::service::Service;
 
-/// Seconds for which an answer is valid; then the node is asked again.
+/// Validity of an answer.
 const EXPIRE_SECONDS: u64 = 60;
-/// Seconds until a failure is retried.
+/// A failure is retried then.
 const RETRY_SECONDS: u64 = 10;
 
-/// The state of a specification's images on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreparedImages {
-    /// It was asked at this time, and has not answered.
+    /// Asked at this time, without an answer yet.
     Requested(RedisMillis),
-    /// It pulls them.
     Pulling,
-    /// It has all images.
     Ready,
-    /// It cannot pull an image, for this reason.
     Failed(String),
 }
 
@@ -42,7 +38,7 @@ impl PreparedImages {
         }
     }
 
-    /// Reads a field. An invalid one was written by hand, and counts as requested long ago.
+    /// An invalid field, written by hand, counts as requested long ago.
     fn read(text: &str) -> Self {
         match text.split_once(' ').unwrap_or((text, "")) {
             ("pulling", _) => Self::Pulling,
@@ -54,10 +50,10 @@ impl PreparedImages {
 }
 
 impl Store {
-    /// Interval at which a pulling worker should report, so that it is not asked again.
+    /// A pulling worker reports so often, so that it is not asked again.
     pub const PREPARING_INTERVAL: Duration = Duration::from_secs(EXPIRE_SECONDS / 3);
 
-    /// Returns the state of a specification's images on each of these nodes; `None` if it was not asked.
+    /// `None` for a node that was not asked.
     pub async fn prepared_images(
         &self,
         spec: &SpecId,
@@ -72,7 +68,7 @@ impl Store {
         Ok(found.into_iter().map(|text| text.as_deref().map(PreparedImages::read)).collect())
     }
 
-    /// Asks a node to pull the images of a specification. `now` is the time of Redis.
+    /// `now` is the time of Redis.
     pub async fn ask_to_prepare(
         &self,
         service: &Service,
@@ -90,7 +86,6 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Records the state of a specification's images on a node.
     pub async fn note_prepared(
         &self,
         spec: &SpecId,

@@ -1,6 +1,5 @@
-//! Marks about the rollout of a generation, in the hash of its service.
-//!
-//! Each mark begins with its generation, so a new generation need not remove old marks.
+//! Marks about a rollout, in the hash of its service. Each begins with its generation, so a new generation
+//! need not remove them.
 
 use crate::reply::{HashFields, unexpected, word};
 use crate::scripts::rollout_mark;
@@ -9,12 +8,11 @@ use model::service::{RolloutMarks, Service};
 
 const PAUSED_BY_HAND: &str = "paused by hand";
 
-/// A mark about a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutMark<'a> {
     /// No further pod is replaced, for this reason.
     Paused(&'a str),
-    /// An operator paused replacement, also for later changes, until it is resumed.
+    /// By an operator, also for later changes, until it is resumed.
     PausedByHand,
     /// Replacement waits for this reason; empty if nothing is in the way.
     Held(&'a str),
@@ -22,25 +20,19 @@ pub enum RolloutMark<'a> {
     Resumed,
     /// The first pods are good; the text describes it.
     AtCanary(&'a str),
-    /// The remaining pods are replaced too.
     Promoted,
-    /// All its pods are good.
     Settled,
 }
 
-/// The result of [`Store::mark_rollout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MarkOutcome {
-    /// It is noted.
     Marked,
-    /// It was marked so already.
     Same,
-    /// The service has another generation by now, or is gone.
+    /// The service has another generation, or is gone.
     Changed,
 }
 
 impl Store {
-    /// Marks the rollout of a service's generation.
     pub async fn mark_rollout(
         &self,
         service: &Service,
@@ -54,7 +46,7 @@ impl Store {
             RolloutMark::Resumed => ("resumed", ""),
             RolloutMark::AtCanary(text) => ("canary", text),
             RolloutMark::Promoted => ("promoted", ""),
-            // The first generation of a service without a policy was no rollout.
+            // The first generation without a policy was no rollout.
             RolloutMark::Settled if service.generation == 1 && service.fields.update.is_none() => {
                 ("settled", "")
             }

@@ -1,7 +1,7 @@
-//! The field `fields` of the hash `service:<name>`: the [`ServiceFields`] as one JSON document.
+//! The field `fields` of `service:<name>`: [`ServiceFields`] as one JSON document.
 //!
-//! Another program may have written any of it. A value that cannot be read counts as missing, unless the
-//! service would then be another one. Members of a newer version are kept.
+//! Another program may have written it. An unreadable value counts as missing, unless the service would then
+//! be another one. Members of a newer version are kept.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,10 +13,9 @@ use crate::reply::corrupt;
 use model::network::ingress::stored_rules;
 use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields};
 
-/// The members of a stored document.
 pub(crate) type StoredFields = Map<String, Value>;
 
-/// The words about a change of each member, the most important one first. Of others its name is told.
+/// The most important change first; members not listed here are told by name.
 const CHANGES: [(&str, &str); 9] = [
     ("labels", "its labels"),
     ("app", "its app"),
@@ -29,9 +28,8 @@ const CHANGES: [(&str, &str); 9] = [
     ("job", "how its jobs run"),
 ];
 
-/// Returns the document that replaces `before`, and what the first change is in words: `""` if there is none.
+/// Returns the document that replaces `before`, and its first change in words, or `""`.
 pub(crate) fn replace(before: &[u8], fields: &ServiceFields) -> (String, String) {
-    // Sorted, and with the members of a newer version.
     let mut after: StoredFields = serde_json::from_str(&to_json(fields)).expect("fields are a map");
     let Ok(before) = serde_json::from_slice::<StoredFields>(before) else {
         return (to_json(&after), "its description changed".to_owned());
@@ -57,13 +55,11 @@ fn change(before: &StoredFields, after: &StoredFields) -> String {
     }
 }
 
-/// Reads one member; `None` if it is missing or unreadable.
+/// `None` if it is missing or unreadable.
 pub(crate) fn member<T: DeserializeOwned>(document: &StoredFields, name: &str) -> Option<T> {
     serde_json::from_value(document.get(name)?.clone()).ok()
 }
 
-/// Reads the fields of a service of this kind.
-///
 /// # Errors
 /// `Corrupt` if a member is unreadable and has no safe default.
 pub(crate) fn read(what: &str, text: &str, kind: Kind) -> Result<ServiceFields, StoreError> {
@@ -90,7 +86,7 @@ fn is_needed(field: &str, kind: Kind) -> bool {
     field == "labels" || field == "job" && !kind.is_service() || field == "cron" && kind == Kind::Cron
 }
 
-/// Reads a document without its unreadable members.
+/// Drops unreadable members.
 fn read_each(what: &str, mut document: Value, kind: Kind) -> Result<ServiceFields, StoreError> {
     for (name, value) in document.as_object_mut().into_iter().flatten() {
         let Err(why) = serde_json::from_value::<ServiceFields>(json!({ name: &*value })) else { continue };
@@ -98,8 +94,8 @@ fn read_each(what: &str, mut document: Value, kind: Kind) -> Result<ServiceField
             field if is_needed(field, kind) => return Err(corrupt(what, format!("{field}: {why}"))),
             // Admit only its own pods.
             "allow_from" => json!(AllowFrom::default()),
-            // Like workers, treat unreadable dependencies as none: they delay no pod. An invalid app groups
-            // nothing. A policy of a newer version is ignored, since this version cannot follow it.
+            // Unreadable dependencies delay no pod, as in workers. A policy of a newer version cannot be
+            // followed.
             _ => Value::Null,
         };
     }

@@ -24,137 +24,102 @@ use model::pod::image::{self, ImageContent};
 use model::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
 use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, ServiceFields};
 
-/// Specifications that are read in one round trip: a fraction of a millisecond of Redis.
+/// A fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
 
-/// The treatment of an existing service by [`Store::put_service`].
+/// How [`Store::put_service`] treats an existing service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutMode {
-    /// It must not exist.
     Create,
-    /// It must exist.
     Replace,
-    /// Either.
     Upsert,
 }
 
-/// The result of [`Store::put_service`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum PutOutcome {
-    /// Created with generation 1, as stored.
+    /// With generation 1, as stored.
     Created(Box<Service>),
-    /// The pod specification changed: this is a new generation.
+    /// The pod specification changed.
     Replaced {
-        /// The new generation.
         generation: u64,
     },
-    /// Only replicas, labels, the app, the dependencies, the ingress or the callers changed.
+    /// Another field than the pod specification changed.
     Scaled {
-        /// The generation, as before.
         generation: u64,
     },
-    /// It already was as desired.
     Unchanged {
-        /// The generation, as before.
         generation: u64,
     },
-    /// Refused: it exists.
     Exists,
-    /// Refused: it does not exist.
     Missing,
-    /// Refused: it is being deleted and still has pods.
+    /// It is being deleted and still has pods.
     Deleting,
-    /// Refused: its revision differs from the expected one.
+    /// Its revision differs from the expected one.
     Conflict {
-        /// Its revision.
         revision: u64,
     },
-    /// Refused: its kind cannot change.
+    /// The kind of a service cannot change.
     OtherKind {
-        /// Its kind.
         kind: Kind,
     },
-    /// Refused: it is a job, whose pods and completions do not change.
+    /// The pods and completions of a job do not change.
     Immutable,
-    /// Refused: another service has a route of its `ingress`.
+    /// Another service has a route of its `ingress`.
     RouteTaken {
-        /// The route: `<host><path>`, or `tcp:<port>`.
+        /// `<host><path>`, or `tcp:<port>`.
         route: String,
-        /// The other service.
         service: String,
     },
 }
 
-/// The result of [`Store::scale_service`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleOutcome {
-    /// Done.
     Scaled {
-        /// Replicas before.
         before: u32,
     },
-    /// Refused: it does not exist.
     Missing,
-    /// Refused: it is being deleted.
     Deleting,
-    /// Refused: its revision differs from the expected one.
     Conflict {
-        /// Its revision.
         revision: u64,
     },
-    /// Refused: it is a job or a cron, which has no replicas.
+    /// A job or a cron has no replicas.
     OtherKind {
-        /// Its kind.
         kind: Kind,
     },
 }
 
-/// The result of [`Store::restart_service`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartOutcome {
-    /// Its pods will be replaced.
     Restarted {
-        /// The new generation.
         generation: u64,
     },
-    /// Refused: it does not exist.
     Missing,
-    /// Refused: it is being deleted.
     Deleting,
-    /// Refused: its revision differs from the expected one.
     Conflict {
-        /// Its revision.
         revision: u64,
     },
-    /// Refused: it is a job, whose pods are not replaced, or a cron, which has none.
+    /// Pods of a job are not replaced, and a cron has none.
     OtherKind {
-        /// Its kind.
         kind: Kind,
     },
-    /// Unchanged: it was created or restarted after the change that triggered this.
+    /// It was created or restarted after the change that triggered this.
     DoneBefore,
 }
 
-/// The result of [`Store::delete_service_if`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteOutcome {
-    /// Marked as deleted, now or before.
     Deleted,
-    /// Refused: it does not exist.
     Missing,
-    /// Refused: its revision differs from the expected one.
     Conflict {
-        /// Its revision.
         revision: u64,
     },
 }
 
 impl Store {
-    /// Stores the desired state of a service. `expected` is the revision that the caller has read; `None`
-    /// overwrites.
+    /// `expected` is the revision that the caller has read; `None` overwrites.
     ///
     /// # Errors
-    /// See [`StoreError`]. An unconfirmed write is not an error: see [`WriteReceipt::durability`].
+    /// An unconfirmed write is not an error: see [`WriteReceipt::durability`].
     pub async fn put_service(
         &self,
         desired: &DesiredService,
@@ -164,11 +129,8 @@ impl Store {
         self.put(desired, mode, expected, PutCause::User).await
     }
 
-    /// Like [`Store::put_service`] for an existing service, when a user returns to a former generation and
-    /// its images. The undo itself can be undone. Ends a manual pause.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
+    /// Returns a service to a former generation and its images, for a user. The undo can be undone. Ends a
+    /// manual pause.
     pub async fn undo_service(
         &self,
         service: &Service,
@@ -179,11 +141,8 @@ impl Store {
         self.put(&to.desired(service), PutMode::Replace, expected, cause).await
     }
 
-    /// Rolls back a failed rollout to a former specification with its images. Records `why`, with an event.
-    /// Returns false if the service has changed since it was read.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
+    /// Rolls a failed rollout back, with an event that says `why`. Returns false if the service has changed
+    /// since it was read.
     pub async fn roll_back(
         &self,
         service: &Service,
@@ -209,18 +168,15 @@ impl Store {
             let write = WriteId::random();
             let put = put_call(desired, mode, expected, cause, &seen.unwrap_or_default(), &write);
             let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
-            // Another write was faster: what changes is another thing now.
+            // Another write was faster: `change` must be computed again.
             if let Some(outcome) = read_put(desired, reply)? {
                 return Ok((outcome, receipt));
             }
         }
     }
 
-    /// Stores a service that must not exist. Also creates up to [`PODS_CREATED_INLINE`] pods, and returns
-    /// their number; the reconcile loop creates larger services. A refused service gets no pods.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
+    /// Stores a new service with up to [`PODS_CREATED_INLINE`] pods, and returns their number; the reconcile
+    /// loop creates larger services.
     pub async fn create_service(
         &self,
         desired: &DesiredService,
@@ -236,17 +192,12 @@ impl Store {
             self.write_service_and(&desired.name, write, &put, pods.as_ref()).await?;
         let created = match created.map(read_created) {
             Some(Ok(CreateOutcome::Created(count))) => count,
-            // The reconcile loop creates them.
             Some(Ok(CreateOutcome::Changed | CreateOutcome::Unconfirmed) | Err(_)) | None => 0,
         };
         let outcome = read_put(desired, reply)?;
         Ok((outcome.ok_or_else(|| unexpected("creating a service", "CHANGED"))?, created, receipt))
     }
 
-    /// Changes the number of replicas and nothing else.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
     pub async fn scale_service(
         &self,
         name: &ServiceName,
@@ -255,10 +206,6 @@ impl Store {
         self.scale_service_if(name, replicas, None).await
     }
 
-    /// Like [`Store::scale_service`], but only if the service has the `expected` revision.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
     pub async fn scale_service_if(
         &self,
         name: &ServiceName,
@@ -291,11 +238,7 @@ impl Store {
         Ok((outcome, receipt))
     }
 
-    /// Replaces all pods of a service step by step, as a new generation with the same specification. It must
-    /// have the `expected` revision, if given. Not idempotent.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
+    /// Replaces all pods step by step, as a new generation with the same specification. Not idempotent.
     pub async fn restart_service(
         &self,
         name: &ServiceName,
@@ -304,11 +247,7 @@ impl Store {
         self.restart(name, expected, None).await
     }
 
-    /// Like [`Store::restart_service`] after a change of a used secret or config; not if the service was
-    /// created or restarted since.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
+    /// Restarts a service for a changed secret or config, unless it was created or restarted since.
     pub async fn restart_for(
         &self,
         name: &ServiceName,
@@ -327,7 +266,7 @@ impl Store {
         let cause = rollout.map(|ValueRollout { kind, name, version, .. }| {
             format!(", because {kind} {name} has version {version}")
         });
-        // A random id, not a hash of the content: pods with the old id must be replaced.
+        // Not a hash of the content: pods with the old id must be replaced.
         let (spec, write) = (SpecId::random(), WriteId::random());
         let restart = service_restart::Head {
             service_key: keys::service(name),
@@ -359,19 +298,12 @@ impl Store {
         Ok((outcome, receipt))
     }
 
-    /// Marks a service as deleted; the reconcile loop stops its pods. Returns false if it does not exist.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
+    /// The reconcile loop stops the pods. Returns false if the service does not exist.
     pub async fn delete_service(&self, name: &ServiceName) -> Result<(bool, WriteReceipt), StoreError> {
         let (outcome, receipt) = self.delete_service_if(name, None).await?;
         Ok((outcome == DeleteOutcome::Deleted, receipt))
     }
 
-    /// Like [`Store::delete_service`], but only if the service has the `expected` revision.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
     pub async fn delete_service_if(
         &self,
         name: &ServiceName,
@@ -399,7 +331,7 @@ impl Store {
         Ok((outcome, receipt))
     }
 
-    /// Removes a deleted service without pods. Returns false if it still has pods or is not being deleted.
+    /// Returns false if it still has pods or is not being deleted.
     pub async fn forget_service(&self, service: &Service) -> Result<bool, StoreError> {
         let forget = service_forget::Head {
             service_key: keys::service(&service.name),
@@ -421,23 +353,19 @@ impl Store {
         Ok(word("forgetting a service", self.link.script(&forget.call()).await?)? == "OK")
     }
 
-    /// Returns the names of all services, sorted.
+    /// Sorted.
     pub async fn service_names(&self) -> Result<Vec<ServiceName>, StoreError> {
         let mut names: Vec<ServiceName> = names(self.members_or_records(keys::SERVICES, "service:").await?);
         names.sort();
         Ok(names)
     }
 
-    /// Returns one service, if it exists.
-    ///
     /// # Errors
-    /// `Corrupt` if its record is unreadable; see [`StoreError`].
+    /// `Corrupt` if its record is unreadable.
     pub async fn service(&self, name: &ServiceName) -> Result<Option<Service>, StoreError> {
         self.services(std::slice::from_ref(name)).await?.only()
     }
 
-    /// Returns these services.
-    ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn services(&self, names: &[ServiceName]) -> Result<Loaded<Service>, StoreError> {
@@ -445,8 +373,7 @@ impl Store {
     }
 
     /// Returns the numbers of created and desired pods of each service; 0 are desired while it is being
-    /// deleted. `None` if it does not exist, its keys are unreadable, or it is a job with pods, which creates
-    /// the others as these end.
+    /// deleted. `None` if it is missing or unreadable, or a job with pods, which creates others as these end.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -481,10 +408,10 @@ impl Store {
         Ok(replies.chunks_exact(4).map(progress).collect())
     }
 
-    /// Returns a pod specification, if it exists. It is cached, because it never changes.
+    /// Cached, since a specification never changes.
     ///
     /// # Errors
-    /// `Corrupt` if it is unreadable; see [`StoreError`].
+    /// `Corrupt` if it is unreadable.
     pub async fn pod_spec(&self, id: &SpecId) -> Result<Option<Arc<PodSpec>>, StoreError> {
         if let Some(spec) = self.specs.get(id) {
             return Ok(Some(spec));
@@ -493,8 +420,7 @@ impl Store {
         text.map(|text| self.remember_spec(id, &text)).transpose()
     }
 
-    /// Caches these specifications in few round trips for [`Store::pod_spec`], which also reports missing or
-    /// unreadable ones.
+    /// Caches specifications for [`Store::pod_spec`], which also reports missing or unreadable ones.
     pub async fn read_pod_specs(&self, ids: impl IntoIterator<Item = &SpecId>) -> Result<(), StoreError> {
         let unknown: BTreeSet<&SpecId> = ids.into_iter().filter(|id| self.specs.get(id).is_none()).collect();
         if unknown.len() < 2 {
@@ -506,7 +432,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the images pinned for all pods of a specification; none before the first start.
+    /// None before the first start.
     pub async fn pinned_images(
         &self,
         service: &ServiceName,
@@ -518,7 +444,7 @@ impl Store {
         Ok(image::from_text(&String::from_utf8_lossy(&text.unwrap_or_default())))
     }
 
-    /// Returns the contents of these specifications, without missing ones and invalid UTF-8.
+    /// Leaves out missing ones and invalid UTF-8.
     pub async fn spec_texts(
         &self,
         ids: impl IntoIterator<Item = &SpecId>,
@@ -547,7 +473,7 @@ impl Store {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PutCause<'a> {
     User,
-    /// A user returns to a former specification. Its id, if known.
+    /// To this former specification, if its id is known.
     Undo(Option<&'a SpecId>),
     /// The previous generation has failed, for this reason.
     Failure(Option<&'a SpecId>, &'a str),
@@ -604,8 +530,8 @@ fn put_call(
     .call()
 }
 
-/// Returns the routes of a service as the scripts read them. Each route has a line `<route> <service>
-/// <port>`. Further lines contain additional ingress rules, restricted callers, and aliases.
+/// Returns lines for the scripts: `<route> <service> <port>`, then further ingress rules, restricted callers,
+/// and aliases.
 fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     let ServiceFields { app, ingress, allow_from, aliases, .. } = fields;
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));
@@ -616,7 +542,7 @@ fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     ingress.iter().map(line).chain(options).chain(callers).chain(aliases).collect()
 }
 
-/// Returns `None` if the fields of the service have changed since they were read.
+/// Returns `None` if the fields have changed since they were read.
 fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<Option<PutOutcome>, StoreError> {
     let what = "storing a service";
     let (answer, rest) = verdict(what, reply)?;
@@ -688,7 +614,6 @@ pub(crate) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Op
         state: match state.as_str() {
             "active" => ServiceState::Active,
             "deleting" => ServiceState::Deleting,
-            // The scripts compare it with these words.
             other => return Err(corrupt(&what, format!("state is {other:?}"))),
         },
         generation,

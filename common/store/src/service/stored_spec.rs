@@ -1,9 +1,7 @@
 //! The stored form of a specification, in `spec:<id>` and in the field `spec_text` of a service.
 //!
-//! User documents are read strictly, this form leniently: unknown fields are ignored, and missing ones mean
-//! the behaviour before the field existed. So a version can read specifications of the next one, and a new
-//! field replaces no pod.
-//!
+//! It is read leniently: unknown fields are ignored, and missing ones mean the behaviour before the field
+//! existed. So a version can read specifications of the next one, and a new field replaces no pod.
 //! `tests/fixtures/stored` has specifications of each released version.
 
 use serde::{Deserialize, Serialize};
@@ -13,16 +11,15 @@ use sha2::{Digest, Sha256};
 use model::ids::{ServiceName, SpecId};
 use model::spec::{ContainerSpec, PodSpec};
 
-/// The version of the stored form. Raise it only if earlier programs would run a pod wrongly.
+/// Raise it only if earlier programs would run a pod wrongly.
 const VERSION: u32 = 3;
 
-/// Length of the hash in a specification id. It is short because every payload of a service contains it.
-/// Among a million specifications, the chance of a collision is one in 30 million.
+/// Short, because every payload contains the id. Among a million specifications a collision has a chance of
+/// one in 30 million.
 const SPEC_ID_BYTES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SpecFile {
-    /// See [`VERSION`].
     #[serde(default)]
     version: u32,
     service: ServiceName,
@@ -46,8 +43,6 @@ impl SpecFile {
         Self { version: VERSION, service: service.clone(), pod: pod.clone() }
     }
 
-    /// Reads a stored specification.
-    ///
     /// # Errors
     /// If it is unreadable, or only a newer version knows its form.
     pub(crate) fn read(text: &[u8]) -> Result<PodSpec, SpecFileError> {
@@ -67,16 +62,16 @@ impl SpecFile {
         Ok(file.pod)
     }
 
-    /// Returns a fingerprint of the pods' behaviour. It does not depend on the order of fields, or on whether
-    /// a default is explicit, so new fields change no fingerprint.
+    /// Identifies the pods' behaviour: independent of the order of fields, and of whether a default is
+    /// explicit. So new fields change no fingerprint.
     pub(crate) fn fingerprint(&self) -> String {
         let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
         let canonical = without_defaults(pod, &missing).to_string();
         hex(&Sha256::digest(canonical.as_bytes())[..16])
     }
 
-    /// Returns the id under which it is stored. Equal fingerprints of one service have equal ids, so that its
-    /// pods need not be replaced. Services share no ids: each deletes its own.
+    /// Equal fingerprints of one service have equal ids, so that its pods need not be replaced. Services
+    /// share no ids: each deletes its own.
     pub(crate) fn id(&self) -> SpecId {
         let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
         SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
@@ -87,8 +82,8 @@ fn without_choices() -> PodSpec {
     PodSpec { containers: vec![ContainerSpec::default()], ..PodSpec::default() }
 }
 
-/// Removes the fields that have the value of `missing`, in all objects. Every element of a list is compared
-/// with the first element of `missing`'s list. The keys of a `serde_json::Map` are sorted.
+/// Removes fields with the value of `missing`, in all objects. Elements of a list are compared with the first
+/// element of `missing`. The keys of a `serde_json::Map` are sorted.
 fn without_defaults(value: Value, missing: &Value) -> Value {
     match value {
         Value::Object(fields) => {

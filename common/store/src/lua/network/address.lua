@@ -1,18 +1,15 @@
--- Gives a service, or one of its slots, its address: a number of the pool, the same one each time. Where the
--- search for one begins follows from the name, so that most names have the same address again after Redis
--- lost everything.
+-- Assigns a service, or one of its slots, its address, a number of the pool. The search begins at a place
+-- that follows from the name, so most names get the same address after Redis lost everything.
 -- Reply: {'OK', number, '1' if the replicas have it, else ''} | {'FULL'}
 --        | {'MISSING'} (no such service, or a slot that has no address)
 --
--- Field <name> of `addresses` has the number, with ` new` after it until the replicas have it, and field
--- #<number> has the name. A name has an address only if both say so: whatever is written by hand, no address
--- has two names.
+-- Field <name> of `addresses` has the number, followed by ` new` until the replicas have it; field #<number>
+-- has the name. Both must agree: whatever is written by hand, no address has two names.
 local service_key, addresses, freed = head_keys()
--- `slot` is '' for the service itself. `confirmed` is the number that the caller knows the replicas to have,
--- or ''. Slots of a service from `slot_share` on have no address. The pool has `count` numbers from `first`
--- on.
+-- `slot` is '' for the service itself; slots from `slot_share` on have no address. `confirmed` is the number
+-- that the replicas are known to have, or ''. The pool has `count` numbers from `first` on.
 local service, slot, confirmed, slot_share, first, count = head_args()
--- How many numbers are tried from the one that follows from the name, and then from another one.
+-- Numbers tried from the place of the name, and then from another one.
 local FIRST_PROBES, FURTHER_PROBES = 16, 112
 first, count = tonumber(first), tonumber(count)
 local name = address_name(service, slot)
@@ -22,7 +19,7 @@ if not has_address(service_key, slot, slot_share) then return { 'MISSING' } end
 if is_confirmed then return { 'OK', number, '1' } end
 if number then
   local has_all = number == confirmed
-  -- WAIT waits for a write, so there is one even if it changes nothing.
+  -- WAIT needs a write.
   redis.call('HSET', addresses, name, has_all and number or number .. ' new')
   return { 'OK', number, has_all and '1' or '' }
 end
@@ -31,7 +28,7 @@ local function is_free(candidate)
   local since = redis.call('ZSCORE', freed, candidate)
   return not since or NOW - past(since) >= ADDRESS_QUARANTINE_MS
 end
--- Returns the first free one of these numbers. The cost is bounded: a pod may ask for many names.
+-- The bound matters: a pod may ask for many names.
 local function find_free(start, probes)
   local candidates, fields = {}, {}
   for probe = 1, math.min(probes, count) do
@@ -45,8 +42,7 @@ local function find_free(start, probes)
   end
 end
 local function place_of(text) return tonumber(string.sub(redis.sha1hex(text), 1, 8), 16) end
--- Most numbers around the first place may be in use. The second place is another one each time, so that each
--- free number is found after some calls.
+-- The second place differs each time, so that some calls find each free number.
 number = find_free(place_of(name), FIRST_PROBES) or find_free(place_of(name .. STAMP), FURTHER_PROBES)
 if not number then return { 'FULL' } end
 redis.call('HSET', addresses, '#' .. number, name, name, number .. ' new')

@@ -1,10 +1,10 @@
--- Frees the addresses of services that are gone and of slots that are not wanted any more, and the numbers
--- that no name has. No other name gets a freed number within an hour, see `address`.
+-- Frees addresses of services that are gone, of slots that are not wanted, and numbers without a name. They
+-- stay unused for an hour, see `address`.
 -- Reply: number of addresses that were freed
 local addresses, freed = head_keys()
 local _, slot_share, first, count = head_args()
 first, count = tonumber(first), tonumber(count)
--- A part of the entries at each call: there may be as many as there are addresses.
+-- There may be as many entries as addresses, so each call handles a part.
 local MAX_FORGOTTEN = 1000
 redis.call('HLEN', addresses)
 local forgotten = redis.call('ZRANGEBYSCORE', freed, '-inf', string.format('%.0f', NOW - ADDRESS_QUARANTINE_MS),
@@ -14,7 +14,7 @@ local removed, numbers, freed_count = {}, {}, 0
 for n = 1, name_count do
   local service_key = name_keys(n)
   local service, slot = name_args(n)
-  -- The record of a service that another program overwrote keeps its addresses, and no others.
+  -- A service whose record another program overwrote keeps its addresses.
   local is_readable, keeps_it = pcall(has_address, service_key, slot, slot_share)
   if is_readable and not keeps_it then
     local name = address_name(service, slot)
@@ -35,6 +35,6 @@ for _, number in ipairs(numbers) do
 end
 if #removed > 0 then redis.call('HDEL', addresses, unpack(removed)) end
 if #forgotten > 0 then redis.call('ZREM', freed, unpack(forgotten)) end
--- A former master had another clock. It counts as now.
+-- Of a former master whose clock was ahead: they count as now.
 for _, number in ipairs(of_future) do redis.call('ZADD', freed, STAMP, number) end
 return freed_count

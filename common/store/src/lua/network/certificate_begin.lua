@@ -1,9 +1,9 @@
--- Notes that the holder of the lease begins to order a certificate for a host.
+-- Notes that the holder of the lease orders a certificate for a host.
 -- Reply: {'OK', orders since the last that succeeded} | {'LEASE'} (the caller does not hold it any more)
--- If the caller dies after this, the next holder orders again: at once the first time, and later the more
--- often it happens.
+-- If the caller dies after this, the next holder orders again: the first time at once, later with growing
+-- waits.
 local certificate_key, lease_key = head_keys()
--- `attempt` is random: what an earlier one brings about later changes nothing.
+-- `attempt` is random: late results of an earlier attempt change nothing.
 local host, caller, attempt = head_args()
 local current, attempts, not_after = unpack(
   redis.call('HMGET', certificate_key, 'attempt', 'attempts', 'not_after'), 1, 3)

@@ -1,4 +1,4 @@
--- Stores what any proxy answers to the authority that checks a host.
+-- Stores the answer of all proxies to the authority that checks a host.
 -- Reply: 'OK' | 'STALE' (another process has begun an order for the host)
 local certificate_key = head_keys()
 local host, attempt, token, authorization = head_args()

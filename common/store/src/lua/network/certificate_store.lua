@@ -1,5 +1,5 @@
--- Stores a certificate. The order may have been made by a process that does not hold the lease any more. What
--- it got is valid all the same, so it is stored unless the one that is there lasts longer.
+-- Stores a certificate, unless the present one lasts longer. The caller may have lost the lease: what it
+-- ordered is valid all the same.
 -- Reply: 'OK' | 'KEPT' (the one that is there)
 local certificate_key = head_keys()
 -- `key` is encrypted. `not_before` and `not_after` are in seconds.
@@ -7,7 +7,7 @@ local host, id, chain, key, not_before, not_after, directory = head_args()
 local current_id, current_end, current_directory = unpack(
   redis.call('HMGET', certificate_key, 'id', 'not_after', 'directory'), 1, 3)
 
--- The reply to this very call was lost, or another proxy has put it back too.
+-- A lost reply, or another proxy has put it back.
 if current_id == id then return 'OK' end
 if current_directory == directory and (tonumber(current_end) or 0) > tonumber(not_after) then return 'KEPT' end
 

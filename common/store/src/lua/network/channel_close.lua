@@ -1,6 +1,5 @@
--- Ends a connection to a pod for one side: deletes its record, and what this side has not read. What it has
--- written last is left to the other side, and expires.
--- Whichever side closes first records the event.
+-- Ends a connection to a pod for one side: deletes its record and this side's unread frames. Frames for the
+-- other side expire. The side that closes first records the event.
 -- Reply: 'OK' | 'CLOSED' (the other side was first, or the record has expired)
 local record, unread = head_keys()
 local uuid, message = head_args()

@@ -1,5 +1,5 @@
--- Leaves a request to connect with the worker of a pod, and records it as an event. Until the
--- worker takes it, and then as long as both sides are there, the record of the channel is kept from expiring.
+-- Leaves a request to connect with the worker of a pod, and records the event. Both sides keep the record of
+-- the channel from expiring.
 -- Reply: 'OK' | 'GONE' (there is no such pod, or it is not on this node)
 --        | 'BUSY' (the worker does not take its requests)
 local pod_key, node_key, requests, record = head_keys()
@@ -9,7 +9,7 @@ local state = redis.call('HGET', node_key, 'state')
 local waiting = redis.call('LLEN', requests)
 local known = redis.call('HEXISTS', record, 'word')
 if on_node ~= node or not state then return 'GONE' end
--- The reply to an earlier call was lost.
+-- A lost reply.
 if known == 1 then return 'OK' end
 if waiting >= tonumber(max_requests) then return 'BUSY' end
 redis.call('HSET', record, 'word', word, 'name', name or '', 'node', node, 'is_quiet', is_quiet)

@@ -1,13 +1,12 @@
--- Tells whether the endpoints of a service are those that the caller knows, and keeps `ep:<service>` for
--- another while.
+-- Tells whether the caller knows the current endpoints of a service, and prolongs `ep:<service>`.
 -- Reply: {'SAME'} | {'SET'} (they are others: read version and fields, in pages)
 --        | {'MAKE', master} (the caller makes it: it lists the slots and calls follow_pods with their pods)
 --        | {'WAIT'} (another one makes it: ask again)
 local ep_key = head_keys()
--- Version and master that the caller knows, '' for none.
+-- '' for none.
 local known_version, known_master = head_args()
 local KEPT_SECONDS = 3600
--- Without a sign of the one that makes it for this time the next one begins.
+-- After this silence of its maker the next one begins.
 local MAKER_MS = 5000
 local fields = redis.pcall('HMGET', ep_key, 'm', 'v', 'making', 's')
 if is_error(fields, 'WRONGTYPE') then
@@ -16,13 +15,13 @@ if is_error(fields, 'WRONGTYPE') then
 end
 local current = string.format('%.0f', master_changed_at())
 local master, version, making, own_key = unpack(fields, 1, 4)
--- One that was overwritten by hand is none. A copy of the set of another service has that one's key.
+-- Overwritten by hand it is none. A copy of another service's set has that one's key.
 local is_of_now = master == current and (not version or string.find(version, '^%d+$'))
   and own_key == ep_key
 local is_made = is_of_now and version
 local is_being_made = is_of_now and not is_no_past(making) and NOW - making < MAKER_MS
 if not is_of_now then
-  -- Not DEL, which takes tens of milliseconds for 100,000 pods.
+  -- DEL takes tens of milliseconds for 100,000 pods.
   redis.call('UNLINK', ep_key)
   redis.call('HSET', ep_key, 'm', current, 's', ep_key)
 end

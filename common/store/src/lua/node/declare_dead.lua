@@ -1,13 +1,12 @@
--- Declares a silent node dead, if it still is silent: from now on its worker can change nothing. Invariants
--- 3, 4, 16 and 18.
+-- Declares a node dead if it is still silent: its worker can change nothing from now on. Invariants 3, 4, 16
+-- and 18.
 -- Reply: {'DECLARED'} | {'ALREADY'} | {'WAIT', ms}
 --        | {'ALIVE'} (it sent a heartbeat, has another incarnation, its last heartbeat was in the future and
 --          counts from now on, or its silence is not proven for long enough)
 local node_key, beats, stop_set = head_keys()
--- The incarnation is '' for a node that has none. Between two declarations at least `min_gap_ms` must pass. A
--- worker may be silent because Redis takes no writes. So silence counts up to `proven_until`, when the caller
--- wrote last, and no longer than it has been able to write (`writable_ms`) and its circuit breaker has been
--- closed (`calm_ms`) without a break.
+-- The incarnation is '' for a node that has none. Between two declarations `min_gap_ms` must pass. A worker
+-- may be silent because Redis takes no writes: silence counts up to `proven_until`, the caller's last write,
+-- and at most `writable_ms` (it could write) and `calm_ms` (its breaker was closed).
 local node, seen_incarnation, dead_after_ms, pause_ms, min_gap_ms, proven_until, writable_ms, calm_ms = head_args()
 local incarnation, state, beat, times =
   unpack(redis.call('HMGET', node_key, 'incarnation', 'state', 'beat', 'times'), 1, 4)

@@ -1,8 +1,8 @@
--- Records whether the disk of a node is full. No new pods are placed on a node with a problem of its disk.
+-- Records whether the disk of a node is full; then it gets no new pods.
 -- Reply: {'FENCED'} | {'OK'}
 --   A worker that dies before it reads the reply reports again; the same report changes nothing.
 local node_key = head_keys()
--- `problem` is what is full, in a sentence, or '' if nothing is.
+-- `problem` is a sentence, or ''.
 local node, incarnation, problem = head_args()
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 local before = redis.call('HGET', node_key, 'disk_problem') or ''

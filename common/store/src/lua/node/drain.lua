@@ -1,8 +1,8 @@
--- Returns payloads of a dead node to sq. Each is moved only if it still is where it was found, so that any
--- number of schedulers may drain a node at the same time. Invariants 2 and 4.
+-- Returns payloads of a dead node to sq. Each moves only if it is still in `source`, so several schedulers
+-- may drain a node at once. Invariants 2 and 4.
 -- Reply: {'OK', number of payloads that were queued} | {'ALIVE'} (the node is alive again)
 local node_key, sq, source, stop_set = head_keys()
--- `source` is cs, rq or pq of the node, and its type 'set' or 'list'. The incarnation is '' for a node that
+-- `source` is cs, rq or pq of the node; its type is 'set' or 'list'. The incarnation is '' for a node that
 -- has none.
 local node, seen_incarnation, source_type = head_args()
 local state, incarnation = unpack(redis.call('HMGET', node_key, 'state', 'incarnation'), 1, 2)
@@ -20,7 +20,7 @@ local queued, rescheduled = 0, batch_event('PodRescheduled', 'pending')
 local message = 'its node ' .. node .. ' was declared dead'
 for p = 1, pod_count do
   local pod_key, wanted_key, ep_key = pod_keys(p)
-  -- The uuid is '' when the payload or the record of its pod is unreadable.
+  -- '' if the payload or the record is unreadable.
   local payload, uuid = pod_args(p)
   local removed
   if source_type == 'set' then
@@ -28,7 +28,7 @@ for p = 1, pod_count do
   else
     removed = redis.call('LREM', source, -1, payload)
   end
-  -- Read here, not before the first write: the same uuid may occur twice in one call.
+  -- Read here: the same uuid may occur twice in one call.
   local phase, holder, name = unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'name'), 1, 3)
   if removed == 0 then
     -- Another scheduler has moved it.
@@ -43,8 +43,8 @@ for p = 1, pod_count do
     endpoint(ep_key, pod_key, uuid)
     queued = queued + 1
   elseif holder == node and phase == 'stopping' then
-    -- This also clears a request to stop that came after the declaration. The next session of the worker
-    -- would get it with every heartbeat.
+    -- This also clears a stop request made after the declaration, which the worker's next session would get
+    -- with every heartbeat.
     end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
     endpoint(ep_key, pod_key, uuid)
     emit('pod', uuid, 'PodStopped', name, node, 'stopped', message .. ' while stopping it')

@@ -15,7 +15,7 @@ local found = 0
 for p = 1, pod_count do
   local pod_key, ep_key = pod_keys(p)
   local payload, uuid, new_assignment, name, image, replica = pod_args(p)
-  -- Read here, not before the first write: two payloads in the set may have the same uuid.
+  -- Read here: two payloads in the set may have the same uuid.
   local phase, holder = unpack(redis.call('HMGET', pod_key, 'phase', 'node'), 1, 2)
   if redis.call('SISMEMBER', cs, payload) == 1 then
     if not phase then

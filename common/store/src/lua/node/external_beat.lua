@@ -1,11 +1,9 @@
--- Reads the heartbeat key of a worker that may not be kubeleet's own. Every change of the value is a
--- heartbeat, timed by Redis; the value itself is compared with no clock. kubeleet's own workers are left
--- alone.
+-- Reads the heartbeat key of an external worker. Each change of the value is a heartbeat, timed by Redis; the
+-- value is compared with no clock.
 -- Reply: 'OURS' | 'SILENT' (no change) | 'BEAT' | 'JOINED' | 'DRAINING'
 local node_key, nodes, beats, heartbeat_key, pq, rq, cs = head_keys()
--- seen is a value that was read while the worker had no record, or ''. Without it a worker that has none
--- does not join: one of kubeleet's own, whose record was lost, writes no heartbeat before it has registered
--- again.
+-- `seen` is a value read while the worker had no record, or ''. A worker joins only if it changed: one of
+-- kubeleet's own, whose record was lost, writes no heartbeat before it has registered again.
 local node, new_incarnation, max_pods, seen = head_args()
 local kind, state, last_value = unpack(redis.call('HMGET', node_key, 'kind', 'state', 'guest_value'), 1, 3)
 local value = redis.call('GET', heartbeat_key)

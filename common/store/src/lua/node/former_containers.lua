@@ -1,4 +1,4 @@
--- Records and tells that containers with a former name of a node run on its machine.
+-- Records that containers of a former name of a node run on its machine.
 -- Reply: 'OK' | 'MISSING' (the node has no record yet: it registers first)
 local node_key = head_keys()
 local node, former, containers = head_args()

@@ -1,32 +1,30 @@
--- Records that a worker is alive and how it is doing, and answers which of the pods it runs are not its own
--- any more.
+-- Records that a worker lives, and returns which of its pods are no longer its own.
 -- Reply: {'FENCED', 'dead'} (declared dead: nothing it runs is its own)
 --        | {'FENCED', 'replaced'} (another session has its name, or Redis has lost this one: register again)
 --        | {'FENCED', 'unknown'} (this Redis does not know the worker's cluster)
 --        | {'OK', time of the last change of the master, uuids to stop, uuids that are not its own,
 --           number of nodes, uuids with broken records, run id of Redis, those uuids among the not own ones
 --           that have no record}
---   A pod whose record is broken stays with the worker that runs it: it is not foreign.
+-- A pod with a broken record stays with its worker.
 local node_key, beats, heartbeat_key, stop_set, held = head_keys()
--- psi is JSON, or '' if the kernel reports none. The engine problem is '' if the engine is well.
--- containers_held is how many containers the worker leaves alone although they have no record.
+-- `psi` is JSON, or '' if the kernel reports none. `engine_problem` is '' if the engine is well.
+-- `containers_held` counts containers without a record that the worker leaves alone.
 local node, incarnation, psi, engine_problem, cluster, containers_held = head_args()
 local meta = read_meta('run_id', 'changed_at', 'cluster', 'longest_fence')
 local known_cluster = meta[3]
 local current_incarnation, state, last_problem, times =
   unpack(redis.call('HMGET', node_key, 'incarnation', 'state', 'engine_problem', 'times'), 1, 4)
--- If another program wrote the heartbeats of all nodes, they begin anew: no node may fall silent by that.
+-- Broken heartbeats of all nodes begin anew: no node may fall silent by that.
 local live_nodes = redis.pcall('ZCARD', beats)
 local are_beats_broken = type(live_nodes) ~= 'number'
--- If the stop requests are broken, the node is alive all the same.
+-- Broken stop requests keep no node from being alive.
 local stops = redis.pcall('SMEMBERS', stop_set)
 if stops.err then stops = {} end
--- A Redis that has this incarnation, a random number, knows the worker: then only the id was lost, or
--- overwritten by hand.
+-- A Redis with this random incarnation knows the worker: only the cluster id was lost or overwritten.
 local is_id_lost = known_cluster ~= cluster and current_incarnation == incarnation
 if cluster ~= '' and known_cluster ~= cluster and not is_id_lost then return { 'FENCED', 'unknown' } end
 if state == 'dead' then return { 'FENCED', 'dead' } end
--- A state that is none was written by hand: registering again writes all of the record.
+-- An invalid state was written by hand: registering writes the whole record.
 if current_incarnation ~= incarnation or state ~= 'alive' then return { 'FENCED', 'replaced' } end
 
 local last_hold = redis.pcall('HGET', held, node)

@@ -1,4 +1,3 @@
--- Gives up a lease that the caller holds. That of another stays.
 -- Reply: 1 given up | 0 it is not the caller's, or was given up before
 local lease_key = head_keys()
 local caller = head_args()

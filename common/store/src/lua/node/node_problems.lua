@@ -1,8 +1,8 @@
--- Records what is wrong with a node on which pods run nevertheless, for people.
+-- Records problems of a node that keep no pods from running, for people.
 -- Reply: {'FENCED'} | {'OK'}
 --   A worker that dies before it reads the reply reports again; the same report changes nothing.
 local node_key = head_keys()
--- `problems` are sentences, one a line; '' if nothing is wrong.
+-- `problems` are sentences, one a line, or ''.
 local node, incarnation, problems = head_args()
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 local before = redis.call('HGET', node_key, 'problems') or ''

@@ -1,5 +1,5 @@
--- Removes a node that is dead and has no payloads left, or that is only expected to report its volumes. With
--- `is_former` it only gives up the volumes of machines that had the name before, and the node may live.
+-- Removes a node that is dead and drained, or only expected to report its volumes. With `is_former` it gives
+-- up the volumes of machines that had the name before; the node may live.
 -- Reply: 'OK' | 'MISSING' | 'ALIVE' (it was not declared dead)
 --        | 'DRAINING' (its payloads are still being moved)
 local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, requests, reports, proxies,
@@ -22,7 +22,7 @@ local former, prefix = {}, former_machine(node, '')
 for _, field in ipairs(redis.call('HKEYS', reports)) do
   if string.sub(field, 1, #prefix) == prefix then former[#former + 1] = field end
 end
--- No pod waits any more for what they say of their volumes.
+-- Pods no longer wait for their reports.
 local function give_up(...)
   if redis.call('HDEL', reports, ...) > 0 then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
 end
@@ -32,14 +32,14 @@ if is_former == '1' then
   emit('node', node, 'NodeRemoved', node, node, '', 'an operator gave up the volumes of the machines that had this name')
   return 'OK'
 end
--- It had volumes in a cluster that was recovered or restored, and has not registered since.
+-- It had volumes in a recovered or restored cluster, and has not registered since.
 local is_expected = #former > 0 or redis.call('HEXISTS', reports, node) == 1
 if not state and not is_member and not is_expected then return 'MISSING' end
--- A member without a record was lost by hand or in a failover. It is alive if it has a heartbeat.
+-- A failover or a person removed its record; with a heartbeat it is alive.
 if state ~= 'dead' and (state or beat) then return 'ALIVE' end
 if left_behind > 0 then return 'DRAINING' end
 redis.call('DEL', node_key, heartbeat_key, stop_set, requests, reported)
--- If the machine comes back it says again what it has.
+-- A machine that comes back reports them again.
 for _, field in ipairs(own_copies) do redis.call('HDEL', copies, field) end
 redis.call('SREM', nodes, node)
 redis.call('ZREM', beats, node)

@@ -1,9 +1,9 @@
--- Tells in an event what several processes see at the same time, once: that it has begun, or has ended.
+-- Records the begin or end of a condition that several processes see, in one event.
 -- Reply: 'OK' | 'SAME' (it was told before) | 'GONE' (there is no such node)
 -- The holder is `meta`, or the record of a node.
 local holder_key = head_keys()
--- The condition is 'mass_loss', 'write_outage' or 'proxy_gone'; `is_on` is '1' if it has begun. An outage of
--- writes is told after its end, with the time `since` which Redis took none.
+-- The condition is 'mass_loss', 'write_outage' or 'proxy_gone'; `is_on` is '1' at its begin. A write outage
+-- is told after its end; `since` is its begin.
 local condition, is_on, since, object, message = head_args()
 local before = redis.call('HGET', holder_key, condition) or ''
 if condition == 'write_outage' then

@@ -1,5 +1,5 @@
--- Registers a worker: from now on only this incarnation may write. What it was starting goes back to its
--- queue. If this Redis has no cluster id, the first worker that knows none sets one.
+-- Registers a worker: only this incarnation may write now. Payloads in rq go back to pq. A Redis without a
+-- cluster id gets one from the first worker that knows none.
 -- Reply: {'OK', number of payloads that went back, id of the cluster}
 --        | {'DRAINING'} (it was declared dead, or its name was another machine's, and the pods are still
 --          being moved: try again)
@@ -9,16 +9,15 @@
 --        | {'HOLD', id of the cluster that this Redis knows or '', run id of Redis} (this Redis does not know
 --          the worker's cluster: it was emptied, or is another one. The worker leaves its containers alone)
 local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports = head_keys()
--- known_cluster is '' if the worker knows none, and containers is how many it has. engine_id is '' if its
--- engine has none.
+-- `known_cluster` is '' if the worker knows none; `containers` is how many it has; `engine_id` may be ''.
 local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
   containers, takeover_after_ms, reserved, engine_id, times, settings = head_args()
 local cluster = read_meta('cluster')[1]
 -- If the key of the holds is broken, none is written.
 local can_hold = type(redis.pcall('HLEN', held)) == 'number'
 if known_cluster ~= '' and cluster ~= known_cluster then
-  -- At maxmemory Redis judges a script by its first write: this one frees. That it writes at all also means
-  -- that this Redis is a master that has the replicas that it needs.
+  -- At maxmemory Redis judges a script by its first write: this one frees. It also proves that this Redis is
+  -- a master with enough replicas.
   redis.call('HDEL', META, '-')
   if can_hold then
     redis.call('HSET', held, node, known_cluster .. ' ' .. containers .. ' ' .. STAMP)
@@ -34,9 +33,8 @@ redis.call('SCARD', stop_set)
 -- As in `heartbeat`.
 local are_beats_broken = is_error(redis.pcall('ZCARD', beats), 'WRONGTYPE')
 local waiting, starting, running = redis.call('LLEN', pq), redis.call('LLEN', rq), redis.call('SCARD', cs)
--- Notes that this machine, which cannot have its name yet, may have volumes. A failover can have lost them,
--- together with its registration; then it would not be waited for. One that never was of this cluster has
--- none of its volumes.
+-- Notes that this machine, without its name yet, may have volumes. A failover may have lost them with its
+-- registration, and no pod would wait for it. A machine new to the cluster has none.
 local function wait_for_this_machine()
   if known_cluster ~= '' and engine_id ~= '' and engine_id ~= known_engine then
     redis.pcall('HSETNX', reports, former_machine(node, engine_id), '')
@@ -47,21 +45,19 @@ if state == 'dead' and waiting + starting + running > 0 then
   return { 'DRAINING' }
 end
 
--- The name is another worker's for as long as its heartbeats arrive. An incarnation without a holder was
--- written by hand.
+-- A worker keeps its name while its heartbeats arrive. An incarnation without a holder was written by hand.
 local function holder_of(some) return string.match(some or '', '^(%x+)%.') end
 local holder = holder_of(current_incarnation)
 if state == 'alive' and holder and holder ~= holder_of(incarnation) then
   local last_heartbeat = redis.pcall('GET', heartbeat_key)
   if is_no_past(beat) then
-    -- Of a former master whose clock was ahead. Left as it is, it would never be silent.
+    -- Of a former master whose clock was ahead: unchanged, it would never be silent.
     beat = NOW
     redis.call('HSET', node_key, 'beat', STAMP)
   end
-  -- After a change of the master the clock may have jumped, and the other worker may not have found the
-  -- master.
+  -- After a change of the master the clock may have jumped, and the other worker may not have found it.
   local silence = NOW - math.max(past(beat), master_changed_at())
-  -- Its own times count, too: until then it may run what must not run twice. See `takes_over_after`.
+  -- Until its own times are over it may run what must not run twice. See `takes_over_after`.
   local fence, dead = registered_times(known_times, current_incarnation)
   local after_ms = math.max(tonumber(takeover_after_ms), fence or 0, (dead or 0) - 1000)
   if silence < after_ms then
@@ -71,8 +67,7 @@ if state == 'alive' and holder and holder ~= holder_of(incarnation) then
   end
 end
 
--- Another machine, or an engine that was set up anew: the containers and volumes of the former one are not
--- here.
+-- Another machine, or an engine set up anew: the former containers and volumes are not here.
 local is_other = known_engine and known_engine ~= engine_id
 if is_other and state == 'alive' and waiting + starting + running > 0 then
   redis.pcall('ZREM', beats, node)
@@ -102,11 +97,10 @@ if engine_id == '' then
 else
   redis.call('HSET', node_key, 'engine_id', engine_id)
 end
--- Until it has told which volumes it has, volumes without a record are not bound: see `volumes_report`. A
--- broken key keeps no worker away.
+-- Until it reports its volumes, none without a record is bound: see `volumes_report`. A broken key keeps no
+-- worker away.
 if is_other then
-  -- The former machine may come back with its volumes, unless it told this run of Redis that it has none.
-  -- What an earlier run knew of it may be lost.
+  -- The former machine may return with its volumes, unless it told this run of Redis that it has none.
   local reported = redis.pcall('HGET', reports, node)
   local has_none = reported == master_run() and (tonumber(known_volumes) or 0) == 0
   if not has_none and not is_error(reported, '') then

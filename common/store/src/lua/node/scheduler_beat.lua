@@ -1,5 +1,4 @@
--- Records with which times a scheduler detects failures. That Redis carries it out shows the scheduler that
--- Redis takes writes: see `declare_dead`.
+-- Records a scheduler's detection times. Success shows that Redis takes writes: see `declare_dead`.
 -- Reply: the time
 local scheduler_key = head_keys()
 local times = head_args()

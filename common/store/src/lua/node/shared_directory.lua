@@ -1,11 +1,11 @@
--- Records which directory a node has for volumes that nodes share. The cluster has one such directory: the
--- first that is reported, or the one that a worker knows from before Redis was lost.
+-- Records the directory of a node for shared volumes. The cluster has one: the first reported, or the one
+-- that a worker knows from before Redis was lost.
 -- Reply: {'FENCED'} | {'OK', id of the cluster's directory or ''}
---   '' asks the worker to give its directory an id, if it has none, and to report again. A worker that dies
---   before it reads the reply reports again; the same report changes nothing.
+-- '' asks the worker to give its directory an id and to report again. A worker that dies before it reads the
+-- reply reports again; the same report changes nothing.
 local node_key = head_keys()
--- `found` is the id in the directory, or ''. `known` is the id that the worker was told last, or ''.
--- `problem` is why the directory cannot be used, or ''.
+-- `found` is the id in the directory, `known` the id that the worker was told last, `problem` why the
+-- directory cannot be used; each may be ''.
 local node, incarnation, found, known, problem = head_args()
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 local recorded = read_meta('shared_directory')[1]
@@ -29,7 +29,6 @@ if state ~= before then
   local reason = state == 'ready' and 'SharedVolumesReady' or 'SharedVolumesRefused'
   emit('node', node, reason, node, node, '', state == 'ready'
     and 'pods with shared volumes can run here' or 'no pod with shared volumes is placed here: ' .. problem)
-  -- A pod may wait for this node.
   if state == 'ready' then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
 end
 return { 'OK', recorded or '' }

@@ -1,16 +1,15 @@
--- Corrects what a node says its pods use, after the sum of their records has turned out to be different.
--- Nothing is corrected if anything was reserved or released since the caller read the node: `reservations`
--- counts each reservation, and a release changes what is used.
--- `port` is a field of a host port, with its value as seen and as it must be; '' is none.
+-- Corrects the usage of a node that differs from the sum of its pods' records, unless it changed since the
+-- caller read it: `reservations` counts reservations, and a release changes the sums. `port` is a field of a
+-- host port, with its value as seen and as it must be; '' is none.
 -- Reply: 'OK' | 'CHANGED' (read again)
 local node_key = head_keys()
 local node, incarnation, seen_reservations, seen_pods, seen_used, pods = head_args()
--- `seen_used` has an amount for each of RESOURCES, divided by spaces.
+-- An amount for each of RESOURCES, divided by spaces.
 local seen = {}
 for amount in string.gmatch(seen_used, '%S+') do seen[#seen + 1] = amount end
 local actual = head_resources()
 if is_fenced(node_key, incarnation) then return 'CHANGED' end
--- A caller reads a field that is missing or empty as 0.
+-- Callers read a missing or empty field as 0.
 local function is_as_seen(field, seen_amount)
   local amount = redis.call('HGET', node_key, field)
   return (not amount or amount == '') and seen_amount == '0' or amount == seen_amount
@@ -41,7 +40,7 @@ for p = 1, port_count do
   else
     redis.call('HDEL', node_key, field)
   end
-  -- A port of another program is tried again after a while, which is no difference.
+  -- A port of another program is tried again after a while; that is no difference.
   if seen_holder ~= '- another program' then differences[#differences + 1] = field end
 end
 if #differences == 0 then

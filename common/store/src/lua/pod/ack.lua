@@ -1,13 +1,12 @@
--- Acknowledges pods that run on a worker: from rq to cs, with record and event, in one step. Invariants 2 and
--- 3.
+-- Acknowledges pods that run on a worker: from rq to cs, with record and event. Invariants 2 and 3.
 -- Reply: {'FENCED'} | {'OK', then for each pod 'ok' | 'stop' (no longer wanted: stop it)
 --        | 'stale' (not this worker's: remove the container)
 --        | 'broken' (its record is none that kubeleet writes: nothing is recorded, the container runs on)}
 local node_key, rq, cs, stop_set = head_keys()
 local _, node, incarnation = head_args()
 local records = {}
--- Usually the payloads are the oldest entries of rq, in some order, and one LTRIM removes them all. This
--- raises WRONGTYPE as well, so it comes before the first write.
+-- Usually these are the oldest entries of rq, which one LTRIM removes. Read before the first write, as it
+-- raises WRONGTYPE as well.
 local oldest = redis.call('LRANGE', rq, -math.max(1, pod_count), -1)
 redis.call('SCARD', cs)
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
@@ -18,7 +17,7 @@ for p = 1, pod_count do
   if record and record[1] == 'stopping' then redis.call('SCARD', stop_set) end
 end
 
--- By their index as text, as pods refer to them.
+-- By their index as text.
 local services = {}
 for s = 1, service_count do
   local ep_key = service_keys(s)
@@ -29,7 +28,7 @@ local replies, acked, started = { 'OK' }, {}, batch_event('PodStarted', 'running
 local message = 'started on ' .. node
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  -- What the pod still waits for before it is ready; '' if it is ready as it runs.
+  -- `starting`: what the pod waits for before it is ready, or ''.
   local payload, assignment, address, published, starting, service_index = pod_args(p)
   local phase, holder, current_assignment, reason = unpack(records[p] or {}, 1, 4)
   if not records[p] then
@@ -41,9 +40,9 @@ for p = 1, pod_count do
   elseif phase == 'assigned' or phase == 'stopping' then
     acked[#acked + 1] = payload
     if phase == 'assigned' then
-      -- A pod without an address gets an empty one: one more field costs less than to look for one.
+      -- An empty address costs less than a look for a former one.
       redis.call('HSET', pod_key, 'phase', 'running', 'since', STAMP, 'attempts', '0', 'address', address)
-      -- It names the assignment: without ports, those of an earlier container count as none.
+      -- `published` names its assignment, so ports of an earlier container do not count.
       if published ~= '' then redis.call('HSET', pod_key, 'published', published) end
       if starting ~= '' then
         redis.call('HSET', pod_key, 'reason', 'Starting', 'message', starting)

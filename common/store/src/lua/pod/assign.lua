@@ -1,5 +1,5 @@
--- Assigns pods to nodes: node check, resources, record and queue in one step. Invariants 2, 3, 9.
--- It is cheapest for the oldest entries of the scheduler's in-flight list, in their order.
+-- Assigns pods to nodes: node check, resources, record and queue in one step. Invariants 2, 3, 9. It is
+-- cheapest for the oldest in-flight entries, in their order.
 -- Reply: for each pod 'ok'
 --        | 'stale' (no longer pending: its payload was dropped)
 --        | 'gone' (not in this scheduler's in-flight list any more)
@@ -16,7 +16,6 @@ local _, _, _, _, dead_after_ms = head_args()
 dead_after_ms = tonumber(dead_after_ms)
 
 redis.call('SCARD', pushed)
--- Only pods with persistent volumes need this.
 if volume_count > 0 then
   redis.call('SCARD', volumes)
   redis.call('HLEN', reports)
@@ -37,8 +36,7 @@ local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
 
 local function read_node(n)
   local node_key, pq = node_keys(n)
-  -- The incarnation is '' for a node that has none; the number of pods is '' where the scheduler expects
-  -- none.
+  -- The incarnation is '' for a node that has none; `expected_pods` is '' if the scheduler expects no number.
   local node, seen_incarnation, expected_pods = node_args(n)
   redis.call('LLEN', pq)
   local record = redis.call('HMGET', node_key, unpack(NODE_FIELDS))
@@ -60,8 +58,8 @@ local function read_node(n)
     reserved = reserved, queue = {}, message = 'assigned to ' .. node }
 end
 
--- Most pods of a batch are of one service and ask for the same, so each different request is passed once. It
--- has the name of the service; a pod that a user pushed has a name of its own.
+-- Most pods of a batch ask for the same, so each request is passed once, with the name of the service. Pushed
+-- pods have names of their own.
 local function read_request(q)
   local request, texts, asked = {}, request_resources(q), {}
   for r = 1, RESOURCE_COUNT do
@@ -74,7 +72,6 @@ local function read_request(q)
 end
 
 local function fits(request, free)
-  -- Several times as fast as `ipairs`.
   local asked = request.asked
   for a = 1, #asked do
     local r = asked[a]
@@ -83,19 +80,19 @@ local function fits(request, free)
   return true
 end
 
--- Returns whether no other pod has a port that this one needs. Two addresses of a port count as the same.
+-- Two addresses of a port count as the same.
 local function has_free_ports(node, uuid, ports)
   local is_free = true
   each_port(ports, function(field)
-    -- The type of the node's key was checked, so this raises no error after the first write.
+    -- The type of the key was checked: no error after the first write.
     local holder = redis.call('HGET', node.key, field)
     if holder and not has_port(holder, uuid) then is_free = false end
   end)
   return is_free
 end
 
--- Returns the persistent volumes of the batch's pods by the index of their pod. A volume that is bound in
--- this batch is bound for the pods after it as well, because a volume has one entry for each of its pods.
+-- Returns the persistent volumes by the index of their pod. Pods share the record, so a volume bound in this
+-- batch is bound for later pods, too.
 local function read_volumes()
   local of_pods, records = {}, {}
   for v = 1, volume_count do
@@ -107,7 +104,7 @@ local function read_volumes()
         unpack(redis.call('HMGET', volume_key, 'node', 'state', 'restored', 'engine_id', 'conflict', 'epoch'), 1, 6)
       record = { key = volume_key, node = node, state = state, engine_id = engine_id or '', has_conflict = conflict,
         epoch = tonumber(epoch),
-        -- A shared volume is on no node, so there is no place that could be unknown.
+        -- A shared volume is on no node.
         is_shared = not tonumber(replica), is_certain = not tonumber(replica) or (node and not restored) }
       records[volume_key] = record
     end
@@ -120,26 +117,23 @@ local function read_volumes()
 end
 local volumes_of = read_volumes()
 
--- Returns the id of a node's engine. It is read for pods with volumes only.
+-- Read for pods with volumes only.
 local function engine_of(node)
   node.engine_id = node.engine_id or redis.call('HGET', node.key, 'engine_id') or ''
   return node.engine_id
 end
--- Returns whether the data of a volume is on another node, or on the machine that had the name of this one
--- before.
+-- The record may name another node, or the machine that had this node's name before.
 local function is_elsewhere(node, record)
   if record.is_shared or not record.node then return false end
   return record.node ~= node.name or (record.engine_id ~= '' and record.engine_id ~= engine_of(node))
 end
--- Returns the copies of a volume that its record does not name. They are read only for a volume that is
--- nowhere yet.
+-- Read only for a volume that is nowhere yet.
 local all_copies
 local function copies_of(volume)
   all_copies = all_copies or read_copies(copies)
   return all_copies[volume.name] or {}
 end
--- Returns whether all volumes of a pod are on this node, or nowhere yet. A copy that was given up and is here
--- must not become the volume.
+-- A copy here that was given up must not become the volume.
 local function has_data_here(node, of_pod)
   for _, volume in ipairs(of_pod) do
     local record = volume.record
@@ -158,9 +152,8 @@ local function has_conflict(of_pod)
   end
   return false
 end
--- Returns whether a node that has not reported may have the data of a volume of this pod. A failover may also
--- have lost that a node was ever there: until nodes are declared dead again, those that live have registered
--- again.
+-- Returns whether an unreported node may have the data. A failover may also have lost that a node exists: all
+-- live ones have registered again when nodes can be declared dead again.
 local unreported
 local is_to_settle = {}
 local function may_be_unreported(of_pod)
@@ -170,7 +163,7 @@ local function may_be_unreported(of_pod)
       if pause_left(1.5 * dead_after_ms) > 0 then return true end
       unreported = unreported or unreported_nodes(reports)
       if #unreported > 0 then return true end
-      -- Whose copy it is, if any, the next report of one of them settles.
+      -- The next report of these nodes settles which copy it is.
       local candidates = candidate_copies(given_up, volume.name, copies_of(volume), record.node, record.epoch)
       for _, copy in ipairs(candidates) do is_to_settle[copy.node] = true end
       if #candidates > 0 then return true end
@@ -178,7 +171,6 @@ local function may_be_unreported(of_pod)
   end
   return false
 end
--- Binds the volumes of a pod that are nowhere yet.
 local function bind(node, of_pod)
   for _, volume in ipairs(of_pod) do
     local record = volume.record
@@ -194,7 +186,7 @@ local function bind(node, of_pod)
         'replica', volume.replica, 'node', node.name, 'engine_id', engine_of(node), 'space', volume.space,
         'state', 'bound', 'created_at', STAMP, 'epoch', next_epoch(given_up, volume.name, copies_of(volume)))
       redis.call('SADD', volumes, volume.name)
-      -- It has one more before it says so.
+      -- The node counts it before its next report.
       local before = tonumber(redis.call('HGET', node.key, 'volumes') or 0) or 0
       redis.call('HSET', node.key, 'volumes', before + 1)
       record.node, record.engine_id, record.is_certain = node.name, engine_of(node), true
@@ -203,7 +195,7 @@ local function bind(node, of_pod)
 end
 
 local nodes, requests, records = {}, {}, {}
--- By their index as text, as pods refer to them.
+-- By their index as text.
 for n = 1, node_count do nodes[tostring(n)] = read_node(n) end
 for q = 1, request_count do requests[tostring(q)] = read_request(q) end
 for p = 1, pod_count do
@@ -211,9 +203,8 @@ for p = 1, pod_count do
   records[p] = redis.call('HMGET', pod_key, unpack(RECORD_FIELDS))
 end
 
--- Usually the pods are the oldest entries in flight, in their order. Then one LTRIM at the end removes them,
--- and no list is searched. A payload that is at its place is certain to be there at the end. This raises
--- WRONGTYPE as well, so it comes before the first write.
+-- Usually the pods are the oldest entries in flight, in their order, and one LTRIM removes them without a
+-- search. Read before the first write, as it raises WRONGTYPE as well.
 local oldest = redis.call('LRANGE', in_flight, -pod_count, -1)
 local taken = {}
 local function take_out(payload, p)
@@ -222,14 +213,14 @@ local function take_out(payload, p)
   return true
 end
 
--- What only pods need that a user pushed, by the index of the pod.
+-- By the index of the pod.
 local pushed_pods = {}
 for q = 1, pushed_pod_count do
   local pod_index, name, image, replica = pushed_pod_args(q)
   pushed_pods[pod_index] = { name = name, image = image, replica = replica }
 end
 
--- The same uuid twice in one batch is one pod: the second copy is stale.
+-- A second copy of the same uuid in one batch is stale.
 local replies, assigned, scheduled = {}, {}, batch_event('PodScheduled', 'assigned')
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
@@ -262,7 +253,7 @@ for p = 1, pod_count do
     if pushed_pod then
       create_pushed_pod(pod_key, pushed, uuid, name, pushed_pod.image, pushed_pod.replica, payload, request.texts)
     end
-    -- What leaves attempts to a pod that waits also sets a reason.
+    -- A waiting pod with attempts also has a reason.
     if (reason or '') ~= '' then
       redis.call('HSET', pod_key, 'attempts', 0, 'reason', '', 'message', '')
     end

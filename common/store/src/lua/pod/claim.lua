@@ -1,4 +1,4 @@
--- Tells a worker what to do with payloads that it took from its queue. Invariants 3 and 7.
+-- Decides on payloads that a worker took from its queue. Invariants 3 and 7.
 -- Reply: {'FENCED'} | {'PAUSED', ms left} | {'OK', then for each pod three elements: verdict, assignment,
 --   attempt; these two are '' and 0 where they say nothing}. A list within the list would cost Redis as much
 --   as a read. The verdicts are:
@@ -16,12 +16,12 @@ max_attempts = tonumber(max_attempts)
 local records = {}
 local waiting = redis.call('LRANGE', rq, 0, -1)
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
--- Its own fence, or that of a node whose fence is longer.
+-- The longest fence may be another node's.
 local meta = read_meta('run_id', 'changed_at', 'longest_fence')
 local longest_fence = read_longest_fence(meta[3])
 local left = pause_left(math.max(tonumber(pause_ms), longest_fence), meta)
 if left > 0 then return { 'PAUSED', left } end
--- Keys that most pods do not need are read only if one pod needs them.
+-- Keys that most pods do not need are read only for those that do.
 local any_unknown, any_stopping = false, false
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
@@ -32,18 +32,17 @@ for p = 1, pod_count do
 end
 if any_unknown then redis.call('SCARD', pushed) end
 if any_stopping then redis.call('SCARD', cs) end
--- What only the record of a pod that a user pushed needs, by the index of the pod.
+-- By the index of the pod.
 local pushed_pods = {}
 for q = 1, pushed_pod_count do
   local pod_index, new_assignment, name, image, replica, ports = pushed_pod_args(q)
   pushed_pods[pod_index] = { assignment = new_assignment, name = name, image = image, replica = replica,
     ports = ports, request = pushed_pod_resources(q) }
 end
--- The number of copies of each payload in rq.
+-- Copies of each payload in rq.
 local copies = {}
 for _, payload in ipairs(waiting) do copies[payload] = (copies[payload] or 0) + 1 end
--- The records that this batch has changed so far, as they are now: it may contain further copies of their
--- payloads.
+-- Current states of records that this batch has changed: it may contain further copies of their payloads.
 local changed = {}
 
 local function drop(payload)
@@ -75,7 +74,6 @@ for p = 1, pod_count do
     verdict, told_assignment, attempt = 'start', new_assignment, 1
   elseif holder == node and phase == 'assigned' then
     attempt = (tonumber(attempts) or 0) + 1
-    -- Redis is slow at writing a number that comes from Lua.
     redis.call('HSET', pod_key, 'attempts', attempt == 1 and '1' or attempt)
     local record = changed[pod_key] or records[p]
     record[4] = attempt
@@ -85,8 +83,8 @@ for p = 1, pod_count do
     drop(payload)
     verdict = 'running'
   elseif holder == node and phase == 'stopping' then
-    -- A start that was interrupted may have left containers, and its successor needs the same volumes and
-    -- ports: as for a pod that runs, only the worker knows when they are gone.
+    -- An interrupted start may have left containers with the volumes and ports that the successor needs. Only
+    -- the worker knows when they are gone.
     redis.call('SADD', cs, payload)
     drop(payload)
     verdict = 'stopping'

@@ -1,13 +1,12 @@
--- Requeues the payload of a dead letter, or an edited payload in its place: to the queue it came through, or
--- to sq if its pod is known or the node of that queue is no member any more: no worker would take it from
--- there. What would come to nothing is refused, and the dead letter stays.
+-- Requeues the payload of a dead letter, or an edited one: to its former queue, or to sq if its pod is known
+-- or the queue's node is gone. Refused calls leave the dead letter.
 -- Reply: 'OK' | 'GONE'
 --   'ENDED'       the pod has ended: a worker would drop the payload
 --   'EXISTS'      an edited payload names another pod that has not ended
 --   'IN_SERVICE'  the pod belongs to a service, from which its payload is built: an edited one cannot last
 local dq, source_queue, sq, pod_key, nodes, pushed = head_keys()
--- The uuid is '' when the payload is unreadable, and the node is '' if it came through sq. `is_edited` is '1'
--- or '0'; only then the fields after it count.
+-- The uuid is '' for an unreadable payload, the node is '' for sq. The fields after `is_edited` count if it
+-- is '1'.
 local dead_letter, payload, uuid, node, is_edited, name, image, replica = head_args()
 redis.call('LLEN', source_queue)
 redis.call('LLEN', sq)

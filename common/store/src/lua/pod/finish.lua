@@ -1,9 +1,9 @@
--- Records that a pod of a worker ended, because it was to be stopped or by itself.
+-- Records that a pod ended, by a stop or by itself.
 -- Reply: 'OK' | 'FENCED' | 'STALE' (not this worker's)
 --        | 'WANTED' (there is no request to stop it: it was lost, not stopped)
 local node_key, rq, cs, stop_set, wanted_key, pod_key, ep_key, service_key, done, tries = head_keys()
--- The outcome is 'stopped', 'succeeded' or 'failed'; the exit code is '' if there is none.
--- `drained` tells what was in flight before the stop, '' if nothing was.
+-- The outcome is 'stopped', 'succeeded' or 'failed'; exit code and `drained` (what was in flight before the
+-- stop) may be ''.
 local node, incarnation, uuid, assignment, payload, outcome, reason, message, exit_code, containers, kept_runs, runs,
   drained = head_args()
 redis.call('LLEN', rq)
@@ -25,7 +25,7 @@ if phase == 'stopped' or phase == 'succeeded' or phase == 'failed' then
 end
 if phase == 'stopping' then outcome = 'stopped' end
 if outcome == 'stopped' and phase ~= 'stopping' then
-  -- A request that was written by hand would stop each successor.
+  -- A request written by hand would stop each successor.
   redis.call('SREM', stop_set, uuid)
   return 'WANTED'
 end
@@ -41,7 +41,7 @@ else
   redis.call('SREM', stop_set, uuid)
   redis.call('HSET', pod_key, 'phase', outcome, 'since', STAMP, 'reason', reason, 'message', message)
   release(node_key, pod_key)
-  -- In the same step, so that it is counted once: a repeated report finds the pod ended.
+  -- In the same step: a repeated report finds the pod ended and counts nothing.
   if service and outcome == 'succeeded' then count_completion(service_key, done, tries, service, replica, pod_key) end
   if service and outcome == 'failed' then count_failure(service_key, done, tries, replica, pod_key) end
   if service then redis.call('PUBLISH', 'wake:reconcile', service) end

@@ -1,10 +1,9 @@
--- Returns a pod that a worker cannot start, because another program has its host ports, its node has a
--- problem or the data of its volume is elsewhere, to the schedulers. The ports count as taken until
--- reconciliation finds no pod that has them, so that the node is avoided for a while; a problem of the node
--- is in its heartbeat.
+-- Returns a pod that its worker cannot start (ports of another program, a problem of the node, a volume
+-- elsewhere) to the schedulers. Its ports count as taken until reconciliation frees them, so the node is
+-- avoided for a while.
 -- Reply: 'OK' | 'FENCED' | 'STALE' (it is not to be started here any more)
 local node_key, rq, sq, pod_key = head_keys()
--- `ports` are those that are taken, as in the record. `reason` is why in a word.
+-- `ports` are those that are taken, `reason` is a word.
 local node, incarnation, uuid, assignment, payload, ports, reason, message = head_args()
 redis.call('LLEN', rq)
 redis.call('LLEN', sq)

@@ -1,4 +1,4 @@
--- Records that a worker misses the container of a pod that must run on it: it is queued there again, as a new
+-- Records that the container of a running pod is gone: the pod is queued on its node again, as a new
 -- assignment.
 -- Reply: 'OK' | 'FENCED' | 'STALE'
 local node_key, cs, pq, pod_key, ep_key = head_keys()

@@ -1,5 +1,5 @@
--- Parks pods that fit no node: moves them from the in-flight list to the unschedulable set, with the nodes'
--- refusals. Invariant 2.
+-- Moves pods that fit no node from the in-flight list to the unschedulable set, with the refusals. Invariant
+-- 2.
 -- Reply: for each pod 'ok'
 --        | 'stale' (no longer pending: its payload was dropped)
 --        | 'gone' (not in this scheduler's in-flight list any more)

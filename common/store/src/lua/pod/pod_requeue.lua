@@ -1,9 +1,8 @@
--- Repairs a pod whose payload is in none of the queues that its phase allows: a failover has lost the write,
--- or an external worker has taken it out of its set.
--- It does nothing unless the payload really is missing, so it may be called on suspicion.
+-- Repairs a pod whose payload is in no queue that its phase allows: a failover lost the write, or an external
+-- worker took it out. If the payload is there it does nothing, so a suspicion suffices.
 -- Reply: 'QUEUED' | 'PRESENT' | 'CHANGED' (the pod has moved, or there are other schedulers: read again)
 local pod_key, wanted_key, sq, uq, node_key, pq, rq, cs, stop_set, schedulers, ep_key = head_keys()
--- The keys of the node are any names, and the node is '', if the pod was seen on none.
+-- If the pod was seen on no node, `seen_node` is '' and the keys of the node are any names.
 local uuid, payload, seen_phase, seen_node = head_args()
 local phase, node, name, engine_id = unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'name', 'engine_id'), 1, 4)
 node = node or ''
@@ -27,7 +26,7 @@ if phase == 'pending' then
     if is_queued_in(in_flight) then return 'PRESENT' end
     known[scheduler] = true
   end
-  -- It may be in flight in a scheduler that started after the caller listed them.
+  -- A scheduler that started after the caller listed them may have it in flight.
   for _, scheduler in ipairs(redis.call('ZRANGE', schedulers, 0, -1)) do
     if not known[scheduler] then return 'CHANGED' end
   end
@@ -42,12 +41,11 @@ if runs or is_queued_in(pq) or is_queued_in(rq) then return 'PRESENT' end
 redis.call('LLEN', sq)
 redis.call('SCARD', stop_set)
 local state, current_engine, kind = unpack(redis.call('HMGET', node_key, 'state', 'engine_id', 'kind'), 1, 3)
--- Another machine that has the name has no volumes of this pod. Only pods with volumes have an engine in
--- their record.
+-- Another machine with the name lacks the pod's volumes. Only records of pods with volumes have an engine.
 local is_other = (engine_id or '') ~= '' and engine_id ~= (current_engine or '')
 local gone = is_other and 'another machine has the name of its node ' .. node or 'its node ' .. node .. ' is gone'
--- No worker of kubeleet takes a pod out of its set before the record says so. For an external worker that is
--- the only way to tell that a pod does not run there any more: it would never read what was put back.
+-- kubeleet's workers change the record first. An external worker can report the end of a pod only so, and
+-- would never read what was put back.
 local has_ended = kind == 'guest' and state == 'alive' and phase ~= 'assigned'
 if has_ended then gone = 'the external worker ' .. node .. ' has taken it out of cs:' .. node end
 if state == 'alive' and not is_other and not has_ended then

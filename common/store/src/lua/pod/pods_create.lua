@@ -1,15 +1,14 @@
--- Creates pods of a service: takes a free slot, creates the record, queues the payload. A taken slot is left
--- alone, so that any number of callers, in any order and any number of times, create each pod once.
+-- Creates pods in free slots of a service. Taken slots stay as they are, so any number of callers create each
+-- pod once.
 -- Reply: {'OK', number of pods that were created}
 --        | {'CHANGED'} (the service has changed, or another step of replacing its pods was taken: read it
 --          again)
 --        | {'UNCONFIRMED'} (it is a job of a cron whose replicas have not confirmed it yet: a failover might
 --          lose the tick, and it would run again)
 local service_key, slots, sq, done, unconfirmed = head_keys()
--- `last_write` is the write that the service must have been changed by last, or '' if any is right.
--- `is_second` is '1' for successors, in the second places of replicas whose first ones are taken. `step` is
--- then the step of replacement that the caller has seen. Pods of a job are created step by step as well, but
--- for the first ones, in the same round trip as the job.
+-- `last_write` is the required last write of the service, or ''. `is_second` is '1' for successors in the
+-- second places of taken slots; `step` is then the step that the caller has seen. Pods of a job are created
+-- in steps, too, except those in the round trip of the job.
 local service, spec, generation, image, last_write, is_second, step = head_args()
 local current_spec, state, replicas, current_write, kind, ended_at, of_cron, created_at = unpack(redis.call('HMGET',
   service_key, 'spec', 'state', 'replicas', 'write', 'kind', 'ended_at', 'of_cron', 'created_at'), 1, 8)
@@ -24,7 +23,7 @@ if is_job then
   redis.call('HLEN', unconfirmed)
 end
 if is_job and ended_at then return { 'CHANGED' } end
--- Not for ever: a replica may be down for long.
+-- Bounded: a replica may be down for long.
 local CONFIRM_MS = 10000
 local is_young = not is_no_past(created_at) and NOW - tonumber(created_at) < CONFIRM_MS
 if is_job and of_cron and is_young and redis.call('HEXISTS', unconfirmed, service) == 1 then
@@ -40,7 +39,7 @@ for p = 1, pod_count do
 end
 local holders = redis.call('HMGET', slots, unpack(asked))
 local wanted = tonumber(replicas)
--- It was scaled down meanwhile. Callers create in order, so none of the rest is wanted either.
+-- Scaled down meanwhile. Callers create in order, so none of the rest is wanted either.
 do
   local replica = pod_args(1)
   if tonumber(replica) >= wanted then return { 'CHANGED' } end
@@ -58,18 +57,17 @@ for p = 1, pod_count do
   local replica, payload = pod_args(p)
   local is_free = not holders[p] and not taken[replica]
   if is_job and is_free then is_free = redis.call('HEXISTS', done, replica) == 0 end
-  -- One whose first place has become free gets its pod there, at the next look.
+  -- If the first place is free by now, the pod goes there at the next look.
   if is_free and is_second then is_free = redis.call('HEXISTS', slots, replica) == 1 end
   if is_free and tonumber(replica) < wanted then
     local uuid = uuid_of(pod_key)
     taken[replica] = true
     new_slots[#new_slots + 1], new_slots[#new_slots + 2] = replica .. place, uuid
-    -- Copying the first record is half the work of writing each, and a fraction of the bytes in the
-    -- append-only file and to the replicas.
+    -- COPY of the first record is half the work, and a fraction of the bytes in the AOF and to the replicas.
     if template and redis.call('COPY', template, pod_key) == 1 then
       redis.call('HSET', pod_key, 'replica', replica)
     else
-      -- Redis searches the fields of a record in their order: what is read most often comes first.
+      -- Redis searches the fields in order: the most read come first.
       redis.call('HSET', pod_key, 'phase', 'pending', 'since', STAMP, 'node', '', 'assignment', '',
         'attempts', '0', 'reason', '')
       set_resources(pod_key, head_resources())

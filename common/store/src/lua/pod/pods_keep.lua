@@ -1,6 +1,5 @@
--- Gives pods that have the current specification of their service its current generation: the specification
--- was replaced and then stored again, and these pods were not replaced in between. Versions that compare
--- generations alone leave them running, too.
+-- Gives pods with the current specification the current generation: it was replaced and stored again before
+-- they were. Versions that compare only generations then leave them running.
 -- Reply: number of pods
 local service_key = head_keys()
 local service = head_args()
@@ -11,7 +10,7 @@ for p = 1, pod_count do
   local pod_key = pod_keys(p)
   local its_service, its_spec, its_generation =
     unpack(redis.call('HMGET', pod_key, 'service', 'spec', 'generation'), 1, 3)
-  -- A pod that has changed since the caller read it is left to the next look.
+  -- A pod that has changed meanwhile is left to the next look.
   local seen_generation = pod_args(p)
   -- A missing generation is read as 0.
   local is_seen = (tonumber(its_generation) or 0) == tonumber(seen_generation)

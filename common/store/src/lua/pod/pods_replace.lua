@@ -1,16 +1,16 @@
--- Stops pods that are in service, each for a successor: one in the other place of its slot that is ready, or
--- one that is to be created when this one is gone.
+-- Stops pods that serve, each for a ready successor in the other place of its slot, or for one that is
+-- created afterwards.
 -- Reply: {'OK', the new step, for each pod 'stopping' | 'moved' (it is on another node, does
 --        not run any more, or its successor is not ready any more: read it again)}
 --        | {'CHANGED'} (the service has another specification, or another step was taken: read it again)
 local service_key, slots, ep_key = head_keys()
--- `step` is the step of replacement that the caller has seen.
+-- `step` is the step that the caller has seen.
 local spec, step, message = head_args()
 local current_spec, state = unpack(redis.call('HMGET', service_key, 'spec', 'state'), 1, 2)
 redis.call('HLEN', slots)
 local records, successors = {}, {}
 for p = 1, pod_count do
-  -- The key of the successor is the pod's own where there is none yet.
+  -- Without a successor it is the pod's own key.
   local pod_key, stop_set, successor_key = pod_keys(p)
   records[p] = redis.call('HMGET', pod_key, 'phase', 'node', 'name', 'replica')
   successors[p] = redis.call('HMGET', successor_key, 'phase', 'reason')
@@ -20,7 +20,7 @@ if current_spec ~= spec or state ~= 'active' then return { 'CHANGED' } end
 local next_step = take_step(service_key, step)
 if not next_step then return { 'CHANGED' } end
 
--- Returns whether another pod serves in the same slot; true where none is needed.
+-- Returns whether another pod serves in the slot; true where none is needed.
 local function is_replaced(p, replica, successor)
   local phase, reason = unpack(successors[p], 1, 2)
   if successor == '' then return true end

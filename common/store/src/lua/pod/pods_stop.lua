@@ -1,4 +1,4 @@
--- Records that pods are not wanted any more.
+-- Stops pods that are not wanted any more.
 -- Reply: for each pod 'stopped' (ended at once) | 'stopping' (its node will stop it)
 --        | 'moved' (it is on another node, or ready although only others are to be stopped: read it again)
 --        | 'gone'

@@ -1,6 +1,5 @@
--- Forgets pushed pods that ended some time ago, those without a record, and pods of services, which another
--- program has listed among them. Records stay as tombstones for a
--- while, like those of stopped pods.
+-- Forgets pushed pods that ended some time ago or have no record, and pods of services, which another program
+-- listed. Records stay as tombstones for a while.
 -- Reply: number of pods that were forgotten
 local pushed = head_keys()
 local retention_ms = head_args()
@@ -17,7 +16,7 @@ for p = 1, pod_count do
   local uuid = pod_args(p)
   local phase, since, service = unpack(records[p], 1, 3)
   local has_ended = phase == 'succeeded' or phase == 'failed'
-  -- A time in the future was written by a former master: it counts as now.
+  -- A time in the future, of a former master, counts as now.
   if not phase or service or (has_ended and NOW - (tonumber(since) or 0) >= retention_ms) then
     forgotten = forgotten + redis.call('SREM', pushed, uuid)
     if phase and not service then redis.call('EXPIRE', pod_key, TOMBSTONE_SECONDS) end

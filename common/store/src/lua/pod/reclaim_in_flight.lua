@@ -1,7 +1,6 @@
--- Returns what a silent scheduler had in flight to sq; the oldest is taken first again. A second caller finds
--- nothing. The scheduler itself is forgotten an hour later: it may only be paused, and about to take one more
--- pod. One that has ended, and says so itself, is silent from then on and forgotten after a minute: a pop of
--- it may still be on its way to Redis.
+-- Returns the in-flight payloads of a silent scheduler to sq, the oldest first in line. The scheduler is
+-- forgotten an hour later, as it may only be paused and about to take a pod. One that has ended is forgotten
+-- after a minute: a pop may still be on its way to Redis.
 -- Reply: {'ALIVE'} | {'OK', number of payloads that were returned}
 local FORGET_AFTER_MS, FORGET_ENDED_AFTER_MS = 3600000, 60000
 local sq, in_flight, schedulers = head_keys()
@@ -15,7 +14,7 @@ if is_no_past(beat) then
   return { 'ALIVE' }
 end
 if NOW - beat <= tonumber(silent_ms) then return { 'ALIVE' } end
--- After a change of the master the clock may have jumped: no scheduler is silent for longer than since then.
+-- After a change of the master the clock may have jumped: silence counts from then at most.
 local silence = NOW - math.max(beat, master_changed_at())
 if silence <= tonumber(silent_ms) then return { 'ALIVE' } end
 local moved = 0

@@ -1,8 +1,7 @@
--- Moves a payload that cannot be a pod to the dead letters, byte for byte, if it still is where it was.
--- Invariant 7.
+-- Moves a payload that cannot be a pod to the dead letters, byte for byte. Invariant 7.
 -- Reply: 'OK' | 'GONE' | 'FENCED'
 -- The source is rq of a worker or the in-flight list of a scheduler. Node and incarnation are '' for a
--- scheduler, the uuid is '' when the payload is unreadable; the keys of both are then any names.
+-- scheduler, the uuid is '' for an unreadable payload; their keys are then any names.
 local source, dq, node_key, pod_key = head_keys()
 -- `dead_letter` is its JSON up to the value of `at`, the last field.
 local queue, payload, dead_letter, reason, uuid, node, incarnation = head_args()
@@ -11,7 +10,7 @@ redis.call('LLEN', dq)
 if node ~= '' and is_fenced(node_key, incarnation) then return 'FENCED' end
 local phase, holder, name
 if uuid ~= '' then
-  -- A broken record does not keep the payload where it is.
+  -- A broken record does not hold the payload up.
   local record = read_record(pod_key, 'name') or {}
   phase, holder, name = record[1], record[2], record[4]
 end

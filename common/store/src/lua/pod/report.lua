@@ -1,8 +1,8 @@
--- Records how a pod of a worker is doing, without changing its phase.
+-- Records the state of a pod within its phase.
 -- Reply: 'OK' | 'FENCED' | 'STALE'
 local node_key, pod_key, ep_key = head_keys()
--- The reason is '' when the pod is well. Restarts and exit code are '' when they are unknown. Address and
--- published ports count only if `published` is not ''.
+-- The reason is '' if the pod is well; restarts and exit code are '' if unknown. Address and ports count only
+-- if `published` is not ''.
 local node, incarnation, uuid, assignment, reason, message, restarts, exit_code, address, published,
   containers, kept_runs, runs = head_args()
 if is_fenced(node_key, incarnation) then return 'FENCED' end
@@ -12,7 +12,7 @@ if holder ~= node or current_assignment ~= assignment or (phase ~= 'assigned' an
   return 'STALE'
 end
 redis.call('HSET', pod_key, 'reason', reason, 'message', message)
--- A wait for other services is no attempt to start the pod, however often its worker is restarted meanwhile.
+-- A wait for other services is no attempt to start the pod.
 if phase == 'assigned' and reason == 'WaitingForDependencies' then redis.call('HSET', pod_key, 'attempts', 0) end
 if reason == '' and (last_reason or '') ~= '' then redis.call('HSET', pod_key, 'ready_since', STAMP) end
 if restarts ~= '' then redis.call('HSET', pod_key, 'restarts', restarts) end

@@ -1,9 +1,8 @@
--- Frees slots whose pod has no record any more (lost in a failover, or deleted by hand), so that it can be
--- created again, and void ones: those whose pod has a record that names another service or another replica,
--- or that name a pod which has the other place of the replica. Another program has copied them. The pod of a
--- void slot is left alone. A slot that another pod holds by now, or whose pod has a record after all that
--- names it, is left alone, too.
--- With '' for the pod: the first place of the replica is empty, and the pod in the second one takes it.
+-- Frees slots whose pod has no record (lost in a failover, or deleted by hand), so that it is created again.
+-- Also frees void slots, which another program has copied: the pod's record names another slot, or the pod
+-- has both places of the replica. The pod of a void slot is left alone.
+--
+-- With '' for the pod the first place is empty, and the pod in the second one takes it.
 -- Reply: number of slots that were changed
 local slots, ep_key = head_keys()
 local service = head_args()

@@ -1,5 +1,4 @@
--- Moves waiting pods into the in-flight list of a scheduler, oldest first, and records that the scheduler is
--- alive.
+-- Moves waiting pods into the in-flight list of a scheduler, oldest first, and notes that it is alive.
 -- Reply: the payloads now in flight, oldest first, without the `known_count` oldest. A giant becomes a
 --   dead letter.
 local sq, in_flight, schedulers, dq = head_keys()
@@ -8,7 +7,7 @@ local length = redis.call('LLEN', in_flight)
 redis.call('LLEN', sq)
 redis.call('LLEN', dq)
 redis.call('ZADD', schedulers, NOW, scheduler)
--- What is in flight already and the scheduler does not know: usually nothing. What moves is not read again.
+-- Entries in flight that the scheduler does not know: usually none.
 local taken, count = {}, math.max(0, length - tonumber(known_count))
 if count > 0 then
   local newest_first = redis.call('LRANGE', in_flight, 0, count - 1)
@@ -16,7 +15,7 @@ if count > 0 then
 end
 local missing = tonumber(max_in_flight) - length
 while missing > 0 do
-  -- In parts: the number of values that unpack can return is limited.
+  -- In parts: unpack returns a limited number of values.
   local part = redis.call('RPOP', sq, math.min(missing, 1000))
   if not part then break end
   redis.call('LPUSH', in_flight, unpack(part))

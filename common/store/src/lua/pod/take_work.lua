@@ -1,4 +1,4 @@
--- Moves more payloads of a worker from pq to rq, oldest first: BRPOPLPUSH for several payloads at once.
+-- Moves payloads of a worker from pq to rq, oldest first: BRPOPLPUSH for several.
 -- Reply: the payloads that were moved, oldest first. Giants become dead letters.
 local pq, rq, dq = head_keys()
 local max_count = head_args()

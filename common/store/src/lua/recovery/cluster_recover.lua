@@ -1,7 +1,7 @@
--- Sets the id of the cluster after everything else was recovered: its workers then register and serve on.
+-- Sets the id of the cluster as the last step of a recovery: then its workers register and serve on.
 -- Reply: 'OK' | 'OTHER' (this Redis knows another cluster)
 local services = head_keys()
--- The id that the caller has seen, '' for none. It is replaced only if that cluster has no services.
+-- The id that the caller has seen, or ''. It is replaced only if that cluster has no services.
 local cluster, seen = head_args()
 local current = read_meta('cluster')[1] or ''
 local service_count = redis.call('SCARD', services)

@@ -1,5 +1,4 @@
--- Lists live nodes again that are missing from the list of nodes or from the heartbeats, and removes
--- heartbeats of nodes without a record.
+-- Adds live nodes that the list of nodes or the heartbeats lack, and removes heartbeats without a record.
 -- Reply: number of nodes that were listed again
 local nodes, beats = head_keys()
 redis.call('SCARD', nodes)

@@ -1,5 +1,4 @@
--- Records pods again that a worker or a backup knows and Redis does not: record, slot and container set, in
--- one step.
+-- Records pods of a worker or a backup that Redis does not know: record, slot and container set.
 -- Reply: for each pod 'recovered' | 'present' (it has a record) | 'taken' (another pod has its slot)
 local wanted_key, sq, ep_key = head_keys()
 -- '' for pushed pods.
@@ -18,7 +17,7 @@ local replies = {}
 local running, waiting = batch_event('PodRecovered', 'running'), batch_event('PodRecovered', 'pending')
 for p = 1, pod_count do
   local pod_key, node_key, cs = pod_keys(p)
-  -- Node and assignment are '' for a pod that waits for a node; created_at is 0 if that is unknown.
+  -- Node and assignment are '' for a pod that waits for a node; created_at is 0 if unknown.
   local uuid, payload, node, assignment, phase, name, image, replica, spec, generation, restarts, address,
     published, created_at, runs, slot = pod_args(p)
   local holder = service ~= '' and redis.call('HGET', wanted_key, slot)
@@ -27,7 +26,7 @@ for p = 1, pod_count do
   elseif holder and holder ~= uuid then
     replies[p] = 'taken'
   else
-    -- What a dead node runs is being moved to other nodes.
+    -- The pods of a dead node are being moved.
     if phase == 'running' and states[p] == 'dead' then phase = 'pending' end
     redis.call('HSET', pod_key, 'phase', phase, 'since', STAMP, 'name', name, 'image', image,
       'replica', replica, 'generation', generation, 'created_at', created_at == '0' and STAMP or created_at,
@@ -60,7 +59,7 @@ for p = 1, pod_count do
     replies[p] = 'recovered'
   end
 end
--- What a person has recovered does not expire with what was left of it.
+-- What a person has recovered does not expire with the rest.
 redis.call('PERSIST', wanted_key)
 emit_batch(running)
 emit_batch(waiting)

@@ -1,5 +1,5 @@
--- Records pods that are on a node as wanted again: in the slots of their service, or among the pushed pods.
--- A user or a failover has removed them from there.
+-- Lists pods on a node again, in the slots of their service or among the pushed pods, after a user or a
+-- failover removed them.
 -- Reply: for each pod 'restored' | 'present' (nothing was missing) | 'changed' (it is on no node any more)
 --        | 'surplus' (its slot is taken or not desired: stop it) | 'unknown_service'
 local service_key, wanted_key, ep_key = head_keys()
@@ -43,7 +43,7 @@ for p = 1, pod_count do
     end
   end
   if replies[p] == 'restored' then
-    -- A set that was made meanwhile lacks it: it was in no slot.
+    -- A set made meanwhile lacks it: it was in no slot.
     endpoint(ep_key, pod_key, uuid)
     add(restored, uuid, service ~= '' and service or 'pushed', '',
       'it runs, but was not listed; listed again')

@@ -1,4 +1,4 @@
--- Stores the user and password for a registry that a backup has, if there are none.
+-- Stores a backup's user and password for a registry, if there are none.
 -- Reply: 'OK' | 'PRESENT'
 local registry_key, registries = head_keys()
 -- `password` is encrypted.

@@ -1,4 +1,4 @@
--- Repairs one finding of `kubeleet cluster check`, unless what it is about has changed since.
+-- Repairs one finding of `kubeleet cluster check`, unless its subject has changed.
 -- Reply: 'OK' | 'CHANGED' (check again)
 local key, aside, record_key = head_keys()
 -- The actions are:
@@ -26,7 +26,7 @@ local function remove()
   if not record_is_as_seen() then return false end
   if key_type == 'set' then return redis.call('SREM', key, element) == 1 end
   if key_type == 'hash' then
-    -- A slot: the element is its replica, and the record that of the pod in it.
+    -- A slot: the element is its replica, the record that of its pod.
     local uuid = redis.call('HGET', key, element)
     return uuid and 'pod:' .. uuid == record_key and redis.call('HDEL', key, element) == 1
   end
@@ -37,7 +37,7 @@ end
 
 local function move_aside()
   redis.call('RENAME', key, aside)
-  -- Until the names are there again that it should hold: who moves it may die before.
+  -- Until its names are listed again: the caller may die before.
   if key == 'services' then redis.pcall('HSET', META, 'unlisted_services', STAMP) end
   return redis.call('EXPIRE', aside, ASIDE_SECONDS) == 1
 end
@@ -55,11 +55,10 @@ local function restore_spec()
   if spec ~= element or not text then return false end
   local is_as_seen = key_type == 'none' and seen_phase == ''
     or key_type == 'string' and redis.call('GET', key) == seen_phase
-  -- One that expires does so no more.
+  -- SET also removes an expiry.
   return is_as_seen and redis.call('SET', key, text).ok == 'OK'
 end
 
--- Returns whether the record of the service has the route.
 local function has_route()
   local lines = '\n' .. (redis.call('HGET', record_key, 'routes') or '') .. '\n'
   return string.find(lines, '\n' .. element .. ' ' .. seen_phase .. '\n', 1, true) ~= nil

@@ -1,4 +1,4 @@
--- Stores a service again as a worker or a backup knows it, unless Redis has the same or a newer revision.
+-- Stores a service of a worker or a backup, unless Redis has the same or a newer revision.
 -- Reply: {'RECOVERED'} | {'PRESENT'}
 local service_key, services, unconfirmed, former_specs, routes, done, tries, deleted = head_keys()
 local _, _, service, saved_revision, write = head_args()
@@ -22,13 +22,13 @@ for f = 1, field_count do
 end
 redis.call('HSET', service_key, 'revision', saved_revision, 'write', write)
 redis.call('SADD', services, service)
--- What a person has recovered does not expire with what was left of it.
+-- What a person has recovered does not expire with the rest.
 redis.call('PERSIST', service_key)
 redis.call('PERSIST', services)
--- From now on it is wanted, although it was deleted.
+-- It is wanted now, although it was deleted.
 redis.pcall('ZREM', deleted, service)
--- In the step with which a job goes on: an index that is complete is not run a second time. Those of another
--- job that had this name are not its.
+-- In the step with which the job goes on, so that no complete index runs again. Entries of another job of
+-- this name go.
 if current_created_at ~= redis.call('HGET', service_key, 'created_at') then redis.call('DEL', done, tries) end
 for c = 1, completion_count do
   local index, result = completion_args(c)
@@ -38,10 +38,10 @@ for f = 1, failure_count do
   local index, result = failure_args(f)
   redis.call('HSETNX', tries, index, result)
 end
--- A route that another service has got meanwhile stays that service's; `cluster check` says so.
+-- A route that another service got meanwhile stays there; `cluster check` says so.
 write_routes(routes, services, service, current_routes or '', redis.call('HGET', service_key, 'routes') or '')
 reuse_spec(former_specs, redis.call('HGET', service_key, 'spec') or '', write)
--- The replaced specification expires when no pod names it any more.
+-- Expires when no pod names it any more.
 if current_spec and current_spec ~= redis.call('HGET', service_key, 'spec') then
   redis.call('SADD', former_specs, current_spec)
 end

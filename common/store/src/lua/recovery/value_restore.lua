@@ -1,8 +1,7 @@
--- Stores a version of a secret or config that a backup has, if there is none of this name.
+-- Stores a backup's version of a secret or config, if there is none of this name.
 -- Reply: 'OK' | 'PRESENT'
 local value_key, names = head_keys()
--- `kind` is 'Secret' or 'Config'; `value` is what is stored, encrypted if it is a secret's. `app` is
--- '' if it belongs to none.
+-- `kind` is 'Secret' or 'Config'; `value` is as stored, so a secret's is encrypted; `app` may be ''.
 local kind, name, version, value, created_at, updated_at, app = head_args()
 local current = redis.call('HGET', value_key, 'current')
 redis.call('SCARD', names)

@@ -1,5 +1,4 @@
--- Records volumes as a backup has them, unless they have a record. Their nodes say later what is so: until
--- then no pod gets one of them.
+-- Records volumes of a backup, unless they have a record. No pod gets one before its node has reported.
 -- Reply: for each volume 'restored' | 'present'
 local volumes, given_up = head_keys()
 redis.call('SCARD', volumes)

@@ -1,11 +1,10 @@
--- Takes a tick of a cron: notes it and creates its job, in one step, so that both have the same fate.
--- Repeated, it finds the tick taken and changes nothing.
+-- Takes a tick of a cron and creates its job in one step. A repeated call finds the tick taken.
 -- Reply: 'OK' | 'CHANGED' (the cron has changed, or another tick was taken: read it again)
 --        | 'EXISTS' (there is a service with the name of the job; the tick is taken all the same)
 local cron_key, job_key, services, spec_key, unconfirmed, former_specs, runs, done, tries = head_keys()
--- `seen_write` and `seen_ticks` are what the caller has read of the cron; `ticks` is what is taken now. For a
--- job that a user runs by hand the ticks stay, and the tick is 0. `skipped` is '', or says why no job is
--- created. `fields` are those of the job.
+-- `seen_write` and `seen_ticks` are as the caller read them; `ticks` are all taken ones with this one. A
+-- manual run has tick 0 and leaves `ticks`. `skipped` is '', or why no job is created. `fields` are those of
+-- the job.
 local cron, seen_write, seen_ticks, ticks, tick, skipped, missed, job, spec, spec_text, fingerprint, completions,
   fields, write = head_args()
 local state, kind, current_write, current_ticks = unpack(
@@ -21,7 +20,7 @@ if state ~= 'active' or kind ~= 'cron' then return 'CHANGED' end
 if (current_write or '') ~= seen_write or (current_ticks or '') ~= seen_ticks then return 'CHANGED' end
 local by_hand = tick == '0'
 
--- The replicas have to confirm it before its first pod is created, see `pods_create`.
+-- The replicas confirm it before its first pod is created, see `pods_create`.
 if skipped == '' and not exists then note_unconfirmed(unconfirmed, job, write) end
 if not by_hand then redis.call('HSET', cron_key, 'ticks', ticks) end
 if missed ~= '0' then
@@ -39,7 +38,7 @@ if exists then
 end
 redis.call('SET', spec_key, spec_text)
 reuse_spec(former_specs, spec, write)
--- Of a job of this name of which a failover lost the record and not the rest.
+-- A failover may have lost only the record of an earlier job of this name.
 redis.call('DEL', done, tries)
 redis.call('HSET', job_key, 'name', job, 'state', 'active', 'generation', 1, 'spec', spec, 'spec_text', spec_text,
   'fingerprint', spec .. ' ' .. fingerprint, 'replicas', completions, 'fields', fields, 'created_at', STAMP,

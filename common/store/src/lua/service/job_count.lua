@@ -1,5 +1,5 @@
--- Counts pods of a job that have ended with success and are not counted: they ended while Redis had lost the
--- record of the job, or are recorded again from what a worker has saved.
+-- Counts succeeded pods of a job that are not counted: Redis had lost the job when they ended, or they were
+-- recovered.
 -- Reply: number of indices that were counted
 local service_key, done, tries = head_keys()
 local service = head_args()

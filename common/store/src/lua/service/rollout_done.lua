@@ -1,4 +1,4 @@
--- Forgets that the services that use a secret or config are to be restarted, unless it has changed again.
+-- Forgets the rollout of a secret or config, unless the value has changed again.
 -- Reply: 'OK' | 'CHANGED'
 local rollouts = head_keys()
 local value, seen = head_args()

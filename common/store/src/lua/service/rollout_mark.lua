@@ -1,15 +1,14 @@
--- Notes how far the rollout of a generation of a service is.
+-- Notes the progress of a generation's rollout.
 -- Reply: 'OK' | 'SAME' (it was so before) | 'CHANGED' (the service has another generation, or is gone)
 local service_key = head_keys()
 -- The mark is 'paused', 'paused_by_hand', 'held', 'resumed', 'canary', 'promoted' or 'settled'. The text says
--- why it is paused or held up, or how far it is; for 'settled' it is '' if the generation was no rollout.
+-- why or how far; '' with 'settled' means that the generation was no rollout.
 local service, generation, mark, text = head_args()
 local state, fingerprint, paused, settled, canary, promoted, by_hand, held = unpack(
   redis.call('HMGET', service_key, 'state', 'fingerprint', 'paused', 'settled', 'canary', 'promoted',
     'paused_by_hand', 'held'), 1, 8)
 local current = versions_of(service_key)
 if state ~= 'active' or current ~= tonumber(generation) then return 'CHANGED' end
--- What was noted about an earlier generation is not about this one.
 local is_paused = paused and string.match(paused, '^%d+') == generation
 local about, is_step = 'generation ' .. generation, true
 if mark == 'paused' then
@@ -19,7 +18,7 @@ if mark == 'paused' then
 elseif mark == 'paused_by_hand' then
   if by_hand == '1' then return 'SAME' end
   redis.call('HSET', service_key, 'paused_by_hand', '1')
-  -- A version before reads only this one.
+  -- The version before reads only this field.
   if not is_paused then redis.call('HSET', service_key, 'paused', generation .. ' ' .. text) end
   emit('service', service, 'RolloutPaused', service, '', '', about .. ': ' .. text)
 elseif mark == 'held' then
@@ -29,13 +28,13 @@ elseif mark == 'held' then
     redis.call('HDEL', service_key, 'held')
   else
     redis.call('HSET', service_key, 'held', generation .. ' ' .. text)
-    -- The words may differ from look to look, and one event is enough.
+    -- The words may vary; one event is enough.
     if not was_held then emit('service', service, 'RolloutHeld', service, '', '', about .. ': ' .. text) end
   end
   is_step = false
 elseif mark == 'resumed' then
   if not is_paused and by_hand ~= '1' then return 'SAME' end
-  -- What only a person has paused is judged as before; what was found bad goes on in spite of it.
+  -- A rollout paused only by a person is judged further; one found bad goes on in spite of it.
   local was_judged = is_paused and paused ~= generation .. ' paused by hand'
   if was_judged then redis.call('HSET', service_key, 'resumed', generation) end
   redis.call('HDEL', service_key, 'paused', 'paused_by_hand')

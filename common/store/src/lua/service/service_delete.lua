@@ -1,9 +1,9 @@
--- Marks a service as deleted. The reconcile loop stops its pods, then forgets it.
+-- Marks a service as deleted; the reconcile loop stops its pods and forgets it.
 -- Reply: {'OK'} (also if it is being deleted already) | {'MISSING'} | {'CONFLICT', revision}
 local service_key, unconfirmed, deleted = head_keys()
--- How long a deletion is remembered, and how many are: what was saved before brings no deleted service back.
+-- While a deletion is remembered, saved state does not bring the service back.
 local REMEMBERED_MS, MAX_REMEMBERED = 30 * 86400000, 10000
--- The expected revision is '' if any is right.
+-- '' expects no revision.
 local service, expected_revision, write = head_args()
 local state = redis.call('HGET', service_key, 'state')
 local _, revision = versions_of(service_key)

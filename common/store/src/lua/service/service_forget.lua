@@ -1,4 +1,4 @@
--- Forgets a deleted service once no slot of it is taken.
+-- Forgets a deleted service without pods.
 -- Reply: 'OK' | 'WANTED' (it is not being deleted) | 'BUSY' (it still has pods, or a cron has jobs)
 -- `spec_key` is the specification of its last generation.
 local service_key, services, slots, spec_key, routes, ep_key, history, done, tries, runs, runs_of_cron = head_keys()
@@ -14,8 +14,7 @@ if taken > 0 or redis.call('ZCARD', runs) > 0 then return 'BUSY' end
 redis.call('DEL', service_key)
 if routes_text then write_routes(routes, services, service, routes_text, '') end
 redis.call('SREM', services, service)
--- A proxy that still follows it makes it again, empty. Not DEL: the service may have had 100,000 pods, or a
--- job more completions.
+-- A proxy that follows it makes `ep` again, empty. UNLINK: there may be 100,000 entries.
 redis.call('UNLINK', ep_key, history, done, tries, runs)
 redis.call('ZREM', runs_of_cron, service)
 redis.call('EXPIRE', spec_key, TOMBSTONE_SECONDS)

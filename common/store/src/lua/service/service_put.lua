@@ -5,13 +5,13 @@
 --        | {'IMMUTABLE'} (the pods of a job are not replaced)
 --        | {'CHANGED'} (its fields are not `seen_fields`: read them again)
 local service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries = head_keys()
--- The mode is 'create', 'replace' or 'upsert'. The expected revision is '' if any is right. The fingerprint
--- is equal for texts that mean the same.
--- `fields` is a JSON document that is only stored; `change` says how it differs from `seen_fields`, '' if it
--- does not. What follows from it: `app`; `kind`, which is '' for a service, 'job' or 'cron'; `times`, which
--- says when a cron is due, '' while it is suspended; and `routes_text`.
--- `failure` is '', or says why the generation before has failed, which this one takes back. `undone` is '1'
--- if a user goes back to a former specification.
+-- The mode is 'create', 'replace' or 'upsert'. '' expects no revision. Texts of equal meaning have equal
+-- fingerprints.
+--
+-- `fields` is JSON that is only stored; `change` says how it differs from `seen_fields`, or ''. Derived from
+-- it: `app`; `kind`, which is '', 'job' or 'cron'; `times`, when a cron is due, '' while suspended;
+-- `routes_text`. `failure` is '', or why the replaced generation has failed. `undone` is '1' if a user goes
+-- back to a former specification.
 local service, mode, spec, spec_text, fingerprint, replicas, fields, seen_fields, change, app, kind, times,
   failure, undone, routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_fields, current_text, current_spec, current_fingerprint = unpack(
@@ -24,8 +24,7 @@ local generation, revision = versions_of(service_key)
 redis.call('SCARD', services)
 redis.call('SCARD', former_specs)
 local is_same = current_text == spec_text or current_fingerprint == (current_spec or '') .. ' ' .. fingerprint
--- A specification that the service had before comes back under its id, with the images that are pinned under
--- that id: also if only these differ.
+-- A former specification returns under its id, with the images pinned there, even if only these differ.
 local goes_back = undone == '1' or failure ~= ''
 if goes_back and spec ~= current_spec then is_same = false end
 
@@ -44,11 +43,10 @@ if state and current_fields ~= seen_fields then return { 'CHANGED' } end
 if current_routes ~= '' then redis.call('HLEN', routes) end
 if is_same and tonumber(replicas) <= (tonumber(current_replicas) or 0) and #fields <= #current_fields
   and #routes_text <= #current_routes and #times <= #current_times then allow_at_maxmemory() end
--- What it was before only informs, so a key of another type in its place stops no change.
+-- The history only informs: a key of another type stops no change.
 if state and not is_same and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
 
--- Writes what every change writes; the other arguments are further fields and values.
 local function store(...)
   redis.call('HSET', service_key, 'replicas', replicas, 'fields', fields, 'updated_at', STAMP,
     'revision', revision + 1, 'write', write, ...)
@@ -57,12 +55,12 @@ local function store(...)
   end
   set_optional('kind', kind)
   set_optional('times', times)
-  -- What was due before is not made up by another schedule, nor after a suspension.
+  -- Ticks of a former schedule or of a suspension are not made up.
   if times ~= current_times then set_optional('times_since', times ~= '' and STAMP or '') end
   set_optional('routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
--- A description of the service says how many pods there are: the number is none that was set by hand.
+-- The number now comes from a description, not from `scale`.
 if state and replicas ~= current_replicas then redis.call('HDEL', service_key, 'scaled_at') end
 local function pods_wanted()
   return replicas .. (replicas == '1' and ' pod wanted' or ' pods wanted')
@@ -70,13 +68,13 @@ end
 if not state then
   redis.call('SET', spec_key, spec_text)
   reuse_spec(former_specs, spec, write)
-  -- Of a service of this name whose record was removed by hand.
+  -- Left of a service of this name whose record was removed by hand.
   redis.call('DEL', history, done, tries)
   store('name', service, 'state', 'active', 'generation', 1, 'spec', spec, 'spec_text', spec_text,
     'fingerprint', spec .. ' ' .. fingerprint, 'created_at', STAMP)
   redis.call('SADD', services, service)
   emit('service', service, 'ServiceCreated', service, '', '', kind == 'cron' and 'a job at each of its times' or pods_wanted())
-  -- The process that creates a service creates its pods as well: reconcile need not look at once.
+  -- The creator also creates the pods: reconcile need not look at once.
   redis.call('PUBLISH', 'wake:reconcile', 'created ' .. service)
   return { 'CREATED', NOW }
 end
@@ -93,22 +91,21 @@ if is_same then
   redis.call('PUBLISH', 'wake:reconcile', service)
   return { 'SCALED', generation }
 end
--- What a user describes has the images that its names mean now, unless pods that have it still run.
+-- A user's description means its images as of now, unless pods with it still run.
 if not goes_back and spec ~= current_spec and redis.call('SISMEMBER', former_specs, spec) == 0 then
   redis.call('HDEL', service_key, 'images:' .. spec)
 end
 note_former(service_key, history, former_specs,
   { spec = spec, text = spec_text, fingerprint = fingerprint, failure = failure })
 generation = generation + 1
--- Its id is made of what it says: if the service had it before, some of its pods may have it still.
+-- The id is a hash of the content: pods may still have it from before.
 redis.call('SET', spec_key, spec_text)
 reuse_spec(former_specs, spec, write)
--- It expires when no pod names it any more.
+-- Expires when no pod names it any more.
 if current_spec and current_spec ~= spec then redis.call('SADD', former_specs, current_spec) end
 store('generation', generation, 'spec', spec, 'spec_text', spec_text, 'fingerprint', spec .. ' ' .. fingerprint)
 if undone == '1' then
   redis.call('HSET', service_key, 'undone', string.format('%.0f %.0f', generation, generation - 1))
-  -- Who goes back does not want to wait.
   redis.call('HDEL', service_key, 'paused_by_hand')
 end
 if failure == '' then

@@ -1,10 +1,10 @@
--- Has all pods of a service replaced: a new generation with the same specification under a new id.
+-- Replaces all pods of a service: a new generation with the same specification under a new id.
 -- Reply: {'OK', generation} | {'DONE', generation} (it was created or restarted after `since`) | {'MISSING'}
 --        | {'DELETING'} | {'CONFLICT', revision}
 --        | {'KIND', what it is} (the pods of a job are not replaced, a cron has none)
 local service_key, spec_key, unconfirmed, former_specs, history = head_keys()
--- The expected revision is '' if any is right. `since` is '' if its pods are replaced in any case. `cause` is
--- '' or is told in the event.
+-- '' expects no revision. `since` is '' if the pods are replaced in any case. `cause` is told in the event,
+-- or ''.
 local service, spec, expected_revision, write, since, cause = head_args()
 local state, current_spec, spec_text, fingerprint, created_at, restarted_at = unpack(
   redis.call('HMGET', service_key, 'state', 'spec', 'spec_text', 'fingerprint', 'created_at', 'restarted_at'), 1, 6)
@@ -17,24 +17,23 @@ if kind then return { 'KIND', kind } end
 if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end
--- A time in the future is no time: the clock of a former master was ahead.
+-- A time in the future, of a former master, does not count.
 local function is_later(time)
   time = tonumber(time)
   return time and time > tonumber(since) and time <= NOW
 end
 if since ~= '' and (is_later(created_at) or is_later(restarted_at)) then return { 'DONE', generation } end
--- Its images may become others, so that there is something to go back to.
+-- The images may change, so there is something to go back to.
 local has_images = redis.call('HEXISTS', service_key, 'images:' .. (current_spec or '')) == 1
--- What it was before only informs, so a key of another type in its place stops no restart.
+-- The history only informs: a key of another type stops no restart.
 if has_images and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
 if has_images then note_former(service_key, history, former_specs, { spec = spec, failure = '' }) end
 generation = generation + 1
 redis.call('SET', spec_key, spec_text or '')
--- It expires when no pod names it any more.
+-- Expires when no pod names it any more.
 if current_spec then redis.call('SADD', former_specs, current_spec) end
--- A PUT of the same specification changes nothing later on. A fingerprint of another specification stays
--- wrong.
+-- So that a later PUT of the same specification changes nothing.
 local before = (current_spec or '') .. ' '
 if fingerprint and string.sub(fingerprint, 1, #before) == before then
   redis.call('HSET', service_key, 'fingerprint', spec .. ' ' .. string.sub(fingerprint, #before + 1))

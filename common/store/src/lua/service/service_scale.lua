@@ -1,8 +1,8 @@
--- Changes the desired number of replicas of a service and nothing else.
+-- Changes only the number of replicas of a service.
 -- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
 --        | {'KIND', what it is} (a job or a cron has no replicas)
 local service_key, unconfirmed = head_keys()
--- The expected revision is '' if any is right.
+-- '' expects no revision.
 local service, replicas, expected_revision, write = head_args()
 local state, before = unpack(redis.call('HMGET', service_key, 'state', 'replicas'), 1, 2)
 local _, revision = versions_of(service_key)

@@ -1,8 +1,8 @@
--- Lets specifications expire that services have replaced and no pod names any more.
+-- Sets an expiry on replaced specifications that no pod names.
 -- Reply: number of specifications
 local former_specs = head_keys()
--- The last write that made a former specification current again, as the caller read it before it looked at
--- the pods. After another one, pods may name what none named then: nothing expires.
+-- The last write that reused a former specification, read before the pods. After another one pods may name
+-- what none named then: nothing expires.
 local seen_reuse = head_args()
 redis.call('SCARD', former_specs)
 if (read_meta('spec_reused_by')[1] or '') ~= seen_reuse then return 0 end
@@ -10,7 +10,7 @@ local expired = 0
 for s = 1, spec_count do
   local spec_key = spec_keys(s)
   local spec = spec_args(s)
-  -- The pods that named it may have ended just now: late copies of their payloads are read for a while.
+  -- Late copies of payloads of ended pods are read for a while.
   if redis.call('SREM', former_specs, spec) == 1 then
     redis.call('EXPIRE', spec_key, TOMBSTONE_SECONDS)
     expired = expired + 1

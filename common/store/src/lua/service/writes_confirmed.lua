@@ -1,9 +1,8 @@
--- Records that the replicas have these writes of services, except where a newer write of the service is
--- waiting by now.
+-- Records that the replicas have these writes, unless a newer write of the service waits.
 -- Reply: number of writes that were waiting
 local unconfirmed = head_keys()
--- `announce` is 'all', or 'owed' when the writer learns it from the reply: then only a service with an
--- earlier unconfirmed write gets an event.
+-- `announce` is 'all', or 'owed' if the writer learns it from the reply: then only services with an earlier
+-- unconfirmed write get an event.
 local announce, message = head_args()
 local confirmed = 0
 for w = 1, write_count do

@@ -1,16 +1,15 @@
--- Returns writes of services that the replicas have not confirmed yet, and makes a write after them.
--- Replication is one stream: a replica that has this write has all earlier ones, so one WAIT confirms them
--- all.
+-- Returns unconfirmed writes of services, and writes after them. Replication is one stream, so a WAIT for
+-- this write confirms all earlier ones.
 -- Reply: {service, write, …}, picked at random where there are more; if there are none, nothing was written
 local unconfirmed = head_keys()
--- The writer of a younger write may be waiting for the replicas itself.
+-- The writer of a younger write may still wait itself.
 local min_age_ms, max_count = head_args()
 local noted = redis.call('HRANDFIELD', unconfirmed, max_count, 'WITHVALUES')
 local found = {}
 for i = 1, #noted, 2 do
   local write, at = string.match(noted[i + 1], '^(%S*) ?(%d*)')
   local age = NOW - (tonumber(at) or 0)
-  -- A negative age was written by a former master whose clock was ahead of this one.
+  -- A negative age: the clock of a former master was ahead.
   if age >= tonumber(min_age_ms) or age < 0 then
     found[#found + 1] = noted[i]
     found[#found + 1] = write

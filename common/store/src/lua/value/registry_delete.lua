@@ -1,4 +1,3 @@
--- Deletes the user and password for a registry.
 -- Reply: 'OK' | 'MISSING'
 local registry_key, registries = head_keys()
 local host = head_args()

@@ -1,10 +1,10 @@
--- Stores the user and password for a registry, in the place of the ones before.
+-- Stores the user and password for a registry.
 -- Reply: {'OK'} | {'FULL', number of registries}
 local registry_key, registries = head_keys()
 -- `password` is encrypted.
 local host, user, password, max_count = head_args()
 local current = redis.call('HGET', registry_key, 'password')
--- A record without a password is broken and not new: it can be repaired at the limit as well.
+-- A record without a password is broken, not new: it can be repaired at the limit.
 local is_new = redis.call('EXISTS', registry_key) == 0 and redis.call('SISMEMBER', registries, host) == 0
 local count = redis.call('SCARD', registries)
 

@@ -1,4 +1,4 @@
--- Deletes a secret or a config with all its versions. Containers that run keep their files.
+-- Deletes a secret or config with all versions. Running containers keep their files.
 -- Reply: 'OK' | 'MISSING'
 local value_key, names, rollouts = head_keys()
 -- `kind` is 'Secret' or 'Config'.

@@ -1,15 +1,14 @@
--- Stores a version of a secret or a config: the first one, or the one after the current one. The oldest of
--- more than `kept` versions is dropped.
+-- Stores the next version of a secret or config, and drops the oldest of more than `kept`.
 -- Reply: {'OK'} | {'SAME'} (the current version is this very one) | {'CONFLICT', current version}
 --        | {'FULL', number of values} | {'OTHER_APP', the app that it belongs to, or ''}
 local value_key, names, rollouts = head_keys()
--- `kind` is 'Secret' or 'Config'; `value` is what is stored, encrypted if it is a secret's.
--- `app` is the one that the value is to belong to; '' leaves a value to whom it belongs.
+-- `kind` is 'Secret' or 'Config'; `value` is as stored, so a secret's is encrypted; `app` is the app that
+-- must own the value, '' leaves the owner.
 local kind, name, version, value, kept, max_count, app = head_args()
 local current, current_value, owner = unpack(redis.call('HMGET', value_key, 'current', 'v:' .. version, 'app'), 1, 3)
 local count = redis.call('SCARD', names)
 redis.call('HLEN', rollouts)
--- A number that was written by hand ends no other version.
+-- A number written by hand ends no other version.
 current = tonumber(current) or 0
 version = tonumber(version)
 

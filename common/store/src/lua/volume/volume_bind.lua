@@ -1,5 +1,5 @@
--- Makes the copy that a node has of a persistent volume the volume: an operator has chosen it. All other
--- copies are given up: they stay where they are, and are listed.
+-- Makes a node's copy of a persistent volume the volume, as an operator chose. All other copies are given up,
+-- but stay where they are.
 -- Reply: 'OK' | 'BOUND' (it was that one before) | 'MISSING' (the node has no such copy)
 --        | 'USED' (a pod of the replica has another copy)
 --        | 'REMOVING' (the copy or the volume is being removed)
@@ -38,7 +38,7 @@ if holder == node and not chosen then
   chosen = { epoch = tonumber(epoch), engine_id = engine_id or '', is_mounted = mounted == '1' }
 end
 if not chosen then return 'MISSING' end
--- The pod that runs has this very copy.
+-- The running pod has this very copy.
 if is_used and not chosen.is_mounted then return 'USED' end
 if holder and holder ~= node and found == '1' and not lost then
   redis.call('HSETNX', copies, name .. ' ' .. holder,

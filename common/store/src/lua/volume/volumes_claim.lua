@@ -1,5 +1,5 @@
--- Says, before the containers of a pod are created, whether they may have its persistent volumes. Nothing is
--- created in the place of data that was there.
+-- Decides, before containers are created, whether a pod may have its persistent volumes. Nothing new takes
+-- the place of existing data.
 -- Reply: {'FENCED'} | {'OK', then for each volume two elements: verdict, detail}. The verdicts are:
 --   'use'         the engine has it; the detail is its epoch if no pod is known to have had it
 --   'create'      it was never here: create it, with the detail as its epoch
@@ -25,7 +25,7 @@ for v = 1, volume_count do
 end
 local is_everything_known = #unreported_nodes(reports) == 0 and pause_left(tonumber(settle_after_ms)) == 0
 
--- There is no record, or one of a backup. The copies that there are settle it with their next report.
+-- There is no record, or one of a backup. The next reports of the nodes with copies settle it.
 local function of_uncertain(v, record)
   local volume_key = volume_keys(v)
   local name, service, source, replica, space, is_present, epoch = volume_args(v)

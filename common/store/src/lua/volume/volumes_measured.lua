@@ -1,4 +1,4 @@
--- Records how much volumes of a node hold, and notes those that hold more than their space, or no longer do.
+-- Records the sizes of a node's volumes, and which exceed their space.
 -- Reply: 'FENCED'
 --        | 'OK'. A worker that dies before it reads the reply measures again; the same sizes change nothing.
 local node_key = head_keys()
@@ -11,7 +11,7 @@ for v = 1, volume_count do
 end
 for v = 1, volume_count do
   local volume_key = volume_keys(v)
-  -- `over` is the sentence that says so; '' if it holds no more than its space.
+  -- `over` is a sentence, or ''.
   local name, used, over = volume_args(v)
   local state, service, over_before = unpack(records[v], 1, 3)
   if state then

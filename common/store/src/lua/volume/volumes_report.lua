@@ -1,16 +1,14 @@
--- Records which persistent volumes a node has, and answers which it is to remove.
+-- Records the persistent volumes of a node, and returns those to remove.
 -- Reply: {'FENCED'} | {'OK', names of volumes to remove, names of volumes whose record names another copy,
 --   the run of Redis that answers, names of volumes that were here at the last report and are not any more,
 --   or that the machine has which had this name before}
---   If `is_whole`, all of the node's volumes are in the call. It counts as complete if its engine was asked
---   after the worker knew this run of Redis: what was started for an earlier one is among them then. A worker
---   that dies before it reads the reply asks again. It reports a volume as removed once its engine has none
---   of that name, and as missing if the reply says so.
+-- With `is_whole` the call has all volumes of the node. It counts as complete if the worker knew this run of
+-- Redis before it asked its engine: volumes created under an earlier run are among them then. A worker that
+-- dies before it reads the reply asks again.
 --
--- A copy that no record names is noted in `volumes:copies`. Which of several copies is the volume is decided
--- only when all nodes have said what they have, and never by who says so first: the youngest is, or if an age
--- is unknown, the one that a pod has or a backup names. If the copies contradict each other the volume is in
--- conflict, and an operator chooses.
+-- `volumes:copies` notes copies that no record names. Which copy is the volume is settled only when all nodes
+-- have reported, never by the order of reports: the youngest is, or with unknown ages the one that a pod has
+-- or a backup names. If the copies contradict each other, an operator chooses.
 local node_key, volumes, removals, reports, copies, given_up, problems, reported = head_keys()
 local node, incarnation, seen_run, is_whole, settle_after_ms = head_args()
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
@@ -26,11 +24,10 @@ end
 local known_run = redis.call('HGET', reports, node)
 local engine_id = redis.call('HGET', node_key, 'engine_id') or ''
 local seen_before, copies_of = redis.call('SMEMBERS', reported), read_copies(copies)
--- What this node was asked to remove, and no longer has, is reported as removed.
 redis.call('SCARD', removals)
 
 local current_run = master_run()
--- The worker asks at first without knowing the run, and reports what it has removed alone.
+-- The first call does not know the run and reports removals only.
 local is_complete = is_whole == '1' and seen_run == current_run and known_run ~= current_run
 if is_complete then redis.call('HSET', reports, node, current_run) end
 local is_everything_known
@@ -43,7 +40,7 @@ end
 
 local elsewhere, present, needs_scheduler, here = {}, 0, is_complete, {}
 
--- Returns the copy of a volume that this node has, if it is noted as one that no record names.
+-- Returns this node's copy, if no record names it.
 local function noted_copy(name)
   for _, copy in ipairs(copies_of[name] or {}) do
     if copy.node == node then return copy end
@@ -52,8 +49,7 @@ end
 local function forget_copy(name)
   if noted_copy(name) then redis.call('HDEL', copies, name .. ' ' .. node) end
 end
--- Returns whether a copy is noted that is on the machine that had the name of this node before: that this one
--- does not have it says nothing about it.
+-- A copy on the machine that had this node's name before: its absence here says nothing.
 local function is_on_former_machine(name)
   local copy = noted_copy(name)
   return copy ~= nil and copy.engine_id ~= '' and copy.engine_id ~= engine_id
@@ -72,7 +68,6 @@ local function note_copy(name, epoch, mounted)
   elsewhere[#elsewhere + 1] = name
 end
 
--- Sets a field of a record, if it differs.
 local function set(volume_key, field, before, value)
   if (before or '') == value then return end
   if value == '' then redis.call('HDEL', volume_key, field) else redis.call('HSET', volume_key, field, value) end
@@ -84,7 +79,7 @@ local function note_lost(volume_key, name, service, why)
     .. '. Its pod waits: `kubeleet volume rm ' .. name .. '` begins anew on an empty volume')
 end
 
--- Returns the copy that is the volume without doubt, or nil. `named` is the node that a backup names.
+-- Returns the copy that is the volume without doubt, or nil. `named` is the node in a backup.
 local function choose(candidates, named)
   if #candidates == 1 then return candidates[1] end
   local youngest, mounted, of_backup, mounts, are_known, is_tie = nil, nil, nil, 0, true, false
@@ -101,7 +96,7 @@ local function choose(candidates, named)
   end
   if mounts > 1 then return nil end
   if are_known and not is_tie then
-    -- A pod runs on an older copy: only a person knows which of the two has what is wanted.
+    -- A pod runs on an older copy: only a person knows which one is wanted.
     if mounted and mounted ~= youngest then return nil end
     return youngest
   end
@@ -122,7 +117,7 @@ local function note_conflict(volume_key, name, service, candidates, known_confli
     .. name .. ' NODE` says so')
 end
 
--- Decides which copy of a volume is the volume, whose record is missing, of a backup, or contested.
+-- Settles a volume whose record is missing, of a backup, or contested.
 local function settle(v, record)
   local volume_key = volume_keys(v)
   local name, service, source, replica, space = volume_args(v)
@@ -131,7 +126,7 @@ local function settle(v, record)
   local candidates = candidate_copies(given_up, name, copies_of[name], holder, epoch)
   local has_holder = false
   for _, copy in ipairs(candidates) do has_holder = has_holder or copy.node == holder end
-  -- Its node does not note it while nothing is wrong.
+  -- Its node notes no copy while nothing is wrong.
   if holder and not restored and found == '1' and not has_holder then
     candidates[#candidates + 1] =
       { node = holder, epoch = epoch, engine_id = holding_engine or '', is_mounted = mounted == '1' }
@@ -139,8 +134,7 @@ local function settle(v, record)
   if #candidates == 0 then return end
   local copy = choose(candidates, restored and holder)
   local is_of_holder = copy and copy.node == holder
-  -- The backup knows a younger copy than all that there are: what it names is lost, and no older one replaces
-  -- it.
+  -- The backup names a younger copy than all present ones: that one is lost, and no older one replaces it.
   if copy and not is_of_holder and restored and epoch and not copy.is_mounted then
     if not copy.epoch then copy = nil
     elseif copy.epoch < epoch then
@@ -162,7 +156,7 @@ local function settle(v, record)
   redis.call('HSET', volume_key, 'name', name, 'service', service, 'source', source, 'replica', replica,
     'node', copy.node, 'engine_id', copy.engine_id, 'space', space, 'state', 'bound', 'found', 1)
   redis.call('HSETNX', volume_key, 'created_at', STAMP)
-  -- Its service may be lost as well: that it is missing does not say that it was deleted.
+  -- Its service may be lost as well, rather than deleted.
   if not holder then redis.call('HSET', volume_key, 'recovered', 1) end
   set(volume_key, 'epoch', nil, copy.epoch and string.format('%.0f', copy.epoch) or '')
   redis.call('HDEL', volume_key, 'restored', 'conflict', 'lost', 'mounted')
@@ -176,7 +170,6 @@ local function settle(v, record)
   end
 end
 
--- The record names this node.
 local function is_here(v, record)
   local volume_key = volume_keys(v)
   local name, service, _, _, _, epoch, mounted = volume_args(v)
@@ -184,7 +177,7 @@ local function is_here(v, record)
   local known, own = tonumber(known_epoch), tonumber(epoch)
   local is_same_engine = (holding_engine or '') == '' or holding_engine == engine_id
   if known and own and own < known then
-    -- Of the machine that had the name before, or a disk of which an older state was restored.
+    -- Of the machine that had the name before, or an older state of the disk was restored.
     note_copy(name, own, mounted)
     if is_same_engine and found == '1' and not lost then
       note_lost(volume_key, name, service, node .. ' has an older copy of it')
@@ -193,7 +186,7 @@ local function is_here(v, record)
   end
   present = present + 1
   forget_copy(name)
-  -- The list may have been another program's, and was begun anew.
+  -- The list may have been another program's and begun anew.
   redis.call('SADD', volumes, name)
   -- It is here, whatever id its engine had before.
   if (holding_engine or '') ~= engine_id then redis.call('HSET', volume_key, 'engine_id', engine_id) end
@@ -212,7 +205,7 @@ local function is_present(v, record)
   local name, service, source, replica, space, epoch, mounted = volume_args(v)
   local holder, state, restored, _, known_epoch, _, conflict = unpack(record, 1, 7)
   if not tonumber(replica) then
-    -- Shared: every node that has the directory reports it, and none is its own.
+    -- Every node with the directory reports a shared volume.
     if not state then
       redis.call('HSET', volume_key, 'name', name, 'service', service, 'source', source, 'replica', replica,
         'space', space, 'state', 'bound', 'created_at', STAMP)
@@ -226,12 +219,11 @@ local function is_present(v, record)
   if is_certain and holder == node then return is_here(v, record) end
   note_copy(name, epoch, mounted)
   known_epoch = tonumber(known_epoch)
-  -- A record that is older than this copy: an older state of Redis was restored.
+  -- The record is older than this copy: an older state of Redis was restored.
   local is_younger = epoch and known_epoch and epoch > known_epoch and not is_given_up(given_up, name, epoch)
   if (not is_certain or (is_younger and state ~= 'removing')) and can_settle() then settle(v, record) end
 end
 
--- A worker was asked to remove it, and has.
 local function is_removed(v, record)
   local volume_key = volume_keys(v)
   local name, service = volume_args(v)
@@ -242,13 +234,12 @@ local function is_removed(v, record)
   redis.call('DEL', volume_key)
   redis.call('SREM', volumes, name)
   redis.call('SREM', problems, name)
-  -- Copies of machines that are away do not take its place.
+  -- Copies of absent machines do not take its place.
   note_given_up(given_up, name, record[5], copies_of[name])
   emit('service', service, 'VolumeRemoved', service, node, '', 'volume ' .. name .. ' was removed')
   needs_scheduler = true
 end
 
--- It was here at an earlier report, and its engine does not have it any more.
 local function is_missing(v, record)
   local volume_key = volume_keys(v)
   local name, service = volume_args(v)
@@ -290,16 +281,16 @@ if is_whole == '1' then
       missing[#missing + 1] = name
     end
   end
-  -- A set is in no order: two runs of the simulator have to be the same.
+  -- Sets have no order, but two runs of the simulator must be equal.
   table.sort(missing)
   for name in pairs(here) do
     if not was_here[name] then redis.call('SADD', reported, name) end
   end
   if seen_run ~= '' then redis.call('HSET', node_key, 'volumes', present) end
 end
--- A pod may wait for a volume of this name that has no data, or for this report.
+-- A pod may wait for a volume without data, or for this report.
 if needs_scheduler then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
--- The last one to report lets the others settle what they have.
+-- After the last report the other nodes settle their copies.
 if is_complete and can_settle() then
   local woken = {}
   for _, of_volume in pairs(copies_of) do
