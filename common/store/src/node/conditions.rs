@@ -6,30 +6,27 @@ use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::NodeName;
 
-/// A condition that has begun or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservedCondition<'a> {
-    /// Many nodes are silent together.
     MassLoss {
-        /// True if it has begun, false if it has ended.
+        /// False if it has ended.
         is_on: bool,
     },
-    /// Redis took no writes since this time, and takes them again.
+    /// Redis took no writes, and takes them again.
     WriteOutage {
-        /// The time of the last write before it.
+        /// Time of the last write before it.
         since: RedisMillis,
     },
-    /// The proxy of this node does not show that it is alive.
+    /// The proxy of this node shows no sign of life.
     ProxyGone {
-        /// The node.
         node: &'a NodeName,
-        /// True if it has begun, false if it has ended.
+        /// False if it has ended.
         is_on: bool,
     },
 }
 
 impl Store {
-    /// Announces a condition by an event. Returns false if another process already has.
+    /// Returns false if another process has announced it.
     pub async fn note_condition(
         &self,
         condition: ObservedCondition<'_>,

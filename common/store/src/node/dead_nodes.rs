@@ -13,49 +13,43 @@ use model::ids::{NodeName, PodId};
 use model::node::Node;
 use model::pod::payload::Payload;
 
-/// Payloads that one drain script moves.
 const DRAIN_CHUNK: usize = 100;
 
-/// The result of [`Store::declare_dead`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeclareOutcome {
-    /// Dead from now on: drain it.
+    /// Drain it.
     Declared,
     /// It sent a heartbeat, or its incarnation has changed.
     Alive,
     /// Another scheduler was first.
     Already,
-    /// Retry after this time: another node was declared dead just now, or the master changed.
+    /// Another node was declared dead just now, or the master changed.
     Wait(Duration),
 }
 
-/// Time for which the caller of [`Store::declare_dead`] would have noticed a live worker. Longer silence does
-/// not count. The default proves nothing.
+/// Time for which the caller would have noticed a live worker; longer silence does not count. The default
+/// proves nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SilenceProof {
-    /// Time of its last write, on Redis' clock.
+    /// Its last write, on Redis' clock.
     pub until: RedisMillis,
-    /// Time for which it had been able to write then, without a break.
+    /// How long it had been able to write then, without a break.
     pub writable: Duration,
     /// Time since the last mass loss then.
     pub calm: Duration,
 }
 
-/// The result of one [`Store::drain_step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainOutcome {
-    /// This number of payloads was moved; more may be left.
+    /// More may be left.
     Moved(usize),
-    /// Nothing is left on the node.
     Empty,
-    /// The node is alive again.
     Alive,
 }
 
 impl Store {
-    /// Declares a node dead if its incarnation is unchanged and it was silent for longer than `dead_after`
-    /// and its worker's registered time. Only silence that `proof` covers counts. At least `gap` must pass
-    /// between two declarations.
+    /// Declares a node dead if it was silent, as far as `proof` covers, for longer than `dead_after` and its
+    /// worker's registered time. Between two declarations `gap` must pass.
     pub async fn declare_dead(
         &self,
         node: &Node,
@@ -88,12 +82,11 @@ impl Store {
         }
     }
 
-    /// Returns up to a hundred payloads of a dead node to `sq`. Callable concurrently.
+    /// Moves up to [`DRAIN_CHUNK`] payloads to `sq`. Callable concurrently.
     pub async fn drain_step(&self, node: &Node) -> Result<DrainOutcome, StoreError> {
         let mut broken = None;
         for source in [SourceQueue::Starting, SourceQueue::Pending, SourceQueue::Running] {
             let found = match self.payloads_to_drain(node, source).await {
-                // A queue of the wrong type must not hold up the others.
                 Err(error) if !error.is_transient() => {
                     broken = Some(error);
                     continue;
@@ -111,7 +104,7 @@ impl Store {
         broken.map_or(Ok(DrainOutcome::Empty), Err)
     }
 
-    /// Drains payloads one by one, because one has a broken key. That payload goes to `sq` unchanged.
+    /// Drains one by one, because one payload has a broken key: that one goes to `sq` unchanged.
     async fn drain_each(
         &self,
         node: &Node,
@@ -194,7 +187,7 @@ impl Store {
     }
 }
 
-/// Tells whether the record of the pod changes when its payload moves to `sq`.
+/// Whether the record changes when its payload moves to `sq`.
 #[derive(Debug, Clone, Copy)]
 enum WithRecord {
     Yes,

@@ -14,10 +14,8 @@ use model::node::{Resource, Resources};
 
 const BATCH: usize = 250;
 
-/// The result for one pod of [`Store::restore_pods`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreOutcome {
-    /// It is listed again.
     Restored,
     /// It was listed already, or is no longer on a node.
     Unchanged,
@@ -30,40 +28,35 @@ pub enum RestoreOutcome {
 /// The usage in the record of a live node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeUsage {
-    /// The node.
     pub name: NodeName,
-    /// The session of its worker.
     pub incarnation: Incarnation,
     /// Grows with each reservation.
     pub reservations: i64,
-    /// Usage of its pods, as [`Resources::to_array`]. Negative amounts come from drift.
+    /// As [`Resources::to_array`]. Drift may make amounts negative.
     pub used: [i64; 1 + Resource::ALL.len()],
-    /// Host ports in use, such as `8080/tcp`, each with `<uuid> <name>` of its pod.
+    /// Ports such as `8080/tcp`, each with `<uuid> <name>` of its pod.
     pub ports: BTreeMap<String, String>,
 }
 
-/// A correction of the owner of a host port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortCorrection {
-    /// The port, such as `8080/tcp`.
+    /// Such as `8080/tcp`.
     pub port: String,
-    /// `<uuid> <name>` of the owner as seen on the node; empty if none.
+    /// `<uuid> <name>` of the owner on the node; empty if none.
     pub seen: String,
     /// The owner according to the records.
     pub actual: String,
 }
 
-/// Specifications that services have replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FormerSpecs {
-    /// Their ids.
     pub ids: Vec<SpecId>,
     /// The last write that reused one of them; empty if none.
     pub(crate) reuse: String,
 }
 
 impl Store {
-    /// Lists pods again that are on a node, but in no slot of `service`, or not in `pushed` without one. With
+    /// Lists pods on a node again that are in no slot of `service`, or not in `pushed` without one. With
     /// `has_second`, a replica may have two pods. Returns one outcome per pod.
     pub async fn restore_pods(
         &self,
@@ -98,8 +91,8 @@ impl Store {
         Ok(outcomes)
     }
 
-    /// Adds live nodes missing in the list of nodes or the heartbeats, and drops heartbeats without a record.
-    /// Returns the number of added nodes.
+    /// Adds live nodes that the list or the heartbeats lack, and drops heartbeats without a record. Returns
+    /// the number of added nodes.
     pub async fn restore_members(&self) -> Result<usize, StoreError> {
         let listed: BTreeSet<NodeName> = self.node_names().await?.into_iter().collect();
         let beating: BTreeSet<NodeName> =
@@ -116,8 +109,7 @@ impl Store {
         Ok(restored)
     }
 
-    /// Forgets these pushed pods if they ended at least `retention` ago or have no record. Returns their
-    /// number.
+    /// Forgets pushed pods that ended `retention` ago or have no record. Returns their number.
     pub async fn forget_pushed(&self, pods: &[PodId], retention: Duration) -> Result<usize, StoreError> {
         let mut forgotten = 0;
         for chunk in pods.chunks(BATCH) {
@@ -130,7 +122,7 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// Returns replaced specifications. New pods can name one only if its service uses it again.
+    /// New pods can name one only if its service uses it again.
     pub async fn former_specs(&self) -> Result<FormerSpecs, StoreError> {
         // Ids last: a later reuse of one changes `reuse`.
         let reuse: Option<String> =
@@ -140,8 +132,7 @@ impl Store {
         Ok(FormerSpecs { ids, reuse: reuse.unwrap_or_default() })
     }
 
-    /// Sets an expiry on the `unused` former specifications. Returns their number; 0 if one was reused since
-    /// `former` was read.
+    /// Returns the number of specifications; 0 if one was reused since `former` was read.
     pub async fn expire_specs(&self, former: &FormerSpecs, unused: &[SpecId]) -> Result<usize, StoreError> {
         let mut expired = 0;
         for chunk in unused.chunks(BATCH) {
@@ -155,7 +146,7 @@ impl Store {
         Ok(expired)
     }
 
-    /// Returns the usage of these nodes, without missing ones and unreadable numbers.
+    /// Leaves out missing nodes and unreadable numbers.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -173,8 +164,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Corrects the usage of a node to `actual`. Returns false if something was reserved or released there
-    /// meanwhile.
+    /// Returns false if something was reserved or released meanwhile.
     pub async fn correct_usage(
         &self,
         seen: &NodeUsage,

@@ -11,39 +11,35 @@ use model::RedisMillis;
 use model::ids::{ClusterId, NodeName};
 use model::node::Node;
 
-/// Workers on hold report every second. Older entries are outdated.
+/// Workers on hold report every second.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// A worker on hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldNode {
-    /// Its node.
     pub node: NodeName,
-    /// The cluster that the worker belongs to.
+    /// The worker's cluster.
     pub cluster: ClusterId,
-    /// The number of containers that it leaves alone.
+    /// Containers that it leaves alone.
     pub containers: u64,
-    /// The reason.
     pub reason: HoldReason,
 }
 
-/// Why a worker leaves containers alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldReason {
     /// This Redis does not know its cluster.
     Cluster,
-    /// This Redis knows its cluster, but has no records of most of its pods.
+    /// This Redis has no records of most of its pods.
     Records,
 }
 
 impl Store {
-    /// Returns the id of the cluster; `None` before the first registration.
+    /// `None` before the first registration.
     pub async fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
         let id: Option<Vec<u8>> = self.link.query(cmd("HGET").arg(keys::META).arg("cluster")).await?;
         Ok(id.and_then(|id| ClusterId::new(String::from_utf8(id).ok()?).ok()))
     }
 
-    /// Returns the workers on hold, by node. Unreadable entries are left out.
+    /// Unreadable entries are left out.
     pub async fn held_nodes(&self) -> Result<Vec<HeldNode>, StoreError> {
         let fields: BTreeMap<Vec<u8>, Vec<u8>> = match self.link.query(cmd("HGETALL").arg(keys::HELD)).await {
             // Workers do not write to a key of another type either.
@@ -61,8 +57,7 @@ impl Store {
 }
 
 impl Store {
-    /// Returns the nodes that leave containers alone because Redis has no records of their pods. Usually
-    /// there are none, and then no node is read.
+    /// Returns nodes that hold for lack of records. Without any, no node is read.
     pub async fn holding_nodes(&self) -> Result<Vec<Node>, StoreError> {
         let held = self.held_nodes().await?;
         let of_records = held.into_iter().filter(|held| held.reason == HoldReason::Records);

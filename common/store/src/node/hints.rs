@@ -1,19 +1,17 @@
-//! Hints on the channel of a worker. They may be lost: what they announce is also found without them.
+//! Hints on the channel of a worker. They may be lost: a worker also finds their subjects without them.
 
-/// The meaning of a message on the channel of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerHint {
-    /// Pods to stop, which the next heartbeat returns.
+    /// The next heartbeat returns the pods to stop.
     Stop,
     /// The record of an ended pod was deleted.
     Discard,
-    /// The worker must report its volumes, or remove some.
+    /// Report volumes, or remove some.
     Volumes,
     /// Requests wait in the list of the node.
     Requests,
     /// A recovery waits for the saved pods.
     Recovery,
-    /// Messages were missed.
     Missed,
 }
 
@@ -21,7 +19,7 @@ impl WorkerHint {
     const ALL: [Self; 6] =
         [Self::Stop, Self::Discard, Self::Volumes, Self::Requests, Self::Recovery, Self::Missed];
 
-    /// Returns the hint of a message; `None` if another program sent it.
+    /// `None` for a message of another program.
     pub fn read(message: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|hint| hint.text().as_bytes() == message)
     }

@@ -1,6 +1,5 @@
-//! Nodes and schedulers: sessions of workers and heartbeats (`session`), declarations of death and the
-//! drain that follows (`dead_nodes`), `kubeleet node rm` (`nodes`), and what workers report about their
-//! machines.
+//! Nodes and schedulers: sessions of workers (`session`), death and drain (`dead_nodes`), `kubeleet node rm`
+//! (`nodes`), and workers' reports about their machines.
 //!
 //! Tests: scripts::nodes, scripts::session, scripts::clocks, scripts::volumes, scripts::every_operation
 

@@ -21,7 +21,6 @@ use model::node::{
 const QUEUES_PER_READ: usize = 500;
 const PAYLOADS_PER_READ: usize = 250;
 
-/// The lengths of a node's queues and of its container set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct NodeQueues {
     /// `pq`.
@@ -32,56 +31,48 @@ pub struct NodeQueues {
     pub running: u64,
 }
 
-/// The result of [`Store::remove_node`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoveNodeOutcome {
-    /// Removed.
     Removed,
-    /// There is no such node.
     Missing,
-    /// Refused: it was not declared dead.
+    /// It was not declared dead.
     Alive,
-    /// Refused: payloads in its queues are still being moved.
+    /// Payloads in its queues are still being moved.
     Draining,
 }
 
 impl Store {
-    /// Returns the time of Redis' clock.
     pub async fn redis_now(&self) -> Result<RedisMillis, StoreError> {
         let (seconds, micros): (u64, u64) = self.link.query(&cmd("TIME")).await?;
         Ok(seconds * 1000 + micros / 1000)
     }
 
-    /// Returns the names of all nodes, including dead ones, sorted.
+    /// Sorted, with dead ones.
     pub async fn node_names(&self) -> Result<Vec<NodeName>, StoreError> {
         let mut names: Vec<NodeName> = read_names(self.members_or_records(keys::NODES, "node:").await?);
         names.sort();
         Ok(names)
     }
 
-    /// Returns one node, if it exists.
-    ///
     /// # Errors
-    /// `Corrupt` if its record is unreadable; see [`StoreError`].
+    /// `Corrupt` if its record is unreadable.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, StoreError> {
         self.nodes(std::slice::from_ref(name)).await?.only()
     }
 
-    /// Returns these nodes.
-    ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn nodes(&self, names: &[NodeName]) -> Result<Loaded<Node>, StoreError> {
         self.load(names, |name| all_fields(keys::node(name)), read_node).await
     }
 
-    /// Returns live nodes with a heartbeat at or after `since`, with its time. Ask next with the latest
-    /// returned time. A node may come twice; none is missed.
+    /// Returns live nodes with the time of their last heartbeat, at or after `since`. The next call passes
+    /// the latest returned time: a node may come twice, but none is missed.
     pub async fn beats_since(&self, since: RedisMillis) -> Result<Vec<(NodeName, RedisMillis)>, StoreError> {
         self.beats(since.to_string(), "+inf".to_owned()).await
     }
 
-    /// Returns nodes not declared dead whose last heartbeat was before `before`, with its time.
+    /// Returns nodes that are not declared dead.
     pub async fn beats_before(
         &self,
         before: RedisMillis,
@@ -97,19 +88,18 @@ impl Store {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// Returns the number of nodes that are not declared dead.
+    /// Counts nodes that are not declared dead.
     pub async fn live_nodes(&self) -> Result<usize, StoreError> {
         self.link.query(cmd("ZCARD").arg(keys::BEATS)).await
     }
 
-    /// Allows or forbids new pods on a node. Returns false if it does not exist.
+    /// Returns false if the node does not exist.
     pub async fn cordon(&self, name: &NodeName, cordoned: bool) -> Result<bool, StoreError> {
         let cordon = cordon::Head { node_key: keys::node(name), node: name, cordoned };
         Ok(word("cordoning a node", self.link.script(&cordon.call()).await?)? == "OK")
     }
 
-    /// Records that containers with a former node name run on this machine, with an event if that is new.
-    /// Returns true if that node has a record.
+    /// Returns false if the node has no record yet.
     pub async fn report_former_containers(
         &self,
         node: &NodeName,
@@ -120,8 +110,8 @@ impl Store {
         Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
     }
 
-    /// Removes a dead node with empty queues. With `is_former`, only gives up the volumes of machines that
-    /// had this name before: `Missing` if none could have any.
+    /// Removes a dead node with empty queues. With `is_former`, gives up the volumes of machines that had
+    /// this name before: `Missing` if none could have any.
     pub async fn remove_node(
         &self,
         name: &NodeName,
@@ -154,7 +144,7 @@ impl Store {
         }
     }
 
-    /// Returns the queue lengths of these nodes, in this order (0 if unreadable), and the unreadable queues.
+    /// Returns queue lengths in the order of `names` (0 if unreadable), and the unreadable queues.
     ///
     /// # Errors
     /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
@@ -183,7 +173,7 @@ impl Store {
         Ok((queues, broken))
     }
 
-    /// Returns the payloads in a node's container set, sorted. Read in pages: not a snapshot.
+    /// Sorted. Read in pages: not a snapshot.
     pub async fn container_set(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
         let mut members = Vec::new();
         let mut cursor = 0u64;
@@ -202,8 +192,8 @@ impl Store {
         Ok(members)
     }
 
-    /// Returns the payloads that wait or start on a node, sorted. Read in pages: not a snapshot. Pods
-    /// acknowledged meanwhile are in the container set afterwards.
+    /// Returns the payloads that wait or start, sorted. Read in pages: not a snapshot. Pods acknowledged
+    /// meanwhile are in the container set afterwards.
     pub async fn queued_on(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
         let mut payloads = Vec::new();
         // In the order in which payloads move, and from the end where none is taken, so none is skipped.
@@ -239,7 +229,6 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         "" => return Ok(None),
         "alive" => NodeState::Alive,
         "dead" => NodeState::Dead,
-        // The scripts compare it with these words.
         other => return Err(corrupt(&what, format!("state is {other:?}"))),
     };
     let problem = fields.text("engine_problem");

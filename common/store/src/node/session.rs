@@ -1,5 +1,5 @@
-//! The session of a worker, from one registration to the next. Every operation carries its incarnation: a
-//! worker that was declared dead gets [`Fenced`] and has changed nothing (invariant 3).
+//! The session of a worker. Every operation carries its incarnation: a worker that was declared dead gets
+//! [`Fenced`] and has changed nothing (invariant 3).
 
 use std::time::Duration;
 
@@ -23,23 +23,18 @@ pub struct Session {
     pub(crate) cluster: ClusterId,
 }
 
-/// The cluster that a worker remembers.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownCluster<'a> {
-    /// Its id.
     pub id: &'a ClusterId,
-    /// Number of containers that the worker runs for it, for display.
+    /// Number of its containers, for display.
     pub containers: u64,
 }
 
-/// The holder that a worker registers for, and the conditions of a takeover.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimant<'a> {
-    /// The holder that the worker registers for.
     pub holder: &'a HolderId,
-    /// Silence after which another holder loses the name, but never before its own times allow that.
+    /// Another holder loses the name after this silence, but not before its own times allow.
     pub takes_over_after: Duration,
-    /// Failure detection times of the worker.
     pub timing: Timing,
 }
 
@@ -50,70 +45,60 @@ pub struct NameTaken {
     pub since: RedisMillis,
     /// Time since its last heartbeat.
     pub silence: Duration,
-    /// Time of further silence until it loses the name.
+    /// Further silence until it loses the name.
     pub left: Duration,
-    /// Value written by its last heartbeat. Every change is a heartbeat.
+    /// Every change of this value is a heartbeat.
     pub last_heartbeat: String,
 }
 
-/// The Redis process and database that answered. While it is unchanged, no other Redis was asked.
+/// Run id and database. While it is unchanged, no other Redis has answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisProcess(pub String);
 
-/// The result of [`Store::register`].
 #[allow(clippy::large_enum_variant, reason = "one exists per worker, for a moment")]
 pub enum Registration {
-    /// A new session has begun.
     Registered {
-        /// The right to write.
         session: Session,
-        /// The number of payloads that went back from rq to pq.
+        /// Payloads that went back from rq to pq.
         requeued: usize,
-        /// The cluster.
         cluster: ClusterId,
     },
     /// It was declared dead and its pods are still being moved: retry soon.
     Draining,
-    /// Another worker has this name and sent heartbeats a short time ago. No session has begun.
+    /// Another worker sent heartbeats under this name a short time ago. No session has begun.
     Taken(NameTaken),
     /// This Redis does not know the worker's cluster: it was emptied, or is another one. No session has
     /// begun.
     Held {
-        /// The cluster that this Redis knows, if any.
+        /// The cluster of this Redis, if any.
         found: Option<ClusterId>,
-        /// The Redis that answered.
         redis: RedisProcess,
     },
 }
 
-/// The reason why a worker has lost the right to write.
+/// Why a worker has lost the right to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fenced {
     /// It was declared dead and owns no pods. Stop them, and register again.
     Dead,
-    /// Another session has its name: a second worker, or a failover lost this registration. Register again.
-    /// If this repeats, two workers share the name.
+    /// Another worker has its name, or a failover lost this registration. Register again; if this repeats,
+    /// two workers share the name.
     Replaced,
-    /// This Redis does not know the worker's cluster: it was emptied, or is another one. Leave all containers
-    /// alone, and register again.
+    /// This Redis was emptied, or is another one. Leave all containers alone, and register again.
     UnknownCluster,
 }
 
-/// The reply, or [`Fenced`] if the worker has lost the right to write.
 pub type SessionResult<T> = Result<Result<T, Fenced>, StoreError>;
 
-/// The reply to a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeartbeatReply {
-    /// When this Redis took over from another one or restarted; 0 if never.
+    /// When this Redis became master or restarted; 0 if never.
     pub master_changed_at: RedisMillis,
-    /// Pods that this node must stop.
     pub stop: Vec<PodId>,
     /// Checked pods that no longer belong to this node.
     pub foreign: Vec<PodId>,
     /// Foreign pods without a record: this Redis never knew them, or has lost them.
     pub unknown: Vec<PodId>,
-    /// The Redis that answered.
     pub redis: RedisProcess,
     /// Checked pods with an invalid record: their node is unknown.
     pub broken: Vec<PodId>,
@@ -122,9 +107,8 @@ pub struct HeartbeatReply {
 }
 
 impl Store {
-    /// Begins a new session of a worker. Its starting pods go back to its queue. A worker without a cluster
-    /// joins that of this Redis, which gets a random id if it has none. The name of another holder is taken
-    /// over only if that one is silent.
+    /// Begins a new session; its starting pods go back to its queue. A worker without a cluster joins that of
+    /// this Redis. The name of another holder is taken over only if that one is silent.
     pub async fn register(
         &self,
         node: &NodeName,
@@ -209,31 +193,25 @@ impl Store {
 }
 
 impl Session {
-    /// Returns the node of this session.
     pub fn node(&self) -> &NodeName {
         &self.node
     }
 
-    /// Returns the random id of this session.
     pub fn incarnation(&self) -> &Incarnation {
         &self.incarnation
     }
 
-    /// Returns the store, for reads.
+    /// For reads.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Returns the payloads of the running pods, according to cs.
     pub async fn container_set(&self) -> Result<Vec<Bytes>, StoreError> {
         self.store.container_set(&self.node).await
     }
 
-    /// Records that the worker is alive, and its condition. Checks which of its pods it still owns.
-    /// `containers_held` counts the containers that it leaves alone for lack of a record.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// Records that the worker lives, and checks which of the `asked` pods it still owns. `containers_held`
+    /// counts containers that it leaves alone for lack of a record.
     pub async fn heartbeat(
         &self,
         psi: Option<&Psi>,
@@ -283,8 +261,8 @@ impl Session {
                     Some(unknown),
                 ],
             ) => {
-                // Other programs may add arbitrary bytes to the stop requests. An error would expire the
-                // lease of a worker whose heartbeat Redis has recorded.
+                // Other programs may add arbitrary bytes. An error would expire the lease of a worker whose
+                // heartbeat Redis has recorded.
                 let ids = |value| -> Result<Vec<PodId>, StoreError> {
                     let ids: Vec<Vec<u8>> = read(what, value)?;
                     let id = |bytes| PodId::new(String::from_utf8(bytes).ok()?).ok();

@@ -7,22 +7,18 @@ use crate::scripts::{disk_pressure, node_held, node_problems, shared_directory};
 use crate::{Fenced, Session, SessionResult, keys};
 use model::node::HeldPod;
 
-/// The state of the directory that the operator declares as shared.
+/// The directory that the operator declares as shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SharedDirectoryReport {
-    /// It has this id.
+    /// Its id.
     Found(String),
-    /// It has no id yet.
     WithoutId,
-    /// It cannot be used, for this reason.
+    /// The reason.
     Unusable(String),
 }
 
 impl Session {
-    /// Reports that a disk of this node is full, in a sentence; empty if there is space.
-    ///
-    /// # Errors
-    /// See [`StoreError`](crate::StoreError).
+    /// `problem` is a sentence; empty if there is space.
     pub async fn report_disk_problem(&self, problem: &str) -> SessionResult<()> {
         let what = "reporting a full disk";
         let call = disk_pressure::Head {
@@ -39,10 +35,7 @@ impl Session {
         }
     }
 
-    /// Reports problems of this node that do not stop its pods, in sentences for operators.
-    ///
-    /// # Errors
-    /// See [`StoreError`](crate::StoreError).
+    /// Reports problems that do not stop pods, in sentences for operators.
     pub async fn report_node_problems(&self, problems: &[String]) -> SessionResult<()> {
         let what = "reporting problems of a node";
         let problems = problems.iter().map(|problem| problem.replace('\n', " "));
@@ -61,9 +54,6 @@ impl Session {
     }
 
     /// Reports pods of services without a record, whose containers this node leaves alone.
-    ///
-    /// # Errors
-    /// See [`StoreError`](crate::StoreError).
     pub async fn report_held_pods(&self, pods: &[HeldPod]) -> SessionResult<()> {
         let what = "reporting pods without a record";
         let call = node_held::Head {
@@ -80,12 +70,8 @@ impl Session {
         }
     }
 
-    /// Reports the shared directory of this node. `known` is the id of the cluster's directory as last seen,
-    /// which restores it in an emptied Redis. Returns the id of the cluster's directory; after `None`, give
-    /// the directory an id and report again.
-    ///
-    /// # Errors
-    /// See [`StoreError`](crate::StoreError).
+    /// `known` is the id of the cluster's directory as last seen, which restores it in an emptied Redis.
+    /// Returns that id; after `None`, give the directory an id and report again.
     pub async fn report_shared_directory(
         &self,
         report: &SharedDirectoryReport,

@@ -25,14 +25,12 @@ const RESTORED_AT_ONCE: usize = 500;
 /// Attempts of a removal while the volume moves.
 const MAX_CHANGES: usize = 5;
 
-/// The result of [`Store::remove_volume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoveVolumeOutcome {
     /// Its node removes it.
     Removing,
-    /// It is gone: its node has left the cluster, or does not have the data.
+    /// Its node has left the cluster, or does not have the data.
     Removed,
-    /// There is no such volume.
     Missing,
     /// A pod of its service uses it, or will.
     Used,
@@ -42,10 +40,9 @@ pub enum RemoveVolumeOutcome {
     Conflict,
 }
 
-/// The result of [`Store::bind_volume`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindVolumeOutcome {
-    /// The copy of that node is the volume now, or was already.
+    /// Also if it was bound before.
     Bound,
     /// The node has no copy of it.
     Missing,
@@ -55,50 +52,44 @@ pub enum BindVolumeOutcome {
     Removing,
 }
 
-/// Time after a change of the master within which a node may not have registered again. Nodes are declared
-/// dead again by then.
+/// After a change of the master a node may not have registered again for so long. Nodes are declared dead
+/// again by then.
 fn settles_after_ms(dead_after: Duration) -> u64 {
     dead_after.as_millis() as u64 * 3 / 2
 }
 
-/// The reply to a volume report of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VolumeReport {
-    /// Volumes that the node must remove.
     pub remove: Vec<VolumeName>,
     /// Volumes whose record names another copy.
     pub elsewhere: Vec<VolumeName>,
-    /// Volumes that are missing since the node's last report.
+    /// Missing since the node's last report.
     pub missing: Vec<VolumeName>,
-    /// The run of Redis that answered. A report is complete if the engine was asked after this run was known.
+    /// A report is complete if the engine was asked after this run of Redis was known.
     pub redis_run: String,
 }
 
 impl Store {
-    /// Returns the names of all persistent volumes, sorted.
+    /// Sorted.
     pub async fn volume_names(&self) -> Result<Vec<VolumeName>, StoreError> {
         let mut found: Vec<VolumeName> = names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUMES)).await?);
         found.sort();
         Ok(found)
     }
 
-    /// Returns the records of these volumes.
-    ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn volumes(&self, names: &[VolumeName]) -> Result<Loaded<Volume>, StoreError> {
         self.load(names, |name| all_fields(keys::volume(name)), read_volume).await
     }
 
-    /// Returns one volume, if it exists.
-    ///
     /// # Errors
-    /// `Corrupt` if its record is unreadable; see [`StoreError`].
+    /// `Corrupt` if its record is unreadable.
     pub async fn volume(&self, name: &VolumeName) -> Result<Option<Volume>, StoreError> {
         self.volumes(std::slice::from_ref(name)).await?.only()
     }
 
-    /// Returns the machines that have not reported their volumes to this run of Redis, sorted.
+    /// Returns machines without a report to this run of Redis, sorted.
     pub async fn unreported_nodes(&self) -> Result<Vec<UnreportedNode>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server");
@@ -118,8 +109,8 @@ impl Store {
         Ok(nodes)
     }
 
-    /// Requires reports of these nodes before a volume without a record is bound. They may have data of a
-    /// restored cluster, and may be down.
+    /// No volume without a record is bound before these nodes report: they may have data of a restored
+    /// cluster, and may be down.
     pub async fn expect_volume_reports(
         &self,
         nodes: impl IntoIterator<Item = NodeName>,
@@ -131,14 +122,14 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Returns the nodes that may have volumes: registered and expected ones.
+    /// Registered and expected nodes.
     pub async fn nodes_with_volumes(&self) -> Result<Vec<NodeName>, StoreError> {
         let mut found: Vec<NodeName> = names(self.link.query(cmd("HKEYS").arg(keys::VOLUME_REPORTS)).await?);
         found.sort();
         Ok(found)
     }
 
-    /// Records volumes of a backup that have no record. Returns their number.
+    /// Records volumes that have no record. Returns their number.
     pub async fn restore_volumes(&self, saved: &[SavedVolume]) -> Result<usize, StoreError> {
         let what = "restoring volumes";
         let mut restored = 0;
@@ -184,7 +175,7 @@ impl Store {
         Ok(restored)
     }
 
-    /// Returns the usable volumes with their nodes, for a backup.
+    /// Returns volumes with a node, for a backup.
     pub async fn backup_volumes(&self) -> Result<Vec<SavedVolume>, StoreError> {
         let volumes = self.volumes(&self.volume_names().await?).await?.found();
         let usable = volumes.into_iter().filter(|volume| volume.state == VolumeState::Bound);
@@ -192,7 +183,7 @@ impl Store {
             .link
             .query(cmd("ZRANGE").arg(keys::GIVEN_UP_VOLUMES).arg(0).arg(-1).arg("WITHSCORES"))
             .await?;
-        // Each node with the shared directory reports the volumes in it.
+        // Nodes with the shared directory report its volumes.
         let saved = |Volume { claim, node, engine_id, epoch, is_found, .. }| {
             let (replica, node) = (claim.scope.replica()?, node?);
             Some(SavedVolume {
@@ -240,8 +231,7 @@ impl Store {
         Ok(counted.into_iter().map(|(name, seconds)| (name, Duration::from_secs(seconds))).collect())
     }
 
-    /// Records that the services of these volumes exist. From now on a missing service counts as deleted, not
-    /// lost.
+    /// Notes that the services of these volumes exist: from now on a missing one counts as deleted, not lost.
     pub async fn note_known_services(&self, volumes: &[VolumeName]) -> Result<(), StoreError> {
         if volumes.is_empty() {
             return Ok(());
@@ -253,7 +243,7 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Returns for how long volumes have had no service, see [`Store::count_abandoned_volumes`].
+    /// See [`Store::count_abandoned_volumes`].
     pub async fn abandoned_volumes(&self) -> Result<HashMap<VolumeName, Duration>, StoreError> {
         let counts: HashMap<Vec<u8>, Vec<u8>> =
             self.link.query(cmd("HGETALL").arg(keys::ABANDONED_VOLUMES)).await?;
@@ -264,14 +254,14 @@ impl Store {
         Ok(counts.into_iter().filter_map(read).collect())
     }
 
-    /// Asks the node of a volume to remove its data, unless a pod uses it or will. The record goes
-    /// afterwards, or at once if the node is gone.
+    /// Asks the node to remove the data, unless a pod uses it or will. The record goes afterwards, or at once
+    /// if the node is gone.
     pub async fn remove_volume(&self, name: &VolumeName) -> Result<RemoveVolumeOutcome, StoreError> {
         self.remove(name, false).await
     }
 
-    /// Like [`Store::remove_volume`] for all volumes of a service that is being deleted. Volumes in use are
-    /// removed when their pods are gone; volumes of an app stay. Returns their number.
+    /// Removes all volumes of a service that is being deleted, those in use when their pods are gone. Volumes
+    /// of an app stay. Returns their number.
     pub async fn remove_volumes_of(&self, service: &ServiceName) -> Result<usize, StoreError> {
         let names = self.volume_names().await?;
         let mut removed = 0;
@@ -331,7 +321,7 @@ impl Store {
         Err(corrupt(what, format!("volume {name} changes its node all the time")))
     }
 
-    /// Returns the copies of persistent volumes that no record names, sorted by volume and node.
+    /// Returns copies that no record names, sorted by volume and node.
     pub async fn former_copies(&self) -> Result<Vec<FormerCopy>, StoreError> {
         let fields: Vec<(Vec<u8>, Vec<u8>)> =
             self.link.query(cmd("HGETALL").arg(keys::VOLUME_COPIES)).await?;
@@ -352,7 +342,7 @@ impl Store {
         Ok(copies)
     }
 
-    /// Returns the lost and conflicting volumes, sorted.
+    /// Lost and conflicting ones, sorted.
     pub async fn volumes_with_problems(&self) -> Result<Vec<Volume>, StoreError> {
         let mut found: Vec<VolumeName> =
             names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
@@ -361,7 +351,7 @@ impl Store {
         Ok(volumes.filter(|volume| volume.is_lost || !volume.conflict.is_empty()).collect())
     }
 
-    /// Makes a node's copy of a persistent volume the volume. Other copies are given up, but stay.
+    /// Makes a node's copy the volume. Other copies are given up, but stay.
     pub async fn bind_volume(
         &self,
         claim: &VolumeClaim,
@@ -404,7 +394,6 @@ impl Store {
         Err(corrupt(what, format!("the pods of volume {} change all the time", claim.name)))
     }
 
-    /// Asks a node to remove its copy of a persistent volume, unless the record names it.
     pub async fn remove_volume_copy(
         &self,
         claim: &VolumeClaim,
@@ -427,8 +416,7 @@ impl Store {
         }
     }
 
-    /// Returns the node that must remove the data of a volume. For shared data: the live node asked before,
-    /// otherwise the first with the directory.
+    /// For shared data: the live node asked before, otherwise the first with the directory.
     async fn node_to_remove(&self, volume: &Volume) -> Result<Option<NodeName>, StoreError> {
         if !volume.claim.scope.is_shared() {
             return Ok(volume.node.clone());
@@ -466,8 +454,8 @@ impl Store {
         Ok(VolumeUse { users, is_mounted, is_wanted })
     }
 
-    /// Returns true if a pod on a node may have this volume. Pods that need a volume are not assigned once it
-    /// is being removed, so false stays false.
+    /// Returns true if a pod on a node may have this volume. During a removal no such pod is assigned, so
+    /// false stays false.
     pub async fn may_be_mounted(&self, claim: &VolumeClaim) -> Result<bool, StoreError> {
         for service in self.use_of(claim).await?.users {
             let slots: HashMap<String, String> =
@@ -492,18 +480,15 @@ impl Store {
 
 struct VolumeUse {
     users: Vec<ServiceName>,
-    /// True if a service that is not being deleted has it.
+    /// A service that is not being deleted has it.
     is_mounted: bool,
-    /// True if such a service also has the replica; for a shared volume, any.
+    /// And has the replica; for a shared volume, any.
     is_wanted: bool,
 }
 
 impl Session {
-    /// Reports the persistent volumes of this node's engine, and its shared ones. `seen_run` is the run of
-    /// Redis from an earlier report, known before the engine was asked; or `None`.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// Reports persistent and shared volumes. `seen_run` is the run of Redis from an earlier report, known
+    /// before the engine was asked.
     pub async fn report_volumes(
         &self,
         present: &[EngineCopy],
@@ -514,10 +499,7 @@ impl Session {
         self.send_volumes(seen_run, true, dead_after, changes).await
     }
 
-    /// Reports volumes that are gone: requested removals, and those that a reply calls missing.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// Reports requested removals, and volumes that a reply calls missing.
     pub async fn report_gone_volumes(
         &self,
         removed: &[VolumeClaim],
@@ -529,7 +511,7 @@ impl Session {
         self.send_volumes(None, false, dead_after, removed.chain(missing)).await
     }
 
-    /// `is_whole` is true if the changes include all volumes of the node.
+    /// `is_whole`: the changes include all volumes of the node.
     async fn send_volumes<'a>(
         &self,
         seen_run: Option<&str>,
@@ -582,11 +564,7 @@ impl Session {
         }
     }
 
-    /// Asks whether the containers of a pod may mount these persistent volumes, given the epoch of the
-    /// engine's copy, if any. Returns one verdict per volume.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// Asks whether a pod may mount these volumes, with the engine's copies. Returns one verdict per volume.
     pub async fn claim_volumes(
         &self,
         volumes: &[(VolumeClaim, Option<EngineCopy>)],
@@ -649,11 +627,7 @@ fn read_verdict(what: &str, verdict: &str, detail: &str) -> Result<VolumeVerdict
 }
 
 impl Session {
-    /// Records the size of this node's volumes. `local` are local volumes that exceeded their space since the
-    /// last call.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// `local` are local volumes that exceeded their space since the last call.
     pub async fn report_volume_sizes(
         &self,
         persistent: &[VolumeSize],

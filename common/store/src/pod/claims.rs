@@ -1,4 +1,4 @@
-//! The pods that a worker starts: popping them from its queue, claiming and acknowledging them.
+//! The pods that a worker starts: taking them from its queue, claiming and acknowledging them.
 
 use std::time::Duration;
 
@@ -16,25 +16,21 @@ use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use redis_link::DedicatedConnection;
 
-/// A payload to be claimed.
 #[derive(Debug, Clone)]
 pub struct ClaimItem {
-    /// The payload, as in rq.
     pub payload: Payload,
-    /// The requested resources; used if the pod is new.
+    /// Used if the pod is new.
     pub request: Resources,
-    /// Its host ports; used if the pod is new.
+    /// Used if the pod is new.
     pub host_ports: HostPorts,
 }
 
-/// The action that a worker must take on a payload.
+/// What a worker must do with a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// It is assigned to this node: start it as this assignment.
     Start {
-        /// The assignment.
         assignment: AssignmentId,
-        /// The number of this attempt, from 1.
+        /// From 1.
         attempt: u32,
     },
     /// It runs here already: the duplicate was dropped.
@@ -50,44 +46,37 @@ pub enum Claim {
     },
     /// Its service does not know it: reject it.
     UnknownService,
-    /// Its record is invalid: reject it.
+    /// Reject it.
     BrokenRecord,
     /// It is no longer in rq.
     Gone,
 }
 
-/// The reply to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimReply {
-    /// One claim for each payload.
+    /// One for each payload.
     Claims(Vec<Claim>),
     /// The master changed a moment ago: start nothing for this time.
     Paused(Duration),
 }
 
-/// A running pod to acknowledge.
 #[derive(Debug, Clone)]
 pub struct AckItem {
-    /// The payload, as in rq.
     pub payload: Payload,
-    /// The assignment it was started as.
     pub assignment: AssignmentId,
-    /// Addresses and ports of the container.
     pub network: ContainerNetwork,
     /// Unmet readiness conditions; empty if a running pod is ready.
     pub starting: String,
 }
 
-/// The result of one acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
-    /// It is in cs and its phase is running.
     Running,
     /// It is no longer wanted: stop it, then finish it.
     Stop,
     /// It belongs to another node: remove the container and report nothing.
     Stale,
-    /// Its record is invalid, and nothing was recorded. Let the container run.
+    /// Nothing was recorded. Let the container run.
     BrokenRecord,
 }
 
@@ -99,11 +88,10 @@ pub struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Moves the oldest payload from pq to rq and returns it, or `None` after one block period.
+    /// Moves the oldest payload from pq to rq; `None` after one block period.
     ///
     /// # Errors
-    /// See [`StoreError`]. After an error, create a new queue and sweep rq: a payload may have been moved
-    /// there.
+    /// After an error, create a new queue and sweep rq: a payload may have been moved there.
     ///
     /// # Cancel safety
     /// Not cancel safe: do the same after a dropped call.
@@ -116,13 +104,13 @@ impl WorkQueue {
 }
 
 impl Session {
-    /// Opens the blocking end of this node's queue. `block` should be 2 to 5 s.
+    /// `block` should be 2 to 5 s.
     pub async fn work_queue(&self, block: Duration) -> Result<WorkQueue, StoreError> {
         let connection = self.store.link.dedicated(block + Duration::from_secs(5)).await?;
         Ok(WorkQueue { connection, block, node: self.node.clone() })
     }
 
-    /// Moves up to `count` more payloads from pq to rq without waiting. Returns them, oldest first.
+    /// Moves payloads from pq to rq without waiting. Returns them, oldest first.
     pub async fn pop_more(&self, count: usize) -> Result<Vec<Bytes>, StoreError> {
         if count == 0 {
             return Ok(Vec::new());
@@ -137,8 +125,7 @@ impl Session {
         payloads("taking pods", self.store.link.script(&take.call()).await?)
     }
 
-    /// Returns all payloads in rq, oldest first. The sweep compares them with the pods being started. An
-    /// oversized payload becomes a dead letter.
+    /// Returns all payloads in rq, oldest first. An oversized one becomes a dead letter.
     pub async fn in_flight(&self) -> Result<Vec<Bytes>, StoreError> {
         let (rq, pq) = (keys::rq(&self.node), keys::pq(&self.node));
         let read = in_flight::Head { rq, dq: keys::DQ, pq };
@@ -147,10 +134,7 @@ impl Session {
         Ok(found)
     }
 
-    /// Asks what to do with payloads in rq. After a change of the master nothing starts for `pause`.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// After a change of the master nothing starts for `pause`.
     pub async fn claim(
         &self,
         items: &[ClaimItem],
@@ -205,10 +189,7 @@ impl Session {
         }
     }
 
-    /// Acknowledges running pods: moves them from rq to cs. Returns one result per pod.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// Moves running pods from rq to cs. Returns one result per pod.
     pub async fn ack(&self, items: &[AckItem]) -> SessionResult<Vec<Ack>> {
         let what = "acknowledging pods";
         let (services, service_index) =
@@ -254,7 +235,7 @@ impl Session {
     }
 }
 
-/// Reads a pod's verdict; assignment and attempt are the next values of `rest`.
+/// Assignment and attempt are the next values of `rest`.
 fn read_claim(
     what: &str,
     verdict: redis::Value,

@@ -1,5 +1,5 @@
 //! Dead letters: payloads that cannot be a pod, kept byte for byte until an operator decides. The newest is
-//! first in the list `dq`.
+//! first in `dq`.
 //!
 //! Tests: scripts::dead_letters
 
@@ -19,11 +19,11 @@ use model::node::Resources;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::{InvalidPayload, Payload};
 
-/// Entries per round trip. A call reads them until it has enough, or `MAX_READ_BYTES`.
+/// Entries per round trip. A call reads until it has enough, or `MAX_READ_BYTES`.
 const ENTRIES_PER_READ: usize = 16;
 const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 
-/// The process that took a payload from a queue and has it in its in-flight list.
+/// Who has a payload in its in-flight list.
 pub(crate) enum TakenBy<'a> {
     Worker(&'a NodeName, &'a Incarnation),
     Scheduler(&'a SchedulerId),
@@ -40,25 +40,21 @@ struct DeadLetterJson {
     at: RedisMillis,
 }
 
-/// A payload that cannot be a pod, with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetter {
     /// The first twelve hex digits of the SHA-256 of the entry in `dq`.
     pub id: String,
-    /// The queue of the payload.
     pub queue: String,
-    /// The payload, byte for byte; only the first KiB of an oversized one (more than 512 KiB).
+    /// Byte for byte.
     pub payload: Vec<u8>,
-    /// True if the payload was oversized: only its first KiB is kept.
+    /// Only the first KiB of an oversized payload (more than 512 KiB) is kept.
     pub is_truncated: bool,
-    /// The reason of the rejection.
     pub reason: String,
     /// When it was rejected.
     pub at: RedisMillis,
     entry: Vec<u8>,
 }
 
-/// A replacement for the payload of a dead letter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EditedPayload {
     payload: Payload,
@@ -66,7 +62,7 @@ pub struct EditedPayload {
 }
 
 impl EditedPayload {
-    /// Checks the payload. A node's policy may still refuse it.
+    /// A node's policy may still refuse it.
     ///
     /// # Errors
     /// If it is not a valid pod.
@@ -76,32 +72,30 @@ impl EditedPayload {
         Ok(Self { payload, request })
     }
 
-    /// Returns the id of the pod.
     pub fn pod(&self) -> &PodId {
         &self.payload.id
     }
 }
 
-/// The result of [`Store::requeue_dead_letter`]. Only `Queued` changes something.
+/// Only `Queued` changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadLetterRequeue {
-    /// The payload is queued.
     Queued,
     /// The dead letter no longer exists.
     Gone,
-    /// The pod has ended: the payload would be dropped.
+    /// The payload would be dropped.
     PodEnded,
     /// An edited payload names another pod, which has not ended.
     PodExists,
     /// An edited payload names a pod of a service.
     PodOfService,
-    /// Only the first KiB of an oversized payload is kept, and no replacement was given.
+    /// Only the first KiB of the payload is kept, and no replacement was given.
     Truncated,
 }
 
 impl DeadLetter {
-    /// Returns true if its payload came through `sq` or `pq:<node>`. Any program can write entries to `dq`
-    /// that name another key, and a requeue must not write there.
+    /// Returns true if its payload came through `sq` or `pq:<node>`. Other programs can write entries to `dq`
+    /// that name another key; a requeue must not write there.
     pub fn can_be_requeued(&self) -> bool {
         self.queue == keys::SQ
             || self.queue.strip_prefix("pq:").is_some_and(|node| NodeName::new(node).is_ok())
@@ -134,7 +128,7 @@ fn decode_hex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(byte).collect()
 }
 
-/// Serializes an entry without the value of `at`: the script appends the time of Redis.
+/// Serializes an entry up to the value of `at`: the script appends the time of Redis.
 fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
     let (payload, encoding) = match std::str::from_utf8(payload) {
         Ok(text) => (text.to_owned(), None),
@@ -147,7 +141,7 @@ fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
 }
 
 impl Store {
-    /// Moves a payload from an in-flight list to the dead letters. Returns the reply of `reject.lua`.
+    /// Returns the reply of `reject.lua`.
     pub(crate) async fn reject(
         &self,
         taken_by: TakenBy<'_>,
@@ -177,8 +171,7 @@ impl Store {
         word("rejecting a payload", self.link.script(&reject.call()).await?)
     }
 
-    /// Moves an in-flight payload of a scheduler to the dead letters. Returns false if it was no longer in
-    /// flight.
+    /// Returns false if the payload was no longer in flight.
     pub async fn reject_in_flight(
         &self,
         scheduler: &SchedulerId,
@@ -189,12 +182,12 @@ impl Store {
         Ok(self.reject(TakenBy::Scheduler(scheduler), payload, id, reason).await? == "OK")
     }
 
-    /// Returns up to `count` dead letters from `offset`, newest first, limited to 16 MiB but at least one.
+    /// Newest first; at most 16 MiB, but at least one.
     pub async fn dead_letters(&self, offset: usize, count: usize) -> Result<Vec<DeadLetter>, StoreError> {
         Ok(self.dead_letter_page(offset, count).await?.0)
     }
 
-    /// Like [`Store::dead_letters`]. Also returns whether there may be more.
+    /// Also returns whether there may be more.
     pub async fn dead_letter_page(
         &self,
         offset: usize,
@@ -222,11 +215,10 @@ impl Store {
         Ok((found, true))
     }
 
-    /// Requeues the payload of a dead letter, or `edited` in its place. It goes to `sq` if the node of its
-    /// queue has left the cluster.
+    /// Requeues the payload, or `edited` in its place; to `sq` if the node of its queue has left the cluster.
     ///
     /// # Errors
-    /// `Refused` if [`DeadLetter::can_be_requeued`] is false; see [`StoreError`].
+    /// `Refused` if [`DeadLetter::can_be_requeued`] is false.
     pub async fn requeue_dead_letter(
         &self,
         dead_letter: &DeadLetter,
@@ -273,9 +265,9 @@ impl Store {
         }
     }
 
-    /// Discards the obsolete dead letters among `count` from `offset`: the pod's service was deleted, scaled
-    /// down or replaced since. None is lost, because the service can rebuild such payloads. Returns the
-    /// discarded ones and the next offset; `None` after the last.
+    /// Discards obsolete dead letters among `count` from `offset`: their service was deleted, scaled down or
+    /// replaced since, and could rebuild the payloads. Returns them and the next offset; `None` after the
+    /// last.
     pub async fn discard_obsolete_dead_letters(
         &self,
         offset: usize,
@@ -313,7 +305,7 @@ impl Store {
         Ok((dropped, next))
     }
 
-    /// Deletes a dead letter. Returns false if it was gone already.
+    /// Returns false if it was gone already.
     pub async fn discard_dead_letter(&self, dead_letter: &DeadLetter) -> Result<bool, StoreError> {
         let removed: u64 = self.link.query(cmd("LREM").arg(keys::DQ).arg(1).arg(&dead_letter.entry)).await?;
         Ok(removed > 0)

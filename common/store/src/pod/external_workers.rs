@@ -11,16 +11,15 @@ use model::pod::payload::Payload;
 
 const ACK_CHUNK: usize = 100;
 
-/// The result of [`Store::external_beat`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExternalBeat {
     /// It is one of kubeleet's own workers.
     Ours,
     /// Its value did not change.
     Silent,
-    /// Its value changed: it is alive.
+    /// Its value changed.
     Beat,
-    /// Its value changed for the first time, or again after it was dead: it is a node now.
+    /// Its value changed for the first time, or after it was dead: it is a node now.
     Joined,
     /// It was declared dead and its pods are still being moved.
     Draining,
@@ -29,15 +28,13 @@ pub enum ExternalBeat {
 /// A sign of a node that may not have registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExternalSign {
-    /// Its heartbeat key exists.
     Heartbeat(NodeName),
     /// Its queue is not empty.
     Queue(NodeName),
 }
 
 impl Store {
-    /// Reads one page of a scan of the key space for `hb:*` and `pq:*`. Returns the next cursor (0 at the
-    /// end) and the names found.
+    /// Reads one page of a scan for `hb:*` and `pq:*`. Returns the next cursor (0 at the end) and the names.
     pub async fn scan_for_external_workers(
         &self,
         cursor: u64,
@@ -59,14 +56,13 @@ impl Store {
         Ok((next, found.into_iter().filter_map(sign).collect()))
     }
 
-    /// Returns the heartbeat values (empty if missing) of workers without a record; `None` for others.
+    /// Returns heartbeat values (empty if missing) of workers without a record; `None` for others.
     pub async fn heartbeat_values(&self, workers: &[NodeName]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         if workers.is_empty() {
             return Ok(Vec::new());
         }
         let mut pipe = redis::pipe();
-        // A worker of kubeleet whose record was lost stops its heartbeat, so the value is read after the
-        // record.
+        // The value after the record: a worker of kubeleet whose record was lost stops its heartbeat.
         for name in workers {
             pipe.cmd("EXISTS").arg(keys::node(name));
             pipe.cmd("GET").arg(keys::hb(name));
@@ -82,9 +78,8 @@ impl Store {
         Ok(values)
     }
 
-    /// Reads the heartbeat key of a possible external worker. Registers it as a node if it has no record and
-    /// its value differs from `seen` (see [`Store::heartbeat_values`]), or if it was dead and its value has
-    /// changed.
+    /// Registers an external worker as a node if it has no record and its value differs from `seen` (see
+    /// [`Store::heartbeat_values`]), or if it was dead and its value has changed.
     pub async fn external_beat(
         &self,
         name: &NodeName,
@@ -119,7 +114,7 @@ impl Store {
     /// ones.
     ///
     /// # Errors
-    /// See [`StoreError`]. If the keys of some pods are broken, records the others before it fails.
+    /// If the keys of some pods are broken, records the others before it fails.
     pub async fn external_ack(&self, name: &NodeName, running: &[Payload]) -> Result<usize, StoreError> {
         let mut found = 0;
         for chunk in running.chunks(ACK_CHUNK) {

@@ -1,7 +1,7 @@
 //! Pods, from their queue to their end, and requests about them.
 //!
-//! `scheduling` is called by schedulers, `claims` and `pod_reports` by workers, `reconciling` by the loop
-//! that compares services with their pods, and the rest by people and other programs.
+//! `scheduling` is for schedulers, `claims` and `pod_reports` for workers, `reconciling` for the reconcile
+//! loop, the rest for people and other programs.
 //!
 //! Tests: scripts::payloads, scripts::scheduling, scripts::lifecycle, scripts::phases, scripts::session,
 //! scripts::dead_letters, scripts::every_operation

@@ -1,4 +1,4 @@
-//! Reports of a worker on its pods: their status, and their end.
+//! Reports of a worker on its pods: status and end.
 
 use crate::keys;
 use crate::node::session::{Fenced, Session, SessionResult};
@@ -11,23 +11,20 @@ use model::pod::payload::Payload;
 use model::pod::{ContainerStatus, EndedRun};
 use model::spec::HostPorts;
 
-/// The outcome of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodOutcome {
-    /// It was stopped on request.
+    /// On request.
     Stopped,
-    /// It ended by itself, with success.
+    /// By itself, with success.
     Succeeded,
-    /// It ended by itself, without success.
+    /// By itself, without success.
     Failed,
 }
 
-/// The subject of a report: a pod of this node.
 #[derive(Debug, Clone, Copy)]
 pub struct PodRef<'a> {
-    /// The pod.
     pub id: &'a PodId,
-    /// Its assignment, as the worker knows it.
+    /// As the worker knows it.
     pub assignment: &'a AssignmentId,
 }
 
@@ -35,68 +32,61 @@ fn service_of(payload: &[u8]) -> Option<ServiceName> {
     Payload::parse(payload.to_vec().into()).ok()?.service()
 }
 
-/// The end of a pod, with details.
 #[derive(Debug, Clone)]
 pub struct FinishReport<'a> {
-    /// The outcome of the pod.
     pub outcome: PodOutcome,
     /// One word.
     pub reason: &'a str,
     /// A sentence.
     pub message: &'a str,
-    /// The container's exit code, if it has one.
     pub exit_code: Option<i64>,
-    /// Its containers, if it has several.
+    /// If it has several.
     pub containers: &'a [ContainerStatus],
-    /// Ended runs that were not reported yet.
+    /// Runs that were not reported yet.
     pub runs: &'a [EndedRun],
     /// Requests in flight before the stop, and how they ended; empty if none.
     pub drained: &'a str,
 }
 
 impl FinishReport<'_> {
-    /// Returns a report with only the outcome.
     pub fn new(outcome: PodOutcome) -> Self {
         Self { outcome, reason: "", message: "", exit_code: None, containers: &[], runs: &[], drained: "" }
     }
 }
 
-/// The status of a pod.
 #[derive(Debug, Clone, Default)]
 pub struct StatusReport<'a> {
-    /// Its service; not needed for a pod that does not run yet.
+    /// Not needed for a pod that does not run yet.
     pub service: Option<&'a ServiceName>,
     /// One word; empty if healthy.
     pub reason: &'a str,
     /// A sentence.
     pub message: &'a str,
-    /// Number of restarts after it ended by itself.
+    /// Restarts after it ended by itself.
     pub restarts: Option<u32>,
-    /// The exit code of its container when it last ended.
     pub exit_code: Option<i64>,
-    /// Addresses and ports of its container; `None` if unchanged.
+    /// `None` if unchanged.
     pub network: Option<&'a ContainerNetwork>,
-    /// Its containers, if it has several.
+    /// If it has several.
     pub containers: &'a [ContainerStatus],
-    /// Ended runs that were not reported yet. Repeated reports add none twice.
+    /// Runs that were not reported yet. Repeated reports add none twice.
     pub runs: &'a [EndedRun],
 }
 
-/// The result of a write about one pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// Done, or done before.
     Done,
     /// The pod is no longer on this node, or has another assignment.
     Stale,
-    /// No stop was requested: the pod is still wanted here.
+    /// No stop was requested.
     Wanted,
 }
 
 /// Redis itself makes a dead letter of a larger payload. As in `_prelude.lua`.
 const GIANT: usize = 512 * 1024;
 
-/// Returns the field `containers` of a record; empty for a pod with one container.
+/// Empty for a pod with one container.
 fn containers_field(containers: &[ContainerStatus]) -> String {
     if containers.is_empty() { String::new() } else { crate::json::to_json(&containers) }
 }
@@ -105,17 +95,14 @@ fn kept_runs(containers: &[ContainerStatus]) -> usize {
     EndedRun::KEPT * containers.len().max(1)
 }
 
-/// Returns one line per run: its id, a space and the run as JSON, which has no line breaks.
+/// A line per run: its id, a space and the run as JSON, which has no line breaks.
 fn runs_field(runs: &[EndedRun]) -> String {
     let line = |run: &EndedRun| format!("{} {}\n", run.id, crate::json::to_json(run));
     runs.iter().map(line).collect()
 }
 
 impl Session {
-    /// Records that a pod ended. `payload` is as in cs (or rq), `service` as in its record.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// `payload` is as in cs (or rq), `service` as in its record.
     pub async fn finish(
         &self,
         pod: PodRef<'_>,
@@ -156,10 +143,7 @@ impl Session {
         self.write("finishing a pod", &finish.call()).await
     }
 
-    /// Records that a running pod's container disappeared. Queues the pod here as a new assignment.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// Queues a running pod here as a new assignment, because its container disappeared.
     pub async fn report_lost(&self, pod: PodRef<'_>, payload: &[u8]) -> SessionResult<WriteOutcome> {
         let service = service_of(payload);
         let lost = lost::Head {
@@ -180,9 +164,6 @@ impl Session {
 
     /// Returns a pod in rq that cannot start here to the schedulers, with a word and a sentence as reason.
     /// They avoid this node for a while if its host ports are `taken`.
-    ///
-    /// # Errors
-    /// See [`StoreError`](crate::StoreError).
     pub async fn give_back(
         &self,
         pod: PodRef<'_>,
@@ -208,10 +189,7 @@ impl Session {
         self.write("giving a pod back", &give_back.call()).await
     }
 
-    /// Records the status of a pod, without changing its phase.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
+    /// Does not change the phase.
     pub async fn report(&self, pod: PodRef<'_>, status: &StatusReport<'_>) -> SessionResult<WriteOutcome> {
         let published = |network: &ContainerNetwork| ports_to_json(pod.assignment, &network.ports);
         let report = report::Head {
@@ -235,12 +213,9 @@ impl Session {
         self.write("reporting on a pod", &report.call()).await
     }
 
-    /// Records the images of a pod that is about to start here. Returns the images pinned by the first pod of
-    /// its specification, possibly this one; `None` if the pod should no longer start here. `differs`
-    /// describes the difference to the pinned images, if any.
-    ///
-    /// # Errors
-    /// See [`StoreError`](crate::StoreError).
+    /// Records the images of a pod that is about to start here. Returns those pinned by the first pod of its
+    /// specification, possibly this one; `None` if the pod should no longer start here. `differs` describes
+    /// the difference to them, if any.
     pub async fn note_images(
         &self,
         pod: PodRef<'_>,
@@ -271,9 +246,6 @@ impl Session {
     }
 
     /// Moves a payload from rq to the dead letters, byte for byte.
-    ///
-    /// # Errors
-    /// See [`StoreError`].
     pub async fn reject(
         &self,
         payload: &[u8],

@@ -1,4 +1,4 @@
-//! Recorded pods: their records, the slots of their services, and why they fit no node.
+//! Recorded pods: records, slots of their services, and why they fit no node.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use model::pod::{EndedRun, PodRecord, Refusal};
 use model::spec::MAX_MEMORY_BYTES;
 
 impl Store {
-    /// Returns true if the service of the pod exists, or its entry in `pushed`.
+    /// Returns true if its service exists, or its entry in `pushed`.
     pub async fn has_owner(&self, pod: &PodRecord) -> Result<bool, StoreError> {
         let question = match &pod.service {
             Some(service) => cmd("EXISTS").arg(keys::service(service)).to_owned(),
@@ -29,13 +29,12 @@ impl Store {
         self.link.query(&question).await
     }
 
-    /// Returns the pod in each slot of a service, by replica index. Read in pages: not a snapshot. Skips
-    /// invalid entries, see [`Store::slots_and_broken`].
+    /// Sorted. Read in pages: not a snapshot. Skips invalid entries.
     pub async fn slots(&self, service: &ServiceName) -> Result<Vec<(Slot, PodId)>, StoreError> {
         Ok(self.slots_and_broken(service).await?.0)
     }
 
-    /// Like [`Store::slots`]. Also returns an invalid entry, if there is one. An unreadable hash is an error.
+    /// Also returns an invalid entry, if there is one. An unreadable hash is an error.
     pub async fn slots_and_broken(
         &self,
         service: &ServiceName,
@@ -66,29 +65,25 @@ impl Store {
         Ok((slots, broken))
     }
 
-    /// Returns the pods that users pushed onto a queue. They are wanted until they are stopped.
+    /// They are wanted until they are stopped.
     pub async fn pushed_pods(&self) -> Result<Vec<PodId>, StoreError> {
         Ok(names(self.link.query(cmd("SMEMBERS").arg(keys::PUSHED)).await?))
     }
 
-    /// Returns the record of a pod, if it exists.
-    ///
     /// # Errors
-    /// `Corrupt` if the record is unreadable; see [`StoreError`].
+    /// `Corrupt` if the record is unreadable.
     pub async fn pod(&self, id: &PodId) -> Result<Option<PodRecord>, StoreError> {
         self.pods(std::slice::from_ref(id)).await?.only()
     }
 
-    /// Returns the records of these pods.
-    ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn pods(&self, ids: &[PodId]) -> Result<Loaded<PodRecord>, StoreError> {
         self.load(ids, |id| all_fields(keys::pod(id)), read_pod).await
     }
 
-    /// Returns the assignments of these pods, in this order, each with a time within it; `None` without a
-    /// readable record. The assignment of a waiting pod is `None`.
+    /// Returns the assignment of each pod (`None` while it waits) with a time within it; `None` without a
+    /// readable record.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -106,7 +101,7 @@ impl Store {
         Ok(self.load(ids, get, parse).await?.options().collect())
     }
 
-    /// Returns the payload of a pod: rebuilt for a service, read from the record otherwise.
+    /// Rebuilt for a pod of a service, read from the record otherwise.
     pub async fn payload_of(&self, pod: &PodRecord) -> Result<Option<Payload>, StoreError> {
         match (&pod.service, &pod.spec) {
             (Some(_), Some(spec)) => {
@@ -121,7 +116,7 @@ impl Store {
         }
     }
 
-    /// Returns why a pod fits no node, if it is recorded as unschedulable.
+    /// `None` if it is not recorded as unschedulable.
     pub async fn refusals(&self, id: &PodId) -> Result<Option<Vec<Refusal>>, StoreError> {
         let text: Option<String> = self.link.query(cmd("HGET").arg(keys::UQ_WHY).arg(id.as_str())).await?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
@@ -185,8 +180,8 @@ pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
     }))
 }
 
-/// Reads the value written by `note_images.lua`: the assignment, and below it the images. Returns none for
-/// another assignment.
+/// Reads the value of `note_images.lua`: the assignment, and below it the images. Those of another assignment
+/// do not count.
 fn images_of(text: &str, assignment: Option<&AssignmentId>) -> Vec<ImageContent> {
     let (about, images) = text.split_once('\n').unwrap_or_default();
     if assignment.is_some_and(|assignment| assignment.as_str() == about) {
@@ -200,8 +195,7 @@ pub(crate) fn runs_text(runs: &[EndedRun]) -> String {
     runs.iter().map(|run| format!("{} {}\n", run.ended_at, crate::json::to_json(run))).collect()
 }
 
-/// Reads the lines written by `report.lua`: the time and the run that the worker reported. Skips broken
-/// lines: runs are only informative.
+/// Reads the lines of `report.lua`, "<time> <run>". Skips broken ones: runs only inform.
 fn read_runs(lines: &str) -> Vec<EndedRun> {
     let read = |line: &str| {
         let (at, json) = line.split_once(' ')?;

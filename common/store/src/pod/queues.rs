@@ -13,23 +13,22 @@ use model::ids::{NodeName, PodId, SchedulerId};
 
 type RawEntry = (Vec<u8>, Vec<u8>);
 
-/// Approximate number of entries that one command reads.
+/// Approximate number of entries per command.
 const MAX_SCAN: usize = 1000;
-/// Bytes of a key above which one command reads 64 entries if they are small, otherwise one.
+/// Of a larger key one command reads 64 entries if they are small, otherwise one.
 const MAX_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
 const ENTRIES_PER_READ: usize = 64;
 const SMALL: usize = 4 * 1024;
-/// Entries that Redis samples to estimate the size of all.
+/// Sample for the estimate of the size.
 const MAX_SAMPLES: usize = 1000;
-/// Maximum bytes of all payloads in one answer.
+/// Limit of all payloads in one answer.
 const MAX_PEEK_BYTES: usize = 4 * 1024 * 1024;
-/// A peek stops reading after these bytes.
+/// A peek stops reading after so many.
 const MAX_READ_BYTES: usize = 64 * 1024 * 1024;
 /// Only the first KiB of a longer payload is shown; no process takes it.
 const MAX_SHOWN_BYTES: usize = 512 * 1024;
 const KEPT: usize = 1024;
 
-/// A queue that [`Store::peek`] can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueName {
     /// `sq`.
@@ -44,12 +43,11 @@ pub enum QueueName {
     Running(NodeName),
 }
 
-/// Entries of a queue: all that were requested, or the first 4 MiB.
+/// All requested entries, or the first 4 MiB.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peeked<T> {
-    /// The entries.
     pub items: Vec<T>,
-    /// Number of further requested entries that exist.
+    /// Further requested entries that exist.
     pub left_out: u64,
 }
 
@@ -59,26 +57,23 @@ impl<T> Default for Peeked<T> {
     }
 }
 
-/// A payload as [`Store::peek`] shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeekedPayload {
-    /// The payload; only the first KiB if it has more than 512 KiB, which no process takes.
+    /// Only the first KiB of more than 512 KiB, which no process takes.
     pub bytes: Vec<u8>,
-    /// Length of the whole payload in bytes.
+    /// Of the whole payload, in bytes.
     pub length: usize,
 }
 
-/// A pod that fits no node right now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnschedulablePod {
-    /// Its payload.
     pub payload: PeekedPayload,
-    /// Why it fits no node; `None` if its record no longer says so.
+    /// `None` if its record no longer says so.
     pub reason: Option<String>,
 }
 
 impl Store {
-    /// Returns the lengths of the queues that belong to no node; 0 if unreadable.
+    /// Leaves unreadable queues out (0).
     ///
     /// # Errors
     /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
@@ -86,10 +81,10 @@ impl Store {
         Ok(self.queue_lengths_and_broken().await?.0)
     }
 
-    /// Like [`Store::queue_lengths`]. Also returns the unreadable queues.
+    /// Also returns the unreadable queues.
     ///
     /// # Errors
-    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
+    /// As for [`Store::queue_lengths`].
     pub async fn queue_lengths_and_broken(&self) -> Result<(QueueLengths, Vec<BrokenKey>), StoreError> {
         let mut broken = Vec::new();
         let schedulers = or_broken(self.schedulers().await, &mut broken, RedisKey::Schedulers)?;
@@ -114,7 +109,7 @@ impl Store {
         Ok((lengths, broken))
     }
 
-    /// Returns up to `count` pods that fit no node right now, in no particular order.
+    /// In no particular order.
     pub async fn unschedulable_pods(&self, count: usize) -> Result<Peeked<UnschedulablePod>, StoreError> {
         let chunk = self.entries_per_read(keys::UQ, "HLEN").await?;
         let (mut peek, mut cursor) = (Peek::new(count), 0_u64);
@@ -148,8 +143,7 @@ impl Store {
         Ok(Peeked { items, left_out: found.left_out })
     }
 
-    /// Returns up to `count` payloads of a queue, the next to be taken first; of `cs:<node>` in no particular
-    /// order.
+    /// The next to be taken comes first; `cs:<node>` has no order.
     pub async fn peek(&self, queue: &QueueName, count: usize) -> Result<Peeked<PeekedPayload>, StoreError> {
         let key = match queue {
             QueueName::Waiting => keys::SQ.to_owned(),
@@ -195,8 +189,7 @@ impl Store {
         Ok(peek.finish(self.link.query(cmd("SCARD").arg(key)).await?))
     }
 
-    /// Returns the number of entries to read at a time. Any program can push payloads of half a gigabyte, so
-    /// large entries are read one by one.
+    /// Other programs can push payloads of half a gigabyte, so large entries are read one by one.
     async fn entries_per_read(&self, key: &str, length: &str) -> Result<usize, StoreError> {
         let length: usize = self.link.query(cmd(length).arg(key)).await?;
         let mut usage = cmd("MEMORY");
@@ -227,7 +220,7 @@ impl Peek {
         self.is_full
     }
 
-    /// Adds a payload. Returns false when the limit is reached.
+    /// Returns false when the limit is reached.
     fn add(&mut self, mut bytes: Vec<u8>) -> bool {
         let length = bytes.len();
         if length > MAX_SHOWN_BYTES {

@@ -12,17 +12,16 @@ use model::pod::payload::Payload;
 use model::pod::slot::Slot;
 use model::service::Service;
 
-/// Pods that one script creates or stops: a few milliseconds of Redis.
+/// A few milliseconds of Redis.
 const BATCH: usize = 250;
 
-/// Concurrent scripts while pods are created. Redis serves other clients in between, but the service is
-/// queued quickly, so that schedulers give each node its share at once.
+/// Redis serves other clients in between, but the service is queued quickly, so that schedulers give each
+/// node its share at once.
 const CONCURRENT_CREATES: usize = 8;
 
-/// The result of [`Store::create_pods`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateOutcome {
-    /// This number of pods was created; the slots of the others were taken already.
+    /// The slots of the others were taken already.
     Created(usize),
     /// The service has changed: read it again.
     Changed,
@@ -34,11 +33,9 @@ pub enum CreateOutcome {
 struct Stop<'a> {
     reason: &'a str,
     message: &'a str,
-    /// True if ready pods are left alone.
     spares_ready: bool,
 }
 
-/// The result for one pod of [`Store::stop_pods`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopOutcome {
     /// It was on no node and ended at once.
@@ -47,16 +44,13 @@ pub enum StopOutcome {
     Stopping,
     /// It is on another node, or ready and spared: read it again.
     Moved,
-    /// It was gone already.
     Gone,
 }
 
-/// A pod in service that is being replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplacedPod {
-    /// The pod.
     pub id: PodId,
-    /// The node on which it was last seen.
+    /// Where it was last seen.
     pub node: NodeName,
     /// The ready pod in the other place of its slot; `None` if its successor is created later.
     pub successor: Option<PodId>,
@@ -65,20 +59,18 @@ pub struct ReplacedPod {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplicaPlace<'a> {
     First,
-    /// The first one of a job, in the step after `step`.
+    /// In the step after `step`.
     FirstOfJob {
         step: &'a str,
     },
-    /// The second one, in the step of replacement after `step`.
+    /// In the step of replacement after `step`.
     Second {
         step: &'a str,
     },
 }
 
-/// The result of [`Store::requeue_missing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequeueOutcome {
-    /// Its payload was missing and is queued now.
     Queued,
     /// Nothing was missing.
     Present,
@@ -87,7 +79,7 @@ pub enum RequeueOutcome {
 }
 
 impl Store {
-    /// Creates the pods of these replica indices. Idempotent.
+    /// Idempotent.
     pub async fn create_pods(
         &self,
         service: &Service,
@@ -115,8 +107,7 @@ impl Store {
         read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
     }
 
-    /// Creates a successor for as many of these replicas as one script handles. This is the step of
-    /// replacement after that of `service`.
+    /// Creates successors, as many as one script handles, in the step after that of `service`.
     pub async fn create_successors(
         &self,
         service: &Service,
@@ -126,15 +117,15 @@ impl Store {
         self.create_part(service, part, ReplicaPlace::Second { step: &service.rollout.step }).await
     }
 
-    /// Creates pods of a job, for as many of these indices as one script handles. This is the step after that
-    /// of `job`: of two schedulers with the same step, only one creates pods.
+    /// Creates pods of a job, as many as one script handles, in the step after that of `job`: of two
+    /// schedulers with the same step, only one creates pods.
     pub async fn create_job_pods(&self, job: &Service, indices: &[u32]) -> Result<CreateOutcome, StoreError> {
         let part = &indices[..indices.len().min(BATCH)];
         self.create_part(job, part, ReplicaPlace::FirstOfJob { step: &job.rollout.step }).await
     }
 
-    /// Stops replaced pods in service, as many as one script handles. This is the step of replacement after
-    /// that of `service`. Returns true if work is left: the service or a pod has changed, or pods remain.
+    /// Stops replaced pods, as many as one script handles, in the step after that of `service`. Returns true
+    /// if the service or a pod has changed, or pods remain.
     pub async fn replace_pods(
         &self,
         service: &Service,
@@ -172,8 +163,8 @@ impl Store {
         }
     }
 
-    /// Sets the current generation in the records of these pods if they have the service's current
-    /// specification and still the given generation. Returns their number.
+    /// Writes the current generation into records that have the current specification and still the given
+    /// generation. Returns their number.
     pub async fn keep_pods(&self, service: &ServiceName, pods: &[(PodId, u64)]) -> Result<usize, StoreError> {
         let mut kept = 0;
         for chunk in pods.chunks(BATCH) {
@@ -186,11 +177,11 @@ impl Store {
         Ok(kept)
     }
 
-    /// Records that pods of `service`, or pushed pods without one, are no longer wanted. Each comes with its
-    /// last known node. Returns one outcome per pod.
+    /// Stops pods of `service`, or pushed pods without one, each with its last known node. Returns one
+    /// outcome per pod.
     ///
     /// # Errors
-    /// See [`StoreError`]. If the keys of some pods are broken, stops the others before it fails.
+    /// If the keys of some pods are broken, stops the others before it fails.
     pub async fn stop_pods(
         &self,
         service: Option<&ServiceName>,
@@ -201,10 +192,10 @@ impl Store {
         self.stop_each(service, pods, Stop { reason, message, spares_ready: false }).await
     }
 
-    /// Like [`Store::stop_pods`], but leaves ready pods alone: their outcome is `Moved`.
+    /// Leaves ready pods alone: their outcome is `Moved`.
     ///
     /// # Errors
-    /// See [`Store::stop_pods`].
+    /// As for [`Store::stop_pods`].
     pub async fn stop_unready_pods(
         &self,
         service: Option<&ServiceName>,
@@ -278,8 +269,8 @@ impl Store {
         list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
     }
 
-    /// Frees slots whose pod has no record. Without a named pod, the replica's pod in the second place moves
-    /// to the first. Returns the number of changed slots. Slots that another pod holds meanwhile stay.
+    /// Frees slots whose pod has no record. With `None`, the pod in the second place moves to the first.
+    /// Slots that another pod holds meanwhile stay. Returns the number of changed slots.
     pub async fn free_slots(
         &self,
         service: &ServiceName,
@@ -299,8 +290,7 @@ impl Store {
         Ok(freed)
     }
 
-    /// Requeues a missing payload according to the phase of its pod. `schedulers` are all known schedulers,
-    /// whose in-flight lists are searched.
+    /// `schedulers` are all known ones: their in-flight lists are searched.
     pub async fn requeue_missing(
         &self,
         pod: &PodRecord,
@@ -312,8 +302,7 @@ impl Store {
         }
     }
 
-    /// Like [`Store::requeue_missing`], with a known payload: it may say more than the record does, for
-    /// example if another program has overwritten the replica.
+    /// The payload may say more than the record, for example if another program has overwritten the replica.
     pub async fn requeue_payload(
         &self,
         pod: &PodRecord,

@@ -17,30 +17,23 @@ use model::service::volume::VolumeClaim;
 use model::spec::HostPorts;
 use redis_link::DedicatedConnection;
 
-/// Maximum number of pods that one script takes: a few milliseconds of Redis.
+/// A few milliseconds of Redis.
 pub const TAKEN_AT_ONCE: usize = 4096;
 
-/// The decision of a scheduler to run a pod on a node.
 #[derive(Debug, Clone)]
 pub struct Assignment {
-    /// The payload from the queue.
     pub payload: Payload,
-    /// The target node.
     pub node: NodeName,
-    /// The worker incarnation that the decision was made for.
+    /// The incarnation that the decision was made for.
     pub incarnation: Option<Incarnation>,
-    /// The resources to reserve.
     pub request: Resources,
-    /// Its host ports.
     pub host_ports: HostPorts,
-    /// Its persistent volumes. Unbound ones are bound to the node.
+    /// Unbound ones are bound to the node.
     pub volumes: Vec<VolumeClaim>,
 }
 
-/// The result of one [`Assignment`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AssignOutcome {
-    /// Done.
     Assigned,
     /// The pod is no longer pending: the payload was dropped.
     Stale,
@@ -48,27 +41,23 @@ pub enum AssignOutcome {
     Gone,
     /// Its service does not know it. Still in flight: reject it.
     UnknownService,
-    /// The node refuses. Still in flight: decide again with fresh data of the node.
+    /// Still in flight: decide again with fresh data of the node.
     Refused,
 }
 
-/// A pod that fits no node, with the reasons.
 #[derive(Debug, Clone)]
 pub struct Parked {
-    /// The payload from the queue.
     pub payload: Payload,
-    /// The requested resources.
     pub request: Resources,
     /// The reason of each refusing node.
     pub refusals: Vec<Refusal>,
-    /// The reasons as a sentence.
+    /// The same as a sentence.
     pub message: String,
 }
 
-/// The result of one [`Parked`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParkOutcome {
-    /// Recorded as unschedulable; it will be tried again.
+    /// It will be tried again.
     Parked,
     /// The pod is no longer pending: the payload was dropped.
     Stale,
@@ -78,7 +67,6 @@ pub enum ParkOutcome {
     UnknownService,
 }
 
-/// The unschedulable pods to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unpark {
     /// Pods whose backoff is over.
@@ -95,11 +83,11 @@ pub struct SchedulerQueue {
 }
 
 impl SchedulerQueue {
-    /// Like [`Store::take`], but first waits up to one block period for a pod. Returns at most
-    /// [`TAKEN_AT_ONCE`] in-flight payloads, oldest first.
+    /// Waits up to one block period for a pod. Returns at most [`TAKEN_AT_ONCE`] in-flight payloads, oldest
+    /// first.
     ///
     /// # Errors
-    /// See [`StoreError`]. After an error create a new queue: the connection may still receive a late reply.
+    /// After an error create a new queue: the connection may still receive a late reply.
     ///
     /// # Cancel safety
     /// Not cancel safe: after a dropped call create a new queue as well. A popped payload is in flight, and
@@ -114,7 +102,7 @@ impl SchedulerQueue {
 }
 
 impl Store {
-    /// Opens the blocking end of `sq`. `block` should be 2 to 5 s.
+    /// `block` should be 2 to 5 s.
     pub async fn scheduler_queue(
         &self,
         id: &SchedulerId,
@@ -124,13 +112,12 @@ impl Store {
         Ok(SchedulerQueue { connection, block, id: id.clone() })
     }
 
-    /// Returns the number of pods that wait for a scheduler.
     pub async fn waiting_pods(&self) -> Result<usize, StoreError> {
         self.link.query(cmd("LLEN").arg(keys::SQ)).await
     }
 
-    /// Fills the in-flight list of a scheduler up to `max` pods, and records that the scheduler is alive.
-    /// Returns all its in-flight payloads, oldest first.
+    /// Fills the in-flight list up to `max` pods, and notes that the scheduler lives. Returns all in-flight
+    /// payloads, oldest first.
     pub async fn take(&self, id: &SchedulerId, max: usize) -> Result<Vec<Bytes>, StoreError> {
         let mut in_flight: Vec<Bytes> = Vec::new();
         loop {
@@ -143,10 +130,8 @@ impl Store {
         }
     }
 
-    /// Assigns pods to nodes atomically. Returns one outcome per pod.
-    ///
-    /// All assignments to one node must have the same incarnation. The oldest in-flight pods, in their order,
-    /// are cheapest.
+    /// Assigns pods to nodes; one outcome per pod. All assignments to one node must have the same
+    /// incarnation. The oldest in-flight pods, in their order, are cheapest.
     pub async fn assign(
         &self,
         id: &SchedulerId,
@@ -156,8 +141,8 @@ impl Store {
         self.assign_as_seen(id, dead_after, assignments, &|_| None).await
     }
 
-    /// Like [`Store::assign`], but a node refuses if it has more pods than `seen` returns for it. This keeps
-    /// several schedulers from all choosing the same idle node.
+    /// A node refuses if it has more pods than `seen` returns for it. This keeps several schedulers from all
+    /// choosing the same idle node.
     pub async fn assign_as_seen(
         &self,
         id: &SchedulerId,
@@ -179,7 +164,7 @@ impl Store {
         replies.into_iter().map(outcome).collect()
     }
 
-    /// Moves pods from the in-flight list to the unschedulable set. Returns one outcome per pod.
+    /// One outcome per pod.
     pub async fn park(&self, id: &SchedulerId, parked: &[Parked]) -> Result<Vec<ParkOutcome>, StoreError> {
         let what = "recording unschedulable pods";
         let mut call = park::Head {
@@ -215,7 +200,7 @@ impl Store {
         replies.into_iter().map(outcome).collect()
     }
 
-    /// Returns up to `max` unschedulable pods to the queue, and their number to the caller.
+    /// Requeues up to `max` pods. Returns their number.
     pub async fn unpark(&self, which: Unpark, max: usize) -> Result<usize, StoreError> {
         let unpark = unpark::Head {
             sq: keys::SQ,
@@ -229,10 +214,9 @@ impl Store {
     }
 }
 
-/// The operation that errors of [`take_call`] name.
 const TAKING: &str = "taking pods";
 
-/// Fills the in-flight list up to `until` pods. The reply omits the `known` oldest.
+/// The reply omits the `known` oldest.
 fn take_call(id: &SchedulerId, until: usize, known: usize) -> Call<'static> {
     take::Head {
         sq: keys::SQ,

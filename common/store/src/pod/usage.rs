@@ -1,5 +1,5 @@
-//! Usage of pods and nodes, measured on demand. A reader leaves a key that expires. Each worker that sees it
-//! writes reports, which all readers share.
+//! Usage of pods and nodes, measured on demand: a reader leaves a key that expires, and workers that see it
+//! write reports for all readers.
 
 use bytes::Bytes;
 use redis::cmd;
@@ -9,15 +9,15 @@ use crate::{Store, StoreError};
 use model::ids::NodeName;
 use model::node::usage::UsageReport;
 
-/// Seconds for which workers measure after a request.
+/// How long workers measure after a request.
 const LOOK_SECONDS: u64 = 15;
 const REPORT_SECONDS: u64 = 15;
-/// Reports that are read in one round trip: each may have thousands of pods.
+/// A report may have thousands of pods.
 const REPORTS_PER_READ: usize = 100;
 
 impl Store {
-    /// Asks a node, or all with `None`, to measure for a while. Returns true if no request was active: then
-    /// the first report takes a moment.
+    /// Asks a node, or all with `None`. Returns true if no request was active: then the first report takes a
+    /// moment.
     pub async fn look_at_usage(&self, node: Option<&NodeName>) -> Result<bool, StoreError> {
         let key = node.map_or_else(|| keys::USAGE_WANTED.to_owned(), keys::usage_wanted);
         let mut pipe = redis::pipe();
@@ -34,14 +34,13 @@ impl Store {
         Ok(!was_wanted)
     }
 
-    /// Returns true if a client wants the usage of a node.
     pub async fn is_usage_wanted(&self, node: &NodeName) -> Result<bool, StoreError> {
         let found: u64 =
             self.link.query(cmd("EXISTS").arg(keys::USAGE_WANTED).arg(keys::usage_wanted(node))).await?;
         Ok(found > 0)
     }
 
-    /// Writes the report of the worker of `node`. Returns true if a client still wants it.
+    /// Returns true if a client still wants it.
     pub async fn write_usage(&self, node: &NodeName, report: &UsageReport) -> Result<bool, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("SET")
@@ -55,7 +54,7 @@ impl Store {
         Ok(wanted > 0)
     }
 
-    /// Returns the reports of these nodes, in this order; `None` without a readable report.
+    /// In this order; `None` without a readable report.
     pub async fn usage_of(&self, nodes: &[NodeName]) -> Result<Vec<Option<UsageReport>>, StoreError> {
         let mut reports = Vec::with_capacity(nodes.len());
         for chunk in nodes.chunks(REPORTS_PER_READ) {

@@ -111,6 +111,7 @@ pub enum DeleteOutcome {
     Deleted,
     Missing,
     Conflict {
+        /// Its revision.
         revision: u64,
     },
 }
