@@ -9,19 +9,14 @@ use super::keys;
 use model::ids::{NodeName, PodId, RegistryHost, ServiceName, ValueName};
 use model::value::ValueKind;
 
-/// Limits keys and problems, which any program can write.
+/// Any program can write keys and problems.
 const MAX_TEXT: usize = 300;
 
-/// A key, by what it is about.
 #[derive(Debug, Clone, Copy)]
 pub enum RedisKey<'a> {
-    /// The record of a pod.
     Pod(&'a PodId),
-    /// The record of a node.
     Node(&'a NodeName),
-    /// The record of a service.
     Service(&'a ServiceName),
-    /// The slots of a service.
     Slots(&'a ServiceName),
     /// The former generations of a service.
     History(&'a ServiceName),
@@ -29,19 +24,12 @@ pub enum RedisKey<'a> {
     Runs(&'a ServiceName),
     /// The completions of a job.
     Done(&'a ServiceName),
-    /// A secret or config.
     Value(ValueKind, &'a ValueName),
-    /// The login for a registry.
     Registry(&'a RegistryHost),
-    /// The names of all services.
     Services,
-    /// The pushed pods.
     Pushed,
-    /// The names of all nodes.
     Nodes,
-    /// The schedulers.
     Schedulers,
-    /// The unconfirmed writes.
     Unconfirmed,
 }
 
@@ -65,7 +53,6 @@ impl RedisKey<'_> {
         }
     }
 
-    /// Describes the key, which could not be read.
     pub fn broken(self, error: &StoreError) -> BrokenKey {
         new(self.name(), error)
     }
@@ -80,12 +67,12 @@ pub(crate) fn new(key: impl Into<String>, error: &StoreError) -> BrokenKey {
     BrokenKey { key: shortened(key.into()), problem: shortened(problem) }
 }
 
-/// Returns true if the key is a queue of this node, or its container set.
+/// Queues include the container set.
 pub fn is_queue_of(broken: &BrokenKey, node: &NodeName) -> bool {
     [keys::pq(node), keys::rq(node), keys::cs(node)].contains(&broken.key)
 }
 
-/// Returns the value that was read. If its key is broken, returns the default and adds the key to `broken`.
+/// Returns the default for a broken key, and adds the key to `broken`.
 ///
 /// # Errors
 /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
@@ -111,7 +98,7 @@ fn unless_broken<T: Default>(
     }
 }
 
-/// Reads the length of a key: 0 for a broken one, which is added to `broken`.
+/// 0 for a broken key, which is added to `broken`.
 pub(crate) fn length_or_broken(
     reply: Result<Value, StoreError>,
     key: String,

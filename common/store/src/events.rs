@@ -6,15 +6,14 @@ use super::reply::{RawFields, corrupt, list, read};
 use super::{Store, StoreError, keys};
 use model::event::{ClusterEvent, EventPosition, ObjectKind};
 
-/// Entries that are read at a time. One may hold hundreds of events.
+/// An entry may hold hundreds of events.
 const ENTRIES_PER_READ: usize = 100;
 
 impl Store {
-    /// Returns up to `count` events after this id, oldest first, without waiting. `"0"` starts at the oldest
-    /// event.
+    /// Oldest first, without waiting. `"0"` starts at the oldest event.
     ///
     /// # Errors
-    /// `Corrupt` if `id` is not the id of an event; see [`StoreError`].
+    /// `Corrupt` if `id` is not the id of an event.
     pub async fn events_after(&self, id: &str, count: usize) -> Result<Vec<ClusterEvent>, StoreError> {
         let after = EventPosition::parse(id)
             .ok_or_else(|| corrupt("reading events", format!("{id:?} is no id of an event")))?;
@@ -37,7 +36,7 @@ impl Store {
         Ok(events)
     }
 
-    /// Returns the last `count` events, oldest first.
+    /// Oldest first.
     pub async fn last_events(&self, count: usize) -> Result<Vec<ClusterEvent>, StoreError> {
         let mut to = "+".to_owned();
         let mut newest_first = Vec::new();
@@ -93,7 +92,7 @@ impl StreamEntry {
         found.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// Returns one event, or one per pod; none if another program wrote the entry in another form.
+    /// One per pod; none if another program wrote the entry in another form.
     fn events(self) -> Vec<ClusterEvent> {
         let kind = self.text("kind");
         match ObjectKind::parse(&kind) {

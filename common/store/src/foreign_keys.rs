@@ -9,7 +9,7 @@ use model::ids::{NodeName, SchedulerId, ServiceName};
 
 const KEYS_PER_READ: usize = 1000;
 
-/// The field of `meta` that exists while `services` is moved away and not yet rebuilt.
+/// Exists in `meta` while `services` is moved away and not yet rebuilt.
 const UNLISTED_SERVICES: &str = "unlisted_services";
 
 /// A cluster-wide key that another program wrote.
@@ -22,7 +22,6 @@ pub enum ForeignKey {
 }
 
 impl ForeignKey {
-    /// Returns the current name of the key.
     pub fn name(&self) -> String {
         match self {
             Self::InPlace(key) => (*key).to_owned(),
@@ -36,7 +35,6 @@ fn is_wrong(key: &str, actual_type: &str) -> bool {
 }
 
 impl Store {
-    /// Returns the cluster-wide keys that another program wrote.
     pub async fn foreign_keys(&self) -> Result<Vec<ForeignKey>, StoreError> {
         let mut pipe = redis::pipe();
         for key in keys::CLUSTER_WIDE {
@@ -76,12 +74,12 @@ impl Store {
         Ok(moved)
     }
 
-    /// Returns true if a process may have died after it moved `services` away.
+    /// A process may have died after it moved `services` away.
     async fn has_unlisted_services(&self) -> Result<bool, StoreError> {
         self.link.query(cmd("HEXISTS").arg(keys::META).arg(UNLISTED_SERVICES)).await
     }
 
-    /// Lists all services that have a record. Nothing else names a cron or a service without pods.
+    /// Nothing else names a cron or a service without pods.
     async fn list_all_services_again(&self) -> Result<(), StoreError> {
         let prefix = "service:";
         for key in self.keys_and_types(&format!("{prefix}*")).await?.into_keys() {
@@ -93,7 +91,7 @@ impl Store {
         Ok(())
     }
 
-    /// Like [`Store::set_aside_cluster_keys`] for the keys of nodes and schedulers, except records.
+    /// Moves away keys of nodes and schedulers, except records.
     pub async fn set_aside_queues(
         &self,
         nodes: &[NodeName],
@@ -136,7 +134,7 @@ impl Store {
         Ok(word("moving a key out of the way", self.link.script(&call.call()).await?)? == "OK")
     }
 
-    /// Adds a service that has a record to `services`. Returns true if it was missing there.
+    /// Returns true if `services` lacked it.
     pub async fn list_service_again(&self, name: &ServiceName) -> Result<bool, StoreError> {
         let call = repair::Head {
             key: keys::SERVICES,
@@ -150,8 +148,8 @@ impl Store {
         Ok(word("listing a service again", self.link.script(&call.call()).await?)? == "OK")
     }
 
-    /// Returns the members of a set that lists all records of a kind. If the set has a wrong type, scans the
-    /// names of the records instead, which is slower.
+    /// Reads a set that lists all records of a kind. If the set has a wrong type, scans the names of the
+    /// records, which is slower.
     pub(super) async fn members_or_records(
         &self,
         set: &str,

@@ -47,7 +47,7 @@ macro_rules! keys {
             }
         )*
 
-        /// Prefixes of the keys that exist once per object.
+        /// Of the keys that exist once per object.
         #[cfg(test)]
         const PREFIXES: &[&str] = &[$($prefix),*];
     };
@@ -126,12 +126,12 @@ pub(crate) const CLUSTER_WIDE: [&str; 33] = [
     ACME_ACCOUNTS,
 ];
 
-/// Returns the keys of a node that can be rebuilt: all but its record.
+/// The keys of a node that can be rebuilt: all but its record.
 pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
     [pq(node), rq(node), cs(node), hb(node), stop(node)]
 }
 
-/// Returns the required type of a key, as `TYPE` names it; `None` for foreign keys.
+/// As `TYPE` names it; `None` for foreign keys.
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
@@ -156,18 +156,18 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the key that lists a wanted pod: the slots of its service, or the pushed pods.
+/// The key that lists a wanted pod.
 pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| PUSHED.to_owned(), slots)
 }
 
-/// Returns the endpoints of the service of a pod; a placeholder for a pod without service.
+/// A placeholder for a pod without service.
 pub(crate) fn endpoints_of(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| "ep:".to_owned(), endpoints)
 }
 
-/// Returns the keys that count the ended pods of a job: its record, completions and failures. Placeholders
-/// for a pod without service.
+/// The keys that count ended pods of a job: record, completions and failures; placeholders for a pod without
+/// service.
 pub(crate) fn counted_in(service_name: Option<&ServiceName>) -> [String; 3] {
     let of = |key: fn(&ServiceName) -> String, none: &str| service_name.map_or_else(|| none.to_owned(), key);
     [of(service, "service:"), of(done, "done:"), of(tries, "tries:")]
@@ -193,30 +193,30 @@ pub mod channel {
 
     /// Capacity may have appeared.
     pub const SCHEDULER: &str = "wake:scheduler";
-    /// A service changed; the message is its name, or `created <name>` if the sender creates its pods itself.
+    /// The message is the changed service, or `created <name>` if the sender creates its pods itself.
     pub const RECONCILE: &str = "wake:reconcile";
 
-    /// Routes changed; the message is the name of the service that has or had them.
+    /// The message is the service that has or had the changed routes.
     pub const ROUTES: &str = "wake:routes";
 
     /// A proxy has announced itself.
     pub const PROXIES: &str = "wake:proxies";
 
-    /// The certificate of a host changed, or its order failed; the message is the host.
+    /// The message is the host whose certificate changed or whose order failed.
     pub const CERTIFICATES: &str = "wake:certificates";
 
     /// An API has seen that Redis takes writes. No process listens.
     pub const PROBE: &str = "wake:probe";
 
-    /// A client asks for the usage of a node; the message is its name, or `*` for all.
+    /// A client asks for usage; the message is the node, or `*` for all.
     pub const USAGE: &str = "wake:usage";
 
-    /// Endpoints of a service changed; the message says which, see [`crate::EndpointChange`].
+    /// The message is a [`crate::EndpointChange`].
     pub fn endpoints(service: &ServiceName) -> String {
         format!("ep:{service}")
     }
 
-    /// Something waits for the worker; the message says what, see [`crate::WorkerHint`].
+    /// The message is a [`crate::WorkerHint`].
     pub fn worker(node: &NodeName) -> String {
         format!("wake:{node}")
     }

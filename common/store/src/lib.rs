@@ -1,5 +1,5 @@
-//! Operations on the state of the cluster in Redis. Only this crate and `redis-link` import the `redis`
-//! crate, and only this crate spells key names.
+//! Operations on the state of the cluster in Redis. Only this crate and `redis-link` import `redis`, and only
+//! this crate spells key names.
 //!
 //! Each atomic operation is a Lua script under `lua/`. An operation here calls it and turns its reply into an
 //! enum. Every operation is idempotent: it may be repeated after a lost reply.

@@ -6,22 +6,19 @@ use redis::{Cmd, Value, cmd};
 
 use crate::{Store, StoreError};
 
-/// Records that are read in one round trip.
 const RECORDS_PER_READ: usize = 1000;
 
-/// The objects of some names, in the order of the names: each is `None` if it does not exist, and an error if
-/// its record is unreadable.
+/// Objects in the order of their names: `None` if missing, an error if the record is unreadable.
 #[derive(Debug)]
 pub struct Loaded<T>(Vec<Result<Option<T>, StoreError>>);
 
 impl<T> Loaded<T> {
-    /// Returns the objects without missing and unreadable ones.
+    /// Without missing and unreadable ones.
     pub fn found(self) -> Vec<T> {
         self.options().flatten().collect()
     }
 
-    /// Returns the objects, and the errors of unreadable ones with their names. `names` are all that were
-    /// asked for.
+    /// Returns the objects, and the errors of unreadable ones. `names` are all that were asked for.
     pub fn separate<N: Clone>(self, names: &[N]) -> (Vec<T>, Vec<(N, StoreError)>) {
         let (mut found, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
         for (name, object) in names.iter().zip(self) {
@@ -39,15 +36,13 @@ impl<T> Loaded<T> {
         missing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns the object of each name; `None` for missing and unreadable ones.
+    /// `None` for missing and unreadable ones.
     pub(crate) fn options(self) -> impl Iterator<Item = Option<T>> {
         self.0.into_iter().map(|object| object.ok().flatten())
     }
 
-    /// Returns the object of the only name.
-    ///
     /// # Errors
-    /// If its record is unreadable.
+    /// If the record of the only name is unreadable.
     pub(crate) fn only(mut self) -> Result<Option<T>, StoreError> {
         self.0.pop().unwrap_or(Ok(None))
     }
@@ -70,23 +65,20 @@ impl<T> IntoIterator for Loaded<T> {
     }
 }
 
-/// Returns the command that reads all fields of a hash.
 pub(crate) fn all_fields(key: String) -> Cmd {
     cmd("HGETALL").arg(key).to_owned()
 }
 
-/// Returns the command that reads one field of a hash.
 pub(crate) fn field(key: String, field: &str) -> Cmd {
     cmd("HGET").arg(key).arg(field).to_owned()
 }
 
-/// Returns the command that reads some fields of a hash.
 pub(crate) fn fields(key: String, fields: &[&str]) -> Cmd {
     cmd("HMGET").arg(key).arg(fields).to_owned()
 }
 
 impl Store {
-    /// Sends the command `get` of each name, and reads the replies.
+    /// Sends the command `get` of each name.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].

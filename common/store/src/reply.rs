@@ -8,7 +8,7 @@ use redis::{FromRedisValue, Value};
 
 use super::StoreError;
 
-/// Names and values of a hash or of a stream entry, as any bytes.
+/// Fields of a hash or of a stream entry.
 pub(crate) type RawFields = Vec<(Vec<u8>, Vec<u8>)>;
 
 pub(crate) fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, StoreError> {
@@ -36,7 +36,7 @@ pub(crate) fn word(what: &str, value: Value) -> Result<String, StoreError> {
     }
 }
 
-/// Reads a list whose first element is the verdict. Returns it and the other elements.
+/// Returns the first element and the others.
 pub(crate) fn verdict(what: &str, value: Value) -> Result<(String, Vec<Value>), StoreError> {
     let mut values = list(what, value)?.into_iter();
     let first = values.next().ok_or_else(|| corrupt(what, "empty reply"))?;
@@ -47,7 +47,7 @@ pub(crate) fn unexpected(what: &str, word: &str) -> StoreError {
     corrupt(what, format!("the script replied {word:?}"))
 }
 
-/// Reads names or ids from the members of a set. Skips others, which belong to no object.
+/// Skips members that are no valid names.
 pub(crate) fn names<T: FromStr>(members: Vec<Vec<u8>>) -> Vec<T> {
     members.into_iter().filter_map(|member| String::from_utf8(member).ok()?.parse().ok()).collect()
 }
@@ -57,16 +57,16 @@ pub(crate) fn payloads(what: &str, value: Value) -> Result<Vec<Bytes>, StoreErro
     Ok(bytes.into_iter().map(Bytes::from).collect())
 }
 
-/// A hash with typed fields. Invalid UTF-8 becomes replacement characters.
+/// Invalid UTF-8 becomes replacement characters.
 pub(crate) struct HashFields<'a> {
     what: &'a str,
     map: HashMap<String, Vec<u8>>,
 }
 
 impl<'a> HashFields<'a> {
-    /// Returns `None` if the hash does not exist.
+    /// `None` if the hash does not exist.
     pub(crate) fn read(what: &'a str, value: Value) -> Result<Option<Self>, StoreError> {
-        // As bytes: a field name that is not UTF-8 was written by another program, and must not harm others.
+        // As bytes: another program may have written a field name that is not UTF-8.
         let map: HashMap<Vec<u8>, Vec<u8>> = read(what, value)?;
         let name = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let map: HashMap<String, Vec<u8>> =
@@ -82,12 +82,12 @@ impl<'a> HashFields<'a> {
         self.map.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// Returns the fields whose names begin with `prefix`, as rest of the name and text.
+    /// Strips the prefix of the names.
     pub(crate) fn with_prefix<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = (&'s str, String)> {
         self.map.keys().filter_map(move |field| Some((field.strip_prefix(prefix)?, self.text(field))))
     }
 
-    /// Reads a number. Missing or empty is the default; anything else is an error.
+    /// Missing or empty is the default; anything else is an error.
     pub(crate) fn number<T: FromStr + Default>(&self, field: &str) -> Result<T, StoreError> {
         let text = self.text(field);
         if text.is_empty() {
@@ -96,7 +96,7 @@ impl<'a> HashFields<'a> {
         text.parse().map_err(|_| corrupt(self.what, format!("{field} is {text:?}, not a number")))
     }
 
-    /// Reads a name or id that must exist.
+    /// Must exist.
     pub(crate) fn parse<T>(&self, field: &str) -> Result<T, StoreError>
     where
         T: FromStr,
@@ -107,7 +107,7 @@ impl<'a> HashFields<'a> {
             .map_err(|e: T::Err| corrupt(self.what, format!("{field}: {}", e.to_string())))
     }
 
-    /// Reads a name or id that may be missing or empty.
+    /// May be missing or empty.
     pub(crate) fn parse_opt<T>(&self, field: &str) -> Result<Option<T>, StoreError>
     where
         T: FromStr,
@@ -116,7 +116,7 @@ impl<'a> HashFields<'a> {
         if self.text(field).is_empty() { Ok(None) } else { self.parse(field).map(Some) }
     }
 
-    /// Reads a field of JSON. A missing or empty one is the default.
+    /// A missing or empty field is the default.
     pub(crate) fn json<T: serde::de::DeserializeOwned + Default>(
         &self,
         field: &str,

@@ -1,4 +1,4 @@
-//! Questions to workers that need no further input, and the client's side of their answers.
+//! Questions to workers without further input, and the client's side of their answers.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, RequestId};
 use model::stream::channel::Frame;
 
-/// The worker should learn within this time that its client has left.
+/// Limit for telling a worker that its client has left.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The answer of a worker, as it arrives. Dropping it tells the worker that its client has left.
+/// Dropping it tells the worker that its client has left.
 pub struct NodeAnswer {
     store: Store,
     id: RequestId,
-    /// There until this is dropped.
+    /// `Some` until this is dropped.
     channel: Option<Channel>,
     has_ended: bool,
 }
 
 impl Store {
-    /// Asks the worker of `node`. It answers with output, and at the end with an exit or a failure.
+    /// The worker answers with output, then an exit or a failure.
     pub async fn ask(&self, node: &NodeName, question: NodeQuestion) -> Result<NodeAnswer, StoreError> {
         let request = NodeRequest::new(question);
         let record = keys::channel_record(&request.id);
@@ -46,8 +46,6 @@ impl Store {
 }
 
 impl NodeAnswer {
-    /// Returns the next frame.
-    ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn next(&mut self) -> Result<Frame, ChannelError> {
@@ -57,18 +55,17 @@ impl NodeAnswer {
         Ok(frame)
     }
 
-    /// Returns the next frame if it has arrived.
     pub fn arrived(&mut self) -> Option<Result<Frame, ChannelError>> {
         self.next().now_or_never()
     }
 
-    /// Returns the time since the worker has written something. A worker that is there writes every 5 s.
+    /// A worker that is there writes every 5 s.
     pub fn silence(&self) -> Duration {
         self.channel.as_ref().map_or(Duration::ZERO, |channel| channel.reader.silence())
     }
 
-    /// Waits for the whole answer. Returns the output and the failure, empty if there is none; `None` if it
-    /// has not ended after `limit`.
+    /// Returns the output and the failure (empty if there is none); `None` if the answer has not ended after
+    /// `limit`.
     pub async fn whole(mut self, limit: Duration) -> Result<Option<(Vec<u8>, String)>, StoreError> {
         let reading = async {
             let mut output = Vec::new();

@@ -1,4 +1,4 @@
-//! Requests to connect to pods, and both halves of a side of a channel.
+//! Requests to connect to pods, and the two halves of one side of a channel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +22,11 @@ use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, RequestId};
 use model::stream::channel::{Frame, pieces};
 
-/// Bytes per second of one side of a connection to a pod, and its burst: Redis also carries heartbeats.
+/// Bytes per second and burst of one side of a connection: Redis also carries heartbeats.
 const OF_CONNECTION: f64 = 16.0 * 1_048_576.0;
-/// The same of the answer to another question.
+/// The same of other answers.
 const OF_ANSWER: f64 = 1_048_576.0;
 
-/// The result of [`Store::request_channel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelOutcome {
     /// The request waits for the worker.
@@ -44,15 +43,12 @@ pub(super) enum ChannelSide {
     Worker,
 }
 
-/// One side of a channel. Its tasks end when both halves are dropped.
+/// Its tasks end when both halves are dropped.
 pub struct Channel {
-    /// The sending half.
     pub writer: ChannelWriter,
-    /// The receiving half.
     pub reader: ChannelReader,
 }
 
-/// The sending half of a [`Channel`].
 pub struct ChannelWriter {
     flow: Arc<Flow>,
     queue: mpsc::Sender<OutgoingFrame>,
@@ -60,7 +56,6 @@ pub struct ChannelWriter {
     _tasks: Arc<ChannelTasks>,
 }
 
-/// The receiving half of a [`Channel`].
 pub struct ChannelReader {
     flow: Arc<Flow>,
     frames: mpsc::UnboundedReceiver<Result<Frame, ChannelError>>,
@@ -73,8 +68,8 @@ struct ChannelTasks {
 }
 
 impl Store {
-    /// Asks the worker of `node` to connect a client to a pod, with an event unless the request is one of
-    /// many (`is_quiet`).
+    /// Asks a worker to connect a client to a pod, with an event unless the request is one of many
+    /// (`is_quiet`).
     pub async fn request_channel(
         &self,
         node: &NodeName,
@@ -108,20 +103,19 @@ impl Store {
         }
     }
 
-    /// Returns the client's side of a requested connection.
     pub fn client_channel(&self, id: &RequestId) -> Channel {
         self.channel(id, ChannelSide::Client, true)
     }
 
-    /// Returns the worker's side of the channel of a request; `None` if its client has left.
+    /// `None` if the client has left.
     pub async fn accept_channel(&self, request: &NodeRequest) -> Result<Option<Channel>, StoreError> {
         let is_open: bool = self.link.query(cmd("EXISTS").arg(keys::channel_record(&request.id))).await?;
         let is_interactive = matches!(request.question, NodeQuestion::Connect(_));
         Ok(is_open.then(|| self.channel(&request.id, ChannelSide::Worker, is_interactive)))
     }
 
-    /// Ends the connection to a pod as its client or, with `of_worker`, as its worker, after both halves were
-    /// dropped. The first side records the event.
+    /// Ends the connection as the client or the worker, after both halves were dropped. The first side
+    /// records the event.
     pub async fn close_channel(
         &self,
         id: &RequestId,
@@ -135,8 +129,8 @@ impl Store {
         self.link.script(&call).await.map(drop)
     }
 
-    /// An interactive channel has a connection of its own, which is at once told what arrives. The others
-    /// poll over the shared one: a client may read the logs of hundreds of nodes.
+    /// An interactive channel has a connection of its own and gets frames at once. The others poll over the
+    /// shared one: a client may read the logs of hundreds of nodes.
     pub(super) fn channel(&self, id: &RequestId, side: ChannelSide, is_interactive: bool) -> Channel {
         let (input, output) = (keys::channel_input(id), keys::channel_output(id));
         let (read_key, write_key) = match side {
@@ -167,7 +161,7 @@ impl Store {
 }
 
 impl ChannelWriter {
-    /// Sends a frame. Waits while too many bytes are unread.
+    /// Waits while too many bytes are unread.
     ///
     /// # Cancel safety
     /// A dropped call sends the whole frame or nothing.
@@ -178,7 +172,6 @@ impl ChannelWriter {
         sent.map_err(|_| self.flow.failure())
     }
 
-    /// Sends data of any length as frames.
     pub async fn send_data(
         &mut self,
         data: Bytes,
@@ -205,12 +198,11 @@ impl ChannelReader {
         self.flow.answered().await;
     }
 
-    /// Returns the time since the other side has written something.
     pub(super) fn silence(&self) -> Duration {
         self.flow.silence()
     }
 
-    /// Returns the next frame. It counts as read once its receipt is dropped.
+    /// A frame counts as read once its receipt is dropped.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -226,7 +218,7 @@ impl ChannelReader {
     }
 }
 
-/// A received frame. Dropping it lets the other side send more.
+/// Dropping it lets the other side send more.
 pub struct Receipt {
     flow: Arc<Flow>,
     cost: u64,

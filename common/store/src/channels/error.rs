@@ -1,11 +1,10 @@
-//! The reasons for which a channel ends early.
+//! Why a channel ends early.
 
 use model::stream::channel::FrameError;
 use redis_link::StoreError;
 
 use super::limits::PEER_TIMEOUT;
 
-/// Why a channel ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
     /// The other side has written nothing for [`PEER_TIMEOUT`].
@@ -14,13 +13,11 @@ pub enum ChannelError {
     /// Frames were lost, for example in a failover.
     #[error("a part of the session was lost when Redis changed its master")]
     Lost,
-    /// The other side sent an invalid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// The other side sent more than [`WINDOW`](model::stream::channel::WINDOW) unread bytes.
     #[error("the other side sends more than may be unread")]
     Overrun,
-    /// An operation in Redis failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// This side closed the channel.

@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 use super::error::ChannelError;
 use model::stream::channel::WINDOW;
 
-/// Maximum number of read bytes between two reports.
+/// Read bytes between two reports, at most.
 const REPORT_EVERY: u64 = WINDOW / 4;
 
 pub(super) struct Flow {
     began: Instant,
-    /// Bytes of the frames that were sent, received, and read by the owner of this side.
+    /// Bytes of frames sent, received, and read by the owner of this side.
     sent: AtomicU64,
     received: AtomicU64,
     read: AtomicU64,
@@ -71,7 +71,7 @@ impl Flow {
         });
     }
 
-    /// Counts a received entry. Fails if an entry was skipped, or if the window is exceeded.
+    /// Fails if an entry was skipped, or if the window is exceeded.
     pub(super) fn record_received(&self, entry: u64, cost: u64) -> Result<(), ChannelError> {
         if entry != self.last_entry() + 1 {
             return Err(ChannelError::Lost);
@@ -117,7 +117,7 @@ impl Flow {
         read
     }
 
-    /// Ends the channel. Only the first reason counts.
+    /// Only the first reason counts.
     pub(super) fn fail(&self, error: ChannelError) {
         let _earlier = self.failure.set(error);
         self.peer_read.send_modify(|_| {});

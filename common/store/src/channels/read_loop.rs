@@ -96,7 +96,7 @@ impl Source {
         self.link.dedicated(BLOCK + Duration::from_secs(5)).await.map(Some)
     }
 
-    /// Returns entries after this number. Waits for them only on a connection of its own.
+    /// Waits for entries only on a connection of its own.
     async fn read(
         &self,
         connection: Option<&mut DedicatedConnection>,
@@ -116,7 +116,7 @@ impl Source {
     }
 }
 
-/// Returns the frame of an entry; `None` if the entry is only a report of read bytes.
+/// `None` if the entry is only a report of read bytes.
 fn accept(mut entry: StreamId, flow: &Flow) -> Result<Option<Frame>, ChannelError> {
     let malformed = || corrupt("reading a session", "an entry of another program");
     let number = entry.id.split('-').next().and_then(|number| number.parse().ok()).ok_or_else(malformed)?;

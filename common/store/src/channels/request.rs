@@ -1,4 +1,4 @@
-//! Requests of clients to the worker of a node. All wait in one list of the node.
+//! Requests to the worker of a node, which wait in one list of the node.
 
 use redis::{Pipeline, cmd};
 use serde::{Deserialize, Serialize};
@@ -11,20 +11,16 @@ use model::ids::{ContainerName, NodeName, PodId, RequestId, ServiceName, SpecId}
 use model::stream::channel::Purpose;
 use model::value::registry::StoredLogin;
 
-/// A request to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRequest {
-    /// Its id, which is also that of the channel with the answer.
+    /// Also the id of the channel with the answer.
     pub id: RequestId,
-    /// The question.
     pub question: NodeQuestion,
 }
 
-/// A request to a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeQuestion {
-    /// Connects a client to a pod.
     Connect(ConnectRequest),
     /// Sends the raw output of one container.
     Output(LogRequest),
@@ -32,63 +28,55 @@ pub enum NodeQuestion {
     Lines(LinesRequest),
     /// Sends a [`GarbageView`](model::node::usage::GarbageView) of its disk as JSON.
     Garbage {
-        /// True to remove the garbage first.
+        /// Removes the garbage first.
         removes: bool,
     },
-    /// Checks a login, whose password is encrypted. Sends a
+    /// Checks a login with an encrypted password. Sends a
     /// [`LoginVerdict`](model::value::registry::LoginVerdict) as JSON.
     CheckLogin(StoredLogin),
-    /// Pulls images. There is no channel: the worker records its progress, see
-    /// [`PreparedImages`](crate::PreparedImages).
+    /// Pulls images. There is no channel: see [`PreparedImages`](crate::PreparedImages).
     Prepare {
-        /// The specification with the images.
         spec: SpecId,
-        /// The service of the specification.
         service: ServiceName,
     },
 }
 
-/// A request to connect a client to a pod: to a command, a port, or files.
+/// To a command, a port, or files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectRequest {
-    /// The pod.
     pub pod: PodId,
-    /// The container; by default the first one.
+    /// By default the first one.
     pub container: Option<ContainerName>,
-    /// The client's request.
     pub purpose: Purpose,
 }
 
-/// A request for the output of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRequest {
-    /// The pod.
     pub pod: PodId,
-    /// The container of a pod with several; the first by default.
+    /// By default the first one.
     pub container: Option<ContainerName>,
     /// Number of last lines to begin with.
     pub tail: usize,
-    /// True to continue with new output.
+    /// Continues with new output.
     pub follow: bool,
 }
 
-/// A request for the lines of all these pods on a worker, merged by time.
+/// Of all these pods on a worker, merged by time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinesRequest {
-    /// The pods that are on the node.
     pub pods: Vec<LoggedPod>,
-    /// Services whose pods are read, including pods that start while following.
+    /// With pods that start while following.
     pub services: Vec<ServiceName>,
-    /// The container of pods with several; all by default.
+    /// Of pods with several; all by default.
     pub container: Option<ContainerName>,
-    /// Number of last lines of each container; all by default.
+    /// Last lines of each container; all by default.
     pub tail: Option<usize>,
-    /// True to continue with new output.
+    /// Continues with new output.
     pub follow: bool,
-    /// Only lines after this time, in nanoseconds since the Unix epoch.
+    /// Nanoseconds since the Unix epoch.
     pub after: Option<u64>,
-    /// Only lines before this time.
+    /// Nanoseconds since the Unix epoch.
     pub until: Option<u64>,
     /// Only lines that contain this text.
     pub grep: Option<String>,
@@ -96,22 +84,20 @@ pub struct LinesRequest {
     pub previous: bool,
 }
 
-/// A pod whose lines are read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedPod {
-    /// The pod.
     pub id: PodId,
-    /// Its name with its index, such as `web-0`.
+    /// With its index, such as `web-0`.
     pub name: String,
 }
 
 impl NodeRequest {
-    /// Returns a request with a random id.
+    /// With a random id.
     pub fn new(question: NodeQuestion) -> Self {
         Self { id: RequestId::random(), question }
     }
 
-    /// Adds the commands that leave this request for the worker of `node`.
+    /// Adds the commands that leave this request for the worker.
     pub(crate) fn leave(&self, node: &NodeName, pipe: &mut Pipeline) {
         let requests = keys::requests(node);
         pipe.cmd("RPUSH").arg(&requests).arg(crate::json::to_json(self)).ignore();
@@ -121,8 +107,7 @@ impl NodeRequest {
 }
 
 impl Store {
-    /// Takes the requests that wait for a worker. If the worker ends, they are lost, and their clients time
-    /// out or ask again.
+    /// If the worker dies, the requests are lost, and their clients time out or ask again.
     pub async fn take_requests(&self, node: &NodeName) -> Result<Vec<NodeRequest>, StoreError> {
         let mut pop = cmd("LPOP");
         pop.arg(keys::requests(node)).arg(MAX_REQUESTS);

@@ -15,7 +15,6 @@ use model::stream::channel::Frame;
 use redis_link::Link;
 
 pub(super) const FIELD: &str = "f";
-/// Maximum time between two writes of this side.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -101,8 +100,7 @@ impl Sender {
         pipe.cmd("EXPIRE").arg(&self.keys.write).arg(EXPIRE_SECONDS).ignore();
     }
 
-    /// Writes entries, repeatedly while Redis does not answer. Existing entries come from an attempt whose
-    /// reply was lost.
+    /// Repeats writes while Redis does not answer. Entries that exist are of an attempt whose reply was lost.
     async fn execute(&mut self, pipe: &Pipeline, entries: u64) -> Result<(), ChannelError> {
         let began = Instant::now();
         loop {

@@ -4,21 +4,19 @@ use super::key_copy::PodCopy;
 use crate::NodeUsage;
 use model::node::Resources;
 
-/// A problem in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The affected key.
     pub key: String,
-    /// The problem, in a sentence.
+    /// A sentence.
     pub problem: String,
     pub(crate) repair: Repair,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Repair {
-    /// The script `repair` carries it out, unless what it is about has changed since.
+    /// By the script `repair`, unless the subject has changed since.
     Scripted(RepairCall),
-    /// Corrects the usage of a node, if nothing was reserved or released there since.
+    /// Unless something was reserved or released since.
     CorrectUsage { seen: NodeUsage, actual: Resources },
     /// The reconcile loop repairs it within a minute.
     Wait,
@@ -60,23 +58,23 @@ fn scripted(
 }
 
 impl Repair {
-    /// Renames the key, if it still has this type. The copy expires after a week.
+    /// Renames a key that still has this type. It expires after a week.
     pub(super) fn move_aside(actual_type: &str) -> Self {
         scripted("move_aside", actual_type, NO_RECORD, "", RENAMES)
     }
 
-    /// Renames a record, if it still has this phase.
+    /// Renames a record that still has this phase.
     pub(super) fn move_broken(seen_phase: Vec<u8>) -> Self {
         scripted("move_broken", "", NO_RECORD, seen_phase, RENAMES)
     }
 
-    /// Removes fields of a record, one per line, if it still has this phase.
+    /// `fields` are one per line; the record must still have this phase.
     pub(super) fn remove_fields(fields: &str, seen_phase: Vec<u8>) -> Self {
         let words = format!("removes {}", fields.replace('\n', ", "));
         scripted("remove_fields", fields, NO_RECORD, seen_phase, words)
     }
 
-    /// Removes a slot of a service, if it still has this value.
+    /// The slot must still have this value.
     pub(super) fn remove_slot(field: &[u8], seen: &[u8]) -> Self {
         scripted("remove_slot", field, NO_RECORD, seen, REMOVES_ENTRY)
     }
@@ -85,8 +83,7 @@ impl Repair {
         scripted("expire", "", NO_RECORD, "", "lets it expire in an hour")
     }
 
-    /// Restores the specification from the record of its service, if the service still names it and its text
-    /// is unchanged.
+    /// Unless the service names another specification or the text has changed.
     pub(super) fn restore_spec(service: &str, spec: &str, seen: &[u8]) -> Self {
         let words = format!("writes it again from the record of service {service}");
         scripted("restore_spec", spec, format!("service:{service}"), seen, words)
@@ -97,12 +94,12 @@ impl Repair {
         scripted("add", element, record, "", format!("adds {element}"))
     }
 
-    /// Removes an element without a record.
+    /// The element must have no record.
     pub(super) fn remove(element: impl Into<Vec<u8>>, record: String) -> Self {
         scripted("remove", element, record, "", REMOVES_ENTRY)
     }
 
-    /// Removes an element, if the record of its pod still has this phase and node.
+    /// The record of the pod must still have this phase and node.
     pub(super) fn remove_of_pod(element: &[u8], id: &str, pod: PodCopy) -> Self {
         let mut repair = scripted("remove", element, format!("pod:{id}"), pod.phase, REMOVES_ENTRY);
         if let Self::Scripted(call) = &mut repair {
@@ -111,19 +108,19 @@ impl Repair {
         repair
     }
 
-    /// Restores a route, if its service has it and no other service took it meanwhile.
+    /// Restores a route that its service has and no other service took meanwhile.
     pub(super) fn add_route(route: &str, target: &str, service: &str) -> Self {
         scripted("add_route", route, format!("service:{service}"), target, format!("adds {route}"))
     }
 
-    /// Removes a route, if it still has this value and its service does not have it.
+    /// Removes a route with this value that its service does not have.
     pub(super) fn remove_route(route: &[u8], target: &[u8], service: &str) -> Self {
         scripted("remove_route", route, format!("service:{service}"), target, REMOVES_ENTRY)
     }
 }
 
 impl Finding {
-    /// Returns what `--repair` does, in a sentence.
+    /// What `--repair` does, in a sentence.
     pub fn repair(&self) -> String {
         match &self.repair {
             Repair::Scripted(call) if call.words == RENAMES => {

@@ -9,9 +9,9 @@ use model::ids::PodId;
 use model::node::HeldPod;
 use model::pod::lifecycle::Phase;
 
-/// Optional numbers of a service's record.
+/// Optional numbers.
 const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
-/// Fields that a registering worker restores, and that default to zero.
+/// A registering worker restores these fields; they default to zero.
 const NODE_FIELDS: [&str; 19] = [
     "beat",
     "registered_at",
@@ -116,8 +116,8 @@ fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Slots whose pod has a record with another slot. They are void, and the pod is left alone. If the record's
-/// service is missing, the record was overwritten.
+/// Slots whose pod's record names another slot. The pod is left alone, but a record that names a missing
+/// service was overwritten.
 fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (service, slots) in &copy.slots {
@@ -159,7 +159,7 @@ fn names_slot(pod: &PodCopy, service: &str, slot: &str) -> bool {
     pod.service == service && pod.replica == slot.strip_suffix('+').unwrap_or(slot)
 }
 
-/// Specifications that never expire and that nothing names.
+/// Specifications that nothing names and that never expire.
 fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     let named: BTreeSet<&String> = copy
         .service_specs
@@ -171,7 +171,7 @@ fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     leaked.map(|spec| finding(format!("spec:{spec}"), "no service and no pod names it", Repair::expire()))
 }
 
-/// Without its specification no pod of a service can start. Running pods hide the problem.
+/// No pod of the service can start, but running pods hide the problem.
 fn missing_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     copy.missing_specs.iter().map(|(service, (spec, seen))| {
         let problem = format!("service {service} names it, and it is missing, unreadable or expires");

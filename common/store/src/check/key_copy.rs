@@ -10,26 +10,25 @@ use model::pod::lifecycle::Phase;
 /// Keys are read one by one, so concurrent changes may look wrong: every repair checks again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyCopy {
-    /// Keys of a wrong type, with expected and actual type.
+    /// With expected and actual type.
     pub(crate) wrong_types: Vec<(String, &'static str, String)>,
-    /// Problem and fields of each unreadable record of a node or service.
+    /// Problem and fields of unreadable records.
     pub(crate) broken_nodes: BTreeMap<String, (String, RawFields)>,
     pub(crate) broken_services: BTreeMap<String, (String, RawFields)>,
-    /// Invalid entries of `slots:<service>`: service, field and value.
+    /// Invalid entries: service, field and value.
     pub(crate) broken_slots: Vec<(String, Vec<u8>, Vec<u8>)>,
-    /// The members of `services`, and the records: service to its current specification.
+    /// The members of `services`; the records, with their current specification.
     pub(crate) services: BTreeSet<String>,
     pub(crate) service_specs: BTreeMap<String, String>,
     /// The expected routes according to the services, and the fields of `routes`.
     pub(crate) service_routes: BTreeMap<String, String>,
     pub(crate) routes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Active services whose current specification is missing, expires or is unreadable: service to
-    /// specification and its text.
+    /// Active services whose specification is missing, expires or is unreadable: its id and text.
     pub(crate) missing_specs: BTreeMap<String, (String, Vec<u8>)>,
     pub(crate) pods: BTreeMap<String, PodCopy>,
-    /// Pods whose record has a wrong type.
+    /// Their records have a wrong type.
     pub(crate) unreadable_pods: BTreeSet<String>,
-    /// `slots:<service>`: slot to pod.
+    /// Slot to pod, by service.
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) former_specs: BTreeSet<String>,
@@ -43,12 +42,12 @@ pub(crate) struct KeyCopy {
     /// Payloads of each container set and list, with the pod of each.
     pub(crate) container_sets: BTreeMap<String, Vec<(Vec<u8>, String)>>,
     pub(crate) lists: BTreeMap<String, Vec<(Vec<u8>, String)>>,
-    /// Usage of each live node, if it was equal before and after the pods were read.
+    /// Of live nodes, if it was equal before and after the pods were read.
     pub(crate) usage: Vec<NodeUsage>,
-    /// The records of volumes, the members of `volumes`, and those of `rv:<node>`.
+    /// The records, the members of `volumes`, and those of `rv:<node>`.
     pub(crate) volumes: BTreeMap<String, VolumeCopy>,
     pub(crate) volume_names: BTreeSet<String>,
-    /// Volumes with copies on nodes that no record names.
+    /// Volumes with copies that no record names.
     pub(crate) former_volumes: BTreeSet<String>,
     pub(crate) removals: BTreeMap<String, BTreeSet<String>>,
     /// The members of `stop:<node>`.
@@ -58,14 +57,14 @@ pub(crate) struct KeyCopy {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodCopy {
     pub(crate) phase: String,
-    /// Raw bytes of the phase, possibly not UTF-8.
+    /// Possibly not UTF-8.
     pub(crate) raw_phase: Vec<u8>,
     pub(crate) node: String,
     pub(crate) assignment: String,
     pub(crate) service: String,
     pub(crate) spec: String,
     pub(crate) replica: String,
-    /// Reserved resources; nothing if the record is unreadable.
+    /// Nothing if the record is unreadable.
     pub(crate) request: Resources,
     pub(crate) unreadable: Option<String>,
     /// Numeric fields that are not numbers, one per line.
@@ -93,7 +92,7 @@ impl PodCopy {
     }
 }
 
-/// Optional numbers of a pod's record. Without its replica a pod is in no slot.
+/// Optional numbers. Without its replica a pod is in no slot.
 const POD_NUMBERS: [&str; 9] =
     ["attempts", "restarts", "generation", "cpu", "memory", "pids", "disk", "created_at", "since"];
 
@@ -101,9 +100,9 @@ const POD_NUMBERS: [&str; 9] =
 pub(crate) struct VolumeCopy {
     pub(crate) node: String,
     pub(crate) is_shared: bool,
-    /// Nodes with contradicting copies; empty without a conflict.
+    /// Nodes with contradicting copies.
     pub(crate) conflict: String,
-    /// True if its node no longer has the data.
+    /// Its node no longer has the data.
     pub(crate) is_lost: bool,
     pub(crate) unreadable: Option<String>,
 }
@@ -120,7 +119,7 @@ pub(super) fn raw(fields: &RawFields, field: &str) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Returns the given fields that exist and are not numbers, one per line.
+/// Returns the existing fields that are not numbers, one per line.
 pub(super) fn no_numbers(fields: &RawFields, names: &[&str]) -> String {
     let is_wrong = |name: &&&str| {
         let text = text(fields, name);
@@ -133,7 +132,6 @@ pub(super) fn no_numbers(fields: &RawFields, names: &[&str]) -> String {
     names.iter().filter(is_wrong).copied().collect::<Vec<_>>().join("\n")
 }
 
-/// Returns true if the pod is on a node and reserves resources there.
 pub(super) fn is_placed(pod: &PodCopy) -> bool {
     matches!(Phase::parse(&pod.phase), Some(Phase::Assigned | Phase::Running | Phase::Stopping))
 }

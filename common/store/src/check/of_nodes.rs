@@ -1,12 +1,11 @@
-//! Problems in the bookkeeping of nodes: their usage, and their stop requests. Pure.
+//! Problems in usage and stop requests of nodes. Pure.
 
 use super::finding::{Finding, Repair, finding};
 use super::key_copy::{KeyCopy, is_placed};
 use crate::NodeUsage;
 use model::node::resources::{Resource, Resources};
 
-/// Nodes whose usage differs from the sum of their pods; none while a record is unreadable, since the sum
-/// would be too small.
+/// None while a record is unreadable, since the sum of the pods would be too small.
 pub(super) fn wrong_sums(copy: &KeyCopy) -> Vec<Finding> {
     let is_incomplete =
         !copy.unreadable_pods.is_empty() || copy.pods.values().any(|pod| pod.unreadable.is_some());
@@ -34,7 +33,7 @@ fn wrong_sum(seen: &NodeUsage, actual: Resources) -> Option<Finding> {
     })
 }
 
-/// Members of `stop:<node>` that name no pod of that node.
+/// Stop requests for no pod of that node.
 pub(super) fn pointless_stops(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (node, members) in &copy.stops {
@@ -97,7 +96,6 @@ mod tests {
                 pod("running", "w1"),
                 "used_cpu is -5, its pods use 100; used_memory is 9, its pods use 64",
             ),
-            // Other pods of the node may be unreadable too.
             ([9, 9, 9, 9, 0], PodCopy { unreadable: Some("x".to_owned()), ..pod("running", "w1") }, ""),
         ];
         for (used, pod, expected) in table {

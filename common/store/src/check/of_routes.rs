@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Repair, finding};
 use super::key_copy::KeyCopy;
 
-/// Returns the expected routes and their values. If two services have the same route, the one named in
-/// `routes` keeps it.
+/// Returns the expected routes with their values: of several services with one route, the one in `routes`
+/// keeps it.
 fn wanted(copy: &KeyCopy) -> BTreeMap<&str, Vec<&str>> {
     let mut wanted: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let lines = copy.service_routes.values().flat_map(|text| text.lines());

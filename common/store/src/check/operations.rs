@@ -23,13 +23,13 @@ use model::pod::payload::Payload;
 const PAGE_SIZE: usize = 1000;
 
 impl Store {
-    /// Compares all keys and returns the problems, sorted by key. Takes seconds with a hundred thousand pods.
-    /// Concurrent changes may look wrong.
+    /// Returns the problems, sorted by key. Takes seconds with a hundred thousand pods. Concurrent changes
+    /// may look wrong.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         Ok(findings(&self.copy_keys().await?))
     }
 
-    /// Repairs a finding, unless its key has changed since. Returns true if it was repaired.
+    /// Returns false if the subject has changed since.
     pub async fn repair(&self, finding: &Finding) -> Result<bool, StoreError> {
         let RepairCall { action, element, record, seen_phase, seen_node, .. } = match &finding.repair {
             Repair::Wait | Repair::Decide { .. } => return Ok(false),
@@ -50,7 +50,7 @@ impl Store {
 
     async fn copy_keys(&self) -> Result<KeyCopy, StoreError> {
         let mut copy = KeyCopy::default();
-        // Specifications first: a specification that nothing names in the keys read later is unused.
+        // Specifications first: one that no key read later names is unused.
         for (key, kind) in self.keys_and_types("spec:*").await? {
             if kind == "string" && self.link.query::<i64>(cmd("TTL").arg(&key)).await? == -1 {
                 copy.lasting_specs.insert(key["spec:".len()..].to_owned());
@@ -85,7 +85,6 @@ impl Store {
             let mut scan = cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(PAGE_SIZE);
             let (next, page): (u64, Vec<Vec<u8>>) = self.link.query(&scan).await?;
-            // kubeleet's keys are UTF-8.
             let page: Vec<String> = page.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect();
             if !page.is_empty() {
                 let mut pipe = redis::pipe();
@@ -237,7 +236,6 @@ impl Store {
 
     async fn members(&self, key: &str) -> Result<BTreeSet<String>, StoreError> {
         let members: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(key)).await?;
-        // kubeleet's members are UTF-8.
         Ok(members.into_iter().filter_map(|member| String::from_utf8(member).ok()).collect())
     }
 
@@ -257,7 +255,7 @@ fn as_reply(fields: &RawFields) -> Value {
     Value::Map(fields.iter().map(pair).collect())
 }
 
-/// Returns payloads with the pod of each; '' if unreadable.
+/// Adds the pod of each payload; '' if unreadable.
 fn named(raw: Vec<Vec<u8>>) -> Vec<(Vec<u8>, String)> {
     let id = |raw: &Vec<u8>| Payload::parse(raw.clone().into()).map(|payload| payload.id.to_string());
     raw.into_iter().map(|raw| (id(&raw).unwrap_or_default(), raw)).map(|(id, raw)| (raw, id)).collect()

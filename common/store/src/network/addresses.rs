@@ -1,4 +1,4 @@
-//! The addresses of services and their slots. The replicas confirm an address before any pod learns it.
+//! Addresses of services and slots. The replicas confirm an address before any pod learns it.
 
 use redis::cmd;
 
@@ -11,13 +11,12 @@ use model::ids::{AppName, ServiceName};
 use model::network::address::{AddressName, PoolAddress};
 use redis_link::Durability;
 
-/// Entries of `addresses` per script: about a millisecond of Redis.
+/// About a millisecond of Redis.
 const PAGE: usize = 500;
 
-/// The result of [`Store::address`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GivenAddress {
-    /// The address, which it keeps while it exists.
+    /// It is kept while the name exists.
     Confirmed(PoolAddress),
     /// A failover could still give this address to another name. Do not publish it yet; ask again.
     Unconfirmed,
@@ -35,7 +34,7 @@ enum AddressReply {
 }
 
 impl Store {
-    /// Returns the address of a service or slot. Allocates one if it has none.
+    /// Allocates an address if there is none.
     pub async fn address(&self, name: &AddressName) -> Result<GivenAddress, StoreError> {
         let given = |number| PoolAddress::from_number(number).map(GivenAddress::Confirmed);
         let impossible = |number: u32| unexpected("giving an address", &number.to_string());
@@ -60,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Returns the owner of a confirmed address; `None` if it has none.
+    /// `None` if the address is not confirmed.
     pub async fn address_holder(&self, address: PoolAddress) -> Result<Option<AddressName>, StoreError> {
         let number = address.number();
         let field = |name: &str| cmd("HGET").arg(keys::ADDRESSES).arg(name).to_owned();
@@ -72,7 +71,7 @@ impl Store {
         Ok((confirmed == Some(number.to_string().into_bytes())).then_some(name))
     }
 
-    /// Returns the app of a service; `None` if it has none or does not exist.
+    /// `None` if the service has no app or does not exist.
     pub async fn app_of_service(&self, service: &ServiceName) -> Result<Option<AppName>, StoreError> {
         let fields: Option<Vec<u8>> =
             self.link.query(cmd("HGET").arg(keys::service(service)).arg("fields")).await?;
@@ -80,7 +79,7 @@ impl Store {
     }
 
     /// Frees addresses of missing services and slots in one page. `cursor` is 0 at first. Returns their
-    /// number, and the next cursor; `None` after the last page.
+    /// number and the next cursor; `None` after the last page.
     pub async fn free_addresses(&self, cursor: u64) -> Result<(usize, Option<u64>), StoreError> {
         let mut scan = cmd("HSCAN");
         scan.arg(keys::ADDRESSES).arg(cursor).arg("COUNT").arg(PAGE);
@@ -117,7 +116,7 @@ impl Store {
         read("freeing addresses", self.link.script(&call).await?)
     }
 
-    /// Returns all confirmed addresses. Invalid fields are left out.
+    /// Returns confirmed addresses. Invalid fields are left out.
     pub async fn addresses(&self) -> Result<Vec<(AddressName, PoolAddress)>, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ADDRESSES)).await?;
         let mut fields: Vec<(String, String)> = fields

@@ -1,4 +1,4 @@
-//! Certificates that proxies order by ACME, and their ACME accounts. Keys arrive here encrypted.
+//! Certificates that proxies order by ACME, and ACME accounts. Keys arrive here encrypted.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const STATUS_FIELDS: [&str; 10] = [
     "wait_ms",
 ];
 
-/// The certificate status of each host, or the error of its record.
+/// In the order of the hosts.
 pub type CertificateStatuses = Vec<Result<CertificateStatus, StoreError>>;
 
 /// The response of any proxy to the authority's HTTP-01 check.
@@ -38,7 +38,7 @@ pub struct Challenge {
 }
 
 impl Store {
-    /// Returns the time of Redis, and the certificate status of these hosts, in this order.
+    /// Also returns the time of Redis.
     ///
     /// # Errors
     /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
@@ -66,10 +66,8 @@ impl Store {
         Ok((now, statuses))
     }
 
-    /// Returns the certificate of a host, if it exists.
-    ///
     /// # Errors
-    /// `WrongType` or `Corrupt` if its record is unreadable; see [`StoreError`].
+    /// `WrongType` or `Corrupt` if its record is unreadable.
     pub async fn certificate(&self, host: &str) -> Result<Option<StoredCertificate>, StoreError> {
         let what = format!("the certificate of {host}");
         let reply: Value = self.link.query(cmd("HGETALL").arg(keys::certificate(host))).await?;
@@ -86,8 +84,8 @@ impl Store {
         Ok((!certificate.id.is_empty()).then_some(certificate))
     }
 
-    /// Begins an order for a host as holder of the lease `lease`. Returns the number of orders since the last
-    /// success, with this one; `None` if `holder` lost the lease.
+    /// Begins an order as holder of `lease`. Returns the number of orders since the last success, with this
+    /// one; `None` if `holder` lost the lease.
     pub async fn begin_certificate(
         &self,
         host: &str,
@@ -106,8 +104,7 @@ impl Store {
         }
     }
 
-    /// Publishes a challenge to all proxies. Returns false if another process has begun an order for the
-    /// host.
+    /// For all proxies. Returns false if another process has begun an order for the host.
     pub async fn put_challenge(
         &self,
         host: &str,
@@ -124,7 +121,7 @@ impl Store {
         Ok(word("storing a challenge", self.link.script(&put.call()).await?)? == "OK")
     }
 
-    /// Returns the challenges of these hosts, in this order; `None` if a record is unreadable.
+    /// In this order; `None` if a record is unreadable.
     ///
     /// # Errors
     /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
@@ -154,8 +151,7 @@ impl Store {
         Ok(())
     }
 
-    /// Records why an order failed, and how long to wait before the next. Returns false if another process
-    /// has begun an order.
+    /// `wait` is the time until the next order. Returns false if another process has begun one.
     pub async fn fail_certificate(
         &self,
         host: &str,
@@ -168,7 +164,7 @@ impl Store {
         Ok(word("noting why an order failed", self.link.script(&fail.call()).await?)? == "OK")
     }
 
-    /// Returns the encrypted credentials of the account with an ACME directory, if it exists.
+    /// Encrypted.
     pub async fn acme_account(&self, directory: &str) -> Result<Option<String>, StoreError> {
         let mut get = cmd("HGET");
         get.arg(keys::ACME_ACCOUNTS).arg(directory);
@@ -179,7 +175,7 @@ impl Store {
         sealed.map(text).transpose()
     }
 
-    /// Stores the encrypted credentials of the account with an ACME directory, unless one exists.
+    /// Encrypted. Keeps an existing account.
     pub async fn put_acme_account(&self, directory: &str, sealed: &str) -> Result<(), StoreError> {
         let mut put = cmd("HSETNX");
         put.arg(keys::ACME_ACCOUNTS).arg(directory).arg(sealed);

@@ -12,34 +12,27 @@ use model::ids::{AppName, PodId, ServiceName};
 use model::network::endpoint::Endpoint;
 use model::network::ingress::{IngressRule, parse_alias, parse_callers, read_rules};
 
-/// Pods per script and per page: a few milliseconds of Redis.
+/// A few milliseconds of Redis.
 const PAGE: usize = 500;
-/// Services whose versions are read in one round trip.
+/// Services per round trip.
 const PIECE: usize = 1000;
-/// Seconds for which Redis keeps endpoints after a proxy has asked, as in the script `follow`.
+/// As in the script `follow`.
 const KEPT_SECONDS: i64 = 3600;
 
-/// All routes of the cluster, each with its service.
 pub type Routes = Vec<(ServiceName, IngressRule)>;
 
 /// Services with restricted callers, and the allowed services besides themselves.
 pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
 
-/// The aliases of each app, with their services.
 pub type AliasesByApp = BTreeMap<AppName, BTreeMap<String, ServiceName>>;
 
-/// Routes, callers and aliases of all services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Routing {
-    /// The routes of all services.
     pub routes: Routes,
-    /// Services with restricted callers.
     pub callers: Callers,
-    /// Aliases of services.
     pub aliases: AliasesByApp,
 }
 
-/// A state of a service's endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointVersion {
     /// Number of changes.
@@ -48,17 +41,14 @@ pub struct EndpointVersion {
     pub master: String,
 }
 
-/// The result of [`Store::follow_endpoints`].
 pub enum FollowedEndpoints {
-    /// The caller has the current endpoints.
     Same,
-    /// The endpoints differ and must be read.
     Changed(EndpointReading),
     /// Another process builds the set: retry in a moment.
     BeingMade,
 }
 
-/// Reads the endpoints of a service in pieces that do not block Redis for long. Builds a missing set first.
+/// Reads endpoints in pieces that do not block Redis for long. Builds a missing set first.
 pub struct EndpointReading {
     store: Store,
     service: ServiceName,
@@ -70,36 +60,33 @@ pub struct EndpointReading {
 }
 
 enum ReadingStage {
-    /// Builds the set, under this master.
+    /// Under this master.
     Make(String),
     Read,
 }
 
-/// The result of [`EndpointReading::step`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadingStep {
     /// A piece of the set was built.
     Made,
     /// A page was read; there are more.
     Read,
-    /// All endpoints were read. They may include later changes: applying these again, in order, yields the
-    /// later version.
+    /// They may include later changes: applying these again, in order, yields the later version.
     Done(EndpointVersion, Vec<Endpoint>),
     /// The set was removed or rebuilt meanwhile: follow again.
     Again,
 }
 
-/// A message about a service's endpoints: the change from one version to the next.
+/// The change from one version to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointChange {
-    /// The version after the change.
     pub version: EndpointVersion,
-    /// The changed pods with their endpoints; `None` if removed.
+    /// `None` for a removed endpoint.
     pub changes: Vec<(PodId, Option<Endpoint>)>,
 }
 
 impl EndpointChange {
-    /// Reads a message; `None` if it is unreadable, or empty, which means that messages were missed.
+    /// `None` if the message is unreadable, or empty: then messages were missed.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(message).ok()?.split('\n');
         let (version, master) = lines.next()?.split_once(' ')?;
@@ -107,7 +94,7 @@ impl EndpointChange {
         let change = |line: &str| {
             let (pod, value) = line.split_once(' ').map_or((line, None), |(pod, value)| (pod, Some(value)));
             let pod = PodId::new(pod).ok()?;
-            // Lines that are not endpoints, as later versions may write, lead nowhere.
+            // Lines of later versions lead nowhere.
             let endpoint = value.and_then(|value| Endpoint::parse(pod.clone(), value).ok());
             Some((pod, endpoint))
         };
@@ -116,7 +103,7 @@ impl EndpointChange {
 }
 
 impl Store {
-    /// Returns all routes, callers and aliases, without invalid fields.
+    /// Without invalid fields.
     pub async fn routing(&self) -> Result<Routing, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ROUTES)).await?;
         let mut routing = Routing::default();
@@ -137,8 +124,7 @@ impl Store {
         Ok(routing)
     }
 
-    /// Compares the endpoints of a service with the caller's. Scripts that move pods then maintain them for
-    /// an hour.
+    /// Compares the endpoints with the caller's. For an hour from now, scripts that move pods maintain them.
     pub async fn follow_endpoints(
         &self,
         service: &ServiceName,
@@ -168,8 +154,8 @@ impl Store {
         }))
     }
 
-    /// Returns the endpoint version of each service, and keeps the endpoints for an hour; `None` for services
-    /// to follow anew. A hundred cost Redis as much as a few calls of [`Store::follow_endpoints`].
+    /// Keeps the endpoints for an hour; `None` for services to follow anew. A hundred cost Redis as much as a
+    /// few calls of [`Store::follow_endpoints`].
     pub async fn endpoint_versions(
         &self,
         services: &[ServiceName],
@@ -195,7 +181,7 @@ impl Store {
                     {
                         Some(EndpointVersion { version, master: made_under })
                     }
-                    // It was built under another master, was not written by kubeleet, was copied, or is gone.
+                    // Built under another master, not written by kubeleet, copied, or gone.
                     Ok::<(Option<String>, Option<u64>, Option<String>), _>(_) | Err(_) => None,
                 };
                 versions.push(version);
@@ -206,7 +192,7 @@ impl Store {
 }
 
 impl EndpointReading {
-    /// Builds or reads the next 500 endpoints or so. After an error or a dropped call, start another reading.
+    /// Builds or reads some 500 endpoints. After an error or a dropped call, start another reading.
     pub async fn step(&mut self) -> Result<ReadingStep, StoreError> {
         match &self.stage {
             ReadingStage::Make(master) => {
@@ -224,8 +210,7 @@ impl EndpointReading {
         }
     }
 
-    /// Returns the pods in a page of the slots, and the next cursor. The script that starts a pod adds those
-    /// that come later.
+    /// Returns a page of pods in slots, and the next cursor. Scripts that start pods add later ones.
     async fn slot_page(&self) -> Result<(Vec<PodId>, u64), StoreError> {
         let (link, slots) = (&self.store.link, keys::slots(&self.service));
         let mut scan = cmd("HSCAN");
@@ -250,8 +235,7 @@ impl EndpointReading {
         Ok((pods, next))
     }
 
-    /// Builds the endpoints of these pods from their records. Returns false if the set was removed, or
-    /// another process has completed it.
+    /// Returns false if the set was removed, or another process has completed it.
     async fn make(&self, master: &str, pods: &[PodId], is_last: bool) -> Result<bool, StoreError> {
         let what = "making endpoints";
         let count = pods.len().div_ceil(PAGE).max(1);
@@ -303,7 +287,7 @@ impl EndpointReading {
 
 type VersionFields = (Option<String>, Option<Vec<u8>>);
 
-/// Returns the version in these fields; `None` while the set is built, or if it was overwritten.
+/// `None` while the set is built, or if it was overwritten.
 fn version_of((master, version): VersionFields) -> Option<EndpointVersion> {
     Some(EndpointVersion { master: master?, version: std::str::from_utf8(&version?).ok()?.parse().ok()? })
 }

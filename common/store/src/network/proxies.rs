@@ -9,19 +9,15 @@ use crate::reply::RawFields;
 use crate::{Store, StoreError};
 use model::ids::NodeName;
 
-/// The last sign of life of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxySign {
-    /// The node of the proxy.
     pub node: NodeName,
-    /// True if it shows that it is alive.
     pub is_alive: bool,
     /// Id of its key for secrets, if it is alive and has one.
     pub secret_key: Option<String>,
 }
 
 impl Store {
-    /// Returns the announcement of each node's proxy.
     pub async fn proxies(&self) -> Result<Vec<(NodeName, String)>, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::PROXIES)).await?;
         let proxy = |(node, line): (Vec<u8>, Vec<u8>)| {
@@ -30,7 +26,7 @@ impl Store {
         Ok(fields.into_iter().filter_map(proxy).collect())
     }
 
-    /// Announces the proxy of these nodes to the others. Idempotent.
+    /// Idempotent.
     pub async fn announce_proxy(&self, nodes: &[NodeName], line: &str) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         for node in nodes {
@@ -40,8 +36,7 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Records for the time `lasts` that the proxy of these nodes is alive, and the id of its key for
-    /// secrets.
+    /// Shows for the time `lasts` that the proxy lives, and the id of its key for secrets.
     pub async fn proxy_lives(
         &self,
         nodes: &[NodeName],
@@ -49,7 +44,7 @@ impl Store {
         lasts: Duration,
     ) -> Result<(), StoreError> {
         for node in nodes {
-            // The holder is the same for every process, so the host's next proxy continues the lease.
+            // One holder for all processes, so that the host's next proxy continues the lease.
             self.lease(&sign_of_life(node), &"proxy", lasts).await?;
             if let Some(secret_key) = secret_key {
                 self.lease(&key_of_proxy(node), &secret_key, lasts).await?;
@@ -58,7 +53,6 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the signs of life of the announced proxies.
     pub async fn proxy_signs(&self) -> Result<Vec<ProxySign>, StoreError> {
         let nodes: Vec<NodeName> = self.proxies().await?.into_iter().map(|(node, _)| node).collect();
         if nodes.is_empty() {
@@ -78,7 +72,7 @@ impl Store {
         Ok(nodes.into_iter().zip(signs).map(sign).collect())
     }
 
-    /// Forgets the proxies of these nodes: the others no longer accept their connections.
+    /// The other proxies no longer accept their connections.
     pub async fn forget_proxies(&self, nodes: &[NodeName]) -> Result<(), StoreError> {
         if nodes.is_empty() {
             return Ok(());
@@ -96,12 +90,10 @@ impl Store {
     }
 }
 
-/// The lease that shows that the proxy of a node is alive.
 fn sign_of_life(node: &NodeName) -> String {
     format!("proxy:{node}")
 }
 
-/// The lease that records the secret key of a node's proxy.
 fn key_of_proxy(node: &NodeName) -> String {
     format!("proxy_key:{node}")
 }

@@ -16,8 +16,8 @@ use model::value::ValueKind;
 const ATTEMPTS: usize = 5;
 
 impl Store {
-    /// Returns a service with its specifications and the pods in its slots, if it exists. Retries until
-    /// record, slots and pods are consistent.
+    /// Returns a service with its specifications and the pods in its slots. Retries until record, slots and
+    /// pods are consistent.
     pub async fn backup_service(&self, name: &ServiceName) -> Result<Option<SavedState>, StoreError> {
         let mut attempt = 1;
         loop {
@@ -50,7 +50,7 @@ impl Store {
         Ok(Some(service))
     }
 
-    /// Returns these pods and their specifications, without stopped pods and broken records.
+    /// Leaves out stopped pods and broken records.
     pub async fn backup_pods(&self, ids: &[PodId]) -> Result<SavedState, StoreError> {
         let mut saved = SavedState::default();
         let records = self.pods(ids).await?.found();
@@ -73,7 +73,7 @@ impl Store {
 }
 
 impl Store {
-    /// Returns the encrypted current version of a secret or config; `None` if it is gone or broken.
+    /// Encrypted. `None` if it is gone or broken.
     pub async fn backup_value(
         &self,
         kind: ValueKind,
@@ -95,7 +95,7 @@ impl Store {
         }))
     }
 
-    /// Returns the encrypted login for a registry; `None` if it is gone or broken.
+    /// Encrypted. `None` if it is gone or broken.
     pub async fn backup_login(&self, host: &RegistryHost) -> Result<Option<SavedLogin>, StoreError> {
         let (info, login) = match (self.registry_info(host).await, self.login(host).await) {
             (Ok(Some(info)), Ok(Some(login))) => (info, login),
@@ -110,10 +110,10 @@ impl Store {
         }))
     }
 
-    /// Stores a missing secret or config. Returns false if the name exists.
+    /// Returns false if the name exists.
     ///
     /// # Errors
-    /// `Corrupt` if its content is unreadable; see [`StoreError`].
+    /// `Corrupt` if the content is unreadable.
     pub async fn restore_value(&self, saved: &SavedValue) -> Result<bool, StoreError> {
         let SavedValue { kind, name, version, data, created_at, updated_at, app } = saved;
         let what = format!("the {kind} {name} of the backup");
@@ -132,7 +132,7 @@ impl Store {
         Ok(word(&what, self.link.script(&restore.call()).await?)? == "OK")
     }
 
-    /// Stores a missing login for a registry. Returns false if one exists.
+    /// Returns false if one exists.
     pub async fn restore_login(&self, saved: &SavedLogin) -> Result<bool, StoreError> {
         let restore = registry_restore::Head {
             registry_key: keys::registry(&saved.host),

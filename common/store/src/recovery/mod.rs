@@ -1,5 +1,5 @@
-//! Restores objects of a saved state that are missing in Redis: [`plan`] decides, and the operations query
-//! the workers and execute the plan.
+//! Restores objects of a saved state that Redis lacks: [`plan`] decides, and the operations query the workers
+//! and execute the plan.
 //!
 //! Tests: beside the code, scripts::recovery, scenarios::recovery
 

@@ -1,7 +1,7 @@
 //! `kubeleet cluster recover`: asks the workers for their saved state, and restores what is missing.
 //!
-//! The api leaves a request in Redis, and each worker writes its answer to a list of its own. Both expire. A
-//! worker on hold polls for a request with each retry; a worker with a session gets a message.
+//! The API leaves a request in Redis, and each worker writes its answer to its own list. Both expire. Workers
+//! on hold poll for a request; those with a session get a message.
 
 use std::collections::BTreeSet;
 
@@ -22,27 +22,24 @@ use model::network::published_field;
 use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
 
-/// Seconds until a request and its answers expire.
 const EXPIRE_SECONDS: u64 = 120;
 const BATCH: usize = 250;
 const RECORDS_PER_READ: usize = 1000;
-/// Approximate bytes of the pieces in which answers are written and read.
+/// Approximate bytes of the pieces of an answer.
 const PIECE: usize = 256 * 1024;
 const PIECES_PER_READ: isize = 16;
-/// Maximum bytes of an answer, which Redis would have to store. A worker with more does not answer.
+/// Redis would have to store an answer. A worker with more does not answer.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
-/// The answer of one worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecoveryAnswer {
-    /// Its node.
     pub node: NodeName,
-    /// Its saved state, or why that is unusable.
+    /// Or why it is unusable.
     pub saved: Result<SavedFile, InvalidState>,
 }
 
 impl Store {
-    /// Asks all workers for their saved state: `nodes` by a message; workers on hold poll.
+    /// `nodes` get a message; workers on hold poll.
     pub async fn request_recovery(&self, id: &RecoveryId, nodes: &[NodeName]) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("SET").arg(keys::RECOVERY).arg(id.as_str()).arg("EX").arg(EXPIRE_SECONDS).ignore();
@@ -52,16 +49,15 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Returns the pending request, if there is one.
     pub async fn recovery_request(&self) -> Result<Option<RecoveryId>, StoreError> {
         let id: Option<String> = self.link.query(cmd("GET").arg(keys::RECOVERY)).await?;
         Ok(id.and_then(|id| RecoveryId::new(id).ok()))
     }
 
-    /// Writes the answer of a worker: the `lines` of [`SavedState::to_lines`]. Idempotent.
+    /// The `lines` are those of [`SavedState::to_lines`]. Idempotent.
     ///
     /// # Errors
-    /// See [`StoreError`]. The answer is then incomplete and is ignored.
+    /// The answer is then incomplete and is ignored.
     pub async fn answer_recovery(
         &self,
         id: &RecoveryId,
@@ -86,7 +82,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the answer of this node's worker to a request; `None` if it is missing or incomplete.
+    /// `None` if it is missing or incomplete.
     pub async fn recovery_answer(
         &self,
         id: &RecoveryId,
@@ -115,7 +111,6 @@ impl Store {
         })
     }
 
-    /// Ends a request and deletes its answers.
     pub async fn end_recovery(&self, nodes: &[NodeName]) -> Result<(), StoreError> {
         let mut delete = cmd("DEL");
         delete.arg(keys::RECOVERY);
@@ -141,7 +136,7 @@ fn pieces(lines: &[String]) -> Vec<String> {
 }
 
 impl Store {
-    /// Returns the objects in Redis that a saved state names. `nodes` stays `None`.
+    /// Reads the objects that a saved state names. `nodes` stays `None`.
     pub async fn known_state(&self, saved: &SavedState) -> Result<KnownState, StoreError> {
         let mut known = KnownState::default();
         let of_pods = saved.pods.iter().filter_map(|pod| pod.service.as_ref());
@@ -182,7 +177,7 @@ impl Store {
         Ok(known)
     }
 
-    /// Returns when a service of each name was last deleted; `None` if that is unknown or was forgotten.
+    /// Returns when a service of each name was last deleted; `None` if unknown or forgotten.
     async fn deletions(&self, names: &[&ServiceName]) -> Result<Vec<Option<RedisMillis>>, StoreError> {
         let score =
             |name: &&ServiceName| cmd("ZSCORE").arg(keys::DELETED_SERVICES).arg(name.as_str()).to_owned();
@@ -192,12 +187,11 @@ impl Store {
         Ok(deletions.map(|at| at.map(|at| at as RedisMillis)).collect())
     }
 
-    /// Returns the record of a service with all its fields, if it exists.
     pub async fn saved_service(&self, name: &ServiceName) -> Result<Option<SavedService>, StoreError> {
         Ok(self.saved_services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// Returns the records of these services with all fields, without missing ones and wrong types.
+    /// Returns records with all fields, without missing ones and wrong types.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -211,17 +205,16 @@ impl Store {
 }
 
 impl Store {
-    /// Executes the plan of one service: specifications, then pods, then the record, so that no pod is
-    /// created for a slot that is about to be restored. Returns the number of restored pods. The next run
-    /// completes an interrupted one. Writes the record only `with_record`, when no other pods of the service
-    /// follow.
+    /// Writes specifications, then pods, then the record: no pod may be created for a slot that is about to
+    /// be restored. The next run completes an interrupted one. Writes the record only `with_record`, when no
+    /// other pods of the service follow. Returns the number of restored pods.
     pub async fn recover_service(
         &self,
         service: &ServiceRecovery,
         with_record: bool,
     ) -> Result<usize, StoreError> {
         for spec in &service.specs {
-            // A specification never changes under its id. This also removes the expiry.
+            // A specification never changes under its id. SET also removes the expiry.
             let () = self.link.query(cmd("SET").arg(keys::spec(&spec.id)).arg(&spec.text)).await?;
         }
         let recovered = self.recover_pods(Some(&service.name), &service.pods).await?;
@@ -240,10 +233,7 @@ impl Store {
         Ok(recovered)
     }
 
-    /// Stores the record of a service, unless Redis has the same or a newer revision. Returns true if stored.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
+    /// Skips a service of which Redis has the same or a newer revision. Returns true if stored.
     pub async fn recover_record(&self, service: &SavedService) -> Result<bool, StoreError> {
         let what = "recovering a service";
         let write = WriteId::random();
@@ -280,8 +270,8 @@ impl Store {
         }
     }
 
-    /// Records pods of a service, or pushed pods if `service` is `None`. Skips pods with a record or a taken
-    /// slot. Returns the number of recorded pods.
+    /// Records pods of a service, or pushed pods. Skips those with a record or a taken slot. Returns their
+    /// number.
     pub async fn recover_pods(
         &self,
         service: Option<&ServiceName>,
@@ -315,8 +305,8 @@ impl Store {
         Ok(recovered)
     }
 
-    /// Sets the id of the cluster, after everything else was written. `seen` is the id that the caller has
-    /// read; it is replaced if that cluster has no services. Returns false if this Redis has another cluster.
+    /// Sets the id after everything else was written. `seen` is the id that the caller has read; it is
+    /// replaced if that cluster has no services. Returns false if this Redis has another cluster.
     pub async fn recover_cluster(
         &self,
         cluster: &ClusterId,

@@ -1,8 +1,7 @@
-//! Plans which saved objects to restore in Redis. Pure: equal arguments give equal plans, and an executed
-//! plan is followed by an empty one.
+//! Plans which saved objects to restore in Redis. Pure; an executed plan is followed by an empty one.
 //!
 //! Redis takes precedence: existing records, taken slots, and services of the same or a newer revision stay.
-//! `problems` has a line for every saved object that is not written.
+//! `problems` names every saved object that is not written.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,19 +19,18 @@ use model::pod::slot::Slot;
 use model::spec::PodSpec;
 use model::time::rfc3339;
 
-/// Further problems of one kind are counted instead of listed.
+/// Further problems are counted.
 const MAX_PROBLEMS: usize = 50;
 
 /// The objects in Redis that a saved state names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
-    /// The services.
     pub services: BTreeMap<ServiceName, KnownService>,
     /// Pods with a record, among the saved pods and those in a slot of the same replica.
     pub records: BTreeSet<PodId>,
     /// Nodes that may have pods; `None` if each saved pod is known to run on its node.
     pub nodes: Option<BTreeSet<NodeName>>,
-    /// True to restore services that were deleted after they were saved.
+    /// Also services that were deleted after they were saved.
     pub with_deleted: bool,
 }
 
@@ -47,105 +45,84 @@ impl KnownState {
     }
 }
 
-/// The state of one service in Redis.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownService {
-    /// Its record; `None` if it has only slots.
+    /// `None` if it has only slots.
     pub record: Option<KnownRecord>,
-    /// The pods in its slots.
     pub slots: BTreeMap<Slot, PodId>,
     /// When a service of this name was last deleted, if known.
     pub deleted_at: Option<RedisMillis>,
 }
 
-/// The fields of a service's record that a plan depends on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KnownRecord {
-    /// Version of the desired state.
     pub revision: u64,
-    /// Version of the specification.
     pub generation: u64,
-    /// Desired number of pods; 0 while it is being deleted.
+    /// 0 while it is being deleted.
     pub replicas: u32,
 }
 
-/// The writes that restore a saved state.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecoveryPlan {
     /// Services with missing parts, by name.
     pub services: Vec<ServiceRecovery>,
-    /// Pushed pods.
     pub pushed: Vec<PodRecovery>,
-    /// Number of saved pods that Redis has.
+    /// Saved pods that Redis has.
     pub present: usize,
     /// Saved objects that are not written, one sentence each.
     pub problems: Vec<String>,
 }
 
-/// The writes for one service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceRecovery {
-    /// Its name.
     pub name: ServiceName,
-    /// Its record, if Redis has none or an older one.
+    /// If Redis has none or an older one.
     pub record: Option<SavedService>,
-    /// The specifications of its record and of its pods.
+    /// Those of the record and of the pods.
     pub specs: Vec<SavedSpec>,
-    /// Its pods, by replica.
+    /// By replica.
     pub pods: Vec<PodRecovery>,
-    /// Desired number of pods.
     pub replicas: u32,
-    /// Number of pods without a saved state, which will be created anew.
+    /// Pods without a saved state, which will be created anew.
     pub missing: u32,
 }
 
-/// A pod to record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodRecovery {
-    /// Its payload.
     pub payload: Payload,
-    /// Its slot, if it belongs to a service.
+    /// If it belongs to a service.
     pub slot: Slot,
-    /// Its phase. `Pending` if its node is unknown.
+    /// `Pending` if its node is unknown.
     pub phase: Phase,
-    /// Its node and assignment; `None` if it is pending.
+    /// `None` if it is pending.
     pub placement: Option<(NodeName, AssignmentId)>,
-    /// The service generation that it was created from.
     pub generation: u64,
-    /// Number of restarts of its container.
     pub restarts: u32,
-    /// The address of its container, if known.
     pub address: String,
-    /// The ports of its container that are published on its node.
     pub published_ports: Vec<PublishedPort>,
-    /// When its record was created; 0 if unknown.
+    /// 0 if unknown.
     pub created_at: RedisMillis,
-    /// The last ended runs of its containers.
     pub runs: Vec<EndedRun>,
-    /// The requested resources.
     pub request: Resources,
 }
 
 impl RecoveryPlan {
-    /// Returns true if nothing must be written.
     pub fn is_empty(&self) -> bool {
         self.pushed.is_empty() && self.services.iter().all(ServiceRecovery::is_empty)
     }
 
-    /// Returns the number of pods to record.
     pub fn pod_count(&self) -> usize {
         self.pushed.len() + self.services.iter().map(|service| service.pods.len()).sum::<usize>()
     }
 }
 
 impl ServiceRecovery {
-    /// Returns true if nothing must be written.
     pub fn is_empty(&self) -> bool {
         self.record.is_none() && self.pods.is_empty()
     }
 }
 
-/// Returns the saved pods without a record that are no longer wanted: their slot is taken, fewer replicas are
+/// Returns saved pods without a record that are no longer wanted: their slot is taken, fewer replicas are
 /// desired, or the service was deleted. An older state of a service, as after a restore, does not count.
 pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
     let is_unwanted = |service: &ServiceName, payload: &Payload| {
@@ -168,7 +145,6 @@ pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
     pods.collect()
 }
 
-/// Plans the writes that restore the saved state in Redis.
 pub fn plan(known: &KnownState, saved: &SavedState) -> RecoveryPlan {
     let mut planner = Planner { known, saved, plan: RecoveryPlan::default(), pods: BTreeMap::new() };
     planner.place_pods();
@@ -209,8 +185,7 @@ impl<'a> Planner<'a> {
         self.plan.problems = problems.into_lines();
     }
 
-    /// Returns the saved pods with their payloads, without duplicates: running pods, newer generations and
-    /// younger assignments first.
+    /// Without duplicates; running pods, newer generations and younger assignments first.
     fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
         let mut pods = Vec::with_capacity(self.saved.pods.len());
         for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {
@@ -248,7 +223,7 @@ impl<'a> Planner<'a> {
         let is_other = |id: &&PodId| **id != payload.id;
         let taken_before = |slot: Slot| known.and_then(|known| known.slots.get(&slot)).filter(is_other);
         let holder = |slot: Slot| taken_before(slot).or_else(|| Some(&planned(slot)?.id));
-        // A replica has two pods during a replacement by another specification.
+        // During a replacement a replica has a second pod with another specification.
         let is_replaced = planned(first).is_some_and(|other| other.spec != payload.spec);
         let slot = match holder(first) {
             None => first,
@@ -283,8 +258,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Returns the phase and placement to record. A starting pod counts as running: its worker starts it if
-    /// it has no container.
+    /// A starting pod counts as running: its worker starts it if it has no container.
     fn placement(&self, pod: &SavedPod) -> (Phase, Option<(NodeName, AssignmentId)>) {
         let is_known = |node: &NodeName| self.known.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
         let placement = pod.node.clone().zip(pod.assignment.clone()).filter(|(node, _)| is_known(node));
@@ -366,8 +340,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Returns one copy of each saved pod. The youngest assignment wins: nodes with older ones have not noticed
-/// that the pod moved.
+/// The youngest assignment wins: nodes with older ones have not noticed that the pod moved.
 fn youngest_copies<'a>(
     mut pods: Vec<(Payload, &'a SavedPod)>,
     problems: &mut RecoveryProblems,
@@ -398,7 +371,7 @@ fn youngest_copies<'a>(
 }
 
 impl SavedSpec {
-    /// Returns the specification, unless it is broken.
+    /// `None` if it is broken.
     pub fn pod(&self) -> Option<PodSpec> {
         SpecFile::read(self.text.as_bytes()).ok()
     }

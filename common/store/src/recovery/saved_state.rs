@@ -1,9 +1,8 @@
 //! The saved state of a worker's pods, and the content of a backup, as JSON lines.
 //!
-//! The first line is a [`SavedHeader`]. The last line is a [`SavedEnd`] with the number of lines in between,
-//! which reveals a truncated file. A backup may have a second section with secrets, configs, logins and an
-//! end line of its own. The lines may contain secrets: only the owner can read the files, and nothing is
-//! logged.
+//! The first line is a [`SavedHeader`]. The last one is a [`SavedEnd`] with the number of lines in between,
+//! which reveals a truncated file. A backup may have a second section with secrets, configs and logins, and
+//! an end of its own. Lines may contain secrets: only the owner can read the files, and nothing is logged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,41 +23,32 @@ use model::pod::payload::{InvalidPayload, Payload};
 use model::value::ValueKind;
 use model::value::secret_key::SecretKey;
 
-/// The version of the format. A file with a greater number is refused.
+/// A file with a greater number is refused.
 pub const FORMAT: u32 = 2;
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SavedLine {
-    /// The first line.
     Header(SavedHeader),
-    /// A service.
     Service(SavedService),
-    /// A pod specification.
     Spec(SavedSpec),
-    /// A persistent volume.
     Volume(SavedVolume),
-    /// A pod.
     Pod(Box<SavedPod>),
-    /// A secret or config. Only in the second section.
+    /// Only in the second section.
     Value(SavedValue),
-    /// A login for a registry. Only in the second section.
+    /// Only in the second section.
     Login(SavedLogin),
-    /// The last line of a section.
     End(SavedEnd),
 }
 
-/// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedHeader {
     /// See [`FORMAT`].
     pub format: u32,
-    /// The cluster.
     pub cluster: ClusterId,
-    /// The version of kubeleet that wrote it.
+    /// Of kubeleet.
     pub version: String,
-    /// When it was written, as RFC 3339 from Redis' clock; empty in the file of a worker.
+    /// RFC 3339 by Redis' clock; empty in the file of a worker.
     #[serde(default)]
     pub at: String,
     /// Nodes that may have volumes. Recovery waits for those that are down.
@@ -67,68 +57,58 @@ pub struct SavedHeader {
 }
 
 impl SavedHeader {
-    /// Returns the header of this version.
     pub fn new(cluster: ClusterId) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Self { format: FORMAT, cluster, version, at: String::new(), nodes: Vec::new() }
     }
 }
 
-/// A service: all fields of its record, as in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedService {
-    /// Its name.
     pub name: ServiceName,
-    /// The fields of `service:<name>`.
+    /// All fields of `service:<name>`.
     pub fields: BTreeMap<String, String>,
-    /// The complete indices of a job, as in `done:<name>`. Only in a backup.
+    /// As in `done:<name>`. Only in a backup.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub done: BTreeMap<String, String>,
-    /// The failed indices of a job, as in `tries:<name>`. Only in a backup.
+    /// As in `tries:<name>`. Only in a backup.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tries: BTreeMap<String, String>,
 }
 
 impl SavedService {
-    /// Returns a service with these fields and without results of a job.
     pub fn new(name: ServiceName, fields: BTreeMap<String, String>) -> Self {
         Self { name, fields, done: BTreeMap::new(), tries: BTreeMap::new() }
     }
 
-    /// Returns true if it is a job, whose indices complete once.
     pub fn is_job(&self) -> bool {
         self.text("kind") == "job"
     }
 
-    /// Returns the version of its desired state, like
-    /// [`Service::revision`](model::service::Service::revision).
     pub fn revision(&self) -> u64 {
         self.number("revision")
     }
 
-    /// Returns the version of its pod specification.
     pub fn generation(&self) -> u64 {
         self.number("generation")
     }
 
-    /// Returns the desired number of pods.
     pub fn replicas(&self) -> u32 {
         u32::try_from(self.number("replicas")).unwrap_or(u32::MAX)
     }
 
-    /// Returns the specification of its current generation, unless the record is broken.
+    /// `None` if the record is broken.
     pub fn spec(&self) -> Option<SavedSpec> {
         let id = SpecId::new(self.text("spec")).ok()?;
         let text = self.text("spec_text").to_owned();
         (!text.is_empty()).then(|| SavedSpec { id, generation: self.generation(), text })
     }
 
-    /// Returns true if it is not being deleted.
     pub fn is_active(&self) -> bool {
         self.text("state") != "deleting"
     }
 
-    /// Returns when it was created; 0 if unknown.
+    /// 0 if unknown.
     pub fn created_at(&self) -> RedisMillis {
         self.number("created_at")
     }
@@ -146,39 +126,33 @@ impl SavedService {
     }
 }
 
-/// A pod specification, as in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedSpec {
-    /// Its id.
     pub id: SpecId,
-    /// The service generation that has it; 0 if unknown.
+    /// 0 if unknown.
     #[serde(default)]
     pub generation: u64,
     /// The content of `spec:<id>`.
     pub text: String,
 }
 
-/// A persistent volume and the node that has its data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedVolume {
-    /// The service.
     pub service: ServiceName,
     /// Its name in the service.
     pub source: String,
-    /// The replica that it belongs to.
     pub replica: u32,
     /// Intended size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<u64>,
     /// The node that has its data.
     pub node: NodeName,
-    /// The id of that node's container engine, if it has one.
+    /// Of that node, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_id: Option<String>,
-    /// Its epoch, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// True if its node has had the data.
+    /// Its node has had the data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub found: bool,
     /// Until when other copies were given up, in milliseconds.
@@ -186,42 +160,35 @@ pub struct SavedVolume {
     pub given_up_at: Option<u64>,
 }
 
-/// A pod and its assignment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedPod {
-    /// Its payload, byte for byte.
+    /// Byte for byte.
     pub payload: String,
-    /// Its service; `None` for a pushed pod.
+    /// `None` for a pushed pod.
     #[serde(default)]
     pub service: Option<ServiceName>,
-    /// Its phase.
     pub phase: Phase,
-    /// Its node; `None` while it waits for one.
+    /// `None` while it waits for one.
     #[serde(default)]
     pub node: Option<NodeName>,
-    /// Its assignment to that node.
     #[serde(default)]
     pub assignment: Option<AssignmentId>,
-    /// The service generation that it was created from; 0 if unknown.
+    /// 0 if unknown.
     #[serde(default)]
     pub generation: u64,
-    /// Number of restarts of its container.
     #[serde(default)]
     pub restarts: u32,
-    /// The address of its container, if known.
     #[serde(default)]
     pub address: String,
-    /// The ports of its container that are published on its node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_ports: Vec<PublishedPort>,
-    /// When its record was created; 0 if unknown.
+    /// 0 if unknown.
     #[serde(default)]
     pub created_at: RedisMillis,
-    /// A time within this assignment, on Redis' clock; 0 if unknown. The assignment with the later time is
-    /// the younger.
+    /// A time within this assignment, on Redis' clock; 0 if unknown. Of two assignments the later one is
+    /// younger.
     #[serde(default)]
     pub since: RedisMillis,
-    /// The last ended runs of its containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<EndedRun>,
 }
@@ -229,19 +196,15 @@ pub struct SavedPod {
 /// The stored current version of a secret (encrypted) or config.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedValue {
-    /// Secret or config.
     pub kind: ValueKind,
-    /// Its name.
     pub name: ValueName,
-    /// The version. A secret can be decrypted only with its version.
+    /// A secret can be decrypted only with its version.
     pub version: u64,
-    /// The stored content, in base64.
+    /// In base64.
     pub data: String,
-    /// When it was created.
     pub created_at: RedisMillis,
     /// When this version was stored.
     pub updated_at: RedisMillis,
-    /// The app that it was created with, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
 }
@@ -252,21 +215,17 @@ impl fmt::Debug for SavedValue {
     }
 }
 
-/// The stored login for a registry. The password is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedLogin {
-    /// The registry.
     pub host: RegistryHost,
-    /// The name of the user.
     pub user: String,
-    /// The encrypted password.
+    /// Encrypted.
     pub password: String,
-    /// When it was stored.
     pub updated_at: RedisMillis,
 }
 
 impl SavedPod {
-    /// Returns its id, if its payload is readable.
+    /// `None` if the payload is unreadable.
     pub fn id(&self) -> Option<PodId> {
         #[derive(Deserialize)]
         struct Id {
@@ -275,24 +234,21 @@ impl SavedPod {
         serde_json::from_str::<Id>(&self.payload).ok().map(|payload| payload.uuid)
     }
 
-    /// Returns its payload.
-    ///
     /// # Errors
-    /// If it is broken.
+    /// If the payload is broken.
     pub fn parsed(&self) -> Result<Payload, InvalidPayload> {
         Payload::parse(Bytes::copy_from_slice(self.payload.as_bytes()))
     }
 }
 
-/// The last line of a section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedEnd {
-    /// Number of lines between the first and this one.
+    /// Lines between the first and this one.
     pub lines: usize,
-    /// Number of running containers that are not saved.
+    /// Running containers that are not saved.
     #[serde(default)]
     pub unsaved: u64,
-    /// True if the second section follows.
+    /// The second section follows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
@@ -300,11 +256,9 @@ pub struct SavedEnd {
 /// The second section of a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SavedValues {
-    /// The cluster.
     pub cluster: Option<ClusterId>,
     /// Secrets and configs.
     pub values: Vec<SavedValue>,
-    /// Logins for registries.
     pub logins: Vec<SavedLogin>,
 }
 
@@ -338,51 +292,39 @@ impl SavedValues {
     }
 }
 
-/// Services, specifications, pods and volumes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SavedState {
-    /// The services, by name.
     pub services: BTreeMap<ServiceName, SavedService>,
-    /// The specifications, by id.
     pub specs: BTreeMap<SpecId, SavedSpec>,
-    /// The pods. A pod that several nodes have occurs several times.
+    /// A pod that several nodes have occurs several times.
     pub pods: Vec<SavedPod>,
-    /// The persistent volumes; only in a backup. Workers report theirs themselves.
+    /// Only in a backup: workers report theirs themselves.
     pub volumes: Vec<SavedVolume>,
 }
 
-/// Why a saved state cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidState {
-    /// A line is invalid.
     #[error("line {0} is not one of a saved state of kubeleet")]
     NotALine(usize),
-    /// A later version wrote it.
     #[error("it has the format {0}, and this version of kubeleet reads only up to {FORMAT}: use a newer one")]
     Newer(u32),
-    /// The end is missing.
     #[error("it is incomplete: its last line is missing, or says {expected} lines where there are {found}")]
     Incomplete {
-        /// Number of lines according to the last line; 0 without one.
+        /// According to the last line; 0 without one.
         expected: usize,
-        /// Number of lines found.
         found: usize,
     },
 }
 
-/// A saved state with its first and last lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedFile {
-    /// The first line.
     pub header: SavedHeader,
-    /// The state.
     pub state: SavedState,
-    /// The last line.
     pub end: SavedEnd,
 }
 
 impl SavedState {
-    /// Adds a service. The newer revision wins; with one name, the later created service.
+    /// The newer revision wins; with one name, the later created service.
     pub fn add_service(&mut self, service: SavedService) {
         match self.services.get(&service.name) {
             Some(known) if known.age() >= service.age() => {}
@@ -390,7 +332,7 @@ impl SavedState {
         }
     }
 
-    /// Adds a specification. It never changes under its id; a known generation replaces an unknown one.
+    /// A specification never changes under its id; a known generation replaces an unknown one.
     pub fn add_spec(&mut self, spec: SavedSpec) {
         match self.specs.get(&spec.id) {
             Some(known) if known.generation >= spec.generation => {}
@@ -398,7 +340,6 @@ impl SavedState {
         }
     }
 
-    /// Adds all objects of another state.
     pub fn add(&mut self, other: SavedState) {
         other.services.into_values().for_each(|service| self.add_service(service));
         other.specs.into_values().for_each(|spec| self.add_spec(spec));
@@ -406,7 +347,7 @@ impl SavedState {
         self.volumes.extend(other.volumes);
     }
 
-    /// Returns the lines between the first and the last one: volumes, services, specifications, pods.
+    /// The lines between the first and the last one.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let volumes = self.volumes.iter().cloned().map(SavedLine::Volume);
         let services = self.services.values().cloned().map(SavedLine::Service);
@@ -415,8 +356,7 @@ impl SavedState {
         volumes.chain(services).chain(specs).chain(pods).map(|line| line.to_json())
     }
 
-    /// Returns the state as lines without newlines. `unsaved` is the number of running containers that are
-    /// not saved.
+    /// Without newlines. `unsaved` counts running containers that are not saved.
     pub fn to_lines(&self, header: SavedHeader, unsaved: u64) -> Vec<String> {
         let header = std::iter::once(SavedLine::Header(header).to_json());
         let mut lines: Vec<String> = header.chain(self.lines()).collect();
@@ -426,12 +366,12 @@ impl SavedState {
 }
 
 impl SavedLine {
-    /// Returns the line without newline.
+    /// Without newline.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers always serialize")
     }
 
-    /// Reads one line; `number` counts from 1, for the error.
+    /// `number` counts from 1, for the error.
     ///
     /// # Errors
     /// [`InvalidState::NotALine`].
@@ -441,8 +381,6 @@ impl SavedLine {
 }
 
 impl SavedHeader {
-    /// Reads the first line.
-    ///
     /// # Errors
     /// [`InvalidState::NotALine`], or [`InvalidState::Newer`].
     pub fn parse(line: &str) -> Result<Self, InvalidState> {
@@ -466,7 +404,7 @@ impl SavedHeader {
 }
 
 impl SavedFile {
-    /// Reads a whole state. Ignores lines after its end line.
+    /// Ignores lines after the end line.
     pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidState> {
         let mut lines = lines.into_iter();
         let incomplete = InvalidState::Incomplete { expected: 0, found: 0 };

@@ -1,8 +1,7 @@
 //! The Lua scripts, compiled in: one file per atomic operation under `lua/`.
 //!
-//! [`table`] declares the names of each script's keys and arguments, in their order. These generate the
-//! structs that build a call here, and the functions that read it in the script ([`readers`]). A test
-//! compares the names on both sides.
+//! [`table`] declares each script's keys and arguments. They generate the structs that build a call here, and
+//! the functions that read it in the script ([`readers`]). A test compares the names on both sides.
 
 mod prelude;
 mod readers;

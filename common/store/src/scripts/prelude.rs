@@ -1,19 +1,15 @@
 //! Selects the parts of the prelude that a script needs, because Redis executes all code of a script on each
-//! call. The whole prelude would create dozens of functions and query the time and the length of `events`,
-//! which costs more than most scripts do.
+//! call. The whole prelude costs more than most scripts do.
 
 use std::collections::HashSet;
 
-/// The beginning of a part in the first column. A part declares one or several names, and ends where the next
-/// begins.
+/// The beginning of a part in the first column. A part declares names, and ends where the next begins.
 const PART: &str = "local ";
 
-/// A parsed prelude: parsing takes longer than selecting.
-///
-/// Public for tests that change it.
+/// Parsing takes longer than selecting. Public for tests that change the prelude.
 pub struct Prelude<'a> {
     parts: Vec<PreludePart<'a>>,
-    /// Each declared name with the index of its part, sorted.
+    /// Declared names with the index of their part, sorted.
     names: Vec<(&'a [u8], usize)>,
 }
 
@@ -24,14 +20,13 @@ impl std::fmt::Debug for Prelude<'_> {
 }
 
 struct PreludePart<'a> {
-    /// Its code, without comment lines.
+    /// Without comment lines.
     lines: Vec<&'a str>,
     /// The parts that declare one of its words.
     uses: Vec<usize>,
 }
 
 impl<'a> Prelude<'a> {
-    /// Parses a prelude.
     pub fn new(text: &'a str) -> Self {
         let mut parts: Vec<PreludePart<'a>> = Vec::new();
         for line in text.lines().filter(|line| !is_comment(line) && !line.is_empty()) {
@@ -52,9 +47,8 @@ impl<'a> Prelude<'a> {
         prelude
     }
 
-    /// Returns the parts that declare a word of `texts` or of another returned part.
-    ///
-    /// Words in strings and trailing comments count too, and may keep an unneeded part.
+    /// Returns the parts that declare a word of `texts` or of another returned part. Words in strings and
+    /// trailing comments count too.
     pub(super) fn needed(&self, texts: &[&str]) -> String {
         let mut needed: HashSet<usize> = texts.iter().flat_map(|text| self.used_by(text)).collect();
         let mut kept = Vec::new();
@@ -69,7 +63,7 @@ impl<'a> Prelude<'a> {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the parts that declare a word of `text`, possibly several times.
+    /// With duplicates.
     fn used_by(&self, text: &'a str) -> impl Iterator<Item = usize> {
         words(text).flat_map(|word| {
             let first = self.names.partition_point(|(name, _)| *name < word);
@@ -83,7 +77,7 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("--")
 }
 
-/// Returns the names declared by the first line of a part: `local function name(…)` or `local a, b = …`.
+/// Reads `local function name(…)` or `local a, b = …`.
 fn declared(first: &str) -> impl Iterator<Item = &[u8]> {
     let rest = first.strip_prefix(PART).unwrap_or_default();
     let names = match rest.strip_prefix("function ") {

@@ -1,20 +1,17 @@
-//! The Lua functions that read a script's keys and arguments: `head_keys()`, `pod_args(i)` … The prelude
-//! describes them.
+//! The Lua functions that read a script's keys and arguments: `head_keys()`, `pod_args(i)` … See the prelude.
 
 use super::script::{Group, RESOURCES, Script};
 
-/// Maximum number of values for which reading them one by one is faster than `unpack`.
+/// So many values are read faster one by one than by `unpack`.
 const FEW: usize = 3;
 
 impl Script {
     pub(super) fn readers(&self) -> String {
-        // Access to locals is faster than to globals. Lua captures the latest locals fastest, so these come
-        // late.
+        // Locals are faster than globals. Lua captures the latest locals fastest, so these come late.
         let mut lines = vec![
             "local redis, KEYS, ARGV, unpack, tonumber = redis, KEYS, ARGV, unpack, tonumber".to_owned(),
         ];
-        // Lua expressions for the number of keys and arguments before a group. The first keys are `events`
-        // and `meta`.
+        // Lua expressions for the number of keys and arguments before a group, from `events` and `meta` on.
         let (mut keys_before, mut args_before) = ("2".to_owned(), "0".to_owned());
         lines.extend(functions("head", "", &self.head, &keys_before, &args_before));
         keys_before = (2 + self.head.keys.len()).to_string();
@@ -39,7 +36,7 @@ impl Script {
     }
 }
 
-/// Returns the functions of one group. `parameter` is the name of the item number; the head has none.
+/// `parameter` is the name of the item number; the head has none.
 fn functions(
     name: &str,
     parameter: &str,

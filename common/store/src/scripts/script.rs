@@ -1,5 +1,4 @@
-//! A script: its Lua code with the parts of the prelude that it needs, its rules, and how a call is
-//! encoded.
+//! A script: its Lua code with parts of the prelude, its rules, and the encoding of a call.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{LazyLock, OnceLock};
@@ -18,16 +17,13 @@ use model::ids::{
 use model::node::{Resource, Resources};
 use model::pod::lifecycle::{Phase, PodEvent};
 
-/// Shared Lua code. Each script gets the parts that it needs ([`prelude`]).
 pub const PRELUDE: &str = include_str!("../lua/_prelude.lua");
 
 static READ_PRELUDE: LazyLock<Prelude<'static>> = LazyLock::new(|| Prelude::new(PRELUDE));
 
-/// The last argument of a head or an item that passes all amounts of [`Resources`] in order.
+/// The last argument, which passes all amounts of [`Resources`] in order.
 pub(super) const RESOURCES: &str = "resources";
 
-/// A Lua script: its code, its keys and arguments, and its changes of pod phases.
-///
 /// Public for tests and tools. Processes run a script through an operation of [`Store`](super::Store).
 pub struct Script {
     pub(super) name: &'static str,
@@ -41,28 +37,21 @@ pub struct Script {
     pub(super) compiled: OnceLock<redis::Script>,
 }
 
-/// A kind of process that runs scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessKind {
-    /// An API.
     Api,
-    /// A scheduler.
     Scheduler,
-    /// A worker.
     Worker,
-    /// A proxy.
     Proxy,
 }
 
-/// The treatment of a call while Redis uses all of its `maxmemory`.
-///
-/// Redis checks memory only at the first write of a script. A script that begins with a write that cannot
-/// grow anything runs to its end.
+/// The treatment of a call while Redis uses all of its `maxmemory`. Redis checks memory only at the first
+/// write: a script that begins with a write that cannot grow anything runs to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtMaxmemory {
     /// It runs: it keeps pods or nodes alive, moves stored data, or frees memory.
     Allowed,
-    /// It runs if it adds nothing. The script decides, and calls `allow_at_maxmemory()`.
+    /// It runs if it adds nothing: then it calls `allow_at_maxmemory()`.
     Shrinking,
     /// Redis refuses it and changes nothing, since it only adds data.
     Refused,
@@ -79,52 +68,48 @@ impl Group {
     }
 }
 
-/// A list of items of the same kind, each with the same keys and arguments.
-///
-/// The head argument `<name>_count` is the length of a batch. The last one has none: it follows from its
-/// arguments.
+/// Items with the same keys and arguments. The head argument `<name>_count` is their number; for the last
+/// batch it follows from the arguments.
 pub(super) struct ItemBatch {
     pub(super) name: &'static str,
     pub(super) item: Group,
 }
 
 impl Script {
-    /// Returns the name of its file without `.lua`, which is also the name of its failpoint.
+    /// Also the name of its file and of its failpoint.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns the content of its file.
+    /// The content of its file.
     pub fn text(&self) -> &'static str {
         self.text
     }
 
-    /// Returns the kinds of processes that run it.
     pub fn run_by(&self) -> &'static [ProcessKind] {
         self.run_by
     }
 
-    /// Returns its treatment at `maxmemory`.
     pub fn at_maxmemory(&self) -> AtMaxmemory {
         self.at_maxmemory
     }
 
-    /// Returns the phases in which it creates the record of a pod.
+    /// Phases in which it creates the record of a pod.
     pub fn creates(&self) -> &'static [Phase] {
         self.creates
     }
 
-    /// Returns the pod events that it executes, which are its only changes of phases.
+    /// Its only changes of phases.
     pub fn moves(&self) -> &'static [PodEvent] {
         self.moves
     }
 
-    /// Returns the code that Redis runs.
+    /// The code that Redis runs.
     pub fn source(&self) -> String {
         self.source_of(&READ_PRELUDE, self.text)
     }
 
-    /// Returns the code with another prelude and another text of this script.
+    /// With another prelude and another text.
     pub fn source_of(&self, prelude: &Prelude<'_>, text: &str) -> String {
         let first = match self.at_maxmemory {
             AtMaxmemory::Allowed => "allow_at_maxmemory()",
@@ -134,7 +119,6 @@ impl Script {
         format!("{shared}\n{first}\n{}\n{text}", self.readers())
     }
 
-    /// Reads the arguments of a call of this script by name.
     pub fn arguments<'a>(&self, argv: &'a [Vec<u8>]) -> Arguments<'a> {
         let (head, mut rest) = argv.split_at(self.head.arg_count().min(argv.len()));
         let head = NamedArguments { names: self.head.args, values: head };
@@ -176,16 +160,13 @@ impl std::fmt::Debug for Script {
     }
 }
 
-/// The arguments of a call by name, see [`Script::arguments`].
 #[derive(Debug)]
 pub struct Arguments<'a> {
-    /// The arguments of the whole call.
     pub head: NamedArguments<'a>,
-    /// The arguments of each item, of all batches.
+    /// Those of all batches.
     pub items: Vec<NamedArguments<'a>>,
 }
 
-/// A group of arguments, by name.
 #[derive(Debug, Clone, Copy)]
 pub struct NamedArguments<'a> {
     names: &'static [&'static str],
@@ -193,7 +174,6 @@ pub struct NamedArguments<'a> {
 }
 
 impl<'a> NamedArguments<'a> {
-    /// Returns the argument of this name, if there is one.
     pub fn get(&self, name: &str) -> Option<&'a [u8]> {
         let index = self.names.iter().position(|known| *known == name)?;
         self.values.get(index).map(Vec::as_slice)
@@ -208,7 +188,7 @@ impl<'a> NamedArguments<'a> {
 pub(crate) struct Call<'a>(ScriptCall<'a>);
 
 impl Call<'_> {
-    /// Adds an item to a batch. All items of one batch come before those of the next.
+    /// All items of one batch come before those of the next.
     pub(crate) fn add<I: BatchItem>(&mut self, item: I) {
         debug_assert_eq!(self.0.name(), I::SCRIPT, "an item of another script");
         item.add_to(&mut self.0);
@@ -237,8 +217,8 @@ impl DerefMut for Call<'_> {
     }
 }
 
-/// Returns the distinct values, and for each value its index among them, from 1. Values repeat, so it
-/// searches from the end.
+/// Returns the distinct values, and the index of each value among them, from 1. Values repeat, so it searches
+/// from the end.
 pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
     let mut distinct: Vec<T> = Vec::new();
     let index = values.map(|value| match distinct.iter().rposition(|known| *known == value) {
@@ -323,7 +303,7 @@ impl ScriptArg for Duration {
     }
 }
 
-/// Empty when there is none.
+/// `""` for `None`.
 impl<T: ScriptArg> ScriptArg for Option<T> {
     fn add_to(self, call: &mut ScriptInvocation<'_>) {
         match self {

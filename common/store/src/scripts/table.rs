@@ -1,14 +1,13 @@
 //! The list of scripts: processes, keys and arguments, and changes of pod phases.
 //!
-//! A script `name in folder` is the file `lua/folder/name.lua`. It becomes a module `name` with a struct
-//! `Head`, and a struct for the items of each batch. Their fields are the keys and arguments, so that a
-//! missing one does not compile. The header of the file says what they mean. Names repeat some words:
-//! `seen_`, `expected_` and `known_` are what the caller has read, and the script changes nothing if it has
-//! changed; `<batch>_count` is the number of items of each batch but the last, whose number follows from the
-//! arguments.
+//! A script `name in folder` is the file `lua/folder/name.lua`, whose header explains its keys and arguments.
+//! It becomes a module `name` with a struct `Head` and a struct for the items of each batch, so that a
+//! missing argument does not compile. `seen_`, `expected_` and `known_` are values that the caller has read:
+//! the script changes nothing if they have changed. `<batch>_count` is the number of items of each batch but
+//! the last, where it follows from the arguments.
 //!
-//! `run_by` and `moves` (changes of a pod's phase) are checked by tests and written into the reference;
-//! `at_maxmemory` is one of [`AtMaxmemory`]. A batch has two names, because macros cannot change the case:
+//! Tests check `run_by` and `moves`, which also stand in the reference. A batch has two names, because macros
+//! cannot change the case: its type here, and the name of its items in Lua.
 //! its type here, and the name of its items in Lua.
 
 use std::sync::OnceLock;
@@ -90,7 +89,6 @@ macro_rules! scripts {
             }
         )*
 
-        /// All scripts.
         pub static SCRIPTS: &[&Script] = &[$(&$script::SCRIPT),*];
     };
 }

@@ -141,8 +141,6 @@ fn the_head_has_the_length_of_each_batch_but_the_last() {
     }
 }
 
-/// The table of scripts in docs/reference/redis.md has a row for each, with its name and the processes that
-/// run it.
 #[test]
 fn every_script_is_documented_and_every_documented_one_exists() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/redis.md");

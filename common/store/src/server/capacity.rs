@@ -8,7 +8,6 @@ use model::spec::MAX_REPLICAS;
 
 const SERVICES_PER_READ: usize = 500;
 
-/// Used and available memory of Redis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RedisMemory {
     /// Bytes that count towards the limit.
@@ -17,28 +16,24 @@ pub struct RedisMemory {
     pub limit: Option<u64>,
 }
 
-/// The desired size of the cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterSize {
-    /// The number of services.
     pub services: u64,
-    /// Number of desired pods of all services, and of pushed pods.
+    /// Desired pods of services, and pushed pods.
     pub pods: u64,
-    /// Number of desired pods that were not created yet.
+    /// Desired pods that were not created yet.
     pub missing_pods: u64,
 }
 
 impl Store {
-    /// Returns the used and available memory of Redis.
-    ///
     /// # Errors
-    /// `Corrupt` if the reply lacks it; see [`StoreError`].
+    /// `Corrupt` if the reply lacks it.
     pub async fn memory(&self) -> Result<RedisMemory, StoreError> {
         let info: String = self.link.query(cmd("INFO").arg("memory")).await?;
         read_memory(&info)
     }
 
-    /// Returns the size of the cluster. A service with broken keys counts as one without pods.
+    /// A service with broken keys counts as one without pods.
     pub async fn cluster_size(&self) -> Result<ClusterSize, StoreError> {
         let names = self.service_names().await?;
         let pushed: u64 = match self.link.query(cmd("SCARD").arg(keys::PUSHED)).await {

@@ -1,5 +1,5 @@
-//! Information about the Redis server (product, replicas), and checks that kubeleet can rely on it: version,
-//! mode, eviction, persistence, and the format of its data.
+//! Information about the Redis server, and checks that kubeleet can rely on it: version, mode, eviction,
+//! persistence, and the format of its data.
 
 use redis::cmd;
 use redis_link::{AttachedReplica, attached_replicas};
@@ -7,23 +7,21 @@ use redis_link::{AttachedReplica, attached_replicas};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 
-/// The newest data format that this program understands. A version whose data would mislead earlier ones
-/// writes its number into the field `format` of `meta`. None has done so yet; a missing field means 1.
+/// The newest known data format. A version whose data would mislead earlier ones writes its number into the
+/// field `format` of `meta`. None has done so yet; a missing field means 1.
 const FORMAT: u64 = 1;
 
-/// The oldest version of Redis that has all commands that the scripts use.
+/// The oldest version of Redis with all commands of the scripts.
 const MIN_VERSION: (u32, u32) = (6, 2);
 
-/// Information about a Redis server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// Product and version: `Redis 7.0.15`, `Valkey 9.1.2`. Empty if unknown.
+    /// `Redis 7.0.15`, `Valkey 9.1.2`. Empty if unknown.
     pub product: String,
-    /// The attached replicas.
     pub replicas: Vec<AttachedReplica>,
-    /// Number of replicas that keep up, if `min-replicas-to-write` is set.
+    /// Replicas that keep up, if `min-replicas-to-write` is set.
     pub good_replicas: Option<u64>,
-    /// True if the append-only file is written; `None` if unknown.
+    /// `None` if unknown.
     pub has_aof: Option<bool>,
 }
 
@@ -57,13 +55,11 @@ fn product(info: &str) -> Option<String> {
 /// A property of the Redis server that an operator should change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConcern {
-    /// The severity.
     pub severity: Severity,
     /// The problem, its consequence, and the remedy.
     pub text: String,
 }
 
-/// The severity of a concern about the Redis server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Data may be lost when Redis restarts.
@@ -75,7 +71,6 @@ pub enum Severity {
 }
 
 impl Store {
-    /// Returns the properties of the Redis server that an operator should change. Empty if they are unknown.
     pub async fn server_concerns(&self) -> Result<Vec<ServerConcern>, StoreError> {
         let info: String = self.link.query(&cmd("INFO")).await?;
         // A broken `meta` is another problem, with a message of its own.
@@ -84,13 +79,12 @@ impl Store {
         Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
     }
 
-    /// Returns when the Redis master changed or restarted (now, if no script has noticed it yet); `None` if
-    /// never.
+    /// `None` if never; now, if no script has noticed the change yet.
     pub async fn master_changed_at(&self) -> Result<Option<RedisMillis>, StoreError> {
         let mut noted = cmd("HMGET");
         noted.arg(keys::META).arg("run_id").arg("changed_at");
         let noted: Vec<Option<Vec<u8>>> = match self.link.query(&noted).await {
-            // A broken `meta` is another problem, with a message of its own.
+            // As above.
             Err(error) if error.is_broken_key() => return Ok(None),
             noted => noted?,
         };
@@ -105,7 +99,7 @@ impl Store {
     }
 }
 
-/// Returns the concerns about a reply to `INFO`. Missing fields are not concerns.
+/// Missing fields of `INFO` are not concerns.
 fn concerns(info: &str) -> Vec<ServerConcern> {
     let value = |name: &str| field(info, name);
     [
@@ -119,7 +113,6 @@ fn concerns(info: &str) -> Vec<ServerConcern> {
     .collect()
 }
 
-/// Returns a concern if this program would misread the data.
 fn newer_data(format: Option<&str>) -> Option<ServerConcern> {
     let format = format?.parse::<u64>().ok().filter(|format| *format > FORMAT)?;
     Some(ServerConcern {

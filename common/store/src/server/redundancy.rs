@@ -1,39 +1,35 @@
-//! Checks whether Redis would survive its next fault, by its replicas and Sentinels.
-//!
-//! Pure.
+//! Checks whether Redis would survive its next fault, by its replicas and Sentinels. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{ServerInfo, Store};
 use redis_link::{SentinelFacts, SentinelReport};
 
-/// The state of the replicas and the Sentinels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Redundancy {
-    /// Addresses of all replicas that should be attached to the master.
+    /// Replicas that should be attached to the master.
     pub expected: BTreeSet<String>,
     /// Replicas that are attached and keep up.
     pub attached: BTreeSet<String>,
-    /// The number of Sentinels in the Redis URL.
+    /// Sentinels in the Redis URL.
     pub sentinels: usize,
-    /// Number of answering Sentinels.
     pub sentinels_answering: usize,
-    /// True if the Sentinels could replace the master now; `None` without Sentinels.
+    /// `None` without Sentinels.
     pub can_fail_over: Option<bool>,
-    /// Advice for an operator, one sentence each.
+    /// For an operator, one sentence each.
     pub concerns: Vec<String>,
 }
 
 impl Store {
-    /// Asks each Sentinel for its state, within some seconds. Empty without Sentinels.
+    /// Takes at most some seconds. Empty without Sentinels.
     pub async fn inspect_sentinels(&self) -> Vec<SentinelReport> {
         self.link.inspect_sentinels().await
     }
 }
 
 impl Redundancy {
-    /// Evaluates the states of the master and the Sentinels. `remembered` are replicas attached before, which
-    /// count only without Sentinels. `min_replicas` is `min-replicas-to-write`, if known.
+    /// `remembered` replicas were attached before; they count only without Sentinels. `min_replicas` is
+    /// `min-replicas-to-write`, if known.
     pub fn of(
         server: Option<&ServerInfo>,
         min_replicas: Option<u64>,
@@ -65,7 +61,6 @@ impl Redundancy {
         }
     }
 
-    /// Returns the replicas that are detached or lag.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
         self.expected.difference(&self.attached).map(String::as_str)
     }
@@ -80,7 +75,7 @@ fn answers(sentinels: &[SentinelReport]) -> Facts<'_> {
         .collect()
 }
 
-/// Returns true if enough Sentinels see each other to elect a replica, and one is eligible.
+/// Enough Sentinels must see each other to elect a replica, and one must be eligible.
 fn can_fail_over(known: usize, facts: &Facts<'_>) -> bool {
     facts.len() > known / 2
         && facts.values().any(|facts| {
@@ -89,7 +84,7 @@ fn can_fail_over(known: usize, facts: &Facts<'_>) -> bool {
         })
 }
 
-/// Returns the number of Sentinels needed for a failover: the quorum, and a majority.
+/// The quorum, and a majority.
 fn needed(facts: &SentinelFacts) -> usize {
     facts.quorum.max(facts.sentinels / 2 + 1)
 }
@@ -235,8 +230,7 @@ mod tests {
         assert_eq!(Redundancy::of(None, None, &[], &BTreeSet::new()), Redundancy::default());
     }
 
-    /// Name, attached replicas, `min-replicas-to-write`, Sentinels, words of a concern, whether a failover is
-    /// possible.
+    /// Name, attached replicas, `min-replicas-to-write`, Sentinels, words of a concern, possible failover.
     type Row<'a> = (&'a str, &'a [&'a str], Option<u64>, Vec<SentinelReport>, &'a [&'a str], bool);
 
     #[test]

@@ -15,15 +15,14 @@ use redis_link::{DedicatedConnection, Link};
 /// A healthy Redis answers within milliseconds.
 const LIMIT: Duration = Duration::from_millis(1500);
 const KEEP: Duration = Duration::from_secs(10);
-/// Interval at which settings that `INFO` lacks are read again.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(30);
 const HAD_AOF: &str = "appendonly";
 
-/// Checks whether Redis accepts writes, with a script, a published message and INFO, like all operations. It
-/// has its own connection, because Redis blocks a whole connection while it holds back a write.
+/// Checks writes with a script, a published message and INFO, like all operations. It has its own connection,
+/// because Redis blocks a whole connection while it holds back a write.
 pub struct WriteProbe {
     link: Link,
-    /// The lease that it takes repeatedly. No other process uses it.
+    /// No other process uses this lease.
     lease_key: String,
     connection: Mutex<Option<DedicatedConnection>>,
     settings: Mutex<Settings>,
@@ -34,26 +33,24 @@ pub struct WriteProbe {
 #[derive(Default)]
 struct Settings {
     read_at: Option<Instant>,
-    /// True if this user must not ask: each attempt would add an entry to Redis' ACL LOG.
+    /// Each denied attempt would add an entry to Redis' ACL LOG.
     is_denied: bool,
     min_replicas: Option<u64>,
 }
 
-/// The result of a probe.
 #[derive(Debug, Clone)]
 pub struct ProbeReport {
-    /// The outcome of the write.
     pub writes: Result<(), StoreError>,
-    /// The server's information; `None` if it does not answer.
+    /// `None` if the server does not answer.
     pub server: Option<ServerInfo>,
-    /// `min-replicas-to-write`, if it is readable for this user and not 0.
+    /// If it is readable for this user and not 0.
     pub min_replicas: Option<u64>,
-    /// True if Redis had an append-only file and has none now.
+    /// Redis had an append-only file and has none now.
     pub has_lost_aof: bool,
 }
 
 impl Store {
-    /// Returns a probe. `id` distinguishes it from those of other processes.
+    /// `id` distinguishes probes of several processes.
     pub fn write_probe(&self, id: &str) -> WriteProbe {
         WriteProbe {
             link: self.link.clone(),
@@ -66,7 +63,7 @@ impl Store {
 }
 
 impl WriteProbe {
-    /// Writes once. Ends within some seconds in any case.
+    /// Ends within some seconds in any case.
     pub async fn run(&self) -> ProbeReport {
         let written = self.write().await;
         if matches!(written, Err(StoreError::Unreachable { .. })) {
@@ -123,8 +120,8 @@ impl WriteProbe {
         settings.min_replicas
     }
 
-    /// Records that Redis has an append-only file. Returns true if it has none and had one before. An
-    /// operator who disabled it on purpose removes the record.
+    /// Returns true if Redis had an append-only file and has none now. An operator who disabled it on purpose
+    /// removes the record.
     async fn note_aof(&self, server: Option<&ServerInfo>, is_writable: bool) -> bool {
         let Some(has_aof) = server.and_then(|server| server.has_aof) else { return false };
         if !has_aof {

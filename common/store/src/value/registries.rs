@@ -11,10 +11,8 @@ use model::ids::RegistryHost;
 use model::value::registry::{RegistryInfo, StoredLogin};
 use redis_link::Durability;
 
-/// The result of [`Store::put_login`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutLoginOutcome {
-    /// Stored.
     Stored,
     /// Refused: the maximum number of logins exists.
     Full {
@@ -24,10 +22,10 @@ pub enum PutLoginOutcome {
 }
 
 impl Store {
-    /// Stores or replaces the login for a registry. At most `max_count` may exist.
+    /// Replaces an existing login.
     ///
     /// # Errors
-    /// See [`StoreError`]. An unconfirmed write is not an error: see the durability.
+    /// An unconfirmed write is not an error: see the durability.
     pub async fn put_login(
         &self,
         login: &StoredLogin,
@@ -52,10 +50,7 @@ impl Store {
         Ok((outcome, durability))
     }
 
-    /// Deletes the login for a registry. Returns false if none exists.
-    ///
-    /// # Errors
-    /// As for [`Store::put_login`].
+    /// Returns false if none exists.
     pub async fn delete_login(&self, host: &RegistryHost) -> Result<(bool, Durability), StoreError> {
         let delete =
             registry_delete::Head { registry_key: keys::registry(host), registries: keys::REGISTRIES, host };
@@ -63,7 +58,7 @@ impl Store {
         Ok((word("deleting the login for a registry", reply)? == "OK", durability))
     }
 
-    /// Returns the registries that have a login, sorted.
+    /// Sorted.
     pub async fn registries(&self) -> Result<Vec<RegistryHost>, StoreError> {
         let mut hosts: Vec<RegistryHost> =
             names(self.members_or_records(keys::REGISTRIES, "registry:").await?);
@@ -71,7 +66,7 @@ impl Store {
         Ok(hosts)
     }
 
-    /// Returns these logins without their passwords.
+    /// Without passwords.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -80,18 +75,16 @@ impl Store {
         self.load(hosts, get, read_info).await
     }
 
-    /// Returns the login for a registry without its password, if it exists.
+    /// Without password.
     ///
     /// # Errors
-    /// `WrongType` or `Corrupt` if its record is unreadable; see [`StoreError`].
+    /// `WrongType` or `Corrupt` if its record is unreadable.
     pub async fn registry_info(&self, host: &RegistryHost) -> Result<Option<RegistryInfo>, StoreError> {
         self.registry_infos(std::slice::from_ref(host)).await?.only()
     }
 
-    /// Returns the login for a registry, if it exists.
-    ///
     /// # Errors
-    /// `WrongType` if its record is unreadable; see [`StoreError`].
+    /// `WrongType` if its record is unreadable.
     pub async fn login(&self, host: &RegistryHost) -> Result<Option<StoredLogin>, StoreError> {
         let mut get = cmd("HMGET");
         get.arg(keys::registry(host)).arg("user").arg("password");

@@ -1,6 +1,5 @@
-//! Changed secrets and configs whose services must still be restarted.
-//!
-//! The script that stores a version records the change too, so a failover loses both or none.
+//! Changed secrets and configs whose services must still be restarted. The script that stores a version notes
+//! the change, so a failover loses both or none.
 
 use redis::cmd;
 
@@ -11,20 +10,15 @@ use model::RedisMillis;
 use model::ids::ValueName;
 use model::value::ValueKind;
 
-/// A change of a secret or config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueRollout {
-    /// Secret or config.
     pub kind: ValueKind,
-    /// Its name.
     pub name: ValueName,
-    /// The current version.
     pub version: u64,
     /// When that version was stored.
     pub at: RedisMillis,
 }
 
-/// A note about a change, as in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ValueRolloutNote {
     value: String,
@@ -32,7 +26,7 @@ pub struct ValueRolloutNote {
 }
 
 impl ValueRolloutNote {
-    /// Returns the change; `None` if another program wrote the note.
+    /// `None` if another program wrote the note.
     pub fn rollout(&self) -> Option<ValueRollout> {
         let (kind, name) = self.value.split_once('/')?;
         let kind = [ValueKind::Secret, ValueKind::Config].into_iter().find(|one| one.as_str() == kind)?;
@@ -47,7 +41,6 @@ impl ValueRolloutNote {
 }
 
 impl Store {
-    /// Returns the notes about changes.
     pub async fn value_rollout_notes(&self) -> Result<Vec<ValueRolloutNote>, StoreError> {
         let fields: Vec<(Vec<u8>, Vec<u8>)> = self.link.query(cmd("HGETALL").arg(keys::ROLLOUTS)).await?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -57,7 +50,7 @@ impl Store {
             .collect())
     }
 
-    /// Removes a note, unless it was rewritten.
+    /// Keeps a note that was rewritten.
     pub async fn forget_value_rollout(&self, note: &ValueRolloutNote) -> Result<(), StoreError> {
         let done =
             rollout_done::Head { rollouts: keys::ROLLOUTS, value: &note.value[..], seen: &note.seen[..] };

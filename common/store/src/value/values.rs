@@ -12,21 +12,17 @@ use model::ids::{AppName, ValueName};
 use model::value::{KEPT_VERSIONS, StoredValue, ValueInfo, ValueKind};
 use redis_link::Durability;
 
-/// The result of [`Store::put_value`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutValueOutcome {
-    /// Stored.
     Stored,
     /// This version was stored before: the reply to that call was lost.
     Same,
     /// Refused: another version is the current one; 0 if the value does not exist.
     Conflict {
-        /// The current version.
         current: u64,
     },
     /// Refused: the maximum number of values exists.
     Full {
-        /// Their number.
         count: u64,
     },
     /// Refused: the value does not belong to this app.
@@ -37,12 +33,11 @@ pub enum PutValueOutcome {
 }
 
 impl Store {
-    /// Stores a version of a value: 1 creates it, and any other one must be the next. At most `max_count`
-    /// values of its kind may exist. With an app, a new value becomes part of it, and an existing one must
-    /// belong to it.
+    /// Version 1 creates a value; any other one must be the next. At most `max_count` values of its kind may
+    /// exist. With an app, a new value becomes part of it, and an existing one must belong to it.
     ///
     /// # Errors
-    /// See [`StoreError`]. An unconfirmed write is not an error: see the durability.
+    /// An unconfirmed write is not an error: see the durability.
     pub async fn put_value(
         &self,
         value: &StoredValue,
@@ -78,10 +73,7 @@ impl Store {
         Ok((outcome, durability))
     }
 
-    /// Deletes a value with all its versions. Returns false if it does not exist.
-    ///
-    /// # Errors
-    /// As for [`Store::put_value`].
+    /// Returns false if it does not exist.
     pub async fn delete_value(
         &self,
         kind: ValueKind,
@@ -98,7 +90,7 @@ impl Store {
         Ok((word("deleting a secret or config", reply)? == "OK", durability))
     }
 
-    /// Returns the names of all values of a kind, sorted.
+    /// Sorted.
     pub async fn value_names(&self, kind: ValueKind) -> Result<Vec<ValueName>, StoreError> {
         let prefix = format!("{kind}:");
         let mut names: Vec<ValueName> =
@@ -107,10 +99,10 @@ impl Store {
         Ok(names)
     }
 
-    /// Returns a value without its content, if it exists.
+    /// Without the content.
     ///
     /// # Errors
-    /// `Corrupt` or `WrongType` if its record is unreadable; see [`StoreError`].
+    /// `Corrupt` or `WrongType` if its record is unreadable.
     pub async fn value_info(
         &self,
         kind: ValueKind,
@@ -119,7 +111,7 @@ impl Store {
         self.value_infos(kind, std::slice::from_ref(name)).await?.only()
     }
 
-    /// Returns these values without their contents.
+    /// Without the contents.
     ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
@@ -134,17 +126,15 @@ impl Store {
         self.load(names, get, |name, reply| read_info(kind, name, reply)).await
     }
 
-    /// Returns the current version of a value, if it exists.
-    ///
     /// # Errors
-    /// `Corrupt` or `WrongType` if its record is unreadable; see [`StoreError`].
+    /// `Corrupt` or `WrongType` if its record is unreadable.
     pub async fn current_value(
         &self,
         kind: ValueKind,
         name: &ValueName,
     ) -> Result<Option<StoredValue>, StoreError> {
         let Some(ValueInfo { version, .. }) = self.value_info(kind, name).await? else { return Ok(None) };
-        // The value may be rotated meanwhile: earlier versions are kept.
+        // Earlier versions are kept, if the value is rotated meanwhile.
         let mut get = cmd("HGET");
         get.arg(keys::value(kind, name)).arg(format!("v:{version}"));
         let bytes: Option<Vec<u8>> = self.link.query(&get).await?;
@@ -152,7 +142,7 @@ impl Store {
     }
 }
 
-/// Returns the prefix of the reasons of events.
+/// The prefix of the reasons of events.
 pub(crate) fn title(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => "Secret",
@@ -171,7 +161,6 @@ fn read_info(kind: ValueKind, name: &ValueName, reply: Value) -> Result<Option<V
     let Some(version) = number(0, "current")? else { return Ok(None) };
     let created_at: RedisMillis = number(1, "created_at")?.unwrap_or_default();
     let updated_at: RedisMillis = number(2, "updated_at")?.unwrap_or_default();
-    // An invalid app name counts as none.
     let app =
         fields.get(3).cloned().flatten().and_then(|text| AppName::new(String::from_utf8(text).ok()?).ok());
     Ok(Some(ValueInfo { name: name.clone(), version, created_at, updated_at, app }))
