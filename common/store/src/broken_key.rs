@@ -18,11 +18,8 @@ pub enum RedisKey<'a> {
     Node(&'a NodeName),
     Service(&'a ServiceName),
     Slots(&'a ServiceName),
-    /// The former generations of a service.
     History(&'a ServiceName),
-    /// The jobs of a cron.
     Runs(&'a ServiceName),
-    /// The completions of a job.
     Done(&'a ServiceName),
     Value(ValueKind, &'a ValueName),
     Registry(&'a RegistryHost),
@@ -72,7 +69,7 @@ pub fn is_queue_of(broken: &BrokenKey, node: &NodeName) -> bool {
     [keys::pq(node), keys::rq(node), keys::cs(node)].contains(&broken.key)
 }
 
-/// Returns the default for a broken key, and adds the key to `broken`.
+/// The default for a broken key, which is added to `broken`.
 ///
 /// # Errors
 /// Errors that do not concern one key, see [`StoreError::is_broken_key`].

@@ -36,7 +36,6 @@ impl Store {
         Ok(events)
     }
 
-    /// Oldest first.
     pub async fn last_events(&self, count: usize) -> Result<Vec<ClusterEvent>, StoreError> {
         let mut to = "+".to_owned();
         let mut newest_first = Vec::new();
@@ -56,7 +55,7 @@ impl Store {
         Ok(newest_first)
     }
 
-    /// Returns this event, or the newest one before it if it is no longer stored.
+    /// Or the newest one before it, if it is no longer stored.
     pub async fn event_until(&self, id: &str) -> Result<Option<ClusterEvent>, StoreError> {
         let entry = id.split('.').next().unwrap_or(id);
         let mut found = self.entries(cmd("XREVRANGE"), entry, "-", 1).await?;
@@ -92,7 +91,6 @@ impl StreamEntry {
         found.map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// One per pod; none if another program wrote the entry in another form.
     fn events(self) -> Vec<ClusterEvent> {
         let kind = self.text("kind");
         match ObjectKind::parse(&kind) {
@@ -116,7 +114,7 @@ impl StreamEntry {
         }
     }
 
-    /// Reads lines of `uuid name node message`. The first three contain no space; a missing node is `-`.
+    /// Lines `uuid name node message`; a missing node is `-`.
     fn batch(&self) -> Vec<ClusterEvent> {
         let (reason, phase, at) = (self.text("reason"), self.text("phase"), self.at());
         let of_line = |(index, line): (usize, &str)| {

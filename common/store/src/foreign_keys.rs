@@ -9,15 +9,14 @@ use model::ids::{NodeName, SchedulerId, ServiceName};
 
 const KEYS_PER_READ: usize = 1000;
 
-/// Exists in `meta` while `services` is moved away and not yet rebuilt.
+/// In `meta` while `services` is moved away and not yet rebuilt.
 const UNLISTED_SERVICES: &str = "unlisted_services";
 
-/// A cluster-wide key that another program wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForeignKey {
-    /// It has a wrong type. The next script that needs it moves it away.
+    /// The next script that needs it moves it away.
     InPlace(&'static str),
-    /// It was moved away, and kubeleet uses a new one.
+    /// kubeleet uses a new one.
     SetAside(&'static str),
 }
 
@@ -55,7 +54,7 @@ impl Store {
         Ok(foreign)
     }
 
-    /// Moves cluster-wide keys of a wrong type away and returns them. The records can rebuild them.
+    /// The records can rebuild them.
     pub async fn set_aside_cluster_keys(&self) -> Result<Vec<String>, StoreError> {
         let mut keys = keys::CLUSTER_WIDE.map(str::to_owned).to_vec();
         keys.push(keys::aside(keys::SERVICES));
@@ -91,7 +90,7 @@ impl Store {
         Ok(())
     }
 
-    /// Moves away keys of nodes and schedulers, except records.
+    /// Without records.
     pub async fn set_aside_queues(
         &self,
         nodes: &[NodeName],
@@ -134,7 +133,6 @@ impl Store {
         Ok(word("moving a key out of the way", self.link.script(&call.call()).await?)? == "OK")
     }
 
-    /// Returns true if `services` lacked it.
     pub async fn list_service_again(&self, name: &ServiceName) -> Result<bool, StoreError> {
         let call = repair::Head {
             key: keys::SERVICES,
@@ -148,8 +146,7 @@ impl Store {
         Ok(word("listing a service again", self.link.script(&call.call()).await?)? == "OK")
     }
 
-    /// Reads a set that lists all records of a kind. If the set has a wrong type, scans the names of the
-    /// records, which is slower.
+    /// If the set has a wrong type, scans the names of the records, which is slower.
     pub(super) async fn members_or_records(
         &self,
         set: &str,

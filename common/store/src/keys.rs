@@ -47,7 +47,6 @@ macro_rules! keys {
             }
         )*
 
-        /// Of the keys that exist once per object.
         #[cfg(test)]
         const PREFIXES: &[&str] = &[$($prefix),*];
     };
@@ -126,12 +125,12 @@ pub(crate) const CLUSTER_WIDE: [&str; 33] = [
     ACME_ACCOUNTS,
 ];
 
-/// The keys of a node that can be rebuilt: all but its record.
+/// All but its record can be rebuilt.
 pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
     [pq(node), rq(node), cs(node), hb(node), stop(node)]
 }
 
-/// As `TYPE` names it; `None` for foreign keys.
+/// `None` for foreign keys.
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
@@ -156,18 +155,16 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The key that lists a wanted pod.
 pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| PUSHED.to_owned(), slots)
 }
 
-/// A placeholder for a pod without service.
+/// A placeholder without service.
 pub(crate) fn endpoints_of(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| "ep:".to_owned(), endpoints)
 }
 
-/// The keys that count ended pods of a job: record, completions and failures; placeholders for a pod without
-/// service.
+/// Of a job: record, completions and failures; placeholders without service.
 pub(crate) fn counted_in(service_name: Option<&ServiceName>) -> [String; 3] {
     let of = |key: fn(&ServiceName) -> String, none: &str| service_name.map_or_else(|| none.to_owned(), key);
     [of(service, "service:"), of(done, "done:"), of(tries, "tries:")]
@@ -193,22 +190,21 @@ pub mod channel {
 
     /// Capacity may have appeared.
     pub const SCHEDULER: &str = "wake:scheduler";
-    /// The message is the changed service, or `created <name>` if the sender creates its pods itself.
+    /// The changed service, or `created <name>` if the sender creates its pods itself.
     pub const RECONCILE: &str = "wake:reconcile";
 
-    /// The message is the service that has or had the changed routes.
+    /// The service that has or had the changed routes.
     pub const ROUTES: &str = "wake:routes";
 
-    /// A proxy has announced itself.
     pub const PROXIES: &str = "wake:proxies";
 
-    /// The message is the host whose certificate changed or whose order failed.
+    /// The host.
     pub const CERTIFICATES: &str = "wake:certificates";
 
-    /// An API has seen that Redis takes writes. No process listens.
+    /// No process listens.
     pub const PROBE: &str = "wake:probe";
 
-    /// A client asks for usage; the message is the node, or `*` for all.
+    /// The node, or `*` for all.
     pub const USAGE: &str = "wake:usage";
 
     /// The message is a [`crate::EndpointChange`].

@@ -1,8 +1,8 @@
 //! Operations on the state of the cluster in Redis. Only this crate and `redis-link` import `redis`, and only
 //! this crate spells key names.
 //!
-//! Each atomic operation is a Lua script under `lua/`. An operation here calls it and turns its reply into an
-//! enum. Every operation is idempotent: it may be repeated after a lost reply.
+//! Each atomic operation is a Lua script under `lua/`; its caller here turns the reply into an enum. Every
+//! operation is idempotent: it may be repeated after a lost reply.
 //!
 //! May import `model`, `redis-link`, `daemon` and `document`.
 //!

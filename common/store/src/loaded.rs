@@ -1,4 +1,6 @@
-//! Reads the records of several objects at once. An unreadable one harms only the object that it names.
+//! Reads the records of several objects at once. An unreadable one harms only its object: an operation that
+//! returns [`Loaded`] fails only with transient errors, one for a single object also with `Corrupt` or
+//! `WrongType`.
 
 use std::ops::Deref;
 
@@ -8,17 +10,16 @@ use crate::{Store, StoreError};
 
 const RECORDS_PER_READ: usize = 1000;
 
-/// Objects in the order of their names: `None` if missing, an error if the record is unreadable.
+/// In the order of the names.
 #[derive(Debug)]
 pub struct Loaded<T>(Vec<Result<Option<T>, StoreError>>);
 
 impl<T> Loaded<T> {
-    /// Without missing and unreadable ones.
     pub fn found(self) -> Vec<T> {
         self.options().flatten().collect()
     }
 
-    /// Returns the objects, and the errors of unreadable ones. `names` are all that were asked for.
+    /// `names` are all that were asked for.
     pub fn separate<N: Clone>(self, names: &[N]) -> (Vec<T>, Vec<(N, StoreError)>) {
         let (mut found, mut unreadable) = (Vec::with_capacity(names.len()), Vec::new());
         for (name, object) in names.iter().zip(self) {
@@ -30,19 +31,16 @@ impl<T> Loaded<T> {
         (found, unreadable)
     }
 
-    /// Returns the names without a record. `names` are all that were asked for.
+    /// `names` are all that were asked for.
     pub fn missing<N: Clone>(&self, names: &[N]) -> Vec<N> {
         let missing = names.iter().zip(&self.0).filter(|(_, object)| matches!(object, Ok(None)));
         missing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// `None` for missing and unreadable ones.
     pub(crate) fn options(self) -> impl Iterator<Item = Option<T>> {
         self.0.into_iter().map(|object| object.ok().flatten())
     }
 
-    /// # Errors
-    /// If the record of the only name is unreadable.
     pub(crate) fn only(mut self) -> Result<Option<T>, StoreError> {
         self.0.pop().unwrap_or(Ok(None))
     }
@@ -78,8 +76,6 @@ pub(crate) fn fields(key: String, fields: &[&str]) -> Cmd {
 }
 
 impl Store {
-    /// Sends the command `get` of each name.
-    ///
     /// # Errors
     /// Only transient errors, see [`StoreError::is_transient`].
     pub(crate) async fn load<N, T>(

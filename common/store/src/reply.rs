@@ -8,7 +8,6 @@ use redis::{FromRedisValue, Value};
 
 use super::StoreError;
 
-/// Fields of a hash or of a stream entry.
 pub(crate) type RawFields = Vec<(Vec<u8>, Vec<u8>)>;
 
 pub(crate) fn read<T: FromRedisValue>(what: &str, value: Value) -> Result<T, StoreError> {
@@ -36,7 +35,6 @@ pub(crate) fn word(what: &str, value: Value) -> Result<String, StoreError> {
     }
 }
 
-/// Returns the first element and the others.
 pub(crate) fn verdict(what: &str, value: Value) -> Result<(String, Vec<Value>), StoreError> {
     let mut values = list(what, value)?.into_iter();
     let first = values.next().ok_or_else(|| corrupt(what, "empty reply"))?;
@@ -47,7 +45,7 @@ pub(crate) fn unexpected(what: &str, word: &str) -> StoreError {
     corrupt(what, format!("the script replied {word:?}"))
 }
 
-/// Skips members that are no valid names.
+/// Skips invalid names.
 pub(crate) fn names<T: FromStr>(members: Vec<Vec<u8>>) -> Vec<T> {
     members.into_iter().filter_map(|member| String::from_utf8(member).ok()?.parse().ok()).collect()
 }
@@ -64,9 +62,8 @@ pub(crate) struct HashFields<'a> {
 }
 
 impl<'a> HashFields<'a> {
-    /// `None` if the hash does not exist.
     pub(crate) fn read(what: &'a str, value: Value) -> Result<Option<Self>, StoreError> {
-        // As bytes: another program may have written a field name that is not UTF-8.
+        // Another program may have written a field name that is not UTF-8.
         let map: HashMap<Vec<u8>, Vec<u8>> = read(what, value)?;
         let name = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let map: HashMap<String, Vec<u8>> =
@@ -82,12 +79,11 @@ impl<'a> HashFields<'a> {
         self.map.get(field).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
     }
 
-    /// Strips the prefix of the names.
     pub(crate) fn with_prefix<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = (&'s str, String)> {
         self.map.keys().filter_map(move |field| Some((field.strip_prefix(prefix)?, self.text(field))))
     }
 
-    /// Missing or empty is the default; anything else is an error.
+    /// Missing or empty is the default.
     pub(crate) fn number<T: FromStr + Default>(&self, field: &str) -> Result<T, StoreError> {
         let text = self.text(field);
         if text.is_empty() {
@@ -107,7 +103,6 @@ impl<'a> HashFields<'a> {
             .map_err(|e: T::Err| corrupt(self.what, format!("{field}: {}", e.to_string())))
     }
 
-    /// May be missing or empty.
     pub(crate) fn parse_opt<T>(&self, field: &str) -> Result<Option<T>, StoreError>
     where
         T: FromStr,
@@ -116,7 +111,7 @@ impl<'a> HashFields<'a> {
         if self.text(field).is_empty() { Ok(None) } else { self.parse(field).map(Some) }
     }
 
-    /// A missing or empty field is the default.
+    /// Missing or empty is the default.
     pub(crate) fn json<T: serde::de::DeserializeOwned + Default>(
         &self,
         field: &str,

@@ -31,7 +31,7 @@ impl Store {
         self.link.query(&redis::cmd("PING")).await
     }
 
-    /// Hints on a [`channel`](crate::channel) may be lost: callers must also read state by themselves.
+    /// Hints on a [`channel`](crate::channel) may be lost: callers must also read state themselves.
     pub fn subscribe(&self, channel: &str) -> Subscription {
         self.link.subscribe(channel)
     }

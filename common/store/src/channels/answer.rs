@@ -13,20 +13,18 @@ use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, RequestId};
 use model::stream::channel::Frame;
 
-/// Limit for telling a worker that its client has left.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Dropping it tells the worker that its client has left.
 pub struct NodeAnswer {
     store: Store,
     id: RequestId,
-    /// `Some` until this is dropped.
     channel: Option<Channel>,
     has_ended: bool,
 }
 
 impl Store {
-    /// The worker answers with output, then an exit or a failure.
+    /// It answers with output, then an exit or a failure.
     pub async fn ask(&self, node: &NodeName, question: NodeQuestion) -> Result<NodeAnswer, StoreError> {
         let request = NodeRequest::new(question);
         let record = keys::channel_record(&request.id);
@@ -59,13 +57,12 @@ impl NodeAnswer {
         self.next().now_or_never()
     }
 
-    /// A worker that is there writes every 5 s.
+    /// A live worker writes every 5 s.
     pub fn silence(&self) -> Duration {
         self.channel.as_ref().map_or(Duration::ZERO, |channel| channel.reader.silence())
     }
 
-    /// Returns the output and the failure (empty if there is none); `None` if the answer has not ended after
-    /// `limit`.
+    /// The output and the failure; `None` if it has not ended after `limit`.
     pub async fn whole(mut self, limit: Duration) -> Result<Option<(Vec<u8>, String)>, StoreError> {
         let reading = async {
             let mut output = Vec::new();
@@ -76,7 +73,6 @@ impl NodeAnswer {
                     Ok(Frame::Exit(_)) => return Ok((output, String::new())),
                     Ok(_) => {}
                     Err(ChannelError::Store(error)) => return Err(error),
-                    // Nothing more comes.
                     Err(_) => std::future::pending().await,
                 }
             }
@@ -102,7 +98,6 @@ impl Drop for NodeAnswer {
                 let _best_effort = tokio::time::timeout(LEAVE_TIMEOUT, finished).await;
             }
             drop(channel);
-            // The rest expires.
             drop(store.link.query::<()>(&delete).await);
         });
     }

@@ -22,18 +22,14 @@ use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, RequestId};
 use model::stream::channel::{Frame, pieces};
 
-/// Bytes per second and burst of one side of a connection: Redis also carries heartbeats.
+/// Per second and as a burst: Redis also carries heartbeats.
 const OF_CONNECTION: f64 = 16.0 * 1_048_576.0;
-/// The same of other answers.
 const OF_ANSWER: f64 = 1_048_576.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelOutcome {
-    /// The request waits for the worker.
     Requested,
-    /// The pod is no longer on that node.
     PodGone,
-    /// The worker does not take its requests.
     Busy,
 }
 
@@ -68,8 +64,7 @@ struct ChannelTasks {
 }
 
 impl Store {
-    /// Asks a worker to connect a client to a pod, with an event unless the request is one of many
-    /// (`is_quiet`).
+    /// With an event, unless `is_quiet`: the request is one of many.
     pub async fn request_channel(
         &self,
         node: &NodeName,
@@ -114,8 +109,7 @@ impl Store {
         Ok(is_open.then(|| self.channel(&request.id, ChannelSide::Worker, is_interactive)))
     }
 
-    /// Ends the connection as the client or the worker, after both halves were dropped. The first side
-    /// records the event.
+    /// After both halves were dropped. The first side records the event.
     pub async fn close_channel(
         &self,
         id: &RequestId,
@@ -129,8 +123,8 @@ impl Store {
         self.link.script(&call).await.map(drop)
     }
 
-    /// An interactive channel has a connection of its own and gets frames at once. The others poll over the
-    /// shared one: a client may read the logs of hundreds of nodes.
+    /// An interactive channel has a connection of its own. The others poll over the shared one: a client may
+    /// read the logs of hundreds of nodes.
     pub(super) fn channel(&self, id: &RequestId, side: ChannelSide, is_interactive: bool) -> Channel {
         let (input, output) = (keys::channel_input(id), keys::channel_output(id));
         let (read_key, write_key) = match side {
@@ -183,7 +177,7 @@ impl ChannelWriter {
         Ok(())
     }
 
-    /// Sends the last frame regardless of unread bytes. Returns once Redis has all frames.
+    /// Regardless of unread bytes. Returns once Redis has all frames.
     pub async fn finish(&mut self, frame: Frame) -> Result<(), ChannelError> {
         let (done, is_done) = oneshot::channel();
         let sent = self.queue.send(OutgoingFrame { frame, done: Some(done) }).await;
@@ -193,7 +187,6 @@ impl ChannelWriter {
 }
 
 impl ChannelReader {
-    /// Waits until the other side has accepted the channel.
     pub async fn answered(&self) {
         self.flow.answered().await;
     }

@@ -7,7 +7,6 @@ use super::limits::PEER_TIMEOUT;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
-    /// The other side has written nothing for [`PEER_TIMEOUT`].
     #[error("the other side has not answered for {} s", PEER_TIMEOUT.as_secs())]
     PeerGone,
     /// Frames were lost, for example in a failover.
@@ -20,7 +19,6 @@ pub enum ChannelError {
     Overrun,
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// This side closed the channel.
     #[error("the session has ended")]
     Closed,
 }

@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 use super::error::ChannelError;
 use model::stream::channel::WINDOW;
 
-/// Read bytes between two reports, at most.
 const REPORT_EVERY: u64 = WINDOW / 4;
 
 pub(super) struct Flow {
@@ -19,14 +18,13 @@ pub(super) struct Flow {
     sent: AtomicU64,
     received: AtomicU64,
     read: AtomicU64,
-    /// Read bytes, as last reported to the other side.
+    /// As last reported to the other side.
     reported: AtomicU64,
     report_due: Notify,
     peer_read: watch::Sender<u64>,
     last_entry: AtomicU64,
-    /// When the last frame arrived, in milliseconds after `began`.
+    /// In milliseconds after `began`.
     heard_at: AtomicU64,
-    /// Cancelled once the other side has written something.
     answered: CancellationToken,
     failure: OnceLock<ChannelError>,
 }
@@ -48,7 +46,6 @@ impl Flow {
         }
     }
 
-    /// Waits until a frame fits into the window, and counts it as sent.
     pub(super) async fn reserve(&self, cost: u64) -> Result<(), ChannelError> {
         let mut peer_read = self.peer_read.subscribe();
         let has_room = peer_read.wait_for(|read| {
@@ -71,7 +68,6 @@ impl Flow {
         });
     }
 
-    /// Fails if an entry was skipped, or if the window is exceeded.
     pub(super) fn record_received(&self, entry: u64, cost: u64) -> Result<(), ChannelError> {
         if entry != self.last_entry() + 1 {
             return Err(ChannelError::Lost);
@@ -117,7 +113,6 @@ impl Flow {
         read
     }
 
-    /// Only the first reason counts.
     pub(super) fn fail(&self, error: ChannelError) {
         let _earlier = self.failure.set(error);
         self.peer_read.send_modify(|_| {});

@@ -1,10 +1,9 @@
 //! Questions to workers. The API leaves a request for the worker of a node; each side writes its frames to a
-//! stream of its own. The API writes only to connect a client to a pod.
+//! stream of its own.
 //!
 //! The id of an entry is the number of its frame. So a write can be repeated after a lost reply, and a reader
-//! can continue after a reconnect and notice lost frames. A side with
-//! [`WINDOW`](model::stream::channel::WINDOW) unread bytes makes the other wait. Each side reports its reads
-//! every few seconds; one that is silent for [`PEER_TIMEOUT`] is gone.
+//! notices lost frames. A side with [`WINDOW`](model::stream::channel::WINDOW) unread bytes makes the other
+//! wait. Each side reports its reads every few seconds; one that is silent for [`PEER_TIMEOUT`] is gone.
 //!
 //! Tests: beside the code, scripts::channels, scenarios::exec
 

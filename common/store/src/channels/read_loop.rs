@@ -51,7 +51,7 @@ pub(super) async fn run(
     }
 }
 
-/// Receives until something fails. The loop then resumes after the last entry.
+/// After an error the loop resumes after the last entry.
 async fn receive(
     source: &Source,
     flow: &Flow,
@@ -116,7 +116,6 @@ impl Source {
     }
 }
 
-/// `None` if the entry is only a report of read bytes.
 fn accept(mut entry: StreamId, flow: &Flow) -> Result<Option<Frame>, ChannelError> {
     let malformed = || corrupt("reading a session", "an entry of another program");
     let number = entry.id.split('-').next().and_then(|number| number.parse().ok()).ok_or_else(malformed)?;
@@ -129,7 +128,6 @@ fn accept(mut entry: StreamId, flow: &Flow) -> Result<Option<Frame>, ChannelErro
             flow.record_peer_read(bytes);
             Ok(None)
         }
-        // Counts as read at once.
         Frame::Unknown(_) => {
             flow.record_read(frame.cost());
             Ok(None)

@@ -13,7 +13,7 @@ use model::value::registry::StoredLogin;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRequest {
-    /// Also the id of the channel with the answer.
+    /// And of the channel.
     pub id: RequestId,
     pub question: NodeQuestion,
 }
@@ -22,26 +22,23 @@ pub struct NodeRequest {
 #[serde(rename_all = "snake_case")]
 pub enum NodeQuestion {
     Connect(ConnectRequest),
-    /// Sends the raw output of one container.
+    /// Raw, of one container.
     Output(LogRequest),
-    /// Sends the lines of several pods, merged by time.
+    /// Of several pods, merged by time.
     Lines(LinesRequest),
-    /// Sends a [`GarbageView`](model::node::usage::GarbageView) of its disk as JSON.
+    /// Sends a [`GarbageView`](model::node::usage::GarbageView) as JSON.
     Garbage {
-        /// Removes the garbage first.
         removes: bool,
     },
-    /// Checks a login with an encrypted password. Sends a
-    /// [`LoginVerdict`](model::value::registry::LoginVerdict) as JSON.
+    /// The password is encrypted. Sends a [`LoginVerdict`](model::value::registry::LoginVerdict) as JSON.
     CheckLogin(StoredLogin),
-    /// Pulls images. There is no channel: see [`PreparedImages`](crate::PreparedImages).
+    /// There is no channel: see [`PreparedImages`](crate::PreparedImages).
     Prepare {
         spec: SpecId,
         service: ServiceName,
     },
 }
 
-/// To a command, a port, or files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectRequest {
     pub pod: PodId,
@@ -55,13 +52,10 @@ pub struct LogRequest {
     pub pod: PodId,
     /// By default the first one.
     pub container: Option<ContainerName>,
-    /// Number of last lines to begin with.
     pub tail: usize,
-    /// Continues with new output.
     pub follow: bool,
 }
 
-/// Of all these pods on a worker, merged by time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinesRequest {
@@ -70,34 +64,29 @@ pub struct LinesRequest {
     pub services: Vec<ServiceName>,
     /// Of pods with several; all by default.
     pub container: Option<ContainerName>,
-    /// Last lines of each container; all by default.
+    /// Of each container; all by default.
     pub tail: Option<usize>,
-    /// Continues with new output.
     pub follow: bool,
     /// Nanoseconds since the Unix epoch.
     pub after: Option<u64>,
-    /// Nanoseconds since the Unix epoch.
     pub until: Option<u64>,
-    /// Only lines that contain this text.
     pub grep: Option<String>,
-    /// Reads kept lines of removed containers instead of those of present pods.
+    /// Kept lines of removed containers instead.
     pub previous: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedPod {
     pub id: PodId,
-    /// With its index, such as `web-0`.
+    /// Such as `web-0`.
     pub name: String,
 }
 
 impl NodeRequest {
-    /// With a random id.
     pub fn new(question: NodeQuestion) -> Self {
         Self { id: RequestId::random(), question }
     }
 
-    /// Adds the commands that leave this request for the worker.
     pub(crate) fn leave(&self, node: &NodeName, pipe: &mut Pipeline) {
         let requests = keys::requests(node);
         pipe.cmd("RPUSH").arg(&requests).arg(crate::json::to_json(self)).ignore();
@@ -107,7 +96,7 @@ impl NodeRequest {
 }
 
 impl Store {
-    /// If the worker dies, the requests are lost, and their clients time out or ask again.
+    /// If the worker dies, requests are lost; clients time out or ask again.
     pub async fn take_requests(&self, node: &NodeName) -> Result<Vec<NodeRequest>, StoreError> {
         let mut pop = cmd("LPOP");
         pop.arg(keys::requests(node)).arg(MAX_REQUESTS);

@@ -61,12 +61,11 @@ struct Sender {
     link: Link,
     keys: Keys,
     flow: Arc<Flow>,
-    /// Number of the last written entry.
     last: u64,
 }
 
 impl Sender {
-    /// Reports and trims read entries, and renews the expiry of the channel.
+    /// Also trims read entries, and renews the expiry of the channel.
     async fn report(&mut self) -> Result<(), ChannelError> {
         if self.flow.silence() > PEER_TIMEOUT {
             return Err(ChannelError::PeerGone);
@@ -100,7 +99,7 @@ impl Sender {
         pipe.cmd("EXPIRE").arg(&self.keys.write).arg(EXPIRE_SECONDS).ignore();
     }
 
-    /// Repeats writes while Redis does not answer. Entries that exist are of an attempt whose reply was lost.
+    /// Entries that exist are of an attempt whose reply was lost.
     async fn execute(&mut self, pipe: &Pipeline, entries: u64) -> Result<(), ChannelError> {
         let began = Instant::now();
         loop {

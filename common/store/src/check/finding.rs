@@ -7,7 +7,6 @@ use model::node::Resources;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub key: String,
-    /// A sentence.
     pub problem: String,
     pub(crate) repair: Repair,
 }
@@ -24,12 +23,11 @@ pub(crate) enum Repair {
     Decide { what: &'static str },
 }
 
-/// The arguments of the script `repair`, and what it does in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RepairCall {
     pub(crate) action: &'static str,
     pub(crate) element: Vec<u8>,
-    /// The record that must be as it was seen, if the action depends on one.
+    /// That must be as it was seen.
     pub(crate) record: String,
     pub(crate) seen_phase: Vec<u8>,
     pub(crate) seen_node: String,
@@ -58,23 +56,22 @@ fn scripted(
 }
 
 impl Repair {
-    /// Renames a key that still has this type. It expires after a week.
+    /// If the key still has this type. It expires after a week.
     pub(super) fn move_aside(actual_type: &str) -> Self {
         scripted("move_aside", actual_type, NO_RECORD, "", RENAMES)
     }
 
-    /// Renames a record that still has this phase.
+    /// If the record still has this phase.
     pub(super) fn move_broken(seen_phase: Vec<u8>) -> Self {
         scripted("move_broken", "", NO_RECORD, seen_phase, RENAMES)
     }
 
-    /// `fields` are one per line; the record must still have this phase.
+    /// One a line; the record must still have this phase.
     pub(super) fn remove_fields(fields: &str, seen_phase: Vec<u8>) -> Self {
         let words = format!("removes {}", fields.replace('\n', ", "));
         scripted("remove_fields", fields, NO_RECORD, seen_phase, words)
     }
 
-    /// The slot must still have this value.
     pub(super) fn remove_slot(field: &[u8], seen: &[u8]) -> Self {
         scripted("remove_slot", field, NO_RECORD, seen, REMOVES_ENTRY)
     }
@@ -83,23 +80,21 @@ impl Repair {
         scripted("expire", "", NO_RECORD, "", "lets it expire in an hour")
     }
 
-    /// Unless the service names another specification or the text has changed.
+    /// If the service names it and the text is unchanged.
     pub(super) fn restore_spec(service: &str, spec: &str, seen: &[u8]) -> Self {
         let words = format!("writes it again from the record of service {service}");
         scripted("restore_spec", spec, format!("service:{service}"), seen, words)
     }
 
-    /// Adds an element to a set, if its record exists.
     pub(super) fn add(element: &str, record: String) -> Self {
         scripted("add", element, record, "", format!("adds {element}"))
     }
 
-    /// The element must have no record.
     pub(super) fn remove(element: impl Into<Vec<u8>>, record: String) -> Self {
         scripted("remove", element, record, "", REMOVES_ENTRY)
     }
 
-    /// The record of the pod must still have this phase and node.
+    /// The record must still have this phase and node.
     pub(super) fn remove_of_pod(element: &[u8], id: &str, pod: PodCopy) -> Self {
         let mut repair = scripted("remove", element, format!("pod:{id}"), pod.phase, REMOVES_ENTRY);
         if let Self::Scripted(call) = &mut repair {
@@ -108,19 +103,18 @@ impl Repair {
         repair
     }
 
-    /// Restores a route that its service has and no other service took meanwhile.
+    /// If its service has it and no other took it.
     pub(super) fn add_route(route: &str, target: &str, service: &str) -> Self {
         scripted("add_route", route, format!("service:{service}"), target, format!("adds {route}"))
     }
 
-    /// Removes a route with this value that its service does not have.
+    /// If its service does not have it.
     pub(super) fn remove_route(route: &[u8], target: &[u8], service: &str) -> Self {
         scripted("remove_route", route, format!("service:{service}"), target, REMOVES_ENTRY)
     }
 }
 
 impl Finding {
-    /// What `--repair` does, in a sentence.
     pub fn repair(&self) -> String {
         match &self.repair {
             Repair::Scripted(call) if call.words == RENAMES => {

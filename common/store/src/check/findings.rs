@@ -9,9 +9,8 @@ use model::ids::PodId;
 use model::node::HeldPod;
 use model::pod::lifecycle::Phase;
 
-/// Optional numbers.
 const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
-/// A registering worker restores these fields; they default to zero.
+/// A registering worker restores these; they default to zero.
 const NODE_FIELDS: [&str; 19] = [
     "beat",
     "registered_at",
@@ -116,8 +115,7 @@ fn broken_slots(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// Slots whose pod's record names another slot. The pod is left alone, but a record that names a missing
-/// service was overwritten.
+/// The pod is left alone, but a record that names a missing service was overwritten.
 fn void_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (service, slots) in &copy.slots {
@@ -159,7 +157,6 @@ fn names_slot(pod: &PodCopy, service: &str, slot: &str) -> bool {
     pod.service == service && pod.replica == slot.strip_suffix('+').unwrap_or(slot)
 }
 
-/// Specifications that nothing names and that never expire.
 fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     let named: BTreeSet<&String> = copy
         .service_specs
@@ -171,7 +168,7 @@ fn leaked_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     leaked.map(|spec| finding(format!("spec:{spec}"), "no service and no pod names it", Repair::expire()))
 }
 
-/// No pod of the service can start, but running pods hide the problem.
+/// No pod of the service can start.
 fn missing_specs(copy: &KeyCopy) -> impl Iterator<Item = Finding> {
     copy.missing_specs.iter().map(|(service, (spec, seen))| {
         let problem = format!("service {service} names it, and it is missing, unreadable or expires");
@@ -203,7 +200,7 @@ fn unknown_members(copy: &KeyCopy) -> Vec<Finding> {
             false => finding("services", problem, Repair::remove(service.as_str(), key)),
         });
     }
-    // Without entry and record, only its slots and pods still name a service.
+    // Only slots and pods still name such a service.
     let vanished = copy.slots.iter().filter(|(service, slots)| {
         !copy.services.contains(*service)
             && !copy.service_specs.contains_key(*service)
@@ -260,7 +257,6 @@ fn slots_without_pods(copy: &KeyCopy) -> Vec<Finding> {
     found
 }
 
-/// Pods on a node that are in no slot and not in `pushed`.
 fn pods_without_slots(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     let has_slot = |id: &String, pod: &PodCopy| {

@@ -12,45 +12,41 @@ use model::pod::lifecycle::Phase;
 pub(crate) struct KeyCopy {
     /// With expected and actual type.
     pub(crate) wrong_types: Vec<(String, &'static str, String)>,
-    /// Problem and fields of unreadable records.
+    /// With problem and fields.
     pub(crate) broken_nodes: BTreeMap<String, (String, RawFields)>,
     pub(crate) broken_services: BTreeMap<String, (String, RawFields)>,
-    /// Invalid entries: service, field and value.
+    /// Service, field and value.
     pub(crate) broken_slots: Vec<(String, Vec<u8>, Vec<u8>)>,
-    /// The members of `services`; the records, with their current specification.
+    /// The set, and the records with their specification.
     pub(crate) services: BTreeSet<String>,
     pub(crate) service_specs: BTreeMap<String, String>,
-    /// The expected routes according to the services, and the fields of `routes`.
+    /// As the services expect them, and as they are.
     pub(crate) service_routes: BTreeMap<String, String>,
     pub(crate) routes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Active services whose specification is missing, expires or is unreadable: its id and text.
+    /// Of active services: missing, expiring or unreadable; id and text.
     pub(crate) missing_specs: BTreeMap<String, (String, Vec<u8>)>,
     pub(crate) pods: BTreeMap<String, PodCopy>,
     /// Their records have a wrong type.
     pub(crate) unreadable_pods: BTreeSet<String>,
-    /// Slot to pod, by service.
     pub(crate) slots: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) former_specs: BTreeSet<String>,
     pub(crate) lasting_specs: BTreeSet<String>,
-    /// The members of `nodes`, and the records.
+    /// The set, and the records.
     pub(crate) nodes: BTreeSet<String>,
     pub(crate) node_records: BTreeSet<String>,
-    /// Containers without a record that each node leaves alone.
     pub(crate) held_pods: BTreeMap<String, Vec<HeldPod>>,
     pub(crate) live_nodes: BTreeSet<String>,
-    /// Payloads of each container set and list, with the pod of each.
+    /// With the pod of each payload.
     pub(crate) container_sets: BTreeMap<String, Vec<(Vec<u8>, String)>>,
     pub(crate) lists: BTreeMap<String, Vec<(Vec<u8>, String)>>,
-    /// Of live nodes, if it was equal before and after the pods were read.
+    /// If equal before and after the pods were read.
     pub(crate) usage: Vec<NodeUsage>,
-    /// The records, the members of `volumes`, and those of `rv:<node>`.
+    /// The records, the set, and `rv:<node>`.
     pub(crate) volumes: BTreeMap<String, VolumeCopy>,
     pub(crate) volume_names: BTreeSet<String>,
-    /// Volumes with copies that no record names.
     pub(crate) former_volumes: BTreeSet<String>,
     pub(crate) removals: BTreeMap<String, BTreeSet<String>>,
-    /// The members of `stop:<node>`.
     pub(crate) stops: BTreeMap<String, Vec<Vec<u8>>>,
 }
 
@@ -67,7 +63,6 @@ pub(crate) struct PodCopy {
     /// Nothing if the record is unreadable.
     pub(crate) request: Resources,
     pub(crate) unreadable: Option<String>,
-    /// Numeric fields that are not numbers, one per line.
     pub(crate) no_numbers: String,
 }
 
@@ -100,9 +95,7 @@ const POD_NUMBERS: [&str; 9] =
 pub(crate) struct VolumeCopy {
     pub(crate) node: String,
     pub(crate) is_shared: bool,
-    /// Nodes with contradicting copies.
     pub(crate) conflict: String,
-    /// Its node no longer has the data.
     pub(crate) is_lost: bool,
     pub(crate) unreadable: Option<String>,
 }
@@ -119,7 +112,6 @@ pub(super) fn raw(fields: &RawFields, field: &str) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Returns the existing fields that are not numbers, one per line.
 pub(super) fn no_numbers(fields: &RawFields, names: &[&str]) -> String {
     let is_wrong = |name: &&&str| {
         let text = text(fields, name);

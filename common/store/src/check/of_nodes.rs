@@ -33,7 +33,6 @@ fn wrong_sum(seen: &NodeUsage, actual: Resources) -> Option<Finding> {
     })
 }
 
-/// Stop requests for no pod of that node.
 pub(super) fn pointless_stops(copy: &KeyCopy) -> Vec<Finding> {
     let mut found = Vec::new();
     for (node, members) in &copy.stops {

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Repair, finding};
 use super::key_copy::KeyCopy;
 
-/// Returns the expected routes with their values: of several services with one route, the one in `routes`
-/// keeps it.
+/// Of several services with one route, the one in `routes` keeps it.
 fn wanted(copy: &KeyCopy) -> BTreeMap<&str, Vec<&str>> {
     let mut wanted: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let lines = copy.service_routes.values().flat_map(|text| text.lines());
@@ -25,7 +24,6 @@ pub(super) fn missing_and_stale(copy: &KeyCopy) -> Vec<Finding> {
         Some(finding("routes", format!("lacks {route} of service {service}"), repair))
     });
     let stale = copy.routes.iter().filter_map(|(route, target)| {
-        // Another program may have written bytes that are not UTF-8.
         let (name, value) = (String::from_utf8_lossy(route), String::from_utf8_lossy(target));
         let known = wanted.get(&*name).is_some_and(|targets| targets.contains(&&*value));
         let repair = Repair::remove_route(route, target, service_of(&value));

@@ -23,8 +23,7 @@ use model::pod::payload::Payload;
 const PAGE_SIZE: usize = 1000;
 
 impl Store {
-    /// Returns the problems, sorted by key. Takes seconds with a hundred thousand pods. Concurrent changes
-    /// may look wrong.
+    /// Sorted by key. Takes seconds with a hundred thousand pods. Concurrent changes may look wrong.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         Ok(findings(&self.copy_keys().await?))
     }
@@ -143,7 +142,6 @@ impl Store {
 
     async fn copy_pod(&self, copy: &mut KeyCopy, id: &str) -> Result<(), StoreError> {
         let fields = self.fields_of(&format!("pod:{id}")).await?;
-        // It may have expired since.
         if !fields.is_empty() {
             let mut pod = PodCopy::new(&fields);
             match PodId::new(id).map(|id| read_pod(&id, as_reply(&fields))) {
@@ -159,7 +157,6 @@ impl Store {
 
     async fn copy_volume(&self, copy: &mut KeyCopy, name: &str) -> Result<(), StoreError> {
         let fields = self.fields_of(&format!("volume:{name}")).await?;
-        // It may have been removed since. Other programs may have written invalid names.
         if let Ok(parsed) = VolumeName::new(name)
             && !fields.is_empty()
         {
@@ -206,7 +203,7 @@ impl Store {
         Ok(())
     }
 
-    /// Called after the service was read: a replaced specification still exists for a while.
+    /// After the service was read: a replaced specification still exists for a while.
     async fn copy_spec(&self, copy: &mut KeyCopy, service: &str, spec: String) -> Result<(), StoreError> {
         let key = format!("spec:{spec}");
         let stored: Option<Vec<u8>> = self.link.query(cmd("GET").arg(&key)).await?;
@@ -255,7 +252,6 @@ fn as_reply(fields: &RawFields) -> Value {
     Value::Map(fields.iter().map(pair).collect())
 }
 
-/// Adds the pod of each payload; '' if unreadable.
 fn named(raw: Vec<Vec<u8>>) -> Vec<(Vec<u8>, String)> {
     let id = |raw: &Vec<u8>| Payload::parse(raw.clone().into()).map(|payload| payload.id.to_string());
     raw.into_iter().map(|raw| (id(&raw).unwrap_or_default(), raw)).map(|(id, raw)| (raw, id)).collect()

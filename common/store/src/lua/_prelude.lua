@@ -1,16 +1,16 @@
 -- Lua code that scripts share. KEYS[1] is always `events`, KEYS[2] always `meta`.
 --
--- A part is a `local` in the first column with all lines up to the next one. A script gets the parts that
--- declare one of its words, and the parts which these need (`scripts/prelude.rs`).
+-- A part is a `local` in the first column with all lines up to the next one. A script gets the parts that it
+-- needs (`scripts/prelude.rs`).
 --
--- After them the store adds functions that read the keys and arguments, in the order of `scripts/table.rs`:
+-- The store adds functions that read keys and arguments, in the order of `scripts/table.rs`:
 --   head_keys(), head_args()   the keys and arguments of the whole call, in the order of the table
 --   pod_count                  the number of items of the batch `pod`
 --   pod_keys(i), pod_args(i)   the keys and arguments of its item `i`, counted from 1
 --   head_resources(), pod_resources(i)   the amounts that the table calls `resources`, ordered as RESOURCES
 --
--- Rules: read first, write later. A key of the wrong type raises WRONGTYPE before anything was written; an
--- error after the first write is not rolled back. Time is Redis TIME, in milliseconds.
+-- Rules: read first, write later. A wrong type raises WRONGTYPE before anything was written; an error after
+-- the first write is not rolled back. Time is Redis TIME, in milliseconds.
 
 local EVENTS, META = KEYS[1], KEYS[2]
 local MAX_EVENTS = 20000
@@ -19,8 +19,8 @@ local TOMBSTONE_SECONDS = 3600
 -- The names are hash fields: `cpu` of a pod or node, `used_cpu` of a node.
 local RESOURCES = { 'cpu', 'memory', 'pids', 'disk' }
 local RESOURCE_COUNT = #RESOURCES
--- The limit for one pod: exact in a Lua number, and HINCRBY can add some thousand of them. `MAX_MEMORY_BYTES`
--- in `spec.rs` holds users below it.
+-- Exact in a Lua number, and HINCRBY can add some thousand of them. `MAX_MEMORY_BYTES` in `spec.rs` holds
+-- users below it.
 local MAX_AMOUNT = 2 ^ 50
 
 local function now_ms()
@@ -31,8 +31,8 @@ local NOW = now_ms()
 -- Redis is slow at writing a number that comes from Lua.
 local STAMP = string.format('%.0f', NOW)
 
--- Reads a stored time; nil if there is none. A time in the future, of a former master whose clock was ahead,
--- counts as now. Callers that measure silence write it back, or nothing would ever be silent.
+-- Reads a stored time, or nil. A future time, of a former master whose clock was ahead, counts as now.
+-- Callers that measure silence write it back, or nothing would ever be silent.
 local function past(time)
   time = tonumber(time)
   -- NaN.
@@ -53,13 +53,13 @@ local function is_error(reply, pattern)
   return type(reply) == 'table' and reply.err and string.find(reply.err, pattern) ~= nil
 end
 
--- Redis checks `maxmemory` only at the first write of a script. This one adds nothing, whatever the type of
--- the key. The first real write raises an error of this one (no master, too few replicas) again.
+-- Redis checks `maxmemory` only at the first write of a script. This one adds nothing, whatever the type. Its
+-- other errors (no master, too few replicas) come again at the first real write.
 local function allow_at_maxmemory()
   redis.pcall('PERSIST', META)
 end
 
--- Sets the stream aside if it takes no entries: another type, or the greatest possible last id.
+-- A stream of another type or with the greatest possible id takes no entries: set aside.
 local function add_event(kept, ...)
   local reply = redis.pcall('XADD', EVENTS, 'MAXLEN', '~', kept, '*', ...)
   if not is_error(reply, '') then return end
@@ -72,8 +72,8 @@ local function emit(kind, object, reason, name, node, phase, message)
     'name', name or '', 'node', node or '', 'phase', phase or '', 'message', message)
 end
 
--- One stream entry for the same event of many pods costs a fraction of one for each. Its field `pods` has a
--- line "uuid name node message" for each pod, with '-' for no node. Readers see one event for each pod.
+-- One entry for many pods costs a fraction of one for each; readers see one event for each. `pods` has lines
+-- "uuid name node message", with '-' for no node.
 local function batch_event(reason, phase)
   return { reason = reason, phase = phase, lines = {} }
 end
@@ -84,7 +84,7 @@ end
 local function emit_batch(event)
   local count = #event.lines
   if count == 0 then return end
-  -- Long entries push out as many old entries as they have events, down to a floor.
+  -- Long entries push out as many old entries as they have events.
   local kept = MAX_EVENTS
   if count > 1 then
     local entries = redis.pcall('XLEN', EVENTS)
@@ -103,8 +103,7 @@ local function run_id()
   return string.match(info, '^%x+', last + 1)
 end
 
--- Reads fields of `meta`. A key of another type is set aside; as a pause may be under way, the master counts
--- as changed now.
+-- A key of another type is set aside; as a pause may be under way, the master counts as changed now.
 local function read_meta(...)
   local fields = redis.pcall('HMGET', META, ...)
   if not is_error(fields, '') then return fields end
@@ -115,9 +114,8 @@ local function read_meta(...)
   return redis.call('HMGET', META, ...)
 end
 
--- Returns when this Redis became master or was restarted (ms, 0 if never), and its run id. The first script
--- that asks after a change records it; no script acts on a new master without asking. `meta`: these two
--- fields, if the caller has read them.
+-- Returns when this Redis became master or restarted (ms, 0 if never), and its run id. The first script that
+-- asks records a change; no script acts on a new master without asking. `meta`: these two fields, if read.
 local function read_master(meta)
   local current = run_id()
   local known, changed_at = unpack(meta or read_meta('run_id', 'changed_at'), 1, 2)
@@ -150,8 +148,8 @@ end
 -- The field of `volumes:reports` for a machine whose name another one has now. No node can have this name.
 local function former_machine(node, engine_id) return node .. ' ' .. engine_id end
 
--- Returns the nodes that have not reported their persistent volumes to this run of Redis. While there is one,
--- it may have the data of a volume whose record Redis has lost.
+-- Nodes that have not reported their persistent volumes to this run of Redis may have the data of a volume
+-- whose record it has lost.
 local function unreported_nodes(reports)
   local current, nodes, fields = master_run(), {}, redis.call('HGETALL', reports)
   for f = 1, #fields, 2 do
@@ -165,9 +163,9 @@ local function match_short(text, pattern)
   if #text <= 1000 then return string.match(text, pattern) end
 end
 
--- Returns the copies of persistent volumes that no record names, by volume. A field of `volumes:copies` is
--- "<volume> <node>"; its value is "<epoch> <engine id> <1 if a pod has it>", with '-' for unknown. The epoch
--- is when the copy's volume was bound: of two copies the greater one is younger.
+-- Returns the copies that no record names, by volume. `volumes:copies` has "<volume> <node>": "<epoch>
+-- <engine id> <1 if a pod has it>", with '-' for unknown. The epoch is when the copy's volume was bound: the
+-- greater is younger.
 local function read_copies(copies)
   local by_volume, fields = {}, redis.call('HGETALL', copies)
   for f = 1, #fields, 2 do
@@ -188,22 +186,20 @@ local function is_given_up(given_up, name, epoch)
   local at = tonumber(redis.call('ZSCORE', given_up, name))
   return at ~= nil and not (epoch and epoch > at)
 end
--- Gives up all copies that exist now, known or not. A former master's clock may have been ahead, so the
--- epochs of the record and of known copies count too. The last 10,000 volumes are remembered.
+-- Gives up all present copies, known or not. A former master's clock may have been ahead, so epochs of the
+-- record and of known copies count too. The last 10,000 volumes are remembered.
 local function note_given_up(given_up, name, epoch, of_volume)
   local at = math.max(NOW, tonumber(epoch) or 0)
   for _, copy in ipairs(of_volume or {}) do at = math.max(at, copy.epoch or 0) end
   redis.call('ZADD', given_up, 'GT', string.format('%.0f', at), name)
   redis.call('ZREMRANGEBYRANK', given_up, 0, -10001)
 end
--- Returns an epoch greater than those of all known copies.
 local function next_epoch(given_up, name, of_volume)
   local epoch = math.max(NOW, (tonumber(redis.call('ZSCORE', given_up, name)) or 0) + 1)
   for _, copy in ipairs(of_volume or {}) do epoch = math.max(epoch, (copy.epoch or 0) + 1) end
   return string.format('%.0f', epoch)
 end
--- Returns the copies that are not given up. `holder` and `epoch` are those of the record: its own copy was
--- not.
+-- `holder` and `epoch` are those of the record: its own copy was not given up.
 local function candidate_copies(given_up, name, of_volume, holder, epoch)
   local candidates = {}
   for _, copy in ipairs(of_volume or {}) do
@@ -214,15 +210,15 @@ local function candidate_copies(given_up, name, of_volume, holder, epoch)
   return candidates
 end
 
--- Returns the rest in ms of the pause after a change of the master. `meta`: see `read_master`.
+-- Returns the rest of the pause after a change of the master, in ms. `meta`: see `read_master`.
 local function pause_left(pause_ms, meta)
   local changed_at = read_master(meta)
   local left = changed_at + pause_ms - NOW
   return left > 0 and left or 0
 end
 
--- Returns the fence and dead times that this session of a worker has registered, in ms, or nothing. The limit
--- is `LONGEST_DEAD_AFTER` of `timing.rs`: a value written by hand must keep no dead node alive for ever.
+-- Returns the fence and dead times of this session in ms, or nothing. `LONGEST_DEAD_AFTER` of `timing.rs`
+-- limits them: no value written by hand keeps a dead node alive for ever.
 local LONGEST_DEAD_AFTER_MS = 3600000
 local function registered_times(times, incarnation)
   local fence, dead, owner = string.match(times or '', '^%d+ (%d+) (%d+) (%S+)$')
@@ -231,15 +227,15 @@ local function registered_times(times, incarnation)
   end
 end
 
--- Reads the longest fence of all nodes, in ms, and when a node with it was last heard. A new master may not
--- know to which node a pod was given; there it runs until that node's lease has ended.
+-- Returns the longest fence of all nodes in ms, and when a node with it was last heard. A new master may not
+-- know where a pod was given to: it runs there until that node's lease has ended.
 local function read_longest_fence(text)
   local fence, heard_at = string.match(text or '', '^(%d+) (%d+)$')
   if not fence then return 0, 0 end
   return math.min(tonumber(fence), LONGEST_DEAD_AFTER_MS), past(heard_at) or NOW
 end
--- Notes the fence of a node. A longer one, which no node has had for an hour nor since the master changed, is
--- forgotten: a mistaken setting must not last.
+-- A longer fence, which no node has had for an hour nor since the master changed, is forgotten: a mistaken
+-- setting must not last.
 local function note_fence(fence, text, changed_at)
   local longest, heard_at = read_longest_fence(text)
   local is_over = NOW - math.max(heard_at, changed_at) > LONGEST_DEAD_AFTER_MS
@@ -254,8 +250,7 @@ local PHASES = { pending = true, assigned = true, running = true, stopping = tru
 -- The phases of a pod on a node.
 local PLACED = { assigned = true, running = true, stopping = true }
 
--- Reads phase, node, assignment and further fields of a pod. Returns nil for a broken record, so that it
--- affects no other pod of a batch.
+-- Returns nil for a broken record, so that it affects no other pod of a batch.
 local function read_record(pod_key, ...)
   local record = redis.pcall('HMGET', pod_key, 'phase', 'node', 'assignment', ...)
   if record.err then
@@ -271,42 +266,40 @@ end
 -- Cutting the id out costs less than one more argument.
 local function uuid_of(pod_key) return string.sub(pod_key, #'pod:' + 1) end
 
--- Returns whether this incarnation has lost the right to write. Invariant 3.
+-- Invariant 3.
 local function is_fenced(node_key, incarnation)
   local node = redis.call('HMGET', node_key, 'incarnation', 'state')
   return node[1] ~= incarnation or node[2] ~= 'alive'
 end
 
--- Makes any text a number from 0 to MAX_AMOUNT that can be added without an error. Equal texts give equal
--- numbers, so a release matches its reservation.
+-- Makes any text a number from 0 to MAX_AMOUNT. Equal texts give equal numbers, so a release matches its
+-- reservation.
 local function bounded(amount)
   amount = tonumber(amount) or 0
   if not (amount > 0) then return 0 end
   return amount < MAX_AMOUNT and math.floor(amount) or MAX_AMOUNT
 end
 
--- Adds a bounded, maybe negative, amount. A sum that is no number or too large was written by hand. It would
--- raise an error between two writes, so it begins anew.
+-- A sum that is no number or too large was written by hand. It begins anew, as an error between two writes
+-- must not happen.
 local function add_used(node_key, field, amount)
   if amount == 0 then return end
   if not is_error(redis.pcall('HINCRBY', node_key, field, string.format('%.0f', amount)), '') then return end
   redis.call('HSET', node_key, field, string.format('%.0f', amount > 0 and amount or 0))
 end
 
--- Returns generation and revision of a service, 0 and 0 if it does not exist. Every change raises the
--- revision.
+-- Every change raises the revision.
 local function versions_of(service_key)
   local generation, revision = unpack(redis.call('HMGET', service_key, 'generation', 'revision'), 1, 2)
   return tonumber(generation) or 0, tonumber(revision) or 0
 end
 
--- Host ports are a text: "443/udp 8080/tcp". The field `port:8080/tcp` of the node has "<uuid> <name>" of the
--- pod that has the port.
+-- Host ports are "443/udp 8080/tcp". The node's field `port:8080/tcp` has "<uuid> <name>" of the owner.
 local function each_port(ports, visit)
   for port in string.gmatch(ports, '%S+') do visit('port:' .. port) end
 end
 
--- A port that another pod has stays that pod's: the container engine refuses the second.
+-- A port of another pod stays: the container engine refuses the second.
 local function reserve_ports(node_key, pod_key, uuid, name, ports)
   if ports == '' then return end
   redis.call('HSET', pod_key, 'ports', ports)
@@ -325,7 +318,6 @@ local function reserve(node_key, pods, amounts)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], bounded(amounts[r])) end
 end
 
--- Releases the reservations in the record of a pod.
 local function release(node_key, pod_key)
   if redis.call('EXISTS', node_key) == 0 then return end
   local amounts = redis.call('HMGET', pod_key, 'ports', unpack(RESOURCES))
@@ -346,7 +338,7 @@ local function set_resources(key, amounts)
   for r = 1, RESOURCE_COUNT do redis.call('HSET', key, RESOURCES[r], amounts[r] or 0) end
 end
 
--- The last arguments are further fields and values, the phase among them.
+-- The last arguments are further fields and values, with the phase.
 local function create_pushed_pod(pod_key, pushed, uuid, name, image, replica, payload, amounts, ...)
   redis.call('HSET', pod_key, 'name', name, 'replica', replica, 'image', image, 'generation', 0,
     'created_at', STAMP, 'since', STAMP, 'payload', payload, ...)
@@ -361,14 +353,14 @@ local function return_to_pending(pod_key, reason, message)
   redis.call('HDEL', pod_key, 'node', 'assignment', 'address', 'engine_id')
 end
 
--- Finds a wrong type before the first write. The key is the set of pushed pods, or the slots of a service.
+-- Finds a wrong type of the pushed pods or the slots before the first write.
 local function check_wanted_type(wanted_key)
   redis.call(wanted_key == 'pushed' and 'SCARD' or 'HLEN', wanted_key)
 end
 
--- A replica has two places in the slots: the field `3`, and `3+` for a pod that starts before the one it
--- replaces is stopped. Frees the pod's place; a pod in the second place moves to the first. Returns whether
--- anything changed.
+-- A replica has two places in the slots: `3`, and `3+` for a pod that starts before the one it replaces is
+-- stopped. Frees the pod's place; a pod in the second one moves to the first. Returns whether anything
+-- changed.
 local function vacate_slot(slots, replica, uuid)
   local second = replica .. '+'
   if (redis.call('HGET', slots, replica) or '') == uuid then
@@ -386,8 +378,8 @@ local function has_slot(slots, replica, uuid)
   return redis.call('HGET', slots, replica) == uuid or redis.call('HGET', slots, replica .. '+') == uuid
 end
 
--- Takes a step of replacing the pods of a service; returns its new number. A scheduler reads `step` before
--- the pods: of two schedulers with the same state only one acts, the other gets nil.
+-- Returns the number of the step. A scheduler reads `step` before the pods: of two with the same state only
+-- one acts, the other gets nil.
 local function take_step(service_key, seen_step)
   local step = redis.call('HGET', service_key, 'step') or ''
   if step ~= seen_step then return nil end
@@ -396,8 +388,8 @@ local function take_step(service_key, seen_step)
   return next_step
 end
 
--- Frees the slot of a stopped pod, or its entry among the pushed pods. The record stays for a while as a
--- tombstone, so that a late copy of the payload starts nothing. Returns the service, if any.
+-- The record stays for a while as a tombstone, so that a late copy of the payload starts nothing. Returns the
+-- service, if any.
 local function forget_pod(pod_key, wanted_key, uuid)
   local service, replica = unpack(redis.call('HMGET', pod_key, 'service', 'replica'), 1, 2)
   if service then
@@ -417,8 +409,8 @@ local function request_stop(stop_set, uuid, node)
   if redis.call('SADD', stop_set, uuid) == 1 then redis.call('PUBLISH', 'wake:' .. node, 'stop') end
 end
 
--- Notes the containers of a pod that has several, and runs that have ended. `runs` has a line "<id> <JSON>"
--- for each, with ids unique in the pod. Known runs are not added again.
+-- `runs` has a line "<id> <JSON>" for each ended run, with ids unique in the pod. Known runs are not added
+-- again.
 local function note_containers(pod_key, containers, kept_runs, runs)
   if containers ~= '' then redis.call('HSET', pod_key, 'containers', containers) end
   if runs == '' then return end
@@ -432,8 +424,7 @@ local function note_containers(pod_key, containers, kept_runs, runs)
   redis.call('HSET', pod_key, 'runs', table.concat(lines, '\n', first))
 end
 
--- Returns completions and failed pods of a job that has not ended; nil for any other service. Another check
--- reports a record of another type.
+-- Returns completions and failed pods of a running job, or nil. Another check reports a wrong type.
 local function running_job(service_key)
   local job = redis.pcall('HMGET', service_key, 'kind', 'state', 'replicas', 'ended_at', 'failures')
   if job.err then return nil end
@@ -446,8 +437,7 @@ local function failures_of(tries, index)
   return bounded(string.match(redis.call('HGET', tries, index) or '', '^%d+'))
 end
 
--- The stored result of an ended pod of a job: "<failures of its index> <time> <node> <exit code> <run>". The
--- run is the last one of its containers as JSON, or empty.
+-- "<failures of its index> <time> <node> <exit code> <run>"; the run is the last one as JSON, or empty.
 local function job_result(pod_key, failures)
   local node, exit_code, runs = unpack(redis.call('HMGET', pod_key, 'node', 'exit_code', 'runs'), 1, 3)
   local run = string.match(runs or '', '(%b{})%s*$') or ''
@@ -484,7 +474,6 @@ local function count_failure(service_key, done, tries, index, pod_key)
   redis.call('HSET', service_key, 'failures', string.format('%.0f', failures + 1))
 end
 
--- Ends a pod that was to be stopped on its node.
 local function end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
   redis.call('HSET', pod_key, 'phase', 'stopped', 'since', STAMP)
   redis.call('SREM', stop_set, uuid)
@@ -493,23 +482,22 @@ local function end_stopped(node_key, stop_set, pod_key, wanted_key, uuid)
   if service then redis.call('PUBLISH', 'wake:reconcile', service) end
 end
 
--- Notes a write that the replicas have not confirmed: "<id> <time> <owed>". `owed` is 1 if an earlier write
--- was not confirmed either: then an event must announce the confirmation. It is the first write of a script,
--- even if nothing else changes: WAIT needs a write.
+-- Notes an unconfirmed write: "<id> <time> <owed>". `owed` is 1 if an earlier write was unconfirmed, too:
+-- then an event announces the confirmation. It comes first in a script, even if nothing else changes: WAIT
+-- needs a write.
 local function note_unconfirmed(unconfirmed, service, write)
   local owed = redis.call('HEXISTS', unconfirmed, service)
   redis.call('HSET', unconfirmed, service, write .. ' ' .. STAMP .. ' ' .. owed)
 end
 
--- Takes a specification out of the former ones. `specs_expire` notices by the id of the write, which is
--- unique. Another check reports a `meta` of another type.
+-- `specs_expire` notices by the id of the write, which is unique. Another check reports a wrong type of
+-- `meta`.
 local function reuse_spec(former_specs, spec, write)
   if redis.call('SREM', former_specs, spec) == 1 then redis.pcall('HSET', META, 'spec_reused_by', write) end
 end
 
--- Returns what became of the current generation: 'good' if all its pods were, now or when it had this
--- specification before, or why it has failed. `known` is its fingerprint; `failure` says why it is taken
--- back, or ''.
+-- Returns 'good' if all pods were, now or when it had this specification before; or why it has failed.
+-- `known` is its fingerprint, `failure` why it is taken back, or ''.
 local function outcome_of(service_key, generation, known, failure)
   local marks = redis.call('HMGET', service_key, 'settled', 'was_good', 'paused', 'held')
   local settled, was_good, paused, held = unpack(marks, 1, 4)
@@ -529,13 +517,11 @@ local function outcome_of(service_key, generation, known, failure)
   return known ~= '' and string.match(settled or '', ' (%x+)$') == known and 'good' or ''
 end
 
--- Notes the current specification in the history, a field for each former generation: "<time until which it
--- was wanted, ms> <fingerprint> <outcome>\n<specification>". Each specification stands once for each content
--- of its images, the current one not at all. Unreadable entries go. `coming` follows: `spec` is its id, and
--- `text` and `fingerprint` are there if it differs.
---
--- The service has fields `former_spec:<generation>` with the specification's id, and `images:<id>` with its
--- images.
+-- Notes the current specification in the history: field <generation>, value "<time until which it was wanted,
+-- ms> <fingerprint> <outcome>\n<specification>". Each one stands once for each content of its images, the
+-- current one not at all. Unreadable entries go. `coming.spec` follows; `coming.text` and
+-- `coming.fingerprint` are there if it differs. The service has `former_spec:<generation>` with the id, and
+-- `images:<id>`.
 local MAX_FORMER = 10
 local function note_former(service_key, history, former_specs, coming)
   local current, current_text, current_fingerprint = unpack(
@@ -585,9 +571,8 @@ local function note_former(service_key, history, former_specs, coming)
   end
 end
 
--- `ep:<service>` has a field for each running pod of the service. It exists only while a proxy follows the
--- service. `v` counts its changes, `m` is when its master took over. While it is being made it has no `v`,
--- and no change is published.
+-- `ep:<service>` has a field for each running pod while a proxy follows the service. `v` counts changes, `m`
+-- is when its master took over. While it is being made it has no `v`, and no change is published.
 local followed, changed_endpoints = {}, {}
 local function endpoint_line(ep_key, record)
   local phase, node, assignment, replica, reason, service = unpack(record, 1, 6)
@@ -601,8 +586,8 @@ local function endpoint_line(ep_key, record)
   return replica .. ' ' .. node .. ' ' .. assignment .. ' ' .. state
 end
 
--- Updates the endpoint of a pod after its record was written. `ep_key` is 'ep:' for a pod of no service. The
--- script calls `publish_endpoints` at its end.
+-- Called after the record was written; `publish_endpoints` ends the script. `ep_key` is 'ep:' without a
+-- service.
 local function endpoint(ep_key, pod_key, uuid)
   local is_followed = followed[ep_key]
   if is_followed == nil then
@@ -620,8 +605,7 @@ local function endpoint(ep_key, pod_key, uuid)
   changed[#changed + 1] = line and uuid .. ' ' .. line or uuid
 end
 
--- Publishes one message for each service: "<version> <master>", then a line for each pod, only its id if it
--- is gone.
+-- One message for each service: "<version> <master>", then a line for each pod, only its id if it is gone.
 local function publish_endpoints()
   for ep_key, changed in pairs(changed_endpoints) do
     local version = redis.call('HGET', ep_key, 'v') and redis.pcall('HINCRBY', ep_key, 'v', 1)
@@ -638,7 +622,7 @@ end
 -- For so long no other name gets a freed number.
 local ADDRESS_QUARANTINE_MS = 3600000
 local function address_name(service, slot) return slot == '' and service or slot .. '.' .. service end
--- Returns the number of a name, and whether the replicas have it. Both directions must agree.
+-- Both directions must agree.
 local function address_number(addresses, name, first, count)
   local number, mark = string.match(redis.call('HGET', addresses, name) or '', '^(%d+)(.*)$')
   local value = tonumber(number)
@@ -652,8 +636,8 @@ local function has_address(service_key, slot, slot_share)
   return not kind and tonumber(slot) < math.min(tonumber(replicas) or 0, tonumber(slot_share))
 end
 
--- The routes of a service are lines "<route> <service> <port>"; the field <route> of `routes` has the rest. A
--- route belongs to one service as long as that service exists.
+-- Lines are "<route> <service> <port>"; field <route> of `routes` has the rest. A route belongs to one
+-- service as long as that exists.
 local function each_route(text, visit)
   for route, target in string.gmatch(text, '(%S+) ([^\n]+)') do visit(route, target) end
 end
@@ -662,13 +646,11 @@ local function route_holder(routes, route)
   return target and string.match(target, '^%S+')
 end
 
--- Returns `other` if it exists and is not `service`.
 local function if_another(services, service, other)
   if other and other ~= service and redis.call('SISMEMBER', services, other) == 1 then return other end
 end
 
--- Returns the first route that another service has, and that service. The service of the app with that name
--- takes an alias, too.
+-- An alias may also be the name of a service of the app.
 local function taken_route(routes, services, service, text)
   local taken, by
   each_route(text, function(route)
@@ -681,7 +663,6 @@ local function taken_route(routes, services, service, text)
   return taken, by
 end
 
--- Returns the alias that equals the name of a new service within its app, and the service that has it.
 local function alias_in_the_way(routes, services, app, service)
   local alias = 'alias:' .. app .. '/' .. string.sub(service, #app + 2)
   local holder = if_another(services, service, route_holder(routes, alias))

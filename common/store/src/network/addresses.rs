@@ -16,18 +16,15 @@ const PAGE: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GivenAddress {
-    /// It is kept while the name exists.
     Confirmed(PoolAddress),
-    /// A failover could still give this address to another name. Do not publish it yet; ask again.
+    /// A failover could still give it to another name. Do not publish it; ask again.
     Unconfirmed,
-    /// The service does not exist, or its slot is not wanted, is beyond the limit per service, or is of a
-    /// job.
+    /// No service, or a slot that is not wanted, is beyond the limit per service, or is of a job.
     Missing,
-    /// None of the tried addresses is free. Each call tries others.
+    /// Each call tries other addresses.
     Full,
 }
 
-/// The number, and whether the replicas are known to have it.
 enum AddressReply {
     Number(u32, bool),
     Other(GivenAddress),
@@ -59,7 +56,6 @@ impl Store {
         }
     }
 
-    /// `None` if the address is not confirmed.
     pub async fn address_holder(&self, address: PoolAddress) -> Result<Option<AddressName>, StoreError> {
         let number = address.number();
         let field = |name: &str| cmd("HGET").arg(keys::ADDRESSES).arg(name).to_owned();
@@ -71,15 +67,13 @@ impl Store {
         Ok((confirmed == Some(number.to_string().into_bytes())).then_some(name))
     }
 
-    /// `None` if the service has no app or does not exist.
     pub async fn app_of_service(&self, service: &ServiceName) -> Result<Option<AppName>, StoreError> {
         let fields: Option<Vec<u8>> =
             self.link.query(cmd("HGET").arg(keys::service(service)).arg("fields")).await?;
         Ok(fields.and_then(|fields| service_fields::member(&serde_json::from_slice(&fields).ok()?, "app")))
     }
 
-    /// Frees addresses of missing services and slots in one page. `cursor` is 0 at first. Returns their
-    /// number and the next cursor; `None` after the last page.
+    /// Of missing services and slots in one page. `cursor` is 0 at first, `None` after the last page.
     pub async fn free_addresses(&self, cursor: u64) -> Result<(usize, Option<u64>), StoreError> {
         let mut scan = cmd("HSCAN");
         scan.arg(keys::ADDRESSES).arg(cursor).arg("COUNT").arg(PAGE);
@@ -116,7 +110,7 @@ impl Store {
         read("freeing addresses", self.link.script(&call).await?)
     }
 
-    /// Returns confirmed addresses. Invalid fields are left out.
+    /// Confirmed ones.
     pub async fn addresses(&self) -> Result<Vec<(AddressName, PoolAddress)>, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ADDRESSES)).await?;
         let mut fields: Vec<(String, String)> = fields
@@ -132,7 +126,6 @@ impl Store {
         };
         let address = |(name, number): &(String, String)| {
             let address = PoolAddress::from_number(number.parse().ok()?)?;
-            // Both directions must agree, as in the script.
             (value_of(&format!("#{}", address.number())) == Some(name.as_str())).then_some(())?;
             Some((name.parse().ok()?, address))
         };

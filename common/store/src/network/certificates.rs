@@ -25,23 +25,21 @@ const STATUS_FIELDS: [&str; 10] = [
     "wait_ms",
 ];
 
-/// In the order of the hosts.
 pub type CertificateStatuses = Vec<Result<CertificateStatus, StoreError>>;
 
-/// The response of any proxy to the authority's HTTP-01 check.
+/// For the authority's HTTP-01 check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
-    /// The last part of the requested path.
+    /// Last part of the requested path.
     pub token: String,
-    /// The response body.
     pub authorization: String,
 }
 
 impl Store {
-    /// Also returns the time of Redis.
+    /// With the time of Redis.
     ///
     /// # Errors
-    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
+    /// Broken keys cause none.
     pub async fn certificate_statuses(
         &self,
         hosts: &[String],
@@ -66,8 +64,6 @@ impl Store {
         Ok((now, statuses))
     }
 
-    /// # Errors
-    /// `WrongType` or `Corrupt` if its record is unreadable.
     pub async fn certificate(&self, host: &str) -> Result<Option<StoredCertificate>, StoreError> {
         let what = format!("the certificate of {host}");
         let reply: Value = self.link.query(cmd("HGETALL").arg(keys::certificate(host))).await?;
@@ -84,8 +80,7 @@ impl Store {
         Ok((!certificate.id.is_empty()).then_some(certificate))
     }
 
-    /// Begins an order as holder of `lease`. Returns the number of orders since the last success, with this
-    /// one; `None` if `holder` lost the lease.
+    /// Returns the number of orders since the last success, with this one; `None` if `holder` lost the lease.
     pub async fn begin_certificate(
         &self,
         host: &str,
@@ -104,7 +99,7 @@ impl Store {
         }
     }
 
-    /// For all proxies. Returns false if another process has begun an order for the host.
+    /// Returns false if another process has begun an order for the host.
     pub async fn put_challenge(
         &self,
         host: &str,
@@ -121,10 +116,10 @@ impl Store {
         Ok(word("storing a challenge", self.link.script(&put.call()).await?)? == "OK")
     }
 
-    /// In this order; `None` if a record is unreadable.
+    /// `None` for an unreadable record.
     ///
     /// # Errors
-    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
+    /// Broken keys cause none.
     pub async fn challenges(&self, hosts: &[String]) -> Result<Vec<Option<Challenge>>, StoreError> {
         let get = |host: &String| fields(keys::certificate(host), &["token", "authorization"]);
         let challenge = |_: &String, reply| {
@@ -134,7 +129,7 @@ impl Store {
         Ok(self.load(hosts, get, challenge).await?.options().collect())
     }
 
-    /// Stores a certificate unless the stored one lasts longer, and notifies all proxies.
+    /// Unless the stored one lasts longer.
     pub async fn put_certificate(&self, certificate: &StoredCertificate) -> Result<(), StoreError> {
         let StoredCertificate { host, id, chain, sealed_key, not_before, not_after, directory } = certificate;
         let put = certificate_store::Head {
@@ -151,7 +146,7 @@ impl Store {
         Ok(())
     }
 
-    /// `wait` is the time until the next order. Returns false if another process has begun one.
+    /// Returns false if another process has begun an order.
     pub async fn fail_certificate(
         &self,
         host: &str,
@@ -182,7 +177,7 @@ impl Store {
         self.link.query(&put).await
     }
 
-    /// Deletes the account that an ACME directory no longer knows.
+    /// The directory no longer knows it.
     pub async fn forget_acme_account(&self, directory: &str) -> Result<(), StoreError> {
         let mut forget = cmd("HDEL");
         forget.arg(keys::ACME_ACCOUNTS).arg(directory);

@@ -14,14 +14,13 @@ use model::network::ingress::{IngressRule, parse_alias, parse_callers, read_rule
 
 /// A few milliseconds of Redis.
 const PAGE: usize = 500;
-/// Services per round trip.
 const PIECE: usize = 1000;
 /// As in the script `follow`.
 const KEPT_SECONDS: i64 = 3600;
 
 pub type Routes = Vec<(ServiceName, IngressRule)>;
 
-/// Services with restricted callers, and the allowed services besides themselves.
+/// Allowed services besides themselves, of those with restricted callers.
 pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
 
 pub type AliasesByApp = BTreeMap<AppName, BTreeMap<String, ServiceName>>;
@@ -35,20 +34,19 @@ pub struct Routing {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointVersion {
-    /// Number of changes.
     pub version: u64,
-    /// When the master that built the set took over. Sets of different masters are unrelated.
+    /// When the master that built the set took over: sets of different masters are unrelated.
     pub master: String,
 }
 
 pub enum FollowedEndpoints {
     Same,
     Changed(EndpointReading),
-    /// Another process builds the set: retry in a moment.
+    /// Retry in a moment.
     BeingMade,
 }
 
-/// Reads endpoints in pieces that do not block Redis for long. Builds a missing set first.
+/// In pieces that do not block Redis for long. Builds a missing set first.
 pub struct EndpointReading {
     store: Store,
     service: ServiceName,
@@ -60,33 +58,28 @@ pub struct EndpointReading {
 }
 
 enum ReadingStage {
-    /// Under this master.
     Make(String),
     Read,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadingStep {
-    /// A piece of the set was built.
     Made,
-    /// A page was read; there are more.
     Read,
-    /// They may include later changes: applying these again, in order, yields the later version.
+    /// May include later changes: applying these again, in order, yields the later version.
     Done(EndpointVersion, Vec<Endpoint>),
-    /// The set was removed or rebuilt meanwhile: follow again.
+    /// Follow again.
     Again,
 }
 
-/// The change from one version to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointChange {
     pub version: EndpointVersion,
-    /// `None` for a removed endpoint.
     pub changes: Vec<(PodId, Option<Endpoint>)>,
 }
 
 impl EndpointChange {
-    /// `None` if the message is unreadable, or empty: then messages were missed.
+    /// `None` if unreadable, or empty: then messages were missed.
     pub fn parse(message: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(message).ok()?.split('\n');
         let (version, master) = lines.next()?.split_once(' ')?;
@@ -103,7 +96,6 @@ impl EndpointChange {
 }
 
 impl Store {
-    /// Without invalid fields.
     pub async fn routing(&self) -> Result<Routing, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ROUTES)).await?;
         let mut routing = Routing::default();
@@ -124,7 +116,7 @@ impl Store {
         Ok(routing)
     }
 
-    /// Compares the endpoints with the caller's. For an hour from now, scripts that move pods maintain them.
+    /// For an hour from now, scripts that move pods maintain the endpoints.
     pub async fn follow_endpoints(
         &self,
         service: &ServiceName,
@@ -154,8 +146,8 @@ impl Store {
         }))
     }
 
-    /// Keeps the endpoints for an hour; `None` for services to follow anew. A hundred cost Redis as much as a
-    /// few calls of [`Store::follow_endpoints`].
+    /// Keeps the endpoints for an hour. A hundred cost Redis as much as a few calls of
+    /// [`Store::follow_endpoints`].
     pub async fn endpoint_versions(
         &self,
         services: &[ServiceName],
@@ -192,7 +184,7 @@ impl Store {
 }
 
 impl EndpointReading {
-    /// Builds or reads some 500 endpoints. After an error or a dropped call, start another reading.
+    /// Some 500 endpoints. After an error or a dropped call, start another reading.
     pub async fn step(&mut self) -> Result<ReadingStep, StoreError> {
         match &self.stage {
             ReadingStage::Make(master) => {
@@ -210,7 +202,7 @@ impl EndpointReading {
         }
     }
 
-    /// Returns a page of pods in slots, and the next cursor. Scripts that start pods add later ones.
+    /// Scripts that start pods add later ones.
     async fn slot_page(&self) -> Result<(Vec<PodId>, u64), StoreError> {
         let (link, slots) = (&self.store.link, keys::slots(&self.service));
         let mut scan = cmd("HSCAN");
@@ -235,7 +227,7 @@ impl EndpointReading {
         Ok((pods, next))
     }
 
-    /// Returns false if the set was removed, or another process has completed it.
+    /// Returns false if the set was removed or completed.
     async fn make(&self, master: &str, pods: &[PodId], is_last: bool) -> Result<bool, StoreError> {
         let what = "making endpoints";
         let count = pods.len().div_ceil(PAGE).max(1);
@@ -272,7 +264,7 @@ impl EndpointReading {
         }
         let endpoint = |(pod, line): (Vec<u8>, Vec<u8>)| {
             let pod = PodId::new(String::from_utf8(pod).ok()?).ok()?;
-            // Version and master are not endpoints, nor are fields of later versions.
+            // Version and master are no endpoints, nor are fields of later versions.
             let endpoint = Endpoint::parse(pod.clone(), std::str::from_utf8(&line).ok()?).ok()?;
             Some((pod, endpoint))
         };
@@ -287,7 +279,6 @@ impl EndpointReading {
 
 type VersionFields = (Option<String>, Option<Vec<u8>>);
 
-/// `None` while the set is built, or if it was overwritten.
 fn version_of((master, version): VersionFields) -> Option<EndpointVersion> {
     Some(EndpointVersion { master: master?, version: std::str::from_utf8(&version?).ok()?.parse().ok()? })
 }

@@ -13,7 +13,7 @@ use model::ids::NodeName;
 pub struct ProxySign {
     pub node: NodeName,
     pub is_alive: bool,
-    /// Id of its key for secrets, if it is alive and has one.
+    /// Id of its key for secrets.
     pub secret_key: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Shows for the time `lasts` that the proxy lives, and the id of its key for secrets.
+    /// Shows that the proxy lives.
     pub async fn proxy_lives(
         &self,
         nodes: &[NodeName],
@@ -72,7 +72,6 @@ impl Store {
         Ok(nodes.into_iter().zip(signs).map(sign).collect())
     }
 
-    /// The other proxies no longer accept their connections.
     pub async fn forget_proxies(&self, nodes: &[NodeName]) -> Result<(), StoreError> {
         if nodes.is_empty() {
             return Ok(());

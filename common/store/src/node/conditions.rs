@@ -9,18 +9,14 @@ use model::ids::NodeName;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservedCondition<'a> {
     MassLoss {
-        /// False if it has ended.
         is_on: bool,
     },
-    /// Redis took no writes, and takes them again.
     WriteOutage {
-        /// Time of the last write before it.
         since: RedisMillis,
     },
     /// The proxy of this node shows no sign of life.
     ProxyGone {
         node: &'a NodeName,
-        /// False if it has ended.
         is_on: bool,
     },
 }

@@ -17,23 +17,19 @@ const DRAIN_CHUNK: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeclareOutcome {
-    /// Drain it.
     Declared,
-    /// It sent a heartbeat, or its incarnation has changed.
     Alive,
-    /// Another scheduler was first.
     Already,
     /// Another node was declared dead just now, or the master changed.
     Wait(Duration),
 }
 
-/// Time for which the caller would have noticed a live worker; longer silence does not count. The default
-/// proves nothing.
+/// Time for which the caller would have noticed a live worker: longer silence does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SilenceProof {
     /// Its last write, on Redis' clock.
     pub until: RedisMillis,
-    /// How long it had been able to write then, without a break.
+    /// How long it had been able to write then.
     pub writable: Duration,
     /// Time since the last mass loss then.
     pub calm: Duration,
@@ -41,15 +37,14 @@ pub struct SilenceProof {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainOutcome {
-    /// More may be left.
     Moved(usize),
     Empty,
     Alive,
 }
 
 impl Store {
-    /// Declares a node dead if it was silent, as far as `proof` covers, for longer than `dead_after` and its
-    /// worker's registered time. Between two declarations `gap` must pass.
+    /// If the node was silent, as far as `proof` covers, for longer than `dead_after` and its worker's
+    /// registered time. Between two declarations `gap` must pass.
     pub async fn declare_dead(
         &self,
         node: &Node,
@@ -82,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Moves up to [`DRAIN_CHUNK`] payloads to `sq`. Callable concurrently.
+    /// Callable concurrently.
     pub async fn drain_step(&self, node: &Node) -> Result<DrainOutcome, StoreError> {
         let mut broken = None;
         for source in [SourceQueue::Starting, SourceQueue::Pending, SourceQueue::Running] {
@@ -104,7 +99,7 @@ impl Store {
         broken.map_or(Ok(DrainOutcome::Empty), Err)
     }
 
-    /// Drains one by one, because one payload has a broken key: that one goes to `sq` unchanged.
+    /// One payload has a broken key: that one goes to `sq` unchanged.
     async fn drain_each(
         &self,
         node: &Node,
@@ -154,7 +149,7 @@ impl Store {
         };
         let parsed: Vec<Option<Payload>> = found.iter().map(parse).collect();
         let ids: Vec<PodId> = parsed.iter().flatten().map(|payload| payload.id.clone()).collect();
-        // A broken record must not block the others: its payload goes to sq like an unreadable one.
+        // With a broken record the payload goes to sq like an unreadable one.
         let mut records = self.pods(&ids).await?.into_iter();
         let mut call = drain::Head {
             node_key: keys::node(&node.name),

@@ -1,5 +1,4 @@
-//! Repairs in a full pass of the reconcile loop, apart from pods of services: lost list entries, wrong sums,
-//! unused specifications.
+//! Repairs in a full pass of the reconcile loop: lost list entries, wrong sums, unused specifications.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,45 +18,39 @@ pub enum RestoreOutcome {
     Restored,
     /// It was listed already, or is no longer on a node.
     Unchanged,
-    /// Another pod has its slot, or the slot is not desired.
     Surplus,
-    /// Its service has no record.
     UnknownService,
 }
 
-/// The usage in the record of a live node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeUsage {
     pub name: NodeName,
     pub incarnation: Incarnation,
-    /// Grows with each reservation.
     pub reservations: i64,
     /// As [`Resources::to_array`]. Drift may make amounts negative.
     pub used: [i64; 1 + Resource::ALL.len()],
-    /// Ports such as `8080/tcp`, each with `<uuid> <name>` of its pod.
+    /// `8080/tcp` with `<uuid> <name>` of its pod.
     pub ports: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortCorrection {
-    /// Such as `8080/tcp`.
     pub port: String,
-    /// `<uuid> <name>` of the owner on the node; empty if none.
+    /// `<uuid> <name>`; empty if none.
     pub seen: String,
-    /// The owner according to the records.
     pub actual: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FormerSpecs {
     pub ids: Vec<SpecId>,
-    /// The last write that reused one of them; empty if none.
+    /// The last write that reused one of them.
     pub(crate) reuse: String,
 }
 
 impl Store {
-    /// Lists pods on a node again that are in no slot of `service`, or not in `pushed` without one. With
-    /// `has_second`, a replica may have two pods. Returns one outcome per pod.
+    /// For pods on a node that are in no slot of `service`, or not in `pushed`. With `has_second`, a replica
+    /// may have two pods. Returns one outcome per pod.
     pub async fn restore_pods(
         &self,
         service: Option<&ServiceName>,
@@ -91,8 +84,7 @@ impl Store {
         Ok(outcomes)
     }
 
-    /// Adds live nodes that the list or the heartbeats lack, and drops heartbeats without a record. Returns
-    /// the number of added nodes.
+    /// Adds live nodes that a list lacks, and drops heartbeats without a record. Returns the added nodes.
     pub async fn restore_members(&self) -> Result<usize, StoreError> {
         let listed: BTreeSet<NodeName> = self.node_names().await?.into_iter().collect();
         let beating: BTreeSet<NodeName> =
@@ -109,7 +101,7 @@ impl Store {
         Ok(restored)
     }
 
-    /// Forgets pushed pods that ended `retention` ago or have no record. Returns their number.
+    /// Those that ended `retention` ago or have no record.
     pub async fn forget_pushed(&self, pods: &[PodId], retention: Duration) -> Result<usize, StoreError> {
         let mut forgotten = 0;
         for chunk in pods.chunks(BATCH) {
@@ -122,7 +114,7 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// New pods can name one only if its service uses it again.
+    /// A new pod names one only if its service uses it again.
     pub async fn former_specs(&self) -> Result<FormerSpecs, StoreError> {
         // Ids last: a later reuse of one changes `reuse`.
         let reuse: Option<String> =
@@ -132,7 +124,7 @@ impl Store {
         Ok(FormerSpecs { ids, reuse: reuse.unwrap_or_default() })
     }
 
-    /// Returns the number of specifications; 0 if one was reused since `former` was read.
+    /// Expires none if one was reused since `former` was read.
     pub async fn expire_specs(&self, former: &FormerSpecs, unused: &[SpecId]) -> Result<usize, StoreError> {
         let mut expired = 0;
         for chunk in unused.chunks(BATCH) {
@@ -146,10 +138,10 @@ impl Store {
         Ok(expired)
     }
 
-    /// Leaves out missing nodes and unreadable numbers.
+    /// Without missing nodes and unreadable numbers.
     ///
     /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
+    /// Broken keys cause none.
     pub async fn node_usage(&self, names: &[NodeName]) -> Result<Vec<NodeUsage>, StoreError> {
         let mut found = Vec::with_capacity(names.len());
         for name in names {

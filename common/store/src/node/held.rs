@@ -17,29 +17,23 @@ const FRESH: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldNode {
     pub node: NodeName,
-    /// The worker's cluster.
     pub cluster: ClusterId,
-    /// Containers that it leaves alone.
     pub containers: u64,
     pub reason: HoldReason,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldReason {
-    /// This Redis does not know its cluster.
     Cluster,
-    /// This Redis has no records of most of its pods.
     Records,
 }
 
 impl Store {
-    /// `None` before the first registration.
     pub async fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
         let id: Option<Vec<u8>> = self.link.query(cmd("HGET").arg(keys::META).arg("cluster")).await?;
         Ok(id.and_then(|id| ClusterId::new(String::from_utf8(id).ok()?).ok()))
     }
 
-    /// Unreadable entries are left out.
     pub async fn held_nodes(&self) -> Result<Vec<HeldNode>, StoreError> {
         let fields: BTreeMap<Vec<u8>, Vec<u8>> = match self.link.query(cmd("HGETALL").arg(keys::HELD)).await {
             // Workers do not write to a key of another type either.
@@ -57,7 +51,7 @@ impl Store {
 }
 
 impl Store {
-    /// Returns nodes that hold for lack of records. Without any, no node is read.
+    /// Nodes that hold for lack of records.
     pub async fn holding_nodes(&self) -> Result<Vec<Node>, StoreError> {
         let held = self.held_nodes().await?;
         let of_records = held.into_iter().filter(|held| held.reason == HoldReason::Records);

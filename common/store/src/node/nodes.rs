@@ -35,9 +35,7 @@ pub struct NodeQueues {
 pub enum RemoveNodeOutcome {
     Removed,
     Missing,
-    /// It was not declared dead.
     Alive,
-    /// Payloads in its queues are still being moved.
     Draining,
 }
 
@@ -54,25 +52,20 @@ impl Store {
         Ok(names)
     }
 
-    /// # Errors
-    /// `Corrupt` if its record is unreadable.
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, StoreError> {
         self.nodes(std::slice::from_ref(name)).await?.only()
     }
 
-    /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn nodes(&self, names: &[NodeName]) -> Result<Loaded<Node>, StoreError> {
         self.load(names, |name| all_fields(keys::node(name)), read_node).await
     }
 
-    /// Returns live nodes with the time of their last heartbeat, at or after `since`. The next call passes
-    /// the latest returned time: a node may come twice, but none is missed.
+    /// Live nodes with a heartbeat at or after `since`. Pass the latest returned time next: a node may come
+    /// twice, but none is missed.
     pub async fn beats_since(&self, since: RedisMillis) -> Result<Vec<(NodeName, RedisMillis)>, StoreError> {
         self.beats(since.to_string(), "+inf".to_owned()).await
     }
 
-    /// Returns nodes that are not declared dead.
     pub async fn beats_before(
         &self,
         before: RedisMillis,
@@ -88,7 +81,6 @@ impl Store {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// Counts nodes that are not declared dead.
     pub async fn live_nodes(&self) -> Result<usize, StoreError> {
         self.link.query(cmd("ZCARD").arg(keys::BEATS)).await
     }
@@ -99,7 +91,6 @@ impl Store {
         Ok(word("cordoning a node", self.link.script(&cordon.call()).await?)? == "OK")
     }
 
-    /// Returns false if the node has no record yet.
     pub async fn report_former_containers(
         &self,
         node: &NodeName,
@@ -110,7 +101,7 @@ impl Store {
         Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
     }
 
-    /// Removes a dead node with empty queues. With `is_former`, gives up the volumes of machines that had
+    /// The node is dead, its queues are empty. With `is_former`, gives up the volumes of machines that had
     /// this name before: `Missing` if none could have any.
     pub async fn remove_node(
         &self,
@@ -144,10 +135,10 @@ impl Store {
         }
     }
 
-    /// Returns queue lengths in the order of `names` (0 if unreadable), and the unreadable queues.
+    /// In this order (0 if unreadable), and the unreadable queues.
     ///
     /// # Errors
-    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
+    /// Broken keys cause none.
     pub async fn node_queues(
         &self,
         names: &[NodeName],
@@ -192,11 +183,11 @@ impl Store {
         Ok(members)
     }
 
-    /// Returns the payloads that wait or start, sorted. Read in pages: not a snapshot. Pods acknowledged
-    /// meanwhile are in the container set afterwards.
+    /// Sorted. Read in pages: not a snapshot. Pods acknowledged meanwhile are in the container set
+    /// afterwards.
     pub async fn queued_on(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
         let mut payloads = Vec::new();
-        // In the order in which payloads move, and from the end where none is taken, so none is skipped.
+        // In the order in which payloads move, and from the end where none is taken: none is skipped.
         for queue in [keys::pq(name), keys::rq(name)] {
             for first in (0..).step_by(PAYLOADS_PER_READ) {
                 let mut range = cmd("LRANGE");
@@ -224,7 +215,7 @@ fn read_host_ports(fields: &HashFields<'_>) -> BTreeMap<String, String> {
 pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, StoreError> {
     let what = format!("reading node {name}");
     let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
-    // A record without a state was written by hand; the node has not registered yet.
+    // Written by hand; the node has not registered yet.
     let state = match fields.text("state").as_str() {
         "" => return Ok(None),
         "alive" => NodeState::Alive,

@@ -13,8 +13,8 @@ use model::ids::SchedulerId;
 use model::node::timing::Timing;
 
 impl Store {
-    /// Returns schedulers with their last sign of life. Silent ones are forgotten after an hour; one that
-    /// shut down counts as silent for almost that long.
+    /// With their last sign of life. Silent ones are forgotten after an hour; one that shut down counts as
+    /// silent for almost that long.
     pub async fn schedulers(&self) -> Result<Vec<(SchedulerId, RedisMillis)>, StoreError> {
         let mut range = cmd("ZRANGE");
         range.arg(keys::SCHEDULERS).arg(0).arg(-1).arg("WITHSCORES");
@@ -23,13 +23,13 @@ impl Store {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// Records the failure detection times. Success shows that Redis takes writes. Returns the time of Redis.
+    /// Success shows that Redis takes writes. Returns the time of Redis.
     pub async fn scheduler_beat(&self, id: &SchedulerId, timing: &Timing) -> Result<RedisMillis, StoreError> {
         let beat = scheduler_beat::Head { scheduler_key: keys::scheduler(id), times: timing.to_stored(id) };
         read("showing that Redis takes writes", self.link.script(&beat.call()).await?)
     }
 
-    /// In this order; `None` if nothing was recorded within a minute.
+    /// `None` if nothing was recorded within a minute.
     pub async fn scheduler_timings(&self, ids: &[SchedulerId]) -> Result<Vec<Option<Timing>>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -42,8 +42,7 @@ impl Store {
         Ok(found.into_iter().zip(ids).map(read).collect())
     }
 
-    /// Requeues up to `max` in-flight pods of a scheduler that was silent for longer than `silent`. Returns
-    /// their number; `None` if it is alive.
+    /// Returns the number of requeued pods; `None` if the scheduler is alive.
     pub async fn reclaim_in_flight(
         &self,
         id: &SchedulerId,
@@ -53,8 +52,8 @@ impl Store {
         self.reclaim(id, silent, max, false).await
     }
 
-    /// Requeues up to `max` in-flight pods of a scheduler that shut down. Without any left, it is soon
-    /// forgotten. Returns their number; `None` (retry) if it showed a sign of life in this very millisecond.
+    /// Like [`Store::reclaim_in_flight`]; without pods it is soon forgotten. `None`: retry, it showed a sign
+    /// of life in this very millisecond.
     pub async fn retire_scheduler(&self, id: &SchedulerId, max: usize) -> Result<Option<usize>, StoreError> {
         self.reclaim(id, Duration::ZERO, max, true).await
     }
@@ -84,7 +83,7 @@ impl Store {
         }
     }
 
-    /// Returns true if `holder` has the lease. It only saves work: correctness never depends on it.
+    /// It only saves work: correctness never depends on it.
     pub async fn lease(
         &self,
         name: &str,

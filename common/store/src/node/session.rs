@@ -26,7 +26,7 @@ pub struct Session {
 #[derive(Debug, Clone, Copy)]
 pub struct KnownCluster<'a> {
     pub id: &'a ClusterId,
-    /// Number of its containers, for display.
+    /// For display.
     pub containers: u64,
 }
 
@@ -38,12 +38,9 @@ pub struct Claimant<'a> {
     pub timing: Timing,
 }
 
-/// Another worker has the name of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameTaken {
-    /// When the other worker registered.
     pub since: RedisMillis,
-    /// Time since its last heartbeat.
     pub silence: Duration,
     /// Further silence until it loses the name.
     pub left: Duration,
@@ -63,12 +60,11 @@ pub enum Registration {
         requeued: usize,
         cluster: ClusterId,
     },
-    /// It was declared dead and its pods are still being moved: retry soon.
+    /// Its pods are still being moved: retry soon.
     Draining,
-    /// Another worker sent heartbeats under this name a short time ago. No session has begun.
+    /// No session has begun.
     Taken(NameTaken),
-    /// This Redis does not know the worker's cluster: it was emptied, or is another one. No session has
-    /// begun.
+    /// This Redis was emptied, or is another one. No session has begun.
     Held {
         /// The cluster of this Redis, if any.
         found: Option<ClusterId>,
@@ -76,13 +72,11 @@ pub enum Registration {
     },
 }
 
-/// Why a worker has lost the right to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fenced {
-    /// It was declared dead and owns no pods. Stop them, and register again.
+    /// It owns no pods. Stop them, and register again.
     Dead,
-    /// Another worker has its name, or a failover lost this registration. Register again; if this repeats,
-    /// two workers share the name.
+    /// Another worker has its name, or a failover lost this registration. Register again.
     Replaced,
     /// This Redis was emptied, or is another one. Leave all containers alone, and register again.
     UnknownCluster,
@@ -95,20 +89,19 @@ pub struct HeartbeatReply {
     /// When this Redis became master or restarted; 0 if never.
     pub master_changed_at: RedisMillis,
     pub stop: Vec<PodId>,
-    /// Checked pods that no longer belong to this node.
     pub foreign: Vec<PodId>,
-    /// Foreign pods without a record: this Redis never knew them, or has lost them.
+    /// Foreign pods without a record.
     pub unknown: Vec<PodId>,
     pub redis: RedisProcess,
-    /// Checked pods with an invalid record: their node is unknown.
+    /// Their node is unknown.
     pub broken: Vec<PodId>,
-    /// Number of nodes not declared dead.
+    /// Without dead ones.
     pub nodes: u64,
 }
 
 impl Store {
-    /// Begins a new session; its starting pods go back to its queue. A worker without a cluster joins that of
-    /// this Redis. The name of another holder is taken over only if that one is silent.
+    /// Starting pods go back to the queue. A worker without a cluster joins that of this Redis. The name of
+    /// another holder is taken over only if that one is silent.
     pub async fn register(
         &self,
         node: &NodeName,
@@ -201,7 +194,6 @@ impl Session {
         &self.incarnation
     }
 
-    /// For reads.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -210,8 +202,7 @@ impl Session {
         self.store.container_set(&self.node).await
     }
 
-    /// Records that the worker lives, and checks which of the `asked` pods it still owns. `containers_held`
-    /// counts containers that it leaves alone for lack of a record.
+    /// Checks which of the `asked` pods the worker still owns. `containers_held` have no record.
     pub async fn heartbeat(
         &self,
         psi: Option<&Psi>,
@@ -261,7 +252,7 @@ impl Session {
                     Some(unknown),
                 ],
             ) => {
-                // Other programs may add arbitrary bytes. An error would expire the lease of a worker whose
+                // Other programs may add any bytes. An error would expire the lease of a worker whose
                 // heartbeat Redis has recorded.
                 let ids = |value| -> Result<Vec<PodId>, StoreError> {
                     let ids: Vec<Vec<u8>> = read(what, value)?;

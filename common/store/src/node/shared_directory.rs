@@ -1,4 +1,4 @@
-//! Reports of workers about their machines: shared directory, full disks, held pods, and other problems.
+//! Reports of workers about their machines.
 
 use redis::Value;
 
@@ -7,13 +7,10 @@ use crate::scripts::{disk_pressure, node_held, node_problems, shared_directory};
 use crate::{Fenced, Session, SessionResult, keys};
 use model::node::HeldPod;
 
-/// The directory that the operator declares as shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SharedDirectoryReport {
-    /// Its id.
     Found(String),
     WithoutId,
-    /// The reason.
     Unusable(String),
 }
 
@@ -35,7 +32,7 @@ impl Session {
         }
     }
 
-    /// Reports problems that do not stop pods, in sentences for operators.
+    /// They do not stop pods.
     pub async fn report_node_problems(&self, problems: &[String]) -> SessionResult<()> {
         let what = "reporting problems of a node";
         let problems = problems.iter().map(|problem| problem.replace('\n', " "));
@@ -53,7 +50,7 @@ impl Session {
         }
     }
 
-    /// Reports pods of services without a record, whose containers this node leaves alone.
+    /// Pods without a record, whose containers this node leaves alone.
     pub async fn report_held_pods(&self, pods: &[HeldPod]) -> SessionResult<()> {
         let what = "reporting pods without a record";
         let call = node_held::Head {
@@ -70,8 +67,8 @@ impl Session {
         }
     }
 
-    /// `known` is the id of the cluster's directory as last seen, which restores it in an emptied Redis.
-    /// Returns that id; after `None`, give the directory an id and report again.
+    /// `known` is the cluster's id as last seen, which restores it in an emptied Redis. Returns that id;
+    /// after `None`, give the directory an id and report again.
     pub async fn report_shared_directory(
         &self,
         report: &SharedDirectoryReport,

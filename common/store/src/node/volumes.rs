@@ -22,38 +22,28 @@ use model::service::volume::{
 };
 
 const RESTORED_AT_ONCE: usize = 500;
-/// Attempts of a removal while the volume moves.
 const MAX_CHANGES: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemoveVolumeOutcome {
-    /// Its node removes it.
     Removing,
-    /// Its node has left the cluster, or does not have the data.
     Removed,
     Missing,
-    /// A pod of its service uses it, or will.
     Used,
-    /// It is shared, and no live node has the shared directory.
     NoNode,
-    /// Several nodes have contradicting copies.
     Conflict,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BindVolumeOutcome {
-    /// Also if it was bound before.
     Bound,
-    /// The node has no copy of it.
     Missing,
-    /// A pod has another copy of it.
     Used,
-    /// The copy, or the volume, is being removed.
     Removing,
 }
 
-/// After a change of the master a node may not have registered again for so long. Nodes are declared dead
-/// again by then.
+/// So long after a change of the master, nodes can be declared dead again, and all live ones have registered
+/// again.
 fn settles_after_ms(dead_after: Duration) -> u64 {
     dead_after.as_millis() as u64 * 3 / 2
 }
@@ -61,11 +51,10 @@ fn settles_after_ms(dead_after: Duration) -> u64 {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VolumeReport {
     pub remove: Vec<VolumeName>,
-    /// Volumes whose record names another copy.
+    /// Their record names another copy.
     pub elsewhere: Vec<VolumeName>,
-    /// Missing since the node's last report.
     pub missing: Vec<VolumeName>,
-    /// A report is complete if the engine was asked after this run of Redis was known.
+    /// A report is complete if this run was known before the engine was asked.
     pub redis_run: String,
 }
 
@@ -77,19 +66,15 @@ impl Store {
         Ok(found)
     }
 
-    /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn volumes(&self, names: &[VolumeName]) -> Result<Loaded<Volume>, StoreError> {
         self.load(names, |name| all_fields(keys::volume(name)), read_volume).await
     }
 
-    /// # Errors
-    /// `Corrupt` if its record is unreadable.
     pub async fn volume(&self, name: &VolumeName) -> Result<Option<Volume>, StoreError> {
         self.volumes(std::slice::from_ref(name)).await?.only()
     }
 
-    /// Returns machines without a report to this run of Redis, sorted.
+    /// Machines without a report to this run of Redis, sorted.
     pub async fn unreported_nodes(&self) -> Result<Vec<UnreportedNode>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server");
@@ -110,7 +95,7 @@ impl Store {
     }
 
     /// No volume without a record is bound before these nodes report: they may have data of a restored
-    /// cluster, and may be down.
+    /// cluster.
     pub async fn expect_volume_reports(
         &self,
         nodes: impl IntoIterator<Item = NodeName>,
@@ -122,14 +107,12 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// Registered and expected nodes.
     pub async fn nodes_with_volumes(&self) -> Result<Vec<NodeName>, StoreError> {
         let mut found: Vec<NodeName> = names(self.link.query(cmd("HKEYS").arg(keys::VOLUME_REPORTS)).await?);
         found.sort();
         Ok(found)
     }
 
-    /// Records volumes that have no record. Returns their number.
     pub async fn restore_volumes(&self, saved: &[SavedVolume]) -> Result<usize, StoreError> {
         let what = "restoring volumes";
         let mut restored = 0;
@@ -175,7 +158,6 @@ impl Store {
         Ok(restored)
     }
 
-    /// Returns volumes with a node, for a backup.
     pub async fn backup_volumes(&self) -> Result<Vec<SavedVolume>, StoreError> {
         let volumes = self.volumes(&self.volume_names().await?).await?.found();
         let usable = volumes.into_iter().filter(|volume| volume.state == VolumeState::Bound);
@@ -201,8 +183,7 @@ impl Store {
         Ok(usable.filter_map(saved).collect())
     }
 
-    /// Adds `passed` to the time for which these volumes have had no service. All others, and unreadable
-    /// counts, start at zero.
+    /// How long these volumes have had no service. All others start at zero.
     pub async fn count_abandoned_volumes(
         &self,
         abandoned: &[VolumeName],
@@ -231,7 +212,7 @@ impl Store {
         Ok(counted.into_iter().map(|(name, seconds)| (name, Duration::from_secs(seconds))).collect())
     }
 
-    /// Notes that the services of these volumes exist: from now on a missing one counts as deleted, not lost.
+    /// From now on a missing service counts as deleted, not lost.
     pub async fn note_known_services(&self, volumes: &[VolumeName]) -> Result<(), StoreError> {
         if volumes.is_empty() {
             return Ok(());
@@ -243,7 +224,6 @@ impl Store {
         self.link.pipeline(&pipe).await
     }
 
-    /// See [`Store::count_abandoned_volumes`].
     pub async fn abandoned_volumes(&self) -> Result<HashMap<VolumeName, Duration>, StoreError> {
         let counts: HashMap<Vec<u8>, Vec<u8>> =
             self.link.query(cmd("HGETALL").arg(keys::ABANDONED_VOLUMES)).await?;
@@ -254,14 +234,12 @@ impl Store {
         Ok(counts.into_iter().filter_map(read).collect())
     }
 
-    /// Asks the node to remove the data, unless a pod uses it or will. The record goes afterwards, or at once
-    /// if the node is gone.
+    /// Unless a pod uses it or will. The record goes afterwards, or at once if the node is gone.
     pub async fn remove_volume(&self, name: &VolumeName) -> Result<RemoveVolumeOutcome, StoreError> {
         self.remove(name, false).await
     }
 
-    /// Removes all volumes of a service that is being deleted, those in use when their pods are gone. Volumes
-    /// of an app stay. Returns their number.
+    /// Of a service that is being deleted. Volumes in use go with their pods; those of an app stay.
     pub async fn remove_volumes_of(&self, service: &ServiceName) -> Result<usize, StoreError> {
         let names = self.volume_names().await?;
         let mut removed = 0;
@@ -321,7 +299,6 @@ impl Store {
         Err(corrupt(what, format!("volume {name} changes its node all the time")))
     }
 
-    /// Returns copies that no record names, sorted by volume and node.
     pub async fn former_copies(&self) -> Result<Vec<FormerCopy>, StoreError> {
         let fields: Vec<(Vec<u8>, Vec<u8>)> =
             self.link.query(cmd("HGETALL").arg(keys::VOLUME_COPIES)).await?;
@@ -342,7 +319,7 @@ impl Store {
         Ok(copies)
     }
 
-    /// Lost and conflicting ones, sorted.
+    /// Lost and conflicting ones.
     pub async fn volumes_with_problems(&self) -> Result<Vec<Volume>, StoreError> {
         let mut found: Vec<VolumeName> =
             names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
@@ -351,7 +328,7 @@ impl Store {
         Ok(volumes.filter(|volume| volume.is_lost || !volume.conflict.is_empty()).collect())
     }
 
-    /// Makes a node's copy the volume. Other copies are given up, but stay.
+    /// Other copies are given up, but stay.
     pub async fn bind_volume(
         &self,
         claim: &VolumeClaim,
@@ -416,7 +393,7 @@ impl Store {
         }
     }
 
-    /// For shared data: the live node asked before, otherwise the first with the directory.
+    /// For shared data: the node asked before, otherwise the first with the directory.
     async fn node_to_remove(&self, volume: &Volume) -> Result<Option<NodeName>, StoreError> {
         if !volume.claim.scope.is_shared() {
             return Ok(volume.node.clone());
@@ -454,8 +431,7 @@ impl Store {
         Ok(VolumeUse { users, is_mounted, is_wanted })
     }
 
-    /// Returns true if a pod on a node may have this volume. During a removal no such pod is assigned, so
-    /// false stays false.
+    /// During a removal no pod with the volume is assigned, so false stays false.
     pub async fn may_be_mounted(&self, claim: &VolumeClaim) -> Result<bool, StoreError> {
         for service in self.use_of(claim).await?.users {
             let slots: HashMap<String, String> =
@@ -482,13 +458,12 @@ struct VolumeUse {
     users: Vec<ServiceName>,
     /// A service that is not being deleted has it.
     is_mounted: bool,
-    /// And has the replica; for a shared volume, any.
+    /// And has the replica; any for a shared volume.
     is_wanted: bool,
 }
 
 impl Session {
-    /// Reports persistent and shared volumes. `seen_run` is the run of Redis from an earlier report, known
-    /// before the engine was asked.
+    /// `seen_run` is the run of Redis that was known before the engine was asked.
     pub async fn report_volumes(
         &self,
         present: &[EngineCopy],
@@ -499,7 +474,6 @@ impl Session {
         self.send_volumes(seen_run, true, dead_after, changes).await
     }
 
-    /// Reports requested removals, and volumes that a reply calls missing.
     pub async fn report_gone_volumes(
         &self,
         removed: &[VolumeClaim],
@@ -511,7 +485,6 @@ impl Session {
         self.send_volumes(None, false, dead_after, removed.chain(missing)).await
     }
 
-    /// `is_whole`: the changes include all volumes of the node.
     async fn send_volumes<'a>(
         &self,
         seen_run: Option<&str>,
@@ -564,7 +537,7 @@ impl Session {
         }
     }
 
-    /// Asks whether a pod may mount these volumes, with the engine's copies. Returns one verdict per volume.
+    /// With the engine's copies. Returns one verdict per volume.
     pub async fn claim_volumes(
         &self,
         volumes: &[(VolumeClaim, Option<EngineCopy>)],
@@ -627,7 +600,7 @@ fn read_verdict(what: &str, verdict: &str, detail: &str) -> Result<VolumeVerdict
 }
 
 impl Session {
-    /// `local` are local volumes that exceeded their space since the last call.
+    /// `local` have exceeded their space since the last call.
     pub async fn report_volume_sizes(
         &self,
         persistent: &[VolumeSize],

@@ -1,4 +1,4 @@
-//! The pods that a worker starts: taking them from its queue, claiming and acknowledging them.
+//! The pods that a worker starts: taken from its queue, claimed and acknowledged.
 
 use std::time::Duration;
 
@@ -19,13 +19,12 @@ use redis_link::DedicatedConnection;
 #[derive(Debug, Clone)]
 pub struct ClaimItem {
     pub payload: Payload,
-    /// Used if the pod is new.
+    /// For a new pod.
     pub request: Resources,
-    /// Used if the pod is new.
+    /// For a new pod.
     pub host_ports: HostPorts,
 }
 
-/// What a worker must do with a payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     Start {
@@ -33,30 +32,28 @@ pub enum Claim {
         /// From 1.
         attempt: u32,
     },
-    /// It runs here already: the duplicate was dropped.
+    /// The duplicate was dropped.
     Running,
-    /// It is assigned to another node or has ended: the duplicate was dropped.
+    /// The duplicate was dropped.
     Stale,
-    /// It is no longer wanted, and in cs: stop its containers, then finish it.
+    /// Stop its containers, then finish it.
     Stopping,
-    /// It had too many attempts: reject it.
+    /// Reject it.
     Exhausted {
         /// The number of this attempt.
         attempt: u32,
     },
-    /// Its service does not know it: reject it.
+    /// Reject it.
     UnknownService,
     /// Reject it.
     BrokenRecord,
-    /// It is no longer in rq.
     Gone,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimReply {
-    /// One for each payload.
     Claims(Vec<Claim>),
-    /// The master changed a moment ago: start nothing for this time.
+    /// The master changed: start nothing for this time.
     Paused(Duration),
 }
 
@@ -65,22 +62,22 @@ pub struct AckItem {
     pub payload: Payload,
     pub assignment: AssignmentId,
     pub network: ContainerNetwork,
-    /// Unmet readiness conditions; empty if a running pod is ready.
+    /// Unmet readiness conditions.
     pub starting: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
     Running,
-    /// It is no longer wanted: stop it, then finish it.
+    /// Stop it, then finish it.
     Stop,
-    /// It belongs to another node: remove the container and report nothing.
+    /// Remove the container and report nothing.
     Stale,
     /// Nothing was recorded. Let the container run.
     BrokenRecord,
 }
 
-/// The blocking end of `pq:<node>`: one connection for one loop.
+/// One connection for one loop.
 pub struct WorkQueue {
     connection: DedicatedConnection,
     block: Duration,
@@ -88,10 +85,10 @@ pub struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Moves the oldest payload from pq to rq; `None` after one block period.
+    /// `None` after one block period.
     ///
     /// # Errors
-    /// After an error, create a new queue and sweep rq: a payload may have been moved there.
+    /// Create a new queue and sweep rq: a payload may have been moved there.
     ///
     /// # Cancel safety
     /// Not cancel safe: do the same after a dropped call.
@@ -110,12 +107,12 @@ impl Session {
         Ok(WorkQueue { connection, block, node: self.node.clone() })
     }
 
-    /// Moves payloads from pq to rq without waiting. Returns them, oldest first.
+    /// Oldest first, without waiting.
     pub async fn pop_more(&self, count: usize) -> Result<Vec<Bytes>, StoreError> {
         if count == 0 {
             return Ok(Vec::new());
         }
-        // Usually there are none, and `LLEN` costs a tenth of the script.
+        // `LLEN` costs a tenth of the script, and usually there are none.
         let waiting: u64 = self.store.link.query(cmd("LLEN").arg(keys::pq(&self.node))).await?;
         if waiting == 0 {
             return Ok(Vec::new());
@@ -125,7 +122,7 @@ impl Session {
         payloads("taking pods", self.store.link.script(&take.call()).await?)
     }
 
-    /// Returns all payloads in rq, oldest first. An oversized one becomes a dead letter.
+    /// Oldest first. An oversized payload becomes a dead letter.
     pub async fn in_flight(&self) -> Result<Vec<Bytes>, StoreError> {
         let (rq, pq) = (keys::rq(&self.node), keys::pq(&self.node));
         let read = in_flight::Head { rq, dq: keys::DQ, pq };
@@ -189,7 +186,7 @@ impl Session {
         }
     }
 
-    /// Moves running pods from rq to cs. Returns one result per pod.
+    /// One result per pod.
     pub async fn ack(&self, items: &[AckItem]) -> SessionResult<Vec<Ack>> {
         let what = "acknowledging pods";
         let (services, service_index) =

@@ -19,11 +19,9 @@ use model::node::Resources;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::{InvalidPayload, Payload};
 
-/// Entries per round trip. A call reads until it has enough, or `MAX_READ_BYTES`.
 const ENTRIES_PER_READ: usize = 16;
 const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 
-/// Who has a payload in its in-flight list.
 pub(crate) enum TakenBy<'a> {
     Worker(&'a NodeName, &'a Incarnation),
     Scheduler(&'a SchedulerId),
@@ -42,15 +40,13 @@ struct DeadLetterJson {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetter {
-    /// The first twelve hex digits of the SHA-256 of the entry in `dq`.
+    /// Twelve hex digits of the SHA-256 of the entry in `dq`.
     pub id: String,
     pub queue: String,
-    /// Byte for byte.
     pub payload: Vec<u8>,
-    /// Only the first KiB of an oversized payload (more than 512 KiB) is kept.
+    /// Only the first KiB of more than 512 KiB is kept.
     pub is_truncated: bool,
     pub reason: String,
-    /// When it was rejected.
     pub at: RedisMillis,
     entry: Vec<u8>,
 }
@@ -63,9 +59,6 @@ pub struct EditedPayload {
 
 impl EditedPayload {
     /// A node's policy may still refuse it.
-    ///
-    /// # Errors
-    /// If it is not a valid pod.
     pub fn parse(raw: Bytes) -> Result<Self, InvalidPayload> {
         let payload = Payload::parse(raw)?;
         let request = payload.inline_spec()?.pod.request();
@@ -81,7 +74,6 @@ impl EditedPayload {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadLetterRequeue {
     Queued,
-    /// The dead letter no longer exists.
     Gone,
     /// The payload would be dropped.
     PodEnded,
@@ -89,13 +81,12 @@ pub enum DeadLetterRequeue {
     PodExists,
     /// An edited payload names a pod of a service.
     PodOfService,
-    /// Only the first KiB of the payload is kept, and no replacement was given.
+    /// The payload is truncated, and no replacement was given.
     Truncated,
 }
 
 impl DeadLetter {
-    /// Returns true if its payload came through `sq` or `pq:<node>`. Other programs can write entries to `dq`
-    /// that name another key; a requeue must not write there.
+    /// Other programs can write entries to `dq` that name another key; a requeue must not write there.
     pub fn can_be_requeued(&self) -> bool {
         self.queue == keys::SQ
             || self.queue.strip_prefix("pq:").is_some_and(|node| NodeName::new(node).is_ok())
@@ -128,7 +119,7 @@ fn decode_hex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(byte).collect()
 }
 
-/// Serializes an entry up to the value of `at`: the script appends the time of Redis.
+/// Without the value of `at`: the script appends the time of Redis.
 fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
     let (payload, encoding) = match std::str::from_utf8(payload) {
         Ok(text) => (text.to_owned(), None),
@@ -171,7 +162,6 @@ impl Store {
         word("rejecting a payload", self.link.script(&reject.call()).await?)
     }
 
-    /// Returns false if the payload was no longer in flight.
     pub async fn reject_in_flight(
         &self,
         scheduler: &SchedulerId,
@@ -187,7 +177,7 @@ impl Store {
         Ok(self.dead_letter_page(offset, count).await?.0)
     }
 
-    /// Also returns whether there may be more.
+    /// With whether there may be more.
     pub async fn dead_letter_page(
         &self,
         offset: usize,
@@ -215,7 +205,7 @@ impl Store {
         Ok((found, true))
     }
 
-    /// Requeues the payload, or `edited` in its place; to `sq` if the node of its queue has left the cluster.
+    /// To `sq` if the node of the queue has left the cluster.
     ///
     /// # Errors
     /// `Refused` if [`DeadLetter::can_be_requeued`] is false.
@@ -265,9 +255,8 @@ impl Store {
         }
     }
 
-    /// Discards obsolete dead letters among `count` from `offset`: their service was deleted, scaled down or
-    /// replaced since, and could rebuild the payloads. Returns them and the next offset; `None` after the
-    /// last.
+    /// Their service was deleted, scaled down or replaced since, and could rebuild the payloads. Returns them
+    /// and the next offset.
     pub async fn discard_obsolete_dead_letters(
         &self,
         offset: usize,
@@ -290,7 +279,6 @@ impl Store {
             pipe.cmd("HMGET").arg(keys::pod(id)).arg("phase").arg("service");
         }
         for ((dead_letter, _), reply) in of_services.into_iter().zip(self.link.pipeline_each(pipe).await?) {
-            // Keys of another type are reported elsewhere.
             let record = reply
                 .ok()
                 .and_then(|value| redis::from_redis_value::<(Option<String>, Option<String>)>(value).ok());
@@ -305,7 +293,6 @@ impl Store {
         Ok((dropped, next))
     }
 
-    /// Returns false if it was gone already.
     pub async fn discard_dead_letter(&self, dead_letter: &DeadLetter) -> Result<bool, StoreError> {
         let removed: u64 = self.link.query(cmd("LREM").arg(keys::DQ).arg(1).arg(&dead_letter.entry)).await?;
         Ok(removed > 0)

@@ -13,28 +13,23 @@ const ACK_CHUNK: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExternalBeat {
-    /// It is one of kubeleet's own workers.
     Ours,
-    /// Its value did not change.
     Silent,
-    /// Its value changed.
     Beat,
-    /// Its value changed for the first time, or after it was dead: it is a node now.
+    /// For the first time, or after it was dead: it is a node now.
     Joined,
     /// It was declared dead and its pods are still being moved.
     Draining,
 }
 
-/// A sign of a node that may not have registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExternalSign {
     Heartbeat(NodeName),
-    /// Its queue is not empty.
     Queue(NodeName),
 }
 
 impl Store {
-    /// Reads one page of a scan for `hb:*` and `pq:*`. Returns the next cursor (0 at the end) and the names.
+    /// Scans for `hb:*` and `pq:*`. The next cursor is 0 at the end.
     pub async fn scan_for_external_workers(
         &self,
         cursor: u64,
@@ -56,13 +51,13 @@ impl Store {
         Ok((next, found.into_iter().filter_map(sign).collect()))
     }
 
-    /// Returns heartbeat values (empty if missing) of workers without a record; `None` for others.
+    /// Empty if missing; `None` for workers with a record.
     pub async fn heartbeat_values(&self, workers: &[NodeName]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         if workers.is_empty() {
             return Ok(Vec::new());
         }
         let mut pipe = redis::pipe();
-        // The value after the record: a worker of kubeleet whose record was lost stops its heartbeat.
+        // The value last: a worker of kubeleet whose record was lost stops its heartbeat.
         for name in workers {
             pipe.cmd("EXISTS").arg(keys::node(name));
             pipe.cmd("GET").arg(keys::hb(name));
@@ -71,15 +66,14 @@ impl Store {
         let mut values = Vec::with_capacity(workers.len());
         while let (Some(exists), Some(value)) = (replies.next(), replies.next()) {
             let has_record = read::<bool>("looking for a node", exists?)?;
-            // A key of another type is no heartbeat.
             let value = value.ok().and_then(|value| read::<Vec<u8>>("reading a heartbeat", value).ok());
             values.push((!has_record).then(|| value.unwrap_or_default()));
         }
         Ok(values)
     }
 
-    /// Registers an external worker as a node if it has no record and its value differs from `seen` (see
-    /// [`Store::heartbeat_values`]), or if it was dead and its value has changed.
+    /// Registers a worker without record whose value differs from `seen` (see [`Store::heartbeat_values`]),
+    /// or a dead one whose value has changed.
     pub async fn external_beat(
         &self,
         name: &NodeName,
@@ -110,8 +104,7 @@ impl Store {
         }
     }
 
-    /// Records the pods in the container set of an external worker as running. Returns the number of new
-    /// ones.
+    /// Returns the number of new pods.
     ///
     /// # Errors
     /// If the keys of some pods are broken, records the others before it fails.
@@ -119,7 +112,6 @@ impl Store {
         let mut found = 0;
         for chunk in running.chunks(ACK_CHUNK) {
             found += match self.external_ack_chunk(name, chunk).await {
-                // A broken record of one pod must not hide the others.
                 Err(error) if !error.is_transient() && chunk.len() > 1 => {
                     self.external_ack_each(name, chunk).await?
                 }

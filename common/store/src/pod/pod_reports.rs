@@ -13,18 +13,14 @@ use model::spec::HostPorts;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodOutcome {
-    /// On request.
     Stopped,
-    /// By itself, with success.
     Succeeded,
-    /// By itself, without success.
     Failed,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct PodRef<'a> {
     pub id: &'a PodId,
-    /// As the worker knows it.
     pub assignment: &'a AssignmentId,
 }
 
@@ -40,11 +36,10 @@ pub struct FinishReport<'a> {
     /// A sentence.
     pub message: &'a str,
     pub exit_code: Option<i64>,
-    /// If it has several.
     pub containers: &'a [ContainerStatus],
-    /// Runs that were not reported yet.
+    /// Not reported yet.
     pub runs: &'a [EndedRun],
-    /// Requests in flight before the stop, and how they ended; empty if none.
+    /// Requests in flight before the stop, and how they ended.
     pub drained: &'a str,
 }
 
@@ -62,22 +57,18 @@ pub struct StatusReport<'a> {
     pub reason: &'a str,
     /// A sentence.
     pub message: &'a str,
-    /// Restarts after it ended by itself.
     pub restarts: Option<u32>,
     pub exit_code: Option<i64>,
     /// `None` if unchanged.
     pub network: Option<&'a ContainerNetwork>,
-    /// If it has several.
     pub containers: &'a [ContainerStatus],
-    /// Runs that were not reported yet. Repeated reports add none twice.
+    /// Repeated reports add none twice.
     pub runs: &'a [EndedRun],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// Done, or done before.
     Done,
-    /// The pod is no longer on this node, or has another assignment.
     Stale,
     /// No stop was requested.
     Wanted,
@@ -86,7 +77,6 @@ pub enum WriteOutcome {
 /// Redis itself makes a dead letter of a larger payload. As in `_prelude.lua`.
 const GIANT: usize = 512 * 1024;
 
-/// Empty for a pod with one container.
 fn containers_field(containers: &[ContainerStatus]) -> String {
     if containers.is_empty() { String::new() } else { crate::json::to_json(&containers) }
 }
@@ -95,14 +85,14 @@ fn kept_runs(containers: &[ContainerStatus]) -> usize {
     EndedRun::KEPT * containers.len().max(1)
 }
 
-/// A line per run: its id, a space and the run as JSON, which has no line breaks.
+/// A line per run: its id and JSON, which has no line breaks.
 fn runs_field(runs: &[EndedRun]) -> String {
     let line = |run: &EndedRun| format!("{} {}\n", run.id, crate::json::to_json(run));
     runs.iter().map(line).collect()
 }
 
 impl Session {
-    /// `payload` is as in cs (or rq), `service` as in its record.
+    /// `payload` is as in cs (or rq).
     pub async fn finish(
         &self,
         pod: PodRef<'_>,
@@ -143,7 +133,7 @@ impl Session {
         self.write("finishing a pod", &finish.call()).await
     }
 
-    /// Queues a running pod here as a new assignment, because its container disappeared.
+    /// Queues a running pod here as a new assignment.
     pub async fn report_lost(&self, pod: PodRef<'_>, payload: &[u8]) -> SessionResult<WriteOutcome> {
         let service = service_of(payload);
         let lost = lost::Head {
@@ -162,8 +152,8 @@ impl Session {
         self.write("reporting a lost container", &lost.call()).await
     }
 
-    /// Returns a pod in rq that cannot start here to the schedulers, with a word and a sentence as reason.
-    /// They avoid this node for a while if its host ports are `taken`.
+    /// `reason` is a word, `message` a sentence. With `taken` host ports the schedulers avoid this node for a
+    /// while.
     pub async fn give_back(
         &self,
         pod: PodRef<'_>,
@@ -189,7 +179,6 @@ impl Session {
         self.write("giving a pod back", &give_back.call()).await
     }
 
-    /// Does not change the phase.
     pub async fn report(&self, pod: PodRef<'_>, status: &StatusReport<'_>) -> SessionResult<WriteOutcome> {
         let published = |network: &ContainerNetwork| ports_to_json(pod.assignment, &network.ports);
         let report = report::Head {
@@ -213,9 +202,8 @@ impl Session {
         self.write("reporting on a pod", &report.call()).await
     }
 
-    /// Records the images of a pod that is about to start here. Returns those pinned by the first pod of its
-    /// specification, possibly this one; `None` if the pod should no longer start here. `differs` describes
-    /// the difference to them, if any.
+    /// Returns the images pinned by the first pod of the specification, possibly this one; `None` if the pod
+    /// should no longer start here. `differs` says how these differ.
     pub async fn note_images(
         &self,
         pod: PodRef<'_>,
@@ -245,7 +233,6 @@ impl Session {
         }
     }
 
-    /// Moves a payload from rq to the dead letters, byte for byte.
     pub async fn reject(
         &self,
         payload: &[u8],

@@ -20,7 +20,6 @@ use model::pod::{EndedRun, PodRecord, Refusal};
 use model::spec::MAX_MEMORY_BYTES;
 
 impl Store {
-    /// Returns true if its service exists, or its entry in `pushed`.
     pub async fn has_owner(&self, pod: &PodRecord) -> Result<bool, StoreError> {
         let question = match &pod.service {
             Some(service) => cmd("EXISTS").arg(keys::service(service)).to_owned(),
@@ -34,7 +33,7 @@ impl Store {
         Ok(self.slots_and_broken(service).await?.0)
     }
 
-    /// Also returns an invalid entry, if there is one. An unreadable hash is an error.
+    /// With an invalid entry, if there is one. An unreadable hash is an error.
     pub async fn slots_and_broken(
         &self,
         service: &ServiceName,
@@ -65,28 +64,22 @@ impl Store {
         Ok((slots, broken))
     }
 
-    /// They are wanted until they are stopped.
     pub async fn pushed_pods(&self) -> Result<Vec<PodId>, StoreError> {
         Ok(names(self.link.query(cmd("SMEMBERS").arg(keys::PUSHED)).await?))
     }
 
-    /// # Errors
-    /// `Corrupt` if the record is unreadable.
     pub async fn pod(&self, id: &PodId) -> Result<Option<PodRecord>, StoreError> {
         self.pods(std::slice::from_ref(id)).await?.only()
     }
 
-    /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn pods(&self, ids: &[PodId]) -> Result<Loaded<PodRecord>, StoreError> {
         self.load(ids, |id| all_fields(keys::pod(id)), read_pod).await
     }
 
-    /// Returns the assignment of each pod (`None` while it waits) with a time within it; `None` without a
-    /// readable record.
+    /// With a time within the assignment; `None` without a readable record.
     ///
     /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
+    /// Broken keys cause none.
     pub async fn assignments(
         &self,
         ids: &[PodId],
@@ -101,7 +94,6 @@ impl Store {
         Ok(self.load(ids, get, parse).await?.options().collect())
     }
 
-    /// Rebuilt for a pod of a service, read from the record otherwise.
     pub async fn payload_of(&self, pod: &PodRecord) -> Result<Option<Payload>, StoreError> {
         match (&pod.service, &pod.spec) {
             (Some(_), Some(spec)) => {
@@ -116,7 +108,6 @@ impl Store {
         }
     }
 
-    /// `None` if it is not recorded as unschedulable.
     pub async fn refusals(&self, id: &PodId) -> Result<Option<Vec<Refusal>>, StoreError> {
         let text: Option<String> = self.link.query(cmd("HGET").arg(keys::UQ_WHY).arg(id.as_str())).await?;
         Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
@@ -180,8 +171,7 @@ pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
     }))
 }
 
-/// Reads the value of `note_images.lua`: the assignment, and below it the images. Those of another assignment
-/// do not count.
+/// The text of `note_images.lua`: the assignment, and below it its images.
 fn images_of(text: &str, assignment: Option<&AssignmentId>) -> Vec<ImageContent> {
     let (about, images) = text.split_once('\n').unwrap_or_default();
     if assignment.is_some_and(|assignment| assignment.as_str() == about) {
@@ -195,7 +185,7 @@ pub(crate) fn runs_text(runs: &[EndedRun]) -> String {
     runs.iter().map(|run| format!("{} {}\n", run.ended_at, crate::json::to_json(run))).collect()
 }
 
-/// Reads the lines of `report.lua`, "<time> <run>". Skips broken ones: runs only inform.
+/// The lines of `report.lua`, "<time> <run>". Broken ones are skipped: runs only inform.
 fn read_runs(lines: &str) -> Vec<EndedRun> {
     let read = |line: &str| {
         let (at, json) = line.split_once(' ')?;

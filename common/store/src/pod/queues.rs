@@ -13,17 +13,13 @@ use model::ids::{NodeName, PodId, SchedulerId};
 
 type RawEntry = (Vec<u8>, Vec<u8>);
 
-/// Approximate number of entries per command.
 const MAX_SCAN: usize = 1000;
 /// Of a larger key one command reads 64 entries if they are small, otherwise one.
 const MAX_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
 const ENTRIES_PER_READ: usize = 64;
 const SMALL: usize = 4 * 1024;
-/// Sample for the estimate of the size.
 const MAX_SAMPLES: usize = 1000;
-/// Limit of all payloads in one answer.
 const MAX_PEEK_BYTES: usize = 4 * 1024 * 1024;
-/// A peek stops reading after so many.
 const MAX_READ_BYTES: usize = 64 * 1024 * 1024;
 /// Only the first KiB of a longer payload is shown; no process takes it.
 const MAX_SHOWN_BYTES: usize = 512 * 1024;
@@ -43,11 +39,9 @@ pub enum QueueName {
     Running(NodeName),
 }
 
-/// All requested entries, or the first 4 MiB.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peeked<T> {
     pub items: Vec<T>,
-    /// Further requested entries that exist.
     pub left_out: u64,
 }
 
@@ -59,7 +53,7 @@ impl<T> Default for Peeked<T> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeekedPayload {
-    /// Only the first KiB of more than 512 KiB, which no process takes.
+    /// The first KiB of more than 512 KiB.
     pub bytes: Vec<u8>,
     /// Of the whole payload, in bytes.
     pub length: usize,
@@ -68,23 +62,16 @@ pub struct PeekedPayload {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnschedulablePod {
     pub payload: PeekedPayload,
-    /// `None` if its record no longer says so.
     pub reason: Option<String>,
 }
 
 impl Store {
-    /// Leaves unreadable queues out (0).
-    ///
     /// # Errors
-    /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
+    /// Broken keys cause none.
     pub async fn queue_lengths(&self) -> Result<QueueLengths, StoreError> {
         Ok(self.queue_lengths_and_broken().await?.0)
     }
 
-    /// Also returns the unreadable queues.
-    ///
-    /// # Errors
-    /// As for [`Store::queue_lengths`].
     pub async fn queue_lengths_and_broken(&self) -> Result<(QueueLengths, Vec<BrokenKey>), StoreError> {
         let mut broken = Vec::new();
         let schedulers = or_broken(self.schedulers().await, &mut broken, RedisKey::Schedulers)?;
@@ -109,7 +96,6 @@ impl Store {
         Ok((lengths, broken))
     }
 
-    /// In no particular order.
     pub async fn unschedulable_pods(&self, count: usize) -> Result<Peeked<UnschedulablePod>, StoreError> {
         let chunk = self.entries_per_read(keys::UQ, "HLEN").await?;
         let (mut peek, mut cursor) = (Peek::new(count), 0_u64);
@@ -143,7 +129,7 @@ impl Store {
         Ok(Peeked { items, left_out: found.left_out })
     }
 
-    /// The next to be taken comes first; `cs:<node>` has no order.
+    /// Next to be taken first; `cs:<node>` has no order.
     pub async fn peek(&self, queue: &QueueName, count: usize) -> Result<Peeked<PeekedPayload>, StoreError> {
         let key = match queue {
             QueueName::Waiting => keys::SQ.to_owned(),
@@ -189,7 +175,7 @@ impl Store {
         Ok(peek.finish(self.link.query(cmd("SCARD").arg(key)).await?))
     }
 
-    /// Other programs can push payloads of half a gigabyte, so large entries are read one by one.
+    /// Payloads may have half a gigabyte: large ones are read one by one.
     async fn entries_per_read(&self, key: &str, length: &str) -> Result<usize, StoreError> {
         let length: usize = self.link.query(cmd(length).arg(key)).await?;
         let mut usage = cmd("MEMORY");
@@ -220,7 +206,6 @@ impl Peek {
         self.is_full
     }
 
-    /// Returns false when the limit is reached.
     fn add(&mut self, mut bytes: Vec<u8>) -> bool {
         let length = bytes.len();
         if length > MAX_SHOWN_BYTES {

@@ -15,17 +15,16 @@ use model::service::Service;
 /// A few milliseconds of Redis.
 const BATCH: usize = 250;
 
-/// Redis serves other clients in between, but the service is queued quickly, so that schedulers give each
-/// node its share at once.
+/// Redis serves other clients in between; schedulers soon see the whole service, so that each node gets its
+/// share at once.
 const CONCURRENT_CREATES: usize = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateOutcome {
-    /// The slots of the others were taken already.
     Created(usize),
-    /// The service has changed: read it again.
+    /// Read the service again.
     Changed,
-    /// The replicas have not confirmed the cron's job yet: retry a little later.
+    /// The replicas have not confirmed the cron's job: retry.
     Unconfirmed,
 }
 
@@ -38,9 +37,7 @@ struct Stop<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopOutcome {
-    /// It was on no node and ended at once.
     Stopped,
-    /// Its node will stop it.
     Stopping,
     /// It is on another node, or ready and spared: read it again.
     Moved,
@@ -52,7 +49,7 @@ pub struct ReplacedPod {
     pub id: PodId,
     /// Where it was last seen.
     pub node: NodeName,
-    /// The ready pod in the other place of its slot; `None` if its successor is created later.
+    /// In the other place of the slot, and ready; `None` if it is created later.
     pub successor: Option<PodId>,
 }
 
@@ -72,9 +69,7 @@ pub(crate) enum ReplicaPlace<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequeueOutcome {
     Queued,
-    /// Nothing was missing.
     Present,
-    /// The pod has moved meanwhile.
     Changed,
 }
 
@@ -107,7 +102,7 @@ impl Store {
         read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
     }
 
-    /// Creates successors, as many as one script handles, in the step after that of `service`.
+    /// As many as one script handles, in the step after that of `service`.
     pub async fn create_successors(
         &self,
         service: &Service,
@@ -117,15 +112,15 @@ impl Store {
         self.create_part(service, part, ReplicaPlace::Second { step: &service.rollout.step }).await
     }
 
-    /// Creates pods of a job, as many as one script handles, in the step after that of `job`: of two
-    /// schedulers with the same step, only one creates pods.
+    /// As many as one script handles, in the step after that of `job`: of two schedulers only one creates
+    /// pods.
     pub async fn create_job_pods(&self, job: &Service, indices: &[u32]) -> Result<CreateOutcome, StoreError> {
         let part = &indices[..indices.len().min(BATCH)];
         self.create_part(job, part, ReplicaPlace::FirstOfJob { step: &job.rollout.step }).await
     }
 
-    /// Stops replaced pods, as many as one script handles, in the step after that of `service`. Returns true
-    /// if the service or a pod has changed, or pods remain.
+    /// As many as one script handles, in the step after that of `service`. Returns true if something is left
+    /// to do.
     pub async fn replace_pods(
         &self,
         service: &Service,
@@ -163,8 +158,7 @@ impl Store {
         }
     }
 
-    /// Writes the current generation into records that have the current specification and still the given
-    /// generation. Returns their number.
+    /// For pods with the current specification and still the given generation.
     pub async fn keep_pods(&self, service: &ServiceName, pods: &[(PodId, u64)]) -> Result<usize, StoreError> {
         let mut kept = 0;
         for chunk in pods.chunks(BATCH) {
@@ -177,8 +171,7 @@ impl Store {
         Ok(kept)
     }
 
-    /// Stops pods of `service`, or pushed pods without one, each with its last known node. Returns one
-    /// outcome per pod.
+    /// Each with its last known node; pushed pods without `service`. Returns one outcome per pod.
     ///
     /// # Errors
     /// If the keys of some pods are broken, stops the others before it fails.
@@ -192,10 +185,7 @@ impl Store {
         self.stop_each(service, pods, Stop { reason, message, spares_ready: false }).await
     }
 
-    /// Leaves ready pods alone: their outcome is `Moved`.
-    ///
-    /// # Errors
-    /// As for [`Store::stop_pods`].
+    /// The outcome of ready pods is `Moved`.
     pub async fn stop_unready_pods(
         &self,
         service: Option<&ServiceName>,
@@ -218,7 +208,7 @@ impl Store {
             match self.stop_chunk(service, chunk, stop).await {
                 Err(error) if error.is_transient() => return Err(error),
                 Ok(stopped) => outcomes.extend(stopped),
-                // One broken key fails the whole script. One by one, the other pods are stopped.
+                // One broken key fails the whole script.
                 Err(_) => {
                     for one in chunk {
                         match self.stop_chunk(service, std::slice::from_ref(one), stop).await {
@@ -269,8 +259,7 @@ impl Store {
         list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
     }
 
-    /// Frees slots whose pod has no record. With `None`, the pod in the second place moves to the first.
-    /// Slots that another pod holds meanwhile stay. Returns the number of changed slots.
+    /// Those whose pod has no record. With `None`, the pod in the second place moves to the first.
     pub async fn free_slots(
         &self,
         service: &ServiceName,
@@ -290,7 +279,7 @@ impl Store {
         Ok(freed)
     }
 
-    /// `schedulers` are all known ones: their in-flight lists are searched.
+    /// In-flight lists of all `schedulers` are searched.
     pub async fn requeue_missing(
         &self,
         pod: &PodRecord,
@@ -302,7 +291,7 @@ impl Store {
         }
     }
 
-    /// The payload may say more than the record, for example if another program has overwritten the replica.
+    /// The payload may say more than the record, if another program has overwritten that.
     pub async fn requeue_payload(
         &self,
         pod: &PodRecord,
@@ -347,7 +336,7 @@ pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Pay
     Payload::for_service(name, id, service.pod.image(), replica, service.spec_id.clone())
 }
 
-/// Creates up to [`BATCH`] pods; none if the service's last write is not `last_write`.
+/// Up to [`BATCH`]; none if the service's last write is not `last_write`.
 pub(crate) fn create_call(
     service: &Service,
     replicas: &[u32],

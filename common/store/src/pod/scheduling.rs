@@ -24,7 +24,6 @@ pub const TAKEN_AT_ONCE: usize = 4096;
 pub struct Assignment {
     pub payload: Payload,
     pub node: NodeName,
-    /// The incarnation that the decision was made for.
     pub incarnation: Option<Incarnation>,
     pub request: Resources,
     pub host_ports: HostPorts,
@@ -35,13 +34,12 @@ pub struct Assignment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AssignOutcome {
     Assigned,
-    /// The pod is no longer pending: the payload was dropped.
+    /// The payload was dropped.
     Stale,
-    /// The payload is no longer in flight.
     Gone,
-    /// Its service does not know it. Still in flight: reject it.
+    /// Still in flight: reject it.
     UnknownService,
-    /// Still in flight: decide again with fresh data of the node.
+    /// Still in flight: decide again with fresh data.
     Refused,
 }
 
@@ -49,7 +47,6 @@ pub enum AssignOutcome {
 pub struct Parked {
     pub payload: Payload,
     pub request: Resources,
-    /// The reason of each refusing node.
     pub refusals: Vec<Refusal>,
     /// The same as a sentence.
     pub message: String,
@@ -57,25 +54,22 @@ pub struct Parked {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParkOutcome {
-    /// It will be tried again.
     Parked,
-    /// The pod is no longer pending: the payload was dropped.
+    /// The payload was dropped.
     Stale,
-    /// The payload is no longer in flight.
     Gone,
-    /// Its service does not know it. Still in flight: reject it.
+    /// Still in flight: reject it.
     UnknownService,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unpark {
-    /// Pods whose backoff is over.
     Due,
-    /// All pods, because capacity appeared.
+    /// Capacity appeared.
     All,
 }
 
-/// The blocking end of `sq`: one connection for one loop.
+/// One connection for one loop.
 pub struct SchedulerQueue {
     connection: DedicatedConnection,
     block: Duration,
@@ -83,15 +77,14 @@ pub struct SchedulerQueue {
 }
 
 impl SchedulerQueue {
-    /// Waits up to one block period for a pod. Returns at most [`TAKEN_AT_ONCE`] in-flight payloads, oldest
-    /// first.
+    /// Waits for one block period. Returns at most [`TAKEN_AT_ONCE`] in-flight payloads, oldest first.
     ///
     /// # Errors
-    /// After an error create a new queue: the connection may still receive a late reply.
+    /// Create a new queue: the connection may still receive a late reply.
     ///
     /// # Cancel safety
-    /// Not cancel safe: after a dropped call create a new queue as well. A popped payload is in flight, and
-    /// the next [`Store::take`] returns it.
+    /// Not cancel safe: create a new queue as well. A popped payload is in flight, and the next
+    /// [`Store::take`] returns it.
     pub async fn next(&mut self, max: usize) -> Result<Vec<Bytes>, StoreError> {
         let mut pop = cmd("BRPOPLPUSH");
         pop.arg(keys::SQ).arg(keys::in_flight(&self.id)).arg(self.block.as_secs_f64());
@@ -116,8 +109,8 @@ impl Store {
         self.link.query(cmd("LLEN").arg(keys::SQ)).await
     }
 
-    /// Fills the in-flight list up to `max` pods, and notes that the scheduler lives. Returns all in-flight
-    /// payloads, oldest first.
+    /// Fills the in-flight list up to `max`, and shows that the scheduler lives. Returns the list, oldest
+    /// first.
     pub async fn take(&self, id: &SchedulerId, max: usize) -> Result<Vec<Bytes>, StoreError> {
         let mut in_flight: Vec<Bytes> = Vec::new();
         loop {
@@ -130,8 +123,8 @@ impl Store {
         }
     }
 
-    /// Assigns pods to nodes; one outcome per pod. All assignments to one node must have the same
-    /// incarnation. The oldest in-flight pods, in their order, are cheapest.
+    /// One outcome per pod. All assignments to one node have the same incarnation. The oldest in-flight pods,
+    /// in their order, are cheapest.
     pub async fn assign(
         &self,
         id: &SchedulerId,
@@ -141,8 +134,8 @@ impl Store {
         self.assign_as_seen(id, dead_after, assignments, &|_| None).await
     }
 
-    /// A node refuses if it has more pods than `seen` returns for it. This keeps several schedulers from all
-    /// choosing the same idle node.
+    /// A node refuses with more pods than `seen` returns, so that several schedulers do not all choose the
+    /// same idle node.
     pub async fn assign_as_seen(
         &self,
         id: &SchedulerId,
@@ -200,7 +193,6 @@ impl Store {
         replies.into_iter().map(outcome).collect()
     }
 
-    /// Requeues up to `max` pods. Returns their number.
     pub async fn unpark(&self, which: Unpark, max: usize) -> Result<usize, StoreError> {
         let unpark = unpark::Head {
             sq: keys::SQ,
@@ -236,7 +228,7 @@ fn assign_call(
     assignments: &[Assignment],
     seen: &(dyn Fn(&NodeName) -> Option<u64> + Sync),
 ) -> Call<'static> {
-    // Each node and each different request is passed once; pods refer to them by index from 1.
+    // Nodes and requests are passed once; pods refer to them by index from 1.
     let mut nodes: Vec<&Assignment> = Vec::new();
     let mut node_index = HashMap::new();
     for assignment in assignments {

@@ -1,5 +1,5 @@
-//! Usage of pods and nodes, measured on demand: a reader leaves a key that expires, and workers that see it
-//! write reports for all readers.
+//! Usage, measured on demand: a reader leaves a key that expires, and workers that see it report to all
+//! readers.
 
 use bytes::Bytes;
 use redis::cmd;
@@ -12,12 +12,10 @@ use model::node::usage::UsageReport;
 /// How long workers measure after a request.
 const LOOK_SECONDS: u64 = 15;
 const REPORT_SECONDS: u64 = 15;
-/// A report may have thousands of pods.
 const REPORTS_PER_READ: usize = 100;
 
 impl Store {
-    /// Asks a node, or all with `None`. Returns true if no request was active: then the first report takes a
-    /// moment.
+    /// From one node, or all. Returns true if no request was active: then the first report takes a moment.
     pub async fn look_at_usage(&self, node: Option<&NodeName>) -> Result<bool, StoreError> {
         let key = node.map_or_else(|| keys::USAGE_WANTED.to_owned(), keys::usage_wanted);
         let mut pipe = redis::pipe();
@@ -40,7 +38,6 @@ impl Store {
         Ok(found > 0)
     }
 
-    /// Returns true if a client still wants it.
     pub async fn write_usage(&self, node: &NodeName, report: &UsageReport) -> Result<bool, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("SET")
@@ -54,7 +51,7 @@ impl Store {
         Ok(wanted > 0)
     }
 
-    /// In this order; `None` without a readable report.
+    /// `None` without a readable report.
     pub async fn usage_of(&self, nodes: &[NodeName]) -> Result<Vec<Option<UsageReport>>, StoreError> {
         let mut reports = Vec::with_capacity(nodes.len());
         for chunk in nodes.chunks(REPORTS_PER_READ) {
@@ -62,7 +59,6 @@ impl Store {
             for node in chunk {
                 get.arg(keys::usage(node));
             }
-            // A key of another type reads as missing.
             let found: Vec<Option<Bytes>> = self.link.query(&get).await?;
             let report = |json: Option<Bytes>| serde_json::from_slice(&json?).ok();
             reports.extend(found.into_iter().map(report));

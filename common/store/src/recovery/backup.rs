@@ -12,12 +12,10 @@ use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::value::ValueKind;
 
-/// Attempts to read a service that changes meanwhile.
 const ATTEMPTS: usize = 5;
 
 impl Store {
-    /// Returns a service with its specifications and the pods in its slots. Retries until record, slots and
-    /// pods are consistent.
+    /// Retries until record, slots and pods are consistent.
     pub async fn backup_service(&self, name: &ServiceName) -> Result<Option<SavedState>, StoreError> {
         let mut attempt = 1;
         loop {
@@ -50,7 +48,7 @@ impl Store {
         Ok(Some(service))
     }
 
-    /// Leaves out stopped pods and broken records.
+    /// Without stopped pods and broken records.
     pub async fn backup_pods(&self, ids: &[PodId]) -> Result<SavedState, StoreError> {
         let mut saved = SavedState::default();
         let records = self.pods(ids).await?.found();
@@ -111,9 +109,6 @@ impl Store {
     }
 
     /// Returns false if the name exists.
-    ///
-    /// # Errors
-    /// `Corrupt` if the content is unreadable.
     pub async fn restore_value(&self, saved: &SavedValue) -> Result<bool, StoreError> {
         let SavedValue { kind, name, version, data, created_at, updated_at, app } = saved;
         let what = format!("the {kind} {name} of the backup");
@@ -132,7 +127,6 @@ impl Store {
         Ok(word(&what, self.link.script(&restore.call()).await?)? == "OK")
     }
 
-    /// Returns false if one exists.
     pub async fn restore_login(&self, saved: &SavedLogin) -> Result<bool, StoreError> {
         let restore = registry_restore::Head {
             registry_key: keys::registry(&saved.host),

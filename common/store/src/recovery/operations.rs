@@ -1,7 +1,7 @@
 //! `kubeleet cluster recover`: asks the workers for their saved state, and restores what is missing.
 //!
-//! The API leaves a request in Redis, and each worker writes its answer to its own list. Both expire. Workers
-//! on hold poll for a request; those with a session get a message.
+//! Request and answers, a list for each worker, are in Redis and expire. Workers on hold poll for a request;
+//! those with a session get a message.
 
 use std::collections::BTreeSet;
 
@@ -28,18 +28,17 @@ const RECORDS_PER_READ: usize = 1000;
 /// Approximate bytes of the pieces of an answer.
 const PIECE: usize = 256 * 1024;
 const PIECES_PER_READ: isize = 16;
-/// Redis would have to store an answer. A worker with more does not answer.
+/// Redis has to store it. A worker with more does not answer.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecoveryAnswer {
     pub node: NodeName,
-    /// Or why it is unusable.
     pub saved: Result<SavedFile, InvalidState>,
 }
 
 impl Store {
-    /// `nodes` get a message; workers on hold poll.
+    /// Sends `nodes` a message; workers on hold poll.
     pub async fn request_recovery(&self, id: &RecoveryId, nodes: &[NodeName]) -> Result<(), StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("SET").arg(keys::RECOVERY).arg(id.as_str()).arg("EX").arg(EXPIRE_SECONDS).ignore();
@@ -54,7 +53,7 @@ impl Store {
         Ok(id.and_then(|id| RecoveryId::new(id).ok()))
     }
 
-    /// The `lines` are those of [`SavedState::to_lines`]. Idempotent.
+    /// Idempotent.
     ///
     /// # Errors
     /// The answer is then incomplete and is ignored.
@@ -82,7 +81,7 @@ impl Store {
         Ok(())
     }
 
-    /// `None` if it is missing or incomplete.
+    /// `None` also if incomplete.
     pub async fn recovery_answer(
         &self,
         id: &RecoveryId,
@@ -136,7 +135,7 @@ fn pieces(lines: &[String]) -> Vec<String> {
 }
 
 impl Store {
-    /// Reads the objects that a saved state names. `nodes` stays `None`.
+    /// `nodes` stays `None`.
     pub async fn known_state(&self, saved: &SavedState) -> Result<KnownState, StoreError> {
         let mut known = KnownState::default();
         let of_pods = saved.pods.iter().filter_map(|pod| pod.service.as_ref());
@@ -177,11 +176,10 @@ impl Store {
         Ok(known)
     }
 
-    /// Returns when a service of each name was last deleted; `None` if unknown or forgotten.
+    /// `None` if unknown or forgotten.
     async fn deletions(&self, names: &[&ServiceName]) -> Result<Vec<Option<RedisMillis>>, StoreError> {
         let score =
             |name: &&ServiceName| cmd("ZSCORE").arg(keys::DELETED_SERVICES).arg(name.as_str()).to_owned();
-        // A key of another type says nothing.
         let read = |_: &&ServiceName, reply| read::<Option<f64>>("reading a deletion", reply);
         let deletions = self.load(names, score, read).await?.options();
         Ok(deletions.map(|at| at.map(|at| at as RedisMillis)).collect())
@@ -191,10 +189,10 @@ impl Store {
         Ok(self.saved_services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// Returns records with all fields, without missing ones and wrong types.
+    /// Without missing ones and wrong types.
     ///
     /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
+    /// Broken keys cause none.
     pub async fn saved_services(&self, names: &[ServiceName]) -> Result<Vec<SavedService>, StoreError> {
         let read = |name: &ServiceName, reply| {
             let fields = HashFields::read("reading a service", reply)?.map(|fields| fields.texts());
@@ -205,16 +203,15 @@ impl Store {
 }
 
 impl Store {
-    /// Writes specifications, then pods, then the record: no pod may be created for a slot that is about to
-    /// be restored. The next run completes an interrupted one. Writes the record only `with_record`, when no
-    /// other pods of the service follow. Returns the number of restored pods.
+    /// Specifications, then pods, then the record, so that no pod is created for a slot to be restored. The
+    /// next run completes an interrupted one. `with_record`: no other pods of the service follow.
     pub async fn recover_service(
         &self,
         service: &ServiceRecovery,
         with_record: bool,
     ) -> Result<usize, StoreError> {
         for spec in &service.specs {
-            // A specification never changes under its id. SET also removes the expiry.
+            // SET also removes the expiry.
             let () = self.link.query(cmd("SET").arg(keys::spec(&spec.id)).arg(&spec.text)).await?;
         }
         let recovered = self.recover_pods(Some(&service.name), &service.pods).await?;
@@ -233,7 +230,7 @@ impl Store {
         Ok(recovered)
     }
 
-    /// Skips a service of which Redis has the same or a newer revision. Returns true if stored.
+    /// Unless Redis has the same or a newer revision.
     pub async fn recover_record(&self, service: &SavedService) -> Result<bool, StoreError> {
         let what = "recovering a service";
         let write = WriteId::random();
@@ -270,8 +267,7 @@ impl Store {
         }
     }
 
-    /// Records pods of a service, or pushed pods. Skips those with a record or a taken slot. Returns their
-    /// number.
+    /// Skips those with a record or a taken slot.
     pub async fn recover_pods(
         &self,
         service: Option<&ServiceName>,
@@ -305,8 +301,8 @@ impl Store {
         Ok(recovered)
     }
 
-    /// Sets the id after everything else was written. `seen` is the id that the caller has read; it is
-    /// replaced if that cluster has no services. Returns false if this Redis has another cluster.
+    /// The last step. `seen` is the id that the caller has read; it is replaced if that cluster has no
+    /// services. Returns false if this Redis has another cluster.
     pub async fn recover_cluster(
         &self,
         cluster: &ClusterId,

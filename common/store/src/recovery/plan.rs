@@ -1,7 +1,5 @@
 //! Plans which saved objects to restore in Redis. Pure; an executed plan is followed by an empty one.
-//!
-//! Redis takes precedence: existing records, taken slots, and services of the same or a newer revision stay.
-//! `problems` names every saved object that is not written.
+//! Existing records, taken slots, and services of the same or a newer revision stay.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,23 +17,20 @@ use model::pod::slot::Slot;
 use model::spec::PodSpec;
 use model::time::rfc3339;
 
-/// Further problems are counted.
 const MAX_PROBLEMS: usize = 50;
 
-/// The objects in Redis that a saved state names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
     pub services: BTreeMap<ServiceName, KnownService>,
-    /// Pods with a record, among the saved pods and those in a slot of the same replica.
+    /// Among the saved pods and those in a slot of the same replica.
     pub records: BTreeSet<PodId>,
-    /// Nodes that may have pods; `None` if each saved pod is known to run on its node.
+    /// `None` if each saved pod is known to run on its node.
     pub nodes: Option<BTreeSet<NodeName>>,
-    /// Also services that were deleted after they were saved.
     pub with_deleted: bool,
 }
 
 impl KnownState {
-    /// Returns when this service was deleted, if after it was saved and not to be restored.
+    /// If after it was saved, and not to be restored.
     pub fn deletion_of(&self, service: &ServiceName, saved: &SavedState) -> Option<RedisMillis> {
         let known =
             self.services.get(service).filter(|known| known.record.is_none() && !self.with_deleted)?;
@@ -50,7 +45,6 @@ pub struct KnownService {
     /// `None` if it has only slots.
     pub record: Option<KnownRecord>,
     pub slots: BTreeMap<Slot, PodId>,
-    /// When a service of this name was last deleted, if known.
     pub deleted_at: Option<RedisMillis>,
 }
 
@@ -64,10 +58,8 @@ pub struct KnownRecord {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecoveryPlan {
-    /// Services with missing parts, by name.
     pub services: Vec<ServiceRecovery>,
     pub pushed: Vec<PodRecovery>,
-    /// Saved pods that Redis has.
     pub present: usize,
     /// Saved objects that are not written, one sentence each.
     pub problems: Vec<String>,
@@ -76,11 +68,8 @@ pub struct RecoveryPlan {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceRecovery {
     pub name: ServiceName,
-    /// If Redis has none or an older one.
     pub record: Option<SavedService>,
-    /// Those of the record and of the pods.
     pub specs: Vec<SavedSpec>,
-    /// By replica.
     pub pods: Vec<PodRecovery>,
     pub replicas: u32,
     /// Pods without a saved state, which will be created anew.
@@ -90,11 +79,9 @@ pub struct ServiceRecovery {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodRecovery {
     pub payload: Payload,
-    /// If it belongs to a service.
     pub slot: Slot,
     /// `Pending` if its node is unknown.
     pub phase: Phase,
-    /// `None` if it is pending.
     pub placement: Option<(NodeName, AssignmentId)>,
     pub generation: u64,
     pub restarts: u32,
@@ -122,8 +109,8 @@ impl ServiceRecovery {
     }
 }
 
-/// Returns saved pods without a record that are no longer wanted: their slot is taken, fewer replicas are
-/// desired, or the service was deleted. An older state of a service, as after a restore, does not count.
+/// Saved pods without a record whose slot is taken or not desired, or whose service was deleted. An older
+/// state of a service, as after a restore, does not count.
 pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
     let is_unwanted = |service: &ServiceName, payload: &Payload| {
         if known.deletion_of(service, saved).is_some() {
@@ -173,7 +160,6 @@ impl<'a> Planner<'a> {
                     let recovery = self.recovery(payload, pod);
                     self.plan.pushed.push(recovery);
                 }
-                // One sentence about the service is enough.
                 Some(service) if self.known.deletion_of(service, self.saved).is_some() => {}
                 Some(service) => {
                     if let Err(problem) = self.place_in_slot(service, payload, pod) {
@@ -185,7 +171,7 @@ impl<'a> Planner<'a> {
         self.plan.problems = problems.into_lines();
     }
 
-    /// Without duplicates; running pods, newer generations and younger assignments first.
+    /// No duplicates; running pods, newer generations and younger assignments first.
     fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
         let mut pods = Vec::with_capacity(self.saved.pods.len());
         for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {
@@ -223,7 +209,7 @@ impl<'a> Planner<'a> {
         let is_other = |id: &&PodId| **id != payload.id;
         let taken_before = |slot: Slot| known.and_then(|known| known.slots.get(&slot)).filter(is_other);
         let holder = |slot: Slot| taken_before(slot).or_else(|| Some(&planned(slot)?.id));
-        // During a replacement a replica has a second pod with another specification.
+        // During a replacement the second pod has another specification.
         let is_replaced = planned(first).is_some_and(|other| other.spec != payload.spec);
         let slot = match holder(first) {
             None => first,
@@ -270,7 +256,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A pod of unknown generation has an earlier one if its specification is not the current one.
+    /// An unknown generation is an earlier one if the specification is not the current one.
     fn generation(&self, service: &ServiceName, payload: &Payload, pod: &SavedPod) -> u64 {
         let of_spec = payload.spec.as_ref().and_then(|id| self.spec(id)).map_or(0, |spec| spec.generation);
         let known = pod.generation.max(of_spec);
@@ -371,7 +357,6 @@ fn youngest_copies<'a>(
 }
 
 impl SavedSpec {
-    /// `None` if it is broken.
     pub fn pod(&self) -> Option<PodSpec> {
         SpecFile::read(self.text.as_bytes()).ok()
     }

@@ -43,15 +43,13 @@ pub enum SavedLine {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedHeader {
-    /// See [`FORMAT`].
     pub format: u32,
     pub cluster: ClusterId,
-    /// Of kubeleet.
     pub version: String,
     /// RFC 3339 by Redis' clock; empty in the file of a worker.
     #[serde(default)]
     pub at: String,
-    /// Nodes that may have volumes. Recovery waits for those that are down.
+    /// Those that may have volumes. Recovery waits for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeName>,
 }
@@ -66,7 +64,7 @@ impl SavedHeader {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedService {
     pub name: ServiceName,
-    /// All fields of `service:<name>`.
+    /// Of `service:<name>`.
     pub fields: BTreeMap<String, String>,
     /// As in `done:<name>`. Only in a backup.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -97,7 +95,6 @@ impl SavedService {
         u32::try_from(self.number("replicas")).unwrap_or(u32::MAX)
     }
 
-    /// `None` if the record is broken.
     pub fn spec(&self) -> Option<SavedSpec> {
         let id = SpecId::new(self.text("spec")).ok()?;
         let text = self.text("spec_text").to_owned();
@@ -132,7 +129,7 @@ pub struct SavedSpec {
     /// 0 if unknown.
     #[serde(default)]
     pub generation: u64,
-    /// The content of `spec:<id>`.
+    /// Of `spec:<id>`.
     pub text: String,
 }
 
@@ -142,12 +139,10 @@ pub struct SavedVolume {
     /// Its name in the service.
     pub source: String,
     pub replica: u32,
-    /// Intended size in bytes.
+    /// In bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<u64>,
-    /// The node that has its data.
     pub node: NodeName,
-    /// Of that node, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,7 +150,7 @@ pub struct SavedVolume {
     /// Its node has had the data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub found: bool,
-    /// Until when other copies were given up, in milliseconds.
+    /// Other copies were given up until then, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up_at: Option<u64>,
 }
@@ -168,7 +163,6 @@ pub struct SavedPod {
     #[serde(default)]
     pub service: Option<ServiceName>,
     pub phase: Phase,
-    /// `None` while it waits for one.
     #[serde(default)]
     pub node: Option<NodeName>,
     #[serde(default)]
@@ -185,15 +179,14 @@ pub struct SavedPod {
     /// 0 if unknown.
     #[serde(default)]
     pub created_at: RedisMillis,
-    /// A time within this assignment, on Redis' clock; 0 if unknown. Of two assignments the later one is
-    /// younger.
+    /// A time within this assignment, on Redis' clock: of two the later one is younger. 0 if unknown.
     #[serde(default)]
     pub since: RedisMillis,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<EndedRun>,
 }
 
-/// The stored current version of a secret (encrypted) or config.
+/// The current version, as stored: a secret is encrypted.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedValue {
     pub kind: ValueKind,
@@ -203,7 +196,6 @@ pub struct SavedValue {
     /// In base64.
     pub data: String,
     pub created_at: RedisMillis,
-    /// When this version was stored.
     pub updated_at: RedisMillis,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
@@ -225,7 +217,6 @@ pub struct SavedLogin {
 }
 
 impl SavedPod {
-    /// `None` if the payload is unreadable.
     pub fn id(&self) -> Option<PodId> {
         #[derive(Deserialize)]
         struct Id {
@@ -234,8 +225,6 @@ impl SavedPod {
         serde_json::from_str::<Id>(&self.payload).ok().map(|payload| payload.uuid)
     }
 
-    /// # Errors
-    /// If the payload is broken.
     pub fn parsed(&self) -> Result<Payload, InvalidPayload> {
         Payload::parse(Bytes::copy_from_slice(self.payload.as_bytes()))
     }
@@ -245,7 +234,7 @@ impl SavedPod {
 pub struct SavedEnd {
     /// Lines between the first and this one.
     pub lines: usize,
-    /// Running containers that are not saved.
+    /// Running containers.
     #[serde(default)]
     pub unsaved: u64,
     /// The second section follows.
@@ -253,17 +242,15 @@ pub struct SavedEnd {
     pub more: bool,
 }
 
-/// The second section of a backup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SavedValues {
     pub cluster: Option<ClusterId>,
-    /// Secrets and configs.
     pub values: Vec<SavedValue>,
     pub logins: Vec<SavedLogin>,
 }
 
 impl SavedValues {
-    /// Returns the ids of the keys that encrypt the secrets and logins.
+    /// Of the keys that encrypt the secrets and logins.
     pub fn secret_keys(&self) -> Vec<String> {
         let secrets = self.values.iter().filter(|value| value.kind == ValueKind::Secret);
         let texts = secrets.filter_map(|value| String::from_utf8(STANDARD.decode(&value.data).ok()?).ok());
@@ -271,7 +258,6 @@ impl SavedValues {
         texts.filter_map(|text| SecretKey::id_of_text(&text).map(str::to_owned)).collect()
     }
 
-    /// Reads a header, lines of the second section, and an end line.
     pub fn read<'a>(lines: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidState> {
         let mut lines = lines.into_iter();
         let incomplete = InvalidState::Incomplete { expected: 0, found: 0 };
@@ -310,7 +296,7 @@ pub enum InvalidState {
     Newer(u32),
     #[error("it is incomplete: its last line is missing, or says {expected} lines where there are {found}")]
     Incomplete {
-        /// According to the last line; 0 without one.
+        /// 0 without a last line.
         expected: usize,
         found: usize,
     },
@@ -332,7 +318,7 @@ impl SavedState {
         }
     }
 
-    /// A specification never changes under its id; a known generation replaces an unknown one.
+    /// A known generation replaces an unknown one.
     pub fn add_spec(&mut self, spec: SavedSpec) {
         match self.specs.get(&spec.id) {
             Some(known) if known.generation >= spec.generation => {}
@@ -347,7 +333,6 @@ impl SavedState {
         self.volumes.extend(other.volumes);
     }
 
-    /// The lines between the first and the last one.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         let volumes = self.volumes.iter().cloned().map(SavedLine::Volume);
         let services = self.services.values().cloned().map(SavedLine::Service);
@@ -356,7 +341,7 @@ impl SavedState {
         volumes.chain(services).chain(specs).chain(pods).map(|line| line.to_json())
     }
 
-    /// Without newlines. `unsaved` counts running containers that are not saved.
+    /// `unsaved` counts running containers that are not saved.
     pub fn to_lines(&self, header: SavedHeader, unsaved: u64) -> Vec<String> {
         let header = std::iter::once(SavedLine::Header(header).to_json());
         let mut lines: Vec<String> = header.chain(self.lines()).collect();
@@ -366,23 +351,17 @@ impl SavedState {
 }
 
 impl SavedLine {
-    /// Without newline.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings and numbers always serialize")
     }
 
     /// `number` counts from 1, for the error.
-    ///
-    /// # Errors
-    /// [`InvalidState::NotALine`].
     pub fn parse(line: &str, number: usize) -> Result<Self, InvalidState> {
         serde_json::from_str(line).map_err(|_| InvalidState::NotALine(number))
     }
 }
 
 impl SavedHeader {
-    /// # Errors
-    /// [`InvalidState::NotALine`], or [`InvalidState::Newer`].
     pub fn parse(line: &str) -> Result<Self, InvalidState> {
         #[derive(Deserialize)]
         struct AnyHeader {

@@ -3,13 +3,12 @@
 
 use std::collections::HashSet;
 
-/// The beginning of a part in the first column. A part declares names, and ends where the next begins.
+/// A part declares names, and ends where the next begins.
 const PART: &str = "local ";
 
 /// Parsing takes longer than selecting. Public for tests that change the prelude.
 pub struct Prelude<'a> {
     parts: Vec<PreludePart<'a>>,
-    /// Declared names with the index of their part, sorted.
     names: Vec<(&'a [u8], usize)>,
 }
 
@@ -47,8 +46,7 @@ impl<'a> Prelude<'a> {
         prelude
     }
 
-    /// Returns the parts that declare a word of `texts` or of another returned part. Words in strings and
-    /// trailing comments count too.
+    /// Words in strings and trailing comments count, too.
     pub(super) fn needed(&self, texts: &[&str]) -> String {
         let mut needed: HashSet<usize> = texts.iter().flat_map(|text| self.used_by(text)).collect();
         let mut kept = Vec::new();
@@ -63,7 +61,6 @@ impl<'a> Prelude<'a> {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// With duplicates.
     fn used_by(&self, text: &'a str) -> impl Iterator<Item = usize> {
         words(text).flat_map(|word| {
             let first = self.names.partition_point(|(name, _)| *name < word);
@@ -77,7 +74,7 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("--")
 }
 
-/// Reads `local function name(…)` or `local a, b = …`.
+/// Of `local function name(…)` or `local a, b = …`.
 fn declared(first: &str) -> impl Iterator<Item = &[u8]> {
     let rest = first.strip_prefix(PART).unwrap_or_default();
     let names = match rest.strip_prefix("function ") {

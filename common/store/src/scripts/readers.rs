@@ -36,7 +36,6 @@ impl Script {
     }
 }
 
-/// `parameter` is the name of the item number; the head has none.
 fn functions(
     name: &str,
     parameter: &str,

@@ -45,15 +45,15 @@ pub enum ProcessKind {
     Proxy,
 }
 
-/// The treatment of a call while Redis uses all of its `maxmemory`. Redis checks memory only at the first
-/// write: a script that begins with a write that cannot grow anything runs to its end.
+/// Redis checks `maxmemory` only at the first write: a script that begins with a write that cannot grow
+/// anything runs to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtMaxmemory {
-    /// It runs: it keeps pods or nodes alive, moves stored data, or frees memory.
+    /// It keeps pods or nodes alive, moves stored data, or frees memory.
     Allowed,
-    /// It runs if it adds nothing: then it calls `allow_at_maxmemory()`.
+    /// If it adds nothing: then it calls `allow_at_maxmemory()`.
     Shrinking,
-    /// Redis refuses it and changes nothing, since it only adds data.
+    /// It only adds data.
     Refused,
 }
 
@@ -68,8 +68,7 @@ impl Group {
     }
 }
 
-/// Items with the same keys and arguments. The head argument `<name>_count` is their number; for the last
-/// batch it follows from the arguments.
+/// The head argument `<name>_count` is the number of items; for the last batch it follows from the arguments.
 pub(super) struct ItemBatch {
     pub(super) name: &'static str,
     pub(super) item: Group,
@@ -81,7 +80,6 @@ impl Script {
         self.name
     }
 
-    /// The content of its file.
     pub fn text(&self) -> &'static str {
         self.text
     }
@@ -94,7 +92,6 @@ impl Script {
         self.at_maxmemory
     }
 
-    /// Phases in which it creates the record of a pod.
     pub fn creates(&self) -> &'static [Phase] {
         self.creates
     }
@@ -104,12 +101,10 @@ impl Script {
         self.moves
     }
 
-    /// The code that Redis runs.
     pub fn source(&self) -> String {
         self.source_of(&READ_PRELUDE, self.text)
     }
 
-    /// With another prelude and another text.
     pub fn source_of(&self, prelude: &Prelude<'_>, text: &str) -> String {
         let first = match self.at_maxmemory {
             AtMaxmemory::Allowed => "allow_at_maxmemory()",
@@ -125,7 +120,6 @@ impl Script {
         let mut items = Vec::new();
         for batch in self.batches {
             let size = batch.item.arg_count();
-            // A batch with keys only.
             if size == 0 {
                 continue;
             }
@@ -163,7 +157,6 @@ impl std::fmt::Debug for Script {
 #[derive(Debug)]
 pub struct Arguments<'a> {
     pub head: NamedArguments<'a>,
-    /// Those of all batches.
     pub items: Vec<NamedArguments<'a>>,
 }
 
@@ -217,8 +210,7 @@ impl DerefMut for Call<'_> {
     }
 }
 
-/// Returns the distinct values, and the index of each value among them, from 1. Values repeat, so it searches
-/// from the end.
+/// And the index of each value among them, from 1. Values repeat, so it searches from the end.
 pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
     let mut distinct: Vec<T> = Vec::new();
     let index = values.map(|value| match distinct.iter().rposition(|known| *known == value) {
@@ -303,7 +295,6 @@ impl ScriptArg for Duration {
     }
 }
 
-/// `""` for `None`.
 impl<T: ScriptArg> ScriptArg for Option<T> {
     fn add_to(self, call: &mut ScriptInvocation<'_>) {
         match self {
@@ -313,7 +304,6 @@ impl<T: ScriptArg> ScriptArg for Option<T> {
     }
 }
 
-/// All amounts, in the order of [`Resource::ALL`].
 impl ScriptArg for &Resources {
     fn add_to(self, call: &mut ScriptInvocation<'_>) {
         for resource in Resource::ALL {

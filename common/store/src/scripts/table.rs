@@ -1,14 +1,12 @@
 //! The list of scripts: processes, keys and arguments, and changes of pod phases.
 //!
-//! A script `name in folder` is the file `lua/folder/name.lua`, whose header explains its keys and arguments.
-//! It becomes a module `name` with a struct `Head` and a struct for the items of each batch, so that a
-//! missing argument does not compile. `seen_`, `expected_` and `known_` are values that the caller has read:
-//! the script changes nothing if they have changed. `<batch>_count` is the number of items of each batch but
-//! the last, where it follows from the arguments.
+//! A script `name in folder` is the file `lua/folder/name.lua`, whose header explains its arguments. It
+//! becomes a module with a struct `Head` and one for the items of each batch, so that a missing argument does
+//! not compile. `seen_`, `expected_` and `known_` are values that the caller has read: if they have changed
+//! the script changes nothing.
 //!
 //! Tests check `run_by` and `moves`, which also stand in the reference. A batch has two names, because macros
-//! cannot change the case: its type here, and the name of its items in Lua.
-//! its type here, and the name of its items in Lua.
+//! cannot change the case: its type here, and its name in Lua.
 
 use std::sync::OnceLock;
 

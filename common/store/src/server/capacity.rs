@@ -10,24 +10,20 @@ const SERVICES_PER_READ: usize = 500;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RedisMemory {
-    /// Bytes that count towards the limit.
     pub used: u64,
-    /// `maxmemory` in bytes; `None` if Redis has no limit.
+    /// In bytes.
     pub limit: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterSize {
     pub services: u64,
-    /// Desired pods of services, and pushed pods.
+    /// Desired ones of services, and pushed ones.
     pub pods: u64,
-    /// Desired pods that were not created yet.
     pub missing_pods: u64,
 }
 
 impl Store {
-    /// # Errors
-    /// `Corrupt` if the reply lacks it.
     pub async fn memory(&self) -> Result<RedisMemory, StoreError> {
         let info: String = self.link.query(cmd("INFO").arg("memory")).await?;
         read_memory(&info)
@@ -43,7 +39,7 @@ impl Store {
         let mut size = ClusterSize { services: names.len() as u64, pods: pushed, missing_pods: 0 };
         for chunk in names.chunks(SERVICES_PER_READ) {
             for (created, desired) in self.creation_progress(chunk).await?.into_iter().flatten() {
-                // An impossible number is a broken record, which must not block all others.
+                // An impossible number is a broken record.
                 let desired = if desired > u64::from(MAX_REPLICAS) { 0 } else { desired };
                 size.pods = size.pods.saturating_add(desired);
                 size.missing_pods = size.missing_pods.saturating_add(desired.saturating_sub(created));

@@ -1,5 +1,4 @@
-//! Information about the Redis server, and checks that kubeleet can rely on it: version, mode, eviction,
-//! persistence, and the format of its data.
+//! The Redis server: its version, mode, eviction, persistence, and the format of its data.
 
 use redis::cmd;
 use redis_link::{AttachedReplica, attached_replicas};
@@ -11,7 +10,6 @@ use model::RedisMillis;
 /// field `format` of `meta`. None has done so yet; a missing field means 1.
 const FORMAT: u64 = 1;
 
-/// The oldest version of Redis with all commands of the scripts.
 const MIN_VERSION: (u32, u32) = (6, 2);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,7 +19,6 @@ pub struct ServerInfo {
     pub replicas: Vec<AttachedReplica>,
     /// Replicas that keep up, if `min-replicas-to-write` is set.
     pub good_replicas: Option<u64>,
-    /// `None` if unknown.
     pub has_aof: Option<bool>,
 }
 
@@ -52,11 +49,9 @@ fn product(info: &str) -> Option<String> {
     field(info, "server_name").and_then(own).or_else(|| own("valkey")).or_else(|| own("redis"))
 }
 
-/// A property of the Redis server that an operator should change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConcern {
     pub severity: Severity,
-    /// The problem, its consequence, and the remedy.
     pub text: String,
 }
 
@@ -79,7 +74,7 @@ impl Store {
         Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
     }
 
-    /// `None` if never; now, if no script has noticed the change yet.
+    /// Now, if no script has noticed the change yet.
     pub async fn master_changed_at(&self) -> Result<Option<RedisMillis>, StoreError> {
         let mut noted = cmd("HMGET");
         noted.arg(keys::META).arg("run_id").arg("changed_at");
@@ -99,7 +94,6 @@ impl Store {
     }
 }
 
-/// Missing fields of `INFO` are not concerns.
 fn concerns(info: &str) -> Vec<ServerConcern> {
     let value = |name: &str| field(info, name);
     [

@@ -1,5 +1,5 @@
-//! The Redis server itself: whether kubeleet can rely on it, whether it accepts writes and would survive its
-//! next fault, and how full it is.
+//! The Redis server itself: whether kubeleet can rely on it, whether it would survive its next fault, and how
+//! full it is.
 //!
 //! Tests: beside the code, scripts::maxmemory
 

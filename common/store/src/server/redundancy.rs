@@ -7,29 +7,24 @@ use redis_link::{SentinelFacts, SentinelReport};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Redundancy {
-    /// Replicas that should be attached to the master.
     pub expected: BTreeSet<String>,
-    /// Replicas that are attached and keep up.
     pub attached: BTreeSet<String>,
-    /// Sentinels in the Redis URL.
+    /// In the Redis URL.
     pub sentinels: usize,
     pub sentinels_answering: usize,
-    /// `None` without Sentinels.
     pub can_fail_over: Option<bool>,
-    /// For an operator, one sentence each.
     pub concerns: Vec<String>,
 }
 
 impl Store {
-    /// Takes at most some seconds. Empty without Sentinels.
+    /// Takes at most some seconds.
     pub async fn inspect_sentinels(&self) -> Vec<SentinelReport> {
         self.link.inspect_sentinels().await
     }
 }
 
 impl Redundancy {
-    /// `remembered` replicas were attached before; they count only without Sentinels. `min_replicas` is
-    /// `min-replicas-to-write`, if known.
+    /// `remembered` replicas count only without Sentinels. `min_replicas` is `min-replicas-to-write`.
     pub fn of(
         server: Option<&ServerInfo>,
         min_replicas: Option<u64>,
@@ -75,7 +70,7 @@ fn answers(sentinels: &[SentinelReport]) -> Facts<'_> {
         .collect()
 }
 
-/// Enough Sentinels must see each other to elect a replica, and one must be eligible.
+/// Enough Sentinels see each other to elect a replica, and one is eligible.
 fn can_fail_over(known: usize, facts: &Facts<'_>) -> bool {
     facts.len() > known / 2
         && facts.values().any(|facts| {

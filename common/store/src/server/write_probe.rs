@@ -1,4 +1,4 @@
-//! Writes to Redis, like all operations, to see whether it accepts writes.
+//! Checks whether Redis accepts writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ const KEEP: Duration = Duration::from_secs(10);
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(30);
 const HAD_AOF: &str = "appendonly";
 
-/// Checks writes with a script, a published message and INFO, like all operations. It has its own connection,
-/// because Redis blocks a whole connection while it holds back a write.
+/// By a script, a message and INFO, like all operations. It has its own connection, because Redis blocks a
+/// whole connection while it holds back a write.
 pub struct WriteProbe {
     link: Link,
     /// No other process uses this lease.
@@ -29,7 +29,7 @@ pub struct WriteProbe {
     has_noted_aof: AtomicBool,
 }
 
-/// Settings of Redis that only CONFIG GET returns.
+/// Only CONFIG GET returns them.
 #[derive(Default)]
 struct Settings {
     read_at: Option<Instant>,
@@ -41,16 +41,13 @@ struct Settings {
 #[derive(Debug, Clone)]
 pub struct ProbeReport {
     pub writes: Result<(), StoreError>,
-    /// `None` if the server does not answer.
     pub server: Option<ServerInfo>,
     /// If it is readable for this user and not 0.
     pub min_replicas: Option<u64>,
-    /// Redis had an append-only file and has none now.
     pub has_lost_aof: bool,
 }
 
 impl Store {
-    /// `id` distinguishes probes of several processes.
     pub fn write_probe(&self, id: &str) -> WriteProbe {
         WriteProbe {
             link: self.link.clone(),
@@ -120,8 +117,8 @@ impl WriteProbe {
         settings.min_replicas
     }
 
-    /// Returns true if Redis had an append-only file and has none now. An operator who disabled it on purpose
-    /// removes the record.
+    /// Returns true if Redis had an append-only file and has none now. An operator who wants that removes the
+    /// record.
     async fn note_aof(&self, server: Option<&ServerInfo>, is_writable: bool) -> bool {
         let Some(has_aof) = server.and_then(|server| server.has_aof) else { return false };
         if !has_aof {

@@ -1,7 +1,5 @@
-//! Locks of apps: one client changes an app at a time.
-//!
-//! A lock is a lease that its holder renews. A death of the holder or a failover loses it; the client notices
-//! that at the renewal and stops. No record depends on it.
+//! Locks of apps: one client changes an app at a time. A lock is a lease that its holder renews. A failover
+//! may lose it; the client notices that at the renewal and stops. No record depends on it.
 
 use std::time::Duration;
 
@@ -26,7 +24,7 @@ pub enum AppLockOutcome {
 }
 
 impl Store {
-    /// Takes or renews the lock for [`APP_LOCK_PERIOD`]. `who` is shown to other users.
+    /// `who` is shown to other users.
     pub async fn lock_app(
         &self,
         app: &AppName,

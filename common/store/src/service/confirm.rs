@@ -1,7 +1,7 @@
-//! Writes of services that the replicas have not confirmed yet; their confirmation is announced by an event.
+//! Writes of services that the replicas have not confirmed yet; an event announces the confirmation.
 //!
-//! The script that writes a service also adds a note, so a failover loses both or none. The writer usually
-//! removes the note at once, otherwise the confirm loop of a scheduler does.
+//! The script that writes a service also adds a note, so a failover loses both or none. The writer or the
+//! confirm loop removes it.
 
 use std::time::Duration;
 
@@ -13,11 +13,9 @@ use crate::{Store, StoreError, keys};
 use model::ids::{ServiceName, WriteId};
 use redis_link::Durability;
 
-/// Then the answer is "not yet confirmed".
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_millis(1000);
 /// The writers of younger writes still wait.
 const MIN_AGE: Duration = Duration::from_secs(3);
-/// Maximum delay of an answer by the removal of its note.
 const REMOVE_NOTE_TIMEOUT: Duration = Duration::from_millis(250);
 const BATCH: usize = 500;
 
@@ -30,7 +28,6 @@ pub struct WriteReceipt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteState {
     Waiting,
-    /// All replicas that might become the master have it.
     Confirmed,
     /// A newer write replaced it, or a failover lost it.
     Gone,
@@ -44,7 +41,7 @@ enum Announce {
 }
 
 impl Store {
-    /// Runs a script that notes the write under `id`, and removes the note when the replicas have it.
+    /// Removes the note of the script under `id` when the replicas have the write.
     pub(crate) async fn write_service(
         &self,
         name: &ServiceName,
@@ -55,7 +52,7 @@ impl Store {
         Ok((reply, receipt))
     }
 
-    /// Runs another script in the same pipeline. Returns its reply too, unless it failed.
+    /// `also` runs in the same pipeline. Returns its reply, unless it failed.
     pub(crate) async fn write_service_and(
         &self,
         name: &ServiceName,
@@ -74,7 +71,6 @@ impl Store {
         Ok((reply, also, WriteReceipt { id, durability }))
     }
 
-    /// Counts services, including writes in progress.
     pub async fn unconfirmed_writes(&self) -> Result<u64, StoreError> {
         self.link.query(cmd("HLEN").arg(keys::UNCONFIRMED)).await
     }
@@ -111,8 +107,7 @@ impl Store {
         })
     }
 
-    /// Waits for the replicas to confirm writes whose writers no longer wait. Returns their number; more may
-    /// be left.
+    /// For writers that no longer wait. Returns the number; more may be left.
     pub async fn confirm_writes(&self) -> Result<u64, StoreError> {
         let unconfirmed = writes_unconfirmed::Head {
             unconfirmed: keys::UNCONFIRMED,
@@ -145,13 +140,11 @@ impl Store {
     }
 }
 
-/// Drops invalid UTF-8 of other programs.
 fn notes(words: Vec<Vec<u8>>) -> Vec<(String, String)> {
     let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).ok();
     words.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?))).collect()
 }
 
-/// `None` for a write that is not yet durable.
 fn confirmation(durability: Durability) -> Option<String> {
     match durability {
         Durability::Confirmed { replicas } => {

@@ -16,13 +16,11 @@ use model::spec::{Dependency, DependsOn, ServiceProgress};
 const MAX_PODS: u32 = 256;
 
 impl Store {
-    /// Returns the dependencies of these services, in this order, in a constant number of round trips.
-    ///
-    /// A node that was silent for `silent_after` milliseconds counts as gone, with its pods.
+    /// In this order, in a constant number of round trips. A node that was silent for `silent_after`
+    /// milliseconds counts as gone, with its pods.
     ///
     /// # Errors
-    /// Errors that do not concern one key, see [`StoreError::is_broken_key`]. A service with an unreadable
-    /// record has no dependencies; as a dependency it counts as missing.
+    /// Broken keys cause none: a service with an unreadable record has no dependencies, and is missing as one.
     pub async fn dependencies(
         &self,
         services: &[ServiceName],
@@ -45,10 +43,6 @@ impl Store {
         Ok(wanted.into_iter().map(of_one).collect())
     }
 
-    /// In this order.
-    ///
-    /// # Errors
-    /// As for [`Store::dependencies`].
     pub async fn depends_on(&self, services: &[ServiceName]) -> Result<Vec<DependsOn>, StoreError> {
         let get = |service: &ServiceName| field(keys::service(service), "fields");
         let parse = |_: &ServiceName, reply| {
@@ -111,7 +105,7 @@ impl Store {
     }
 }
 
-/// A newly registered worker inspects its machine for so long. Older records do not count until then: the
+/// A newly registered worker inspects its machine for so long. Until then older records do not count, as the
 /// machine may have been down.
 const SETTLE_MS: RedisMillis = 10_000;
 
@@ -142,8 +136,7 @@ impl RecordClock {
         self.is_true_still(written, node.registered_at, node.beat)
     }
 
-    /// Returns true if a record of this time is still valid. A future time comes from a former master: as
-    /// `registered_at` it counts as long ago.
+    /// A future `registered_at` comes from a former master: it counts as long ago.
     fn is_true_still(&self, written: RedisMillis, registered_at: RedisMillis, beat: RedisMillis) -> bool {
         let is_heard = self.now.saturating_sub(beat) < self.silent_after;
         let has_settled = self.now < registered_at || self.now - registered_at > SETTLE_MS;
@@ -160,9 +153,7 @@ mod tests {
         let clock = RecordClock { now: 100_000, silent_after: 20_000 };
         for (written, registered_at, beat, expected) in [
             (50_000, 10_000, 99_000, true),
-            // Its worker was silent for too long.
             (50_000, 10_000, 80_000, false),
-            // It registered a moment ago, and has not reported the pod since.
             (50_000, 95_000, 99_000, false),
             (96_000, 95_000, 99_000, true),
             (50_000, 89_000, 99_000, true),

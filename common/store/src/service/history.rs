@@ -1,9 +1,8 @@
 //! The history of services: former specifications, so that a change can be undone.
 //!
-//! `service_put` and `service_restart` write `history:<service>`. It has a field for each of the last ten
-//! generations: "<time ms> <fingerprint> <outcome>", and the specification on the lines below. The outcome is
-//! `good`, `failed <why>`, `rolled_back <why>`, or empty. The current generation and all images are in the
-//! service. A failover may lose the latest entry.
+//! `history:<service>` has a field for each of the last ten generations: "<time ms> <fingerprint> <outcome>",
+//! and the specification on the lines below. The outcome is `good`, `failed <why>`, `rolled_back <why>`, or
+//! empty. A failover may lose the latest entry.
 
 use crate::keys;
 use crate::reply::{HashFields, RawFields, read};
@@ -19,10 +18,8 @@ use model::spec::{DesiredService, PodSpec};
 pub enum GenerationOutcome {
     #[default]
     Unknown,
-    /// All its pods were good at the same time.
     Good,
     Failed(String),
-    /// Its reason to fail; the next generation rolled it back.
     RolledBack(String),
 }
 
@@ -47,19 +44,16 @@ impl GenerationOutcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormerGeneration {
     pub generation: u64,
-    /// When it was replaced.
     pub until: RedisMillis,
     pub fingerprint: String,
     pub outcome: GenerationOutcome,
     pub pod: PodSpec,
-    /// Unless its field is missing.
     pub spec: Option<SpecId>,
-    /// Empty if unknown.
     pub images: Vec<ImageContent>,
 }
 
 impl FormerGeneration {
-    /// `None` if it was written by hand or by a newer version.
+    /// `None` if written by hand or by a newer version.
     fn read(generation: &[u8], value: &[u8]) -> Option<Self> {
         let generation = std::str::from_utf8(generation).ok()?.parse().ok()?;
         let (head, text) = std::str::from_utf8(value).ok()?.split_once('\n')?;
@@ -79,8 +73,7 @@ impl FormerGeneration {
         self
     }
 
-    /// The pods differ by specification or images. The images of the current generation are unknown until its
-    /// first pod starts.
+    /// By specification or images, which are unknown until the first pod of a generation starts.
     pub fn differs_from(&self, service: &Service) -> bool {
         let is_restarted = !self.images.is_empty() && self.spec.as_ref() != Some(&service.spec_id);
         let has_others =
@@ -94,11 +87,10 @@ impl FormerGeneration {
 }
 
 impl Store {
-    /// Returns at most ten, newest first, all with different specifications or images. Unreadable ones are
-    /// left out.
+    /// At most ten, newest first, all with different specifications or images.
     ///
     /// # Errors
-    /// `WrongType` if another program has written its key; see [`StoreError`].
+    /// `WrongType` if another program has written its key.
     pub async fn former_generations(&self, name: &ServiceName) -> Result<Vec<FormerGeneration>, StoreError> {
         let what = format!("reading the history of service {name}");
         let mut pipe = redis::pipe();

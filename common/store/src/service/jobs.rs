@@ -22,7 +22,6 @@ const BATCH: usize = 250;
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexResult {
     pub failures: u32,
-    /// When its last pod ended.
     pub at: RedisMillis,
     pub node: Option<NodeName>,
     pub exit_code: Option<i64>,
@@ -32,14 +31,14 @@ pub struct IndexResult {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobResults {
     pub done: BTreeMap<u32, IndexResult>,
-    /// Last failures, even of indices that are complete by now.
+    /// Also of indices that are complete by now.
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobIndices {
     pub done: BTreeSet<u32>,
-    /// Last failures, even of indices that are complete by now.
+    /// Also of indices that are complete by now.
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
@@ -47,24 +46,21 @@ pub struct JobIndices {
 pub struct CronTick {
     /// In seconds since 1970; 0 for a manual run.
     pub tick: i64,
-    /// All taken ticks with this one, in the format of [`model::service::cron::Ticks`].
+    /// With this one, in the format of [`model::service::cron::Ticks`].
     pub ticks: String,
-    /// Ticks missed before it.
     pub missed: usize,
     pub skipped: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TickOutcome {
-    /// Its job was created or skipped.
     Taken(WriteReceipt),
-    /// The cron has changed, or another tick was taken: read it again.
+    /// Read the cron again.
     Changed,
     NameTaken,
 }
 
 type IndexEntries = Vec<(String, Vec<u8>)>;
-/// For a backup.
 type IndexTexts = BTreeMap<String, String>;
 
 impl Store {
@@ -104,7 +100,7 @@ impl Store {
         self.link.query(cmd("HLEN").arg(keys::done(job))).await
     }
 
-    /// `failure` is a word and a sentence; `None` for a complete job. Returns false if the job has changed.
+    /// `failure` is a word and a sentence. Returns false if the job has changed.
     pub async fn end_job(
         &self,
         job: &ServiceName,
@@ -124,7 +120,7 @@ impl Store {
         }
     }
 
-    /// Returns the number of newly complete indices.
+    /// Returns newly complete indices.
     pub async fn count_job_pods(&self, job: &ServiceName, pods: &[PodId]) -> Result<usize, StoreError> {
         let mut counted = 0;
         for chunk in pods.chunks(BATCH) {
@@ -143,10 +139,7 @@ impl Store {
         Ok(counted)
     }
 
-    /// Returns the crons among these services, and the crons of the jobs among them.
-    ///
-    /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
+    /// With the crons of the jobs among these services.
     pub async fn crons_among(&self, names: &[ServiceName]) -> Result<BTreeSet<ServiceName>, StoreError> {
         let get = |name: &ServiceName| fields(keys::service(name), &["kind", "of_cron"]);
         let cron = |name: &ServiceName, reply| {
@@ -157,7 +150,7 @@ impl Store {
         Ok(self.load(names, get, cron).await?.found().into_iter().collect())
     }
 
-    /// Returns the jobs, oldest first, with tick or time of the manual run, in seconds since 1970.
+    /// Oldest first, with tick or time of the manual run, in seconds since 1970.
     pub async fn runs_of(&self, cron: &ServiceName) -> Result<Vec<(ServiceName, i64)>, StoreError> {
         let mut range = cmd("ZRANGE");
         range.arg(keys::runs(cron)).arg(0).arg(-1).arg("WITHSCORES");
@@ -168,7 +161,6 @@ impl Store {
             .collect())
     }
 
-    /// Removes jobs without a record from the list of a cron.
     pub async fn forget_runs(&self, cron: &ServiceName, jobs: &[ServiceName]) -> Result<(), StoreError> {
         if jobs.is_empty() {
             return Ok(());
@@ -181,10 +173,7 @@ impl Store {
         self.link.query(&remove).await
     }
 
-    /// Takes a tick of a cron that is unchanged since it was read.
-    ///
-    /// # Errors
-    /// As for [`Store::put_service`].
+    /// The cron must be unchanged since it was read.
     pub async fn take_tick(
         &self,
         cron: &Service,
@@ -234,7 +223,6 @@ impl Store {
     }
 }
 
-/// Unreadable fields count as unknown results.
 fn results(fields: Vec<(String, Vec<u8>)>) -> BTreeMap<u32, IndexResult> {
     let result = |(index, value): (String, Vec<u8>)| Some((index.parse().ok()?, result(&value)));
     fields.into_iter().filter_map(result).collect()
@@ -274,7 +262,7 @@ pub(crate) fn job_progress(fields: &HashFields<'_>) -> JobProgress {
 pub(crate) fn cron_progress(fields: &HashFields<'_>) -> CronProgress {
     let ticks_text = fields.text("ticks");
     CronProgress {
-        // Ticks written by hand and invalid: the next tick writes the field anew.
+        // The next tick overwrites invalid ticks.
         ticks: ticks_text.parse().unwrap_or_default(),
         ticks_text,
         since: fields.text("times_since").parse().unwrap_or_default(),

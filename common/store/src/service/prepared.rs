@@ -1,8 +1,7 @@
 //! Requests to pull images before pods are replaced.
 //!
 //! `prepared:<spec id>` has a field for each asked node: `requested <time ms>`, `pulling`, `ready`, or
-//! `failed <why>`. It expires when no scheduler asks any more. External workers never answer; the scheduler
-//! continues after a while.
+//! `failed <why>`. It expires when no scheduler asks any more. External workers never answer.
 
 use std::time::Duration;
 
@@ -14,14 +13,11 @@ use model::RedisMillis;
 use model::ids::{NodeName, SpecId};
 use model::service::Service;
 
-/// Validity of an answer.
 const EXPIRE_SECONDS: u64 = 60;
-/// A failure is retried then.
 const RETRY_SECONDS: u64 = 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreparedImages {
-    /// Asked at this time, without an answer yet.
     Requested(RedisMillis),
     Pulling,
     Ready,
@@ -38,7 +34,7 @@ impl PreparedImages {
         }
     }
 
-    /// An invalid field, written by hand, counts as requested long ago.
+    /// A field written by hand counts as requested long ago.
     fn read(text: &str) -> Self {
         match text.split_once(' ').unwrap_or((text, "")) {
             ("pulling", _) => Self::Pulling,
@@ -50,10 +46,10 @@ impl PreparedImages {
 }
 
 impl Store {
-    /// A pulling worker reports so often, so that it is not asked again.
+    /// So often a pulling worker reports, so that it is not asked again.
     pub const PREPARING_INTERVAL: Duration = Duration::from_secs(EXPIRE_SECONDS / 3);
 
-    /// `None` for a node that was not asked.
+    /// `None` if not asked.
     pub async fn prepared_images(
         &self,
         spec: &SpecId,

@@ -1,5 +1,5 @@
-//! Marks about a rollout, in the hash of its service. Each begins with its generation, so a new generation
-//! need not remove them.
+//! Marks about a rollout, in the hash of its service. A new generation need not remove them: each begins with
+//! its generation.
 
 use crate::reply::{HashFields, unexpected, word};
 use crate::scripts::rollout_mark;
@@ -10,15 +10,13 @@ const PAUSED_BY_HAND: &str = "paused by hand";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutMark<'a> {
-    /// No further pod is replaced, for this reason.
     Paused(&'a str),
-    /// By an operator, also for later changes, until it is resumed.
+    /// Also for later changes, until it is resumed.
     PausedByHand,
-    /// Replacement waits for this reason; empty if nothing is in the way.
+    /// Empty if nothing is in the way.
     Held(&'a str),
-    /// It continues even if pods are bad.
+    /// Even if pods are bad.
     Resumed,
-    /// The first pods are good; the text describes it.
     AtCanary(&'a str),
     Promoted,
     Settled,
@@ -28,7 +26,6 @@ pub enum RolloutMark<'a> {
 pub enum MarkOutcome {
     Marked,
     Same,
-    /// The service has another generation, or is gone.
     Changed,
 }
 

@@ -15,7 +15,7 @@ use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields};
 
 pub(crate) type StoredFields = Map<String, Value>;
 
-/// The most important change first; members not listed here are told by name.
+/// The most important change first; others are told by name.
 const CHANGES: [(&str, &str); 9] = [
     ("labels", "its labels"),
     ("app", "its app"),
@@ -28,7 +28,7 @@ const CHANGES: [(&str, &str); 9] = [
     ("job", "how its jobs run"),
 ];
 
-/// Returns the document that replaces `before`, and its first change in words, or `""`.
+/// Returns the document that replaces `before`, and its first change in words.
 pub(crate) fn replace(before: &[u8], fields: &ServiceFields) -> (String, String) {
     let mut after: StoredFields = serde_json::from_str(&to_json(fields)).expect("fields are a map");
     let Ok(before) = serde_json::from_slice::<StoredFields>(before) else {
@@ -55,7 +55,6 @@ fn change(before: &StoredFields, after: &StoredFields) -> String {
     }
 }
 
-/// `None` if it is missing or unreadable.
 pub(crate) fn member<T: DeserializeOwned>(document: &StoredFields, name: &str) -> Option<T> {
     serde_json::from_value(document.get(name)?.clone()).ok()
 }
@@ -86,7 +85,6 @@ fn is_needed(field: &str, kind: Kind) -> bool {
     field == "labels" || field == "job" && !kind.is_service() || field == "cron" && kind == Kind::Cron
 }
 
-/// Drops unreadable members.
 fn read_each(what: &str, mut document: Value, kind: Kind) -> Result<ServiceFields, StoreError> {
     for (name, value) in document.as_object_mut().into_iter().flatten() {
         let Err(why) = serde_json::from_value::<ServiceFields>(json!({ name: &*value })) else { continue };
@@ -94,8 +92,7 @@ fn read_each(what: &str, mut document: Value, kind: Kind) -> Result<ServiceField
             field if is_needed(field, kind) => return Err(corrupt(what, format!("{field}: {why}"))),
             // Admit only its own pods.
             "allow_from" => json!(AllowFrom::default()),
-            // Unreadable dependencies delay no pod, as in workers. A policy of a newer version cannot be
-            // followed.
+            // Unreadable dependencies delay no pod, and a policy of a newer version cannot be followed.
             _ => Value::Null,
         };
     }

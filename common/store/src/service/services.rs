@@ -24,10 +24,8 @@ use model::pod::image::{self, ImageContent};
 use model::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
 use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, ServiceFields};
 
-/// A fraction of a millisecond of Redis.
 const SPECS_PER_READ: usize = 250;
 
-/// How [`Store::put_service`] treats an existing service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PutMode {
     Create,
@@ -37,9 +35,7 @@ pub enum PutMode {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum PutOutcome {
-    /// With generation 1, as stored.
     Created(Box<Service>),
-    /// The pod specification changed.
     Replaced {
         generation: u64,
     },
@@ -52,19 +48,14 @@ pub enum PutOutcome {
     },
     Exists,
     Missing,
-    /// It is being deleted and still has pods.
     Deleting,
-    /// Its revision differs from the expected one.
     Conflict {
         revision: u64,
     },
-    /// The kind of a service cannot change.
     OtherKind {
         kind: Kind,
     },
-    /// The pods and completions of a job do not change.
     Immutable,
-    /// Another service has a route of its `ingress`.
     RouteTaken {
         /// `<host><path>`, or `tcp:<port>`.
         route: String,
@@ -98,7 +89,6 @@ pub enum RestartOutcome {
     Conflict {
         revision: u64,
     },
-    /// Pods of a job are not replaced, and a cron has none.
     OtherKind {
         kind: Kind,
     },
@@ -117,7 +107,7 @@ pub enum DeleteOutcome {
 }
 
 impl Store {
-    /// `expected` is the revision that the caller has read; `None` overwrites.
+    /// Without `expected` revision it overwrites.
     ///
     /// # Errors
     /// An unconfirmed write is not an error: see [`WriteReceipt::durability`].
@@ -130,8 +120,7 @@ impl Store {
         self.put(desired, mode, expected, PutCause::User).await
     }
 
-    /// Returns a service to a former generation and its images, for a user. The undo can be undone. Ends a
-    /// manual pause.
+    /// For a user. The undo can be undone. Ends a manual pause.
     pub async fn undo_service(
         &self,
         service: &Service,
@@ -142,8 +131,7 @@ impl Store {
         self.put(&to.desired(service), PutMode::Replace, expected, cause).await
     }
 
-    /// Rolls a failed rollout back, with an event that says `why`. Returns false if the service has changed
-    /// since it was read.
+    /// With an event. Returns false if the service has changed since it was read.
     pub async fn roll_back(
         &self,
         service: &Service,
@@ -169,15 +157,14 @@ impl Store {
             let write = WriteId::random();
             let put = put_call(desired, mode, expected, cause, &seen.unwrap_or_default(), &write);
             let (reply, receipt) = self.write_service(&desired.name, write, &put).await?;
-            // Another write was faster: `change` must be computed again.
+            // `change` must be computed again.
             if let Some(outcome) = read_put(desired, reply)? {
                 return Ok((outcome, receipt));
             }
         }
     }
 
-    /// Stores a new service with up to [`PODS_CREATED_INLINE`] pods, and returns their number; the reconcile
-    /// loop creates larger services.
+    /// With up to [`PODS_CREATED_INLINE`] pods, whose number it returns.
     pub async fn create_service(
         &self,
         desired: &DesiredService,
@@ -239,7 +226,7 @@ impl Store {
         Ok((outcome, receipt))
     }
 
-    /// Replaces all pods step by step, as a new generation with the same specification. Not idempotent.
+    /// Not idempotent.
     pub async fn restart_service(
         &self,
         name: &ServiceName,
@@ -248,7 +235,7 @@ impl Store {
         self.restart(name, expected, None).await
     }
 
-    /// Restarts a service for a changed secret or config, unless it was created or restarted since.
+    /// Not if it was created or restarted since the change.
     pub async fn restart_for(
         &self,
         name: &ServiceName,
@@ -299,7 +286,7 @@ impl Store {
         Ok((outcome, receipt))
     }
 
-    /// The reconcile loop stops the pods. Returns false if the service does not exist.
+    /// Returns false if it does not exist.
     pub async fn delete_service(&self, name: &ServiceName) -> Result<(bool, WriteReceipt), StoreError> {
         let (outcome, receipt) = self.delete_service_if(name, None).await?;
         Ok((outcome == DeleteOutcome::Deleted, receipt))
@@ -361,23 +348,19 @@ impl Store {
         Ok(names)
     }
 
-    /// # Errors
-    /// `Corrupt` if its record is unreadable.
     pub async fn service(&self, name: &ServiceName) -> Result<Option<Service>, StoreError> {
         self.services(std::slice::from_ref(name)).await?.only()
     }
 
-    /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn services(&self, names: &[ServiceName]) -> Result<Loaded<Service>, StoreError> {
         self.load(names, |name| all_fields(keys::service(name)), read_service).await
     }
 
-    /// Returns the numbers of created and desired pods of each service; 0 are desired while it is being
-    /// deleted. `None` if it is missing or unreadable, or a job with pods, which creates others as these end.
+    /// The numbers of created and desired pods; 0 are desired during deletion. `None` if missing or
+    /// unreadable, or a job with pods, which creates others as these end.
     ///
     /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
+    /// Broken keys cause none.
     pub async fn creation_progress(
         &self,
         names: &[ServiceName],
@@ -410,9 +393,6 @@ impl Store {
     }
 
     /// Cached, since a specification never changes.
-    ///
-    /// # Errors
-    /// `Corrupt` if it is unreadable.
     pub async fn pod_spec(&self, id: &SpecId) -> Result<Option<Arc<PodSpec>>, StoreError> {
         if let Some(spec) = self.specs.get(id) {
             return Ok(Some(spec));
@@ -421,7 +401,7 @@ impl Store {
         text.map(|text| self.remember_spec(id, &text)).transpose()
     }
 
-    /// Caches specifications for [`Store::pod_spec`], which also reports missing or unreadable ones.
+    /// For [`Store::pod_spec`], which also reports missing or unreadable ones.
     pub async fn read_pod_specs(&self, ids: impl IntoIterator<Item = &SpecId>) -> Result<(), StoreError> {
         let unknown: BTreeSet<&SpecId> = ids.into_iter().filter(|id| self.specs.get(id).is_none()).collect();
         if unknown.len() < 2 {
@@ -433,7 +413,6 @@ impl Store {
         Ok(())
     }
 
-    /// None before the first start.
     pub async fn pinned_images(
         &self,
         service: &ServiceName,
@@ -445,7 +424,7 @@ impl Store {
         Ok(image::from_text(&String::from_utf8_lossy(&text.unwrap_or_default())))
     }
 
-    /// Leaves out missing ones and invalid UTF-8.
+    /// Without missing ones and invalid UTF-8.
     pub async fn spec_texts(
         &self,
         ids: impl IntoIterator<Item = &SpecId>,
@@ -474,9 +453,8 @@ impl Store {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PutCause<'a> {
     User,
-    /// To this former specification, if its id is known.
+    /// To this former specification, if known.
     Undo(Option<&'a SpecId>),
-    /// The previous generation has failed, for this reason.
     Failure(Option<&'a SpecId>, &'a str),
 }
 
@@ -531,8 +509,7 @@ fn put_call(
     .call()
 }
 
-/// Returns lines for the scripts: `<route> <service> <port>`, then further ingress rules, restricted callers,
-/// and aliases.
+/// Lines `<route> <service> <port>`, then further ingress rules, restricted callers, and aliases.
 fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     let ServiceFields { app, ingress, allow_from, aliases, .. } = fields;
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));
@@ -543,7 +520,7 @@ fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     ingress.iter().map(line).chain(options).chain(callers).chain(aliases).collect()
 }
 
-/// Returns `None` if the fields have changed since they were read.
+/// `None` if the fields have changed since they were read.
 fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<Option<PutOutcome>, StoreError> {
     let what = "storing a service";
     let (answer, rest) = verdict(what, reply)?;

@@ -7,7 +7,7 @@ use model::ids::SpecId;
 use model::spec::PodSpec;
 use parking_lot::Mutex;
 
-/// The cache is emptied at this size, which suffices for a few thousand services.
+/// The cache is emptied at this size.
 const MAX_SPECS: usize = 4096;
 
 #[derive(Default)]

@@ -1,7 +1,7 @@
-//! The stored form of a specification, in `spec:<id>` and in the field `spec_text` of a service.
+//! The stored form of a specification, in `spec:<id>` and in `spec_text` of a service.
 //!
-//! It is read leniently: unknown fields are ignored, and missing ones mean the behaviour before the field
-//! existed. So a version can read specifications of the next one, and a new field replaces no pod.
+//! Read leniently: unknown fields are ignored, and missing ones mean the behaviour before the field existed.
+//! So a version can read specifications of the next one, and a new field replaces no pod.
 //! `tests/fixtures/stored` has specifications of each released version.
 
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,8 @@ use model::spec::{ContainerSpec, PodSpec};
 /// Raise it only if earlier programs would run a pod wrongly.
 const VERSION: u32 = 3;
 
-/// Short, because every payload contains the id. Among a million specifications a collision has a chance of
-/// one in 30 million.
+/// Every payload contains the id. Among a million specifications a collision has a chance of one in 30
+/// million.
 const SPEC_ID_BYTES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,8 +43,6 @@ impl SpecFile {
         Self { version: VERSION, service: service.clone(), pod: pod.clone() }
     }
 
-    /// # Errors
-    /// If it is unreadable, or only a newer version knows its form.
     pub(crate) fn read(text: &[u8]) -> Result<PodSpec, SpecFileError> {
         #[derive(Deserialize)]
         struct Version {
@@ -62,16 +60,15 @@ impl SpecFile {
         Ok(file.pod)
     }
 
-    /// Identifies the pods' behaviour: independent of the order of fields, and of whether a default is
-    /// explicit. So new fields change no fingerprint.
+    /// Independent of the order of fields and of explicit defaults, so new fields change no fingerprint.
     pub(crate) fn fingerprint(&self) -> String {
         let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
         let canonical = without_defaults(pod, &missing).to_string();
         hex(&Sha256::digest(canonical.as_bytes())[..16])
     }
 
-    /// Equal fingerprints of one service have equal ids, so that its pods need not be replaced. Services
-    /// share no ids: each deletes its own.
+    /// Equal fingerprints of one service have equal ids, so its pods are not replaced. Services share no ids:
+    /// each deletes its own.
     pub(crate) fn id(&self) -> SpecId {
         let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
         SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
@@ -82,8 +79,7 @@ fn without_choices() -> PodSpec {
     PodSpec { containers: vec![ContainerSpec::default()], ..PodSpec::default() }
 }
 
-/// Removes fields with the value of `missing`, in all objects. Elements of a list are compared with the first
-/// element of `missing`. The keys of a `serde_json::Map` are sorted.
+/// Drops fields with the value of `missing`; elements of a list are compared with its first element.
 fn without_defaults(value: Value, missing: &Value) -> Value {
     match value {
         Value::Object(fields) => {

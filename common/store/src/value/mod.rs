@@ -1,5 +1,4 @@
-//! Secrets, configs and logins for registries, and the rollout of a changed value to the services that use
-//! it.
+//! Secrets, configs and logins for registries, and the rollout of changed values.
 //!
 //! Tests: scripts::values, scripts::every_operation
 

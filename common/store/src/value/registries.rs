@@ -16,14 +16,11 @@ pub enum PutLoginOutcome {
     Stored,
     /// Refused: the maximum number of logins exists.
     Full {
-        /// Their number.
         count: u64,
     },
 }
 
 impl Store {
-    /// Replaces an existing login.
-    ///
     /// # Errors
     /// An unconfirmed write is not an error: see the durability.
     pub async fn put_login(
@@ -50,7 +47,6 @@ impl Store {
         Ok((outcome, durability))
     }
 
-    /// Returns false if none exists.
     pub async fn delete_login(&self, host: &RegistryHost) -> Result<(bool, Durability), StoreError> {
         let delete =
             registry_delete::Head { registry_key: keys::registry(host), registries: keys::REGISTRIES, host };
@@ -67,24 +63,16 @@ impl Store {
     }
 
     /// Without passwords.
-    ///
-    /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn registry_infos(&self, hosts: &[RegistryHost]) -> Result<Loaded<RegistryInfo>, StoreError> {
         let get = |host: &RegistryHost| fields(keys::registry(host), &["user", "updated_at"]);
         self.load(hosts, get, read_info).await
     }
 
     /// Without password.
-    ///
-    /// # Errors
-    /// `WrongType` or `Corrupt` if its record is unreadable.
     pub async fn registry_info(&self, host: &RegistryHost) -> Result<Option<RegistryInfo>, StoreError> {
         self.registry_infos(std::slice::from_ref(host)).await?.only()
     }
 
-    /// # Errors
-    /// `WrongType` if its record is unreadable.
     pub async fn login(&self, host: &RegistryHost) -> Result<Option<StoredLogin>, StoreError> {
         let mut get = cmd("HMGET");
         get.arg(keys::registry(host)).arg("user").arg("password");

@@ -15,7 +15,6 @@ pub struct ValueRollout {
     pub kind: ValueKind,
     pub name: ValueName,
     pub version: u64,
-    /// When that version was stored.
     pub at: RedisMillis,
 }
 
@@ -26,7 +25,6 @@ pub struct ValueRolloutNote {
 }
 
 impl ValueRolloutNote {
-    /// `None` if another program wrote the note.
     pub fn rollout(&self) -> Option<ValueRollout> {
         let (kind, name) = self.value.split_once('/')?;
         let kind = [ValueKind::Secret, ValueKind::Config].into_iter().find(|one| one.as_str() == kind)?;

@@ -15,26 +15,23 @@ use redis_link::Durability;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PutValueOutcome {
     Stored,
-    /// This version was stored before: the reply to that call was lost.
+    /// The reply to an earlier call was lost.
     Same,
-    /// Refused: another version is the current one; 0 if the value does not exist.
+    /// Another version is the current one; 0 if the value does not exist.
     Conflict {
         current: u64,
     },
-    /// Refused: the maximum number of values exists.
     Full {
         count: u64,
     },
-    /// Refused: the value does not belong to this app.
     OtherApp {
-        /// The app that it belongs to, if any.
         owner: Option<AppName>,
     },
 }
 
 impl Store {
-    /// Version 1 creates a value; any other one must be the next. At most `max_count` values of its kind may
-    /// exist. With an app, a new value becomes part of it, and an existing one must belong to it.
+    /// Version 1 creates a value; any other one must be the next. With an app, a new value becomes part of
+    /// it, and an existing one must belong to it.
     ///
     /// # Errors
     /// An unconfirmed write is not an error: see the durability.
@@ -73,7 +70,6 @@ impl Store {
         Ok((outcome, durability))
     }
 
-    /// Returns false if it does not exist.
     pub async fn delete_value(
         &self,
         kind: ValueKind,
@@ -100,9 +96,6 @@ impl Store {
     }
 
     /// Without the content.
-    ///
-    /// # Errors
-    /// `Corrupt` or `WrongType` if its record is unreadable.
     pub async fn value_info(
         &self,
         kind: ValueKind,
@@ -112,9 +105,6 @@ impl Store {
     }
 
     /// Without the contents.
-    ///
-    /// # Errors
-    /// Only transient errors, see [`StoreError::is_transient`].
     pub async fn value_infos(
         &self,
         kind: ValueKind,
@@ -126,8 +116,6 @@ impl Store {
         self.load(names, get, |name, reply| read_info(kind, name, reply)).await
     }
 
-    /// # Errors
-    /// `Corrupt` or `WrongType` if its record is unreadable.
     pub async fn current_value(
         &self,
         kind: ValueKind,
@@ -142,7 +130,7 @@ impl Store {
     }
 }
 
-/// The prefix of the reasons of events.
+/// In the reasons of events.
 pub(crate) fn title(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => "Secret",

@@ -1,13 +1,13 @@
--- Assigns a service, or one of its slots, its address, a number of the pool. The search begins at a place
--- that follows from the name, so most names get the same address after Redis lost everything.
+-- Assigns a service or slot its number of the pool. The search begins at a place that follows from the name,
+-- so most names get the same one after Redis lost everything.
 -- Reply: {'OK', number, '1' if the replicas have it, else ''} | {'FULL'}
 --        | {'MISSING'} (no such service, or a slot that has no address)
 --
--- Field <name> of `addresses` has the number, followed by ` new` until the replicas have it; field #<number>
--- has the name. Both must agree: whatever is written by hand, no address has two names.
+-- Field <name> of `addresses` has the number, with ` new` until the replicas have it; field #<number> has the
+-- name. Both must agree: whatever is written by hand, no address has two names.
 local service_key, addresses, freed = head_keys()
--- `slot` is '' for the service itself; slots from `slot_share` on have no address. `confirmed` is the number
--- that the replicas are known to have, or ''. The pool has `count` numbers from `first` on.
+-- `slot` is '' for the service; slots from `slot_share` on have no address. `confirmed` is the number that
+-- the replicas have, or ''. The pool has `count` numbers from `first` on.
 local service, slot, confirmed, slot_share, first, count = head_args()
 -- Numbers tried from the place of the name, and then from another one.
 local FIRST_PROBES, FURTHER_PROBES = 16, 112
@@ -28,7 +28,7 @@ local function is_free(candidate)
   local since = redis.call('ZSCORE', freed, candidate)
   return not since or NOW - past(since) >= ADDRESS_QUARANTINE_MS
 end
--- The bound matters: a pod may ask for many names.
+-- Bounded: a pod may ask for many names.
 local function find_free(start, probes)
   local candidates, fields = {}, {}
   for probe = 1, math.min(probes, count) do

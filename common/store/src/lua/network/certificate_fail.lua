@@ -1,4 +1,4 @@
--- Notes why the order of a certificate failed, and how long nothing is ordered for the host.
+-- Notes why an order failed, and how long the next one waits.
 -- Reply: 'OK' | 'STALE' (it has ended, or another process has begun one)
 local certificate_key = head_keys()
 local host, attempt, failure, wait_ms = head_args()

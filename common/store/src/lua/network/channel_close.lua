@@ -1,5 +1,5 @@
--- Ends a connection to a pod for one side: deletes its record and this side's unread frames. Frames for the
--- other side expire. The side that closes first records the event.
+-- Deletes the record of a channel and this side's unread frames. Frames for the other side expire. The side
+-- that closes first records the event.
 -- Reply: 'OK' | 'CLOSED' (the other side was first, or the record has expired)
 local record, unread = head_keys()
 local uuid, message = head_args()

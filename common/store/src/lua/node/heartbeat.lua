@@ -17,7 +17,6 @@ local current_incarnation, state, last_problem, times =
 -- Broken heartbeats of all nodes begin anew: no node may fall silent by that.
 local live_nodes = redis.pcall('ZCARD', beats)
 local are_beats_broken = type(live_nodes) ~= 'number'
--- Broken stop requests keep no node from being alive.
 local stops = redis.pcall('SMEMBERS', stop_set)
 if stops.err then stops = {} end
 -- A Redis with this random incarnation knows the worker: only the cluster id was lost or overwritten.

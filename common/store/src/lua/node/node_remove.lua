@@ -22,7 +22,6 @@ local former, prefix = {}, former_machine(node, '')
 for _, field in ipairs(redis.call('HKEYS', reports)) do
   if string.sub(field, 1, #prefix) == prefix then former[#former + 1] = field end
 end
--- Pods no longer wait for their reports.
 local function give_up(...)
   if redis.call('HDEL', reports, ...) > 0 then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
 end

@@ -1,6 +1,6 @@
--- Corrects the usage of a node that differs from the sum of its pods' records, unless it changed since the
--- caller read it: `reservations` counts reservations, and a release changes the sums. `port` is a field of a
--- host port, with its value as seen and as it must be; '' is none.
+-- Corrects usage that differs from the records, unless it changed since the caller read it: `reservations`
+-- counts reservations, and a release changes the sums. `port` is a host port, with its value as seen and as
+-- it must be; '' is none.
 -- Reply: 'OK' | 'CHANGED' (read again)
 local node_key = head_keys()
 local node, incarnation, seen_reservations, seen_pods, seen_used, pods = head_args()

@@ -5,8 +5,7 @@
 local node_key, rq, cs, stop_set = head_keys()
 local _, node, incarnation = head_args()
 local records = {}
--- Usually these are the oldest entries of rq, which one LTRIM removes. Read before the first write, as it
--- raises WRONGTYPE as well.
+-- Usually the oldest entries of rq, which one LTRIM removes. It raises WRONGTYPE, so it is read first.
 local oldest = redis.call('LRANGE', rq, -math.max(1, pod_count), -1)
 redis.call('SCARD', cs)
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
@@ -17,7 +16,6 @@ for p = 1, pod_count do
   if record and record[1] == 'stopping' then redis.call('SCARD', stop_set) end
 end
 
--- By their index as text.
 local services = {}
 for s = 1, service_count do
   local ep_key = service_keys(s)
@@ -28,7 +26,7 @@ local replies, acked, started = { 'OK' }, {}, batch_event('PodStarted', 'running
 local message = 'started on ' .. node
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
-  -- `starting`: what the pod waits for before it is ready, or ''.
+  -- `starting`: what readiness waits for, or ''.
   local payload, assignment, address, published, starting, service_index = pod_args(p)
   local phase, holder, current_assignment, reason = unpack(records[p] or {}, 1, 4)
   if not records[p] then
@@ -73,8 +71,7 @@ local function are_the_oldest(payloads)
   end
   return true
 end
--- A payload that is not in rq is no error: after a failover it may be in no queue, and reconcile would put it
--- back.
+-- After a failover a payload may be in no queue, and reconcile would put it back.
 local function remove_from_rq(payloads)
   if #payloads > 1 and are_the_oldest(payloads) then
     redis.call('LTRIM', rq, 0, -#payloads - 1)

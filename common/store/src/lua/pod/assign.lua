@@ -58,8 +58,7 @@ local function read_node(n)
     reserved = reserved, queue = {}, message = 'assigned to ' .. node }
 end
 
--- Most pods of a batch ask for the same, so each request is passed once, with the name of the service. Pushed
--- pods have names of their own.
+-- Each request is passed once, with the name of the service; pushed pods have names of their own.
 local function read_request(q)
   local request, texts, asked = {}, request_resources(q), {}
   for r = 1, RESOURCE_COUNT do
@@ -91,8 +90,8 @@ local function has_free_ports(node, uuid, ports)
   return is_free
 end
 
--- Returns the persistent volumes by the index of their pod. Pods share the record, so a volume bound in this
--- batch is bound for later pods, too.
+-- By the index of the pod. Pods share the record, so a volume bound in this batch is bound for later pods,
+-- too.
 local function read_volumes()
   local of_pods, records = {}, {}
   for v = 1, volume_count do
@@ -117,7 +116,6 @@ local function read_volumes()
 end
 local volumes_of = read_volumes()
 
--- Read for pods with volumes only.
 local function engine_of(node)
   node.engine_id = node.engine_id or redis.call('HGET', node.key, 'engine_id') or ''
   return node.engine_id
@@ -152,8 +150,8 @@ local function has_conflict(of_pod)
   end
   return false
 end
--- Returns whether an unreported node may have the data. A failover may also have lost that a node exists: all
--- live ones have registered again when nodes can be declared dead again.
+-- A failover may also have lost that a node exists: live ones have registered again when nodes can be
+-- declared dead again.
 local unreported
 local is_to_settle = {}
 local function may_be_unreported(of_pod)
@@ -195,7 +193,6 @@ local function bind(node, of_pod)
 end
 
 local nodes, requests, records = {}, {}, {}
--- By their index as text.
 for n = 1, node_count do nodes[tostring(n)] = read_node(n) end
 for q = 1, request_count do requests[tostring(q)] = read_request(q) end
 for p = 1, pod_count do
@@ -203,8 +200,8 @@ for p = 1, pod_count do
   records[p] = redis.call('HMGET', pod_key, unpack(RECORD_FIELDS))
 end
 
--- Usually the pods are the oldest entries in flight, in their order, and one LTRIM removes them without a
--- search. Read before the first write, as it raises WRONGTYPE as well.
+-- Usually these are the pods, in their order, and one LTRIM removes them. It raises WRONGTYPE, so it is read
+-- first.
 local oldest = redis.call('LRANGE', in_flight, -pod_count, -1)
 local taken = {}
 local function take_out(payload, p)
@@ -213,7 +210,6 @@ local function take_out(payload, p)
   return true
 end
 
--- By the index of the pod.
 local pushed_pods = {}
 for q = 1, pushed_pod_count do
   local pod_index, name, image, replica = pushed_pod_args(q)

@@ -32,17 +32,15 @@ for p = 1, pod_count do
 end
 if any_unknown then redis.call('SCARD', pushed) end
 if any_stopping then redis.call('SCARD', cs) end
--- By the index of the pod.
 local pushed_pods = {}
 for q = 1, pushed_pod_count do
   local pod_index, new_assignment, name, image, replica, ports = pushed_pod_args(q)
   pushed_pods[pod_index] = { assignment = new_assignment, name = name, image = image, replica = replica,
     ports = ports, request = pushed_pod_resources(q) }
 end
--- Copies of each payload in rq.
 local copies = {}
 for _, payload in ipairs(waiting) do copies[payload] = (copies[payload] or 0) + 1 end
--- Current states of records that this batch has changed: it may contain further copies of their payloads.
+-- Records that this batch has changed: it may contain further copies of their payloads.
 local changed = {}
 
 local function drop(payload)
@@ -83,8 +81,8 @@ for p = 1, pod_count do
     drop(payload)
     verdict = 'running'
   elseif holder == node and phase == 'stopping' then
-    -- An interrupted start may have left containers with the volumes and ports that the successor needs. Only
-    -- the worker knows when they are gone.
+    -- An interrupted start may have left containers with the volumes and ports of the successor. Only the
+    -- worker knows.
     redis.call('SADD', cs, payload)
     drop(payload)
     verdict = 'stopping'

@@ -1,6 +1,5 @@
--- Returns a pod that its worker cannot start (ports of another program, a problem of the node, a volume
--- elsewhere) to the schedulers. Its ports count as taken until reconciliation frees them, so the node is
--- avoided for a while.
+-- Returns a pod that its worker cannot start to the schedulers. Ports of another program count as taken until
+-- reconciliation frees them, so the node is avoided for a while.
 -- Reply: 'OK' | 'FENCED' | 'STALE' (it is not to be started here any more)
 local node_key, rq, sq, pod_key = head_keys()
 -- `ports` are those that are taken, `reason` is a word.

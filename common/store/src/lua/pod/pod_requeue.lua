@@ -44,8 +44,8 @@ local state, current_engine, kind = unpack(redis.call('HMGET', node_key, 'state'
 -- Another machine with the name lacks the pod's volumes. Only records of pods with volumes have an engine.
 local is_other = (engine_id or '') ~= '' and engine_id ~= (current_engine or '')
 local gone = is_other and 'another machine has the name of its node ' .. node or 'its node ' .. node .. ' is gone'
--- kubeleet's workers change the record first. An external worker can report the end of a pod only so, and
--- would never read what was put back.
+-- kubeleet's workers change the record first. An external worker can report an end only so, and would never
+-- read the payload again.
 local has_ended = kind == 'guest' and state == 'alive' and phase ~= 'assigned'
 if has_ended then gone = 'the external worker ' .. node .. ' has taken it out of cs:' .. node end
 if state == 'alive' and not is_other and not has_ended then

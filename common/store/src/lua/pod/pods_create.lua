@@ -6,9 +6,9 @@
 --        | {'UNCONFIRMED'} (it is a job of a cron whose replicas have not confirmed it yet: a failover might
 --          lose the tick, and it would run again)
 local service_key, slots, sq, done, unconfirmed = head_keys()
--- `last_write` is the required last write of the service, or ''. `is_second` is '1' for successors in the
--- second places of taken slots; `step` is then the step that the caller has seen. Pods of a job are created
--- in steps, too, except those in the round trip of the job.
+-- `last_write` is the required last write of the service, or ''. `is_second` is '1' for successors in second
+-- places. `step` is the step that the caller has seen; the first pods of a job come in the round trip of the
+-- job, without one.
 local service, spec, generation, image, last_write, is_second, step = head_args()
 local current_spec, state, replicas, current_write, kind, ended_at, of_cron, created_at = unpack(redis.call('HMGET',
   service_key, 'spec', 'state', 'replicas', 'write', 'kind', 'ended_at', 'of_cron', 'created_at'), 1, 8)

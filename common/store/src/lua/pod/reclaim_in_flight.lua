@@ -1,6 +1,6 @@
--- Returns the in-flight payloads of a silent scheduler to sq, the oldest first in line. The scheduler is
--- forgotten an hour later, as it may only be paused and about to take a pod. One that has ended is forgotten
--- after a minute: a pop may still be on its way to Redis.
+-- Returns the in-flight payloads of a silent scheduler to sq. It is forgotten an hour later, as it may only
+-- be paused and about to take a pod; one that has ended a minute later, as a pop may still be on its way to
+-- Redis.
 -- Reply: {'ALIVE'} | {'OK', number of payloads that were returned}
 local FORGET_AFTER_MS, FORGET_ENDED_AFTER_MS = 3600000, 60000
 local sq, in_flight, schedulers = head_keys()

@@ -1,8 +1,6 @@
--- Frees slots whose pod has no record (lost in a failover, or deleted by hand), so that it is created again.
--- Also frees void slots, which another program has copied: the pod's record names another slot, or the pod
--- has both places of the replica. The pod of a void slot is left alone.
---
--- With '' for the pod the first place is empty, and the pod in the second one takes it.
+-- Frees slots whose pod has no record, so that it is created again. Also frees void slots, which another
+-- program has copied: the record names another slot, or the pod has both places. That pod is left alone. With
+-- '' for the pod the first place is empty, and the pod in the second one takes it.
 -- Reply: number of slots that were changed
 local slots, ep_key = head_keys()
 local service = head_args()

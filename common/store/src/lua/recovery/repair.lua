@@ -2,11 +2,13 @@
 -- Reply: 'OK' | 'CHANGED' (check again)
 local key, aside, record_key = head_keys()
 -- The actions are:
---   'move_aside'     rename a key that has the type `element` 'set_aside'      the same, done by kubeleet
---   itself 'move_broken'    rename a record (a hash) that has this phase 'remove_fields'  remove fields, one
---   in each line of `element`, of a record that has this phase 'remove_slot'    remove the field `element`,
---   which has the value `seen_phase` 'expire'         let the key expire 'restore_spec'   write the
---   specification `element`, which has the text `seen_phase` ('': none), again from
+--   'move_aside'     rename a key that has the type `element`
+--   'set_aside'      the same, done by kubeleet itself
+--   'move_broken'    rename a record (a hash) that has this phase
+--   'remove_fields'  remove fields, one in each line of `element`, of a record that has this phase
+--   'remove_slot'    remove the field `element`, which has the value `seen_phase`
+--   'expire'         let the key expire
+--   'restore_spec'   write the specification `element`, which has the text `seen_phase` ('': none), again from
 --                    the record of a service that names it
 --   'add'            add `element` to a set, if the record exists
 --   'add_route'      write the route `element` again, which has the value `seen_phase`, if the service has it

@@ -27,8 +27,7 @@ redis.call('PERSIST', service_key)
 redis.call('PERSIST', services)
 -- It is wanted now, although it was deleted.
 redis.pcall('ZREM', deleted, service)
--- In the step with which the job goes on, so that no complete index runs again. Entries of another job of
--- this name go.
+-- With the job itself, so that no complete index runs again. Entries of another job of this name go.
 if current_created_at ~= redis.call('HGET', service_key, 'created_at') then redis.call('DEL', done, tries) end
 for c = 1, completion_count do
   local index, result = completion_args(c)

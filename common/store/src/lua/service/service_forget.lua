@@ -14,7 +14,7 @@ if taken > 0 or redis.call('ZCARD', runs) > 0 then return 'BUSY' end
 redis.call('DEL', service_key)
 if routes_text then write_routes(routes, services, service, routes_text, '') end
 redis.call('SREM', services, service)
--- A proxy that follows it makes `ep` again, empty. UNLINK: there may be 100,000 entries.
+-- A proxy that follows it makes `ep` again, empty. There may be 100,000 entries.
 redis.call('UNLINK', ep_key, history, done, tries, runs)
 redis.call('ZREM', runs_of_cron, service)
 redis.call('EXPIRE', spec_key, TOMBSTONE_SECONDS)

@@ -6,12 +6,10 @@
 --        | {'CHANGED'} (its fields are not `seen_fields`: read them again)
 local service_key, services, spec_key, unconfirmed, former_specs, routes, history, done, tries = head_keys()
 -- The mode is 'create', 'replace' or 'upsert'. '' expects no revision. Texts of equal meaning have equal
--- fingerprints.
---
--- `fields` is JSON that is only stored; `change` says how it differs from `seen_fields`, or ''. Derived from
--- it: `app`; `kind`, which is '', 'job' or 'cron'; `times`, when a cron is due, '' while suspended;
+-- fingerprints. `fields` is JSON that is only stored; `change` says how it differs from `seen_fields`, or ''.
+-- Derived from it: `app`; `kind` ('', 'job' or 'cron'); `times`, when a cron is due, '' while suspended;
 -- `routes_text`. `failure` is '', or why the replaced generation has failed. `undone` is '1' if a user goes
--- back to a former specification.
+-- back.
 local service, mode, spec, spec_text, fingerprint, replicas, fields, seen_fields, change, app, kind, times,
   failure, undone, routes_text, expected_revision, write = head_args()
 local state, current_replicas, current_fields, current_text, current_spec, current_fingerprint = unpack(
@@ -74,7 +72,7 @@ if not state then
     'fingerprint', spec .. ' ' .. fingerprint, 'created_at', STAMP)
   redis.call('SADD', services, service)
   emit('service', service, 'ServiceCreated', service, '', '', kind == 'cron' and 'a job at each of its times' or pods_wanted())
-  -- The creator also creates the pods: reconcile need not look at once.
+  -- The creator also creates the pods.
   redis.call('PUBLISH', 'wake:reconcile', 'created ' .. service)
   return { 'CREATED', NOW }
 end

@@ -1,8 +1,8 @@
 -- Sets an expiry on replaced specifications that no pod names.
 -- Reply: number of specifications
 local former_specs = head_keys()
--- The last write that reused a former specification, read before the pods. After another one pods may name
--- what none named then: nothing expires.
+-- The last write that reused a former specification. After another one pods may name what none named when
+-- they were read.
 local seen_reuse = head_args()
 redis.call('SCARD', former_specs)
 if (read_meta('spec_reused_by')[1] or '') ~= seen_reuse then return 0 end

@@ -1,5 +1,5 @@
--- Returns unconfirmed writes of services, and writes after them. Replication is one stream, so a WAIT for
--- this write confirms all earlier ones.
+-- Returns unconfirmed writes, and writes after them: replication is one stream, so one WAIT confirms them
+-- all.
 -- Reply: {service, write, …}, picked at random where there are more; if there are none, nothing was written
 local unconfirmed = head_keys()
 -- The writer of a younger write may still wait itself.

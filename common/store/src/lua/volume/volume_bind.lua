@@ -38,7 +38,6 @@ if holder == node and not chosen then
   chosen = { epoch = tonumber(epoch), engine_id = engine_id or '', is_mounted = mounted == '1' }
 end
 if not chosen then return 'MISSING' end
--- The running pod has this very copy.
 if is_used and not chosen.is_mounted then return 'USED' end
 if holder and holder ~= node and found == '1' and not lost then
   redis.call('HSETNX', copies, name .. ' ' .. holder,

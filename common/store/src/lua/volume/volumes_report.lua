@@ -40,7 +40,6 @@ end
 
 local elsewhere, present, needs_scheduler, here = {}, 0, is_complete, {}
 
--- Returns this node's copy, if no record names it.
 local function noted_copy(name)
   for _, copy in ipairs(copies_of[name] or {}) do
     if copy.node == node then return copy end
