@@ -69,7 +69,7 @@ pub fn is_queue_of(broken: &BrokenKey, node: &NodeName) -> bool {
     [keys::pq(node), keys::rq(node), keys::cs(node)].contains(&broken.key)
 }
 
-/// The default for a broken key, which is added to `broken`.
+/// Returns the default for a broken key, and adds it to `broken`.
 ///
 /// # Errors
 /// Errors that do not concern one key, see [`StoreError::is_broken_key`].
@@ -95,7 +95,7 @@ fn unless_broken<T: Default>(
     }
 }
 
-/// 0 for a broken key, which is added to `broken`.
+/// Returns 0 for a broken key, and adds it to `broken`.
 pub(crate) fn length_or_broken(
     reply: Result<Value, StoreError>,
     key: String,

@@ -10,7 +10,7 @@ use model::event::{ClusterEvent, EventPosition, ObjectKind};
 const ENTRIES_PER_READ: usize = 100;
 
 impl Store {
-    /// Oldest first, without waiting. `"0"` starts at the oldest event.
+    /// Returns the oldest first, without waiting. `"0"` starts at the oldest event.
     ///
     /// # Errors
     /// `Corrupt` if `id` is not the id of an event.
@@ -55,7 +55,7 @@ impl Store {
         Ok(newest_first)
     }
 
-    /// Or the newest one before it, if it is no longer stored.
+    /// Returns the newest event before it if it is no longer stored.
     pub async fn event_until(&self, id: &str) -> Result<Option<ClusterEvent>, StoreError> {
         let entry = id.split('.').next().unwrap_or(id);
         let mut found = self.entries(cmd("XREVRANGE"), entry, "-", 1).await?;
@@ -114,7 +114,7 @@ impl StreamEntry {
         }
     }
 
-    /// Lines `uuid name node message`; a missing node is `-`.
+    /// Reads lines `uuid name node message`; a missing node is `-`.
     fn batch(&self) -> Vec<ClusterEvent> {
         let (reason, phase, at) = (self.text("reason"), self.text("phase"), self.at());
         let of_line = |(index, line): (usize, &str)| {

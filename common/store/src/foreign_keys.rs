@@ -9,7 +9,7 @@ use model::ids::{NodeName, SchedulerId, ServiceName};
 
 const KEYS_PER_READ: usize = 1000;
 
-/// In `meta` while `services` is moved away and not yet rebuilt.
+/// It exists in `meta` while `services` is moved away and not yet rebuilt.
 const UNLISTED_SERVICES: &str = "unlisted_services";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Store {
         Ok(())
     }
 
-    /// Without records.
+    /// Leaves records where they are.
     pub async fn set_aside_queues(
         &self,
         nodes: &[NodeName],

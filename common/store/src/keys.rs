@@ -125,12 +125,12 @@ pub(crate) const CLUSTER_WIDE: [&str; 33] = [
     ACME_ACCOUNTS,
 ];
 
-/// All but its record can be rebuilt.
+/// Only its record cannot be rebuilt.
 pub(crate) fn queues_of_node(node: &NodeName) -> [String; 5] {
     [pq(node), rq(node), cs(node), hb(node), stop(node)]
 }
 
-/// `None` for foreign keys.
+/// Returns `None` for foreign keys.
 pub(crate) fn type_of(key: &str) -> Option<&'static str> {
     Some(match key {
         EVENTS => "stream",
@@ -159,12 +159,12 @@ pub(crate) fn wanted(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| PUSHED.to_owned(), slots)
 }
 
-/// A placeholder without service.
+/// Returns a placeholder without service.
 pub(crate) fn endpoints_of(service: Option<&ServiceName>) -> String {
     service.map_or_else(|| "ep:".to_owned(), endpoints)
 }
 
-/// Of a job: record, completions and failures; placeholders without service.
+/// Returns record, completions and failures of a job; placeholders without service.
 pub(crate) fn counted_in(service_name: Option<&ServiceName>) -> [String; 3] {
     let of = |key: fn(&ServiceName) -> String, none: &str| service_name.map_or_else(|| none.to_owned(), key);
     [of(service, "service:"), of(done, "done:"), of(tries, "tries:")]
@@ -190,21 +190,21 @@ pub mod channel {
 
     /// Capacity may have appeared.
     pub const SCHEDULER: &str = "wake:scheduler";
-    /// The changed service, or `created <name>` if the sender creates its pods itself.
+    /// The message is the changed service, or `created <name>` if the sender creates its pods itself.
     pub const RECONCILE: &str = "wake:reconcile";
 
-    /// The service that has or had the changed routes.
+    /// The message is the service that has or had the changed routes.
     pub const ROUTES: &str = "wake:routes";
 
     pub const PROXIES: &str = "wake:proxies";
 
-    /// The host.
+    /// The message is the host.
     pub const CERTIFICATES: &str = "wake:certificates";
 
     /// No process listens.
     pub const PROBE: &str = "wake:probe";
 
-    /// The node, or `*` for all.
+    /// The message is the node, or `*` for all.
     pub const USAGE: &str = "wake:usage";
 
     /// The message is a [`crate::EndpointChange`].

@@ -10,7 +10,7 @@ use crate::{Store, StoreError};
 
 const RECORDS_PER_READ: usize = 1000;
 
-/// In the order of the names.
+/// The objects in the order of their names.
 #[derive(Debug)]
 pub struct Loaded<T>(Vec<Result<Option<T>, StoreError>>);
 

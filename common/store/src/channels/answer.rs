@@ -24,7 +24,7 @@ pub struct NodeAnswer {
 }
 
 impl Store {
-    /// It answers with output, then an exit or a failure.
+    /// The worker answers with output, then an exit or a failure.
     pub async fn ask(&self, node: &NodeName, question: NodeQuestion) -> Result<NodeAnswer, StoreError> {
         let request = NodeRequest::new(question);
         let record = keys::channel_record(&request.id);
@@ -62,7 +62,7 @@ impl NodeAnswer {
         self.channel.as_ref().map_or(Duration::ZERO, |channel| channel.reader.silence())
     }
 
-    /// The output and the failure; `None` if it has not ended after `limit`.
+    /// Returns the output and the failure; `None` if it has not ended after `limit`.
     pub async fn whole(mut self, limit: Duration) -> Result<Option<(Vec<u8>, String)>, StoreError> {
         let reading = async {
             let mut output = Vec::new();

@@ -22,7 +22,7 @@ use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, RequestId};
 use model::stream::channel::{Frame, pieces};
 
-/// Per second and as a burst: Redis also carries heartbeats.
+/// Bytes per second, and the burst: Redis also carries heartbeats.
 const OF_CONNECTION: f64 = 16.0 * 1_048_576.0;
 const OF_ANSWER: f64 = 1_048_576.0;
 
@@ -64,7 +64,7 @@ struct ChannelTasks {
 }
 
 impl Store {
-    /// With an event, unless `is_quiet`: the request is one of many.
+    /// Records an event, unless `is_quiet`: then the request is one of many.
     pub async fn request_channel(
         &self,
         node: &NodeName,
@@ -109,7 +109,7 @@ impl Store {
         Ok(is_open.then(|| self.channel(&request.id, ChannelSide::Worker, is_interactive)))
     }
 
-    /// After both halves were dropped. The first side records the event.
+    /// Called after both halves were dropped. The first side records the event.
     pub async fn close_channel(
         &self,
         id: &RequestId,
@@ -177,7 +177,7 @@ impl ChannelWriter {
         Ok(())
     }
 
-    /// Regardless of unread bytes. Returns once Redis has all frames.
+    /// Ignores the limit of unread bytes. Returns once Redis has all frames.
     pub async fn finish(&mut self, frame: Frame) -> Result<(), ChannelError> {
         let (done, is_done) = oneshot::channel();
         let sent = self.queue.send(OutgoingFrame { frame, done: Some(done) }).await;

@@ -13,7 +13,7 @@ use model::value::registry::StoredLogin;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRequest {
-    /// And of the channel.
+    /// Also identifies the channel.
     pub id: RequestId,
     pub question: NodeQuestion,
 }
@@ -22,9 +22,9 @@ pub struct NodeRequest {
 #[serde(rename_all = "snake_case")]
 pub enum NodeQuestion {
     Connect(ConnectRequest),
-    /// Raw, of one container.
+    /// Sends the raw output of one container.
     Output(LogRequest),
-    /// Of several pods, merged by time.
+    /// Sends lines of several pods, merged by time.
     Lines(LinesRequest),
     /// Sends a [`GarbageView`](model::node::usage::GarbageView) as JSON.
     Garbage {
@@ -60,18 +60,18 @@ pub struct LogRequest {
 #[serde(default)]
 pub struct LinesRequest {
     pub pods: Vec<LoggedPod>,
-    /// With pods that start while following.
+    /// Includes pods that start while following.
     pub services: Vec<ServiceName>,
-    /// Of pods with several; all by default.
+    /// Selects one of several; all by default.
     pub container: Option<ContainerName>,
-    /// Of each container; all by default.
+    /// Counts for each container; all by default.
     pub tail: Option<usize>,
     pub follow: bool,
     /// Nanoseconds since the Unix epoch.
     pub after: Option<u64>,
     pub until: Option<u64>,
     pub grep: Option<String>,
-    /// Kept lines of removed containers instead.
+    /// Reads kept lines of removed containers instead.
     pub previous: bool,
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum Repair {
 pub(crate) struct RepairCall {
     pub(crate) action: &'static str,
     pub(crate) element: Vec<u8>,
-    /// That must be as it was seen.
+    /// This record must be as it was seen.
     pub(crate) record: String,
     pub(crate) seen_phase: Vec<u8>,
     pub(crate) seen_node: String,
@@ -56,17 +56,17 @@ fn scripted(
 }
 
 impl Repair {
-    /// If the key still has this type. It expires after a week.
+    /// The key must still have this type. It expires after a week.
     pub(super) fn move_aside(actual_type: &str) -> Self {
         scripted("move_aside", actual_type, NO_RECORD, "", RENAMES)
     }
 
-    /// If the record still has this phase.
+    /// The record must still have this phase.
     pub(super) fn move_broken(seen_phase: Vec<u8>) -> Self {
         scripted("move_broken", "", NO_RECORD, seen_phase, RENAMES)
     }
 
-    /// One a line; the record must still have this phase.
+    /// Fields are one a line; the record must still have this phase.
     pub(super) fn remove_fields(fields: &str, seen_phase: Vec<u8>) -> Self {
         let words = format!("removes {}", fields.replace('\n', ", "));
         scripted("remove_fields", fields, NO_RECORD, seen_phase, words)
@@ -80,7 +80,7 @@ impl Repair {
         scripted("expire", "", NO_RECORD, "", "lets it expire in an hour")
     }
 
-    /// If the service names it and the text is unchanged.
+    /// The service must still name it, and the text be unchanged.
     pub(super) fn restore_spec(service: &str, spec: &str, seen: &[u8]) -> Self {
         let words = format!("writes it again from the record of service {service}");
         scripted("restore_spec", spec, format!("service:{service}"), seen, words)
@@ -103,12 +103,12 @@ impl Repair {
         repair
     }
 
-    /// If its service has it and no other took it.
+    /// Its service must have it, and no other.
     pub(super) fn add_route(route: &str, target: &str, service: &str) -> Self {
         scripted("add_route", route, format!("service:{service}"), target, format!("adds {route}"))
     }
 
-    /// If its service does not have it.
+    /// Its service must not have it.
     pub(super) fn remove_route(route: &[u8], target: &[u8], service: &str) -> Self {
         scripted("remove_route", route, format!("service:{service}"), target, REMOVES_ENTRY)
     }

@@ -17,13 +17,13 @@ pub(crate) struct KeyCopy {
     pub(crate) broken_services: BTreeMap<String, (String, RawFields)>,
     /// Service, field and value.
     pub(crate) broken_slots: Vec<(String, Vec<u8>, Vec<u8>)>,
-    /// The set, and the records with their specification.
+    /// Members of the set; records with their specification.
     pub(crate) services: BTreeSet<String>,
     pub(crate) service_specs: BTreeMap<String, String>,
-    /// As the services expect them, and as they are.
+    /// Routes as the services expect them, and as they are.
     pub(crate) service_routes: BTreeMap<String, String>,
     pub(crate) routes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Of active services: missing, expiring or unreadable; id and text.
+    /// Missing, expiring or unreadable specifications of active services: id and text.
     pub(crate) missing_specs: BTreeMap<String, (String, Vec<u8>)>,
     pub(crate) pods: BTreeMap<String, PodCopy>,
     /// Their records have a wrong type.
@@ -32,7 +32,7 @@ pub(crate) struct KeyCopy {
     pub(crate) pushed: BTreeSet<String>,
     pub(crate) former_specs: BTreeSet<String>,
     pub(crate) lasting_specs: BTreeSet<String>,
-    /// The set, and the records.
+    /// Members of the set; records.
     pub(crate) nodes: BTreeSet<String>,
     pub(crate) node_records: BTreeSet<String>,
     pub(crate) held_pods: BTreeMap<String, Vec<HeldPod>>,
@@ -40,9 +40,9 @@ pub(crate) struct KeyCopy {
     /// With the pod of each payload.
     pub(crate) container_sets: BTreeMap<String, Vec<(Vec<u8>, String)>>,
     pub(crate) lists: BTreeMap<String, Vec<(Vec<u8>, String)>>,
-    /// If equal before and after the pods were read.
+    /// Only if it was equal before and after the pods were read.
     pub(crate) usage: Vec<NodeUsage>,
-    /// The records, the set, and `rv:<node>`.
+    /// Records, members of the set, and of `rv:<node>`.
     pub(crate) volumes: BTreeMap<String, VolumeCopy>,
     pub(crate) volume_names: BTreeSet<String>,
     pub(crate) former_volumes: BTreeSet<String>,

@@ -5,7 +5,7 @@ use super::key_copy::{KeyCopy, is_placed};
 use crate::NodeUsage;
 use model::node::resources::{Resource, Resources};
 
-/// None while a record is unreadable, since the sum of the pods would be too small.
+/// Finds none while a record is unreadable, since the sum of the pods would be too small.
 pub(super) fn wrong_sums(copy: &KeyCopy) -> Vec<Finding> {
     let is_incomplete =
         !copy.unreadable_pods.is_empty() || copy.pods.values().any(|pod| pod.unreadable.is_some());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::finding::{Finding, Repair, finding};
 use super::key_copy::KeyCopy;
 
-/// Of several services with one route, the one in `routes` keeps it.
+/// If several services have one route, the one in `routes` keeps it.
 fn wanted(copy: &KeyCopy) -> BTreeMap<&str, Vec<&str>> {
     let mut wanted: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let lines = copy.service_routes.values().flat_map(|text| text.lines());

@@ -23,7 +23,7 @@ use model::pod::payload::Payload;
 const PAGE_SIZE: usize = 1000;
 
 impl Store {
-    /// Sorted by key. Takes seconds with a hundred thousand pods. Concurrent changes may look wrong.
+    /// Takes seconds with a hundred thousand pods. Concurrent changes may look wrong.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         Ok(findings(&self.copy_keys().await?))
     }
@@ -203,7 +203,7 @@ impl Store {
         Ok(())
     }
 
-    /// After the service was read: a replaced specification still exists for a while.
+    /// Called after the service was read: a replaced specification still exists for a while.
     async fn copy_spec(&self, copy: &mut KeyCopy, service: &str, spec: String) -> Result<(), StoreError> {
         let key = format!("spec:{spec}");
         let stored: Option<Vec<u8>> = self.link.query(cmd("GET").arg(&key)).await?;

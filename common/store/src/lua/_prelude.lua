@@ -619,7 +619,7 @@ local function publish_endpoints()
   end
 end
 
--- For so long no other name gets a freed number.
+-- No other name gets a freed number within this time.
 local ADDRESS_QUARANTINE_MS = 3600000
 local function address_name(service, slot) return slot == '' and service or slot .. '.' .. service end
 -- Both directions must agree.

@@ -19,7 +19,7 @@ pub enum GivenAddress {
     Confirmed(PoolAddress),
     /// A failover could still give it to another name. Do not publish it; ask again.
     Unconfirmed,
-    /// No service, or a slot that is not wanted, is beyond the limit per service, or is of a job.
+    /// There is no such service, or its slot is not wanted, is beyond the limit per service, or is of a job.
     Missing,
     /// Each call tries other addresses.
     Full,
@@ -73,7 +73,8 @@ impl Store {
         Ok(fields.and_then(|fields| service_fields::member(&serde_json::from_slice(&fields).ok()?, "app")))
     }
 
-    /// Of missing services and slots in one page. `cursor` is 0 at first, `None` after the last page.
+    /// Handles missing services and slots of one page. `cursor` is 0 at first; the next is `None` after the
+    /// last page.
     pub async fn free_addresses(&self, cursor: u64) -> Result<(usize, Option<u64>), StoreError> {
         let mut scan = cmd("HSCAN");
         scan.arg(keys::ADDRESSES).arg(cursor).arg("COUNT").arg(PAGE);
@@ -110,7 +111,7 @@ impl Store {
         read("freeing addresses", self.link.script(&call).await?)
     }
 
-    /// Confirmed ones.
+    /// Returns confirmed ones.
     pub async fn addresses(&self) -> Result<Vec<(AddressName, PoolAddress)>, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::ADDRESSES)).await?;
         let mut fields: Vec<(String, String)> = fields

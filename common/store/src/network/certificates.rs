@@ -27,7 +27,7 @@ const STATUS_FIELDS: [&str; 10] = [
 
 pub type CertificateStatuses = Vec<Result<CertificateStatus, StoreError>>;
 
-/// For the authority's HTTP-01 check.
+/// The response to the authority's HTTP-01 check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
     /// Last part of the requested path.
@@ -36,7 +36,7 @@ pub struct Challenge {
 }
 
 impl Store {
-    /// With the time of Redis.
+    /// Also returns the time of Redis.
     ///
     /// # Errors
     /// Broken keys cause none.
@@ -116,7 +116,7 @@ impl Store {
         Ok(word("storing a challenge", self.link.script(&put.call()).await?)? == "OK")
     }
 
-    /// `None` for an unreadable record.
+    /// Returns `None` for an unreadable record.
     ///
     /// # Errors
     /// Broken keys cause none.
@@ -129,7 +129,7 @@ impl Store {
         Ok(self.load(hosts, get, challenge).await?.options().collect())
     }
 
-    /// Unless the stored one lasts longer.
+    /// Keeps a stored one that lasts longer.
     pub async fn put_certificate(&self, certificate: &StoredCertificate) -> Result<(), StoreError> {
         let StoredCertificate { host, id, chain, sealed_key, not_before, not_after, directory } = certificate;
         let put = certificate_store::Head {
@@ -159,7 +159,7 @@ impl Store {
         Ok(word("noting why an order failed", self.link.script(&fail.call()).await?)? == "OK")
     }
 
-    /// Encrypted.
+    /// Returns it encrypted.
     pub async fn acme_account(&self, directory: &str) -> Result<Option<String>, StoreError> {
         let mut get = cmd("HGET");
         get.arg(keys::ACME_ACCOUNTS).arg(directory);
@@ -170,7 +170,7 @@ impl Store {
         sealed.map(text).transpose()
     }
 
-    /// Encrypted. Keeps an existing account.
+    /// Keeps an existing account.
     pub async fn put_acme_account(&self, directory: &str, sealed: &str) -> Result<(), StoreError> {
         let mut put = cmd("HSETNX");
         put.arg(keys::ACME_ACCOUNTS).arg(directory).arg(sealed);

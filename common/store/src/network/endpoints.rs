@@ -20,7 +20,7 @@ const KEPT_SECONDS: i64 = 3600;
 
 pub type Routes = Vec<(ServiceName, IngressRule)>;
 
-/// Allowed services besides themselves, of those with restricted callers.
+/// Maps services with restricted callers to those that may call them, besides themselves.
 pub type Callers = BTreeMap<ServiceName, BTreeSet<ServiceName>>;
 
 pub type AliasesByApp = BTreeMap<AppName, BTreeMap<String, ServiceName>>;
@@ -46,7 +46,7 @@ pub enum FollowedEndpoints {
     BeingMade,
 }
 
-/// In pieces that do not block Redis for long. Builds a missing set first.
+/// Reads in pieces that do not block Redis for long. Builds a missing set first.
 pub struct EndpointReading {
     store: Store,
     service: ServiceName,
@@ -184,7 +184,7 @@ impl Store {
 }
 
 impl EndpointReading {
-    /// Some 500 endpoints. After an error or a dropped call, start another reading.
+    /// Handles some 500 endpoints. After an error or a dropped call, start another reading.
     pub async fn step(&mut self) -> Result<ReadingStep, StoreError> {
         match &self.stage {
             ReadingStage::Make(master) => {

@@ -13,7 +13,7 @@ use model::ids::NodeName;
 pub struct ProxySign {
     pub node: NodeName,
     pub is_alive: bool,
-    /// Id of its key for secrets.
+    /// The id of its key for secrets.
     pub secret_key: Option<String>,
 }
 

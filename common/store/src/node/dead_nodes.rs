@@ -43,8 +43,8 @@ pub enum DrainOutcome {
 }
 
 impl Store {
-    /// If the node was silent, as far as `proof` covers, for longer than `dead_after` and its worker's
-    /// registered time. Between two declarations `gap` must pass.
+    /// The node must have been silent, as far as `proof` covers, for longer than `dead_after` and its
+    /// worker's registered time. Between two declarations `gap` must pass.
     pub async fn declare_dead(
         &self,
         node: &Node,
@@ -99,7 +99,7 @@ impl Store {
         broken.map_or(Ok(DrainOutcome::Empty), Err)
     }
 
-    /// One payload has a broken key: that one goes to `sq` unchanged.
+    /// Drains one by one, because a payload has a broken key: that one goes to `sq` unchanged.
     async fn drain_each(
         &self,
         node: &Node,

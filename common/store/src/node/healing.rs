@@ -29,7 +29,7 @@ pub struct NodeUsage {
     pub reservations: i64,
     /// As [`Resources::to_array`]. Drift may make amounts negative.
     pub used: [i64; 1 + Resource::ALL.len()],
-    /// `8080/tcp` with `<uuid> <name>` of its pod.
+    /// Maps `8080/tcp` to `<uuid> <name>` of its pod.
     pub ports: BTreeMap<String, String>,
 }
 
@@ -49,7 +49,7 @@ pub struct FormerSpecs {
 }
 
 impl Store {
-    /// For pods on a node that are in no slot of `service`, or not in `pushed`. With `has_second`, a replica
+    /// The pods are on a node, but in no slot of `service`, or not in `pushed`. With `has_second`, a replica
     /// may have two pods. Returns one outcome per pod.
     pub async fn restore_pods(
         &self,
@@ -101,7 +101,7 @@ impl Store {
         Ok(restored)
     }
 
-    /// Those that ended `retention` ago or have no record.
+    /// Forgets those that ended `retention` ago or have no record.
     pub async fn forget_pushed(&self, pods: &[PodId], retention: Duration) -> Result<usize, StoreError> {
         let mut forgotten = 0;
         for chunk in pods.chunks(BATCH) {
@@ -138,7 +138,7 @@ impl Store {
         Ok(expired)
     }
 
-    /// Without missing nodes and unreadable numbers.
+    /// Leaves out missing nodes and unreadable numbers.
     ///
     /// # Errors
     /// Broken keys cause none.

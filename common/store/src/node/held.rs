@@ -51,7 +51,7 @@ impl Store {
 }
 
 impl Store {
-    /// Nodes that hold for lack of records.
+    /// Returns nodes that hold for lack of records.
     pub async fn holding_nodes(&self) -> Result<Vec<Node>, StoreError> {
         let held = self.held_nodes().await?;
         let of_records = held.into_iter().filter(|held| held.reason == HoldReason::Records);

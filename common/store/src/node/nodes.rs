@@ -45,7 +45,7 @@ impl Store {
         Ok(seconds * 1000 + micros / 1000)
     }
 
-    /// Sorted, with dead ones.
+    /// Returns them sorted, with dead ones.
     pub async fn node_names(&self) -> Result<Vec<NodeName>, StoreError> {
         let mut names: Vec<NodeName> = read_names(self.members_or_records(keys::NODES, "node:").await?);
         names.sort();
@@ -60,8 +60,8 @@ impl Store {
         self.load(names, |name| all_fields(keys::node(name)), read_node).await
     }
 
-    /// Live nodes with a heartbeat at or after `since`. Pass the latest returned time next: a node may come
-    /// twice, but none is missed.
+    /// Returns live nodes with a heartbeat at or after `since`. Pass the latest returned time next: a node
+    /// may come twice, but none is missed.
     pub async fn beats_since(&self, since: RedisMillis) -> Result<Vec<(NodeName, RedisMillis)>, StoreError> {
         self.beats(since.to_string(), "+inf".to_owned()).await
     }
@@ -101,7 +101,7 @@ impl Store {
         Ok(word("recording containers of a former name", self.link.script(&call).await?)? == "OK")
     }
 
-    /// The node is dead, its queues are empty. With `is_former`, gives up the volumes of machines that had
+    /// The node must be dead, with empty queues. With `is_former`, gives up the volumes of machines that had
     /// this name before: `Missing` if none could have any.
     pub async fn remove_node(
         &self,
@@ -135,7 +135,7 @@ impl Store {
         }
     }
 
-    /// In this order (0 if unreadable), and the unreadable queues.
+    /// Also returns the unreadable queues, whose length is 0.
     ///
     /// # Errors
     /// Broken keys cause none.
@@ -164,7 +164,7 @@ impl Store {
         Ok((queues, broken))
     }
 
-    /// Sorted. Read in pages: not a snapshot.
+    /// Returns them sorted. Read in pages: not a snapshot.
     pub async fn container_set(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
         let mut members = Vec::new();
         let mut cursor = 0u64;
@@ -183,8 +183,8 @@ impl Store {
         Ok(members)
     }
 
-    /// Sorted. Read in pages: not a snapshot. Pods acknowledged meanwhile are in the container set
-    /// afterwards.
+    /// Returns them sorted. Read in pages: not a snapshot. Pods acknowledged meanwhile are in the container
+    /// set.
     pub async fn queued_on(&self, name: &NodeName) -> Result<Vec<Bytes>, StoreError> {
         let mut payloads = Vec::new();
         // In the order in which payloads move, and from the end where none is taken: none is skipped.

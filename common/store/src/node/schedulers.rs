@@ -13,8 +13,8 @@ use model::ids::SchedulerId;
 use model::node::timing::Timing;
 
 impl Store {
-    /// With their last sign of life. Silent ones are forgotten after an hour; one that shut down counts as
-    /// silent for almost that long.
+    /// Returns their last signs of life. Silent ones are forgotten after an hour; one that shut down counts
+    /// as silent for almost that long.
     pub async fn schedulers(&self) -> Result<Vec<(SchedulerId, RedisMillis)>, StoreError> {
         let mut range = cmd("ZRANGE");
         range.arg(keys::SCHEDULERS).arg(0).arg(-1).arg("WITHSCORES");
@@ -29,7 +29,7 @@ impl Store {
         read("showing that Redis takes writes", self.link.script(&beat.call()).await?)
     }
 
-    /// `None` if nothing was recorded within a minute.
+    /// Returns `None` if nothing was recorded within a minute.
     pub async fn scheduler_timings(&self, ids: &[SchedulerId]) -> Result<Vec<Option<Timing>>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -52,8 +52,8 @@ impl Store {
         self.reclaim(id, silent, max, false).await
     }
 
-    /// Like [`Store::reclaim_in_flight`]; without pods it is soon forgotten. `None`: retry, it showed a sign
-    /// of life in this very millisecond.
+    /// Returns `None` if the scheduler showed a sign of life in this very millisecond: retry. Without pods it
+    /// is soon forgotten.
     pub async fn retire_scheduler(&self, id: &SchedulerId, max: usize) -> Result<Option<usize>, StoreError> {
         self.reclaim(id, Duration::ZERO, max, true).await
     }

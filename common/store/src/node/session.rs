@@ -93,9 +93,9 @@ pub struct HeartbeatReply {
     /// Foreign pods without a record.
     pub unknown: Vec<PodId>,
     pub redis: RedisProcess,
-    /// Their node is unknown.
+    /// Pods with an invalid record: their node is unknown.
     pub broken: Vec<PodId>,
-    /// Without dead ones.
+    /// Nodes that are not declared dead.
     pub nodes: u64,
 }
 
@@ -202,7 +202,8 @@ impl Session {
         self.store.container_set(&self.node).await
     }
 
-    /// Checks which of the `asked` pods the worker still owns. `containers_held` have no record.
+    /// Checks which of the `asked` pods the worker still owns. `containers_held` counts containers without a
+    /// record.
     pub async fn heartbeat(
         &self,
         psi: Option<&Psi>,

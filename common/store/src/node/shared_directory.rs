@@ -32,7 +32,7 @@ impl Session {
         }
     }
 
-    /// They do not stop pods.
+    /// The problems do not stop pods.
     pub async fn report_node_problems(&self, problems: &[String]) -> SessionResult<()> {
         let what = "reporting problems of a node";
         let problems = problems.iter().map(|problem| problem.replace('\n', " "));
@@ -50,7 +50,7 @@ impl Session {
         }
     }
 
-    /// Pods without a record, whose containers this node leaves alone.
+    /// The pods have no record, and this node leaves their containers alone.
     pub async fn report_held_pods(&self, pods: &[HeldPod]) -> SessionResult<()> {
         let what = "reporting pods without a record";
         let call = node_held::Head {

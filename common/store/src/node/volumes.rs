@@ -42,8 +42,8 @@ pub enum BindVolumeOutcome {
     Removing,
 }
 
-/// So long after a change of the master, nodes can be declared dead again, and all live ones have registered
-/// again.
+/// After a change of the master this time must pass: nodes can be declared dead again then, and all live ones
+/// have registered again.
 fn settles_after_ms(dead_after: Duration) -> u64 {
     dead_after.as_millis() as u64 * 3 / 2
 }
@@ -59,7 +59,6 @@ pub struct VolumeReport {
 }
 
 impl Store {
-    /// Sorted.
     pub async fn volume_names(&self) -> Result<Vec<VolumeName>, StoreError> {
         let mut found: Vec<VolumeName> = names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUMES)).await?);
         found.sort();
@@ -74,7 +73,7 @@ impl Store {
         self.volumes(std::slice::from_ref(name)).await?.only()
     }
 
-    /// Machines without a report to this run of Redis, sorted.
+    /// Returns machines without a report to this run of Redis.
     pub async fn unreported_nodes(&self) -> Result<Vec<UnreportedNode>, StoreError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server");
@@ -183,7 +182,7 @@ impl Store {
         Ok(usable.filter_map(saved).collect())
     }
 
-    /// How long these volumes have had no service. All others start at zero.
+    /// Returns for how long these volumes have had no service. All others start at zero.
     pub async fn count_abandoned_volumes(
         &self,
         abandoned: &[VolumeName],
@@ -234,12 +233,12 @@ impl Store {
         Ok(counts.into_iter().filter_map(read).collect())
     }
 
-    /// Unless a pod uses it or will. The record goes afterwards, or at once if the node is gone.
+    /// Fails if a pod uses it or will. The record goes after the data, or at once if the node is gone.
     pub async fn remove_volume(&self, name: &VolumeName) -> Result<RemoveVolumeOutcome, StoreError> {
         self.remove(name, false).await
     }
 
-    /// Of a service that is being deleted. Volumes in use go with their pods; those of an app stay.
+    /// The service is being deleted. Volumes in use go with their pods; those of an app stay.
     pub async fn remove_volumes_of(&self, service: &ServiceName) -> Result<usize, StoreError> {
         let names = self.volume_names().await?;
         let mut removed = 0;
@@ -319,7 +318,7 @@ impl Store {
         Ok(copies)
     }
 
-    /// Lost and conflicting ones.
+    /// Returns lost and conflicting ones.
     pub async fn volumes_with_problems(&self) -> Result<Vec<Volume>, StoreError> {
         let mut found: Vec<VolumeName> =
             names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
@@ -393,7 +392,7 @@ impl Store {
         }
     }
 
-    /// For shared data: the node asked before, otherwise the first with the directory.
+    /// Shared data is removed by the node asked before, otherwise by the first with the directory.
     async fn node_to_remove(&self, volume: &Volume) -> Result<Option<NodeName>, StoreError> {
         if !volume.claim.scope.is_shared() {
             return Ok(volume.node.clone());
@@ -458,7 +457,7 @@ struct VolumeUse {
     users: Vec<ServiceName>,
     /// A service that is not being deleted has it.
     is_mounted: bool,
-    /// And has the replica; any for a shared volume.
+    /// It also has the replica; any if the volume is shared.
     is_wanted: bool,
 }
 
@@ -537,7 +536,7 @@ impl Session {
         }
     }
 
-    /// With the engine's copies. Returns one verdict per volume.
+    /// Takes the engine's copies. Returns one verdict per volume.
     pub async fn claim_volumes(
         &self,
         volumes: &[(VolumeClaim, Option<EngineCopy>)],

@@ -19,9 +19,9 @@ use redis_link::DedicatedConnection;
 #[derive(Debug, Clone)]
 pub struct ClaimItem {
     pub payload: Payload,
-    /// For a new pod.
+    /// Used if the pod is new.
     pub request: Resources,
-    /// For a new pod.
+    /// Used if the pod is new.
     pub host_ports: HostPorts,
 }
 
@@ -85,7 +85,7 @@ pub struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// `None` after one block period.
+    /// Returns `None` after one block period.
     ///
     /// # Errors
     /// Create a new queue and sweep rq: a payload may have been moved there.
@@ -107,7 +107,7 @@ impl Session {
         Ok(WorkQueue { connection, block, node: self.node.clone() })
     }
 
-    /// Oldest first, without waiting.
+    /// Returns the oldest first, without waiting.
     pub async fn pop_more(&self, count: usize) -> Result<Vec<Bytes>, StoreError> {
         if count == 0 {
             return Ok(Vec::new());
@@ -122,7 +122,7 @@ impl Session {
         payloads("taking pods", self.store.link.script(&take.call()).await?)
     }
 
-    /// Oldest first. An oversized payload becomes a dead letter.
+    /// Returns the oldest first. An oversized payload becomes a dead letter.
     pub async fn in_flight(&self) -> Result<Vec<Bytes>, StoreError> {
         let (rq, pq) = (keys::rq(&self.node), keys::pq(&self.node));
         let read = in_flight::Head { rq, dq: keys::DQ, pq };
@@ -186,7 +186,7 @@ impl Session {
         }
     }
 
-    /// One result per pod.
+    /// Returns one result per pod.
     pub async fn ack(&self, items: &[AckItem]) -> SessionResult<Vec<Ack>> {
         let what = "acknowledging pods";
         let (services, service_index) =

@@ -44,7 +44,7 @@ pub struct DeadLetter {
     pub id: String,
     pub queue: String,
     pub payload: Vec<u8>,
-    /// Only the first KiB of more than 512 KiB is kept.
+    /// The payload had more than 512 KiB: only the first KiB is kept.
     pub is_truncated: bool,
     pub reason: String,
     pub at: RedisMillis,
@@ -119,7 +119,7 @@ fn decode_hex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(byte).collect()
 }
 
-/// Without the value of `at`: the script appends the time of Redis.
+/// Leaves the value of `at` out: the script appends the time of Redis.
 fn entry_without_time(queue: &str, payload: &[u8], reason: &str) -> String {
     let (payload, encoding) = match std::str::from_utf8(payload) {
         Ok(text) => (text.to_owned(), None),
@@ -172,12 +172,12 @@ impl Store {
         Ok(self.reject(TakenBy::Scheduler(scheduler), payload, id, reason).await? == "OK")
     }
 
-    /// Newest first; at most 16 MiB, but at least one.
+    /// Returns the newest first, at most 16 MiB but at least one.
     pub async fn dead_letters(&self, offset: usize, count: usize) -> Result<Vec<DeadLetter>, StoreError> {
         Ok(self.dead_letter_page(offset, count).await?.0)
     }
 
-    /// With whether there may be more.
+    /// Also returns whether there may be more.
     pub async fn dead_letter_page(
         &self,
         offset: usize,
@@ -205,7 +205,7 @@ impl Store {
         Ok((found, true))
     }
 
-    /// To `sq` if the node of the queue has left the cluster.
+    /// Queues it in `sq` if the node of its queue has left the cluster.
     ///
     /// # Errors
     /// `Refused` if [`DeadLetter::can_be_requeued`] is false.
@@ -255,8 +255,8 @@ impl Store {
         }
     }
 
-    /// Their service was deleted, scaled down or replaced since, and could rebuild the payloads. Returns them
-    /// and the next offset.
+    /// Discards dead letters whose service was deleted, scaled down or replaced since: it could rebuild the
+    /// payloads. Returns them and the next offset.
     pub async fn discard_obsolete_dead_letters(
         &self,
         offset: usize,

@@ -16,7 +16,7 @@ pub enum ExternalBeat {
     Ours,
     Silent,
     Beat,
-    /// For the first time, or after it was dead: it is a node now.
+    /// Its value changed for the first time, or after it was dead: it is a node now.
     Joined,
     /// It was declared dead and its pods are still being moved.
     Draining,
@@ -51,13 +51,13 @@ impl Store {
         Ok((next, found.into_iter().filter_map(sign).collect()))
     }
 
-    /// Empty if missing; `None` for workers with a record.
+    /// Returns an empty value if it is missing, `None` if the worker has a record.
     pub async fn heartbeat_values(&self, workers: &[NodeName]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         if workers.is_empty() {
             return Ok(Vec::new());
         }
         let mut pipe = redis::pipe();
-        // The value last: a worker of kubeleet whose record was lost stops its heartbeat.
+        // The value comes last: a worker of kubeleet whose record was lost stops its heartbeat.
         for name in workers {
             pipe.cmd("EXISTS").arg(keys::node(name));
             pipe.cmd("GET").arg(keys::hb(name));

@@ -37,7 +37,7 @@ pub struct FinishReport<'a> {
     pub message: &'a str,
     pub exit_code: Option<i64>,
     pub containers: &'a [ContainerStatus],
-    /// Not reported yet.
+    /// Runs that were not reported yet.
     pub runs: &'a [EndedRun],
     /// Requests in flight before the stop, and how they ended.
     pub drained: &'a str,
@@ -85,7 +85,7 @@ fn kept_runs(containers: &[ContainerStatus]) -> usize {
     EndedRun::KEPT * containers.len().max(1)
 }
 
-/// A line per run: its id and JSON, which has no line breaks.
+/// Writes a line per run: its id and JSON, which has no line breaks.
 fn runs_field(runs: &[EndedRun]) -> String {
     let line = |run: &EndedRun| format!("{} {}\n", run.id, crate::json::to_json(run));
     runs.iter().map(line).collect()
@@ -152,7 +152,7 @@ impl Session {
         self.write("reporting a lost container", &lost.call()).await
     }
 
-    /// `reason` is a word, `message` a sentence. With `taken` host ports the schedulers avoid this node for a
+    /// `reason` is a word, `message` a sentence. If host ports are `taken`, schedulers avoid this node for a
     /// while.
     pub async fn give_back(
         &self,

@@ -28,12 +28,12 @@ impl Store {
         self.link.query(&question).await
     }
 
-    /// Sorted. Read in pages: not a snapshot. Skips invalid entries.
+    /// Returns them sorted, without invalid entries. Read in pages: not a snapshot.
     pub async fn slots(&self, service: &ServiceName) -> Result<Vec<(Slot, PodId)>, StoreError> {
         Ok(self.slots_and_broken(service).await?.0)
     }
 
-    /// With an invalid entry, if there is one. An unreadable hash is an error.
+    /// Also returns an invalid entry, if there is one. An unreadable hash is an error.
     pub async fn slots_and_broken(
         &self,
         service: &ServiceName,
@@ -76,7 +76,7 @@ impl Store {
         self.load(ids, |id| all_fields(keys::pod(id)), read_pod).await
     }
 
-    /// With a time within the assignment; `None` without a readable record.
+    /// Returns each assignment with a time within it; `None` without a readable record.
     ///
     /// # Errors
     /// Broken keys cause none.
@@ -171,7 +171,7 @@ pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, St
     }))
 }
 
-/// The text of `note_images.lua`: the assignment, and below it its images.
+/// Reads the text of `note_images.lua`: the assignment, and below it its images.
 fn images_of(text: &str, assignment: Option<&AssignmentId>) -> Vec<ImageContent> {
     let (about, images) = text.split_once('\n').unwrap_or_default();
     if assignment.is_some_and(|assignment| assignment.as_str() == about) {
@@ -185,7 +185,7 @@ pub(crate) fn runs_text(runs: &[EndedRun]) -> String {
     runs.iter().map(|run| format!("{} {}\n", run.ended_at, crate::json::to_json(run))).collect()
 }
 
-/// The lines of `report.lua`, "<time> <run>". Broken ones are skipped: runs only inform.
+/// Reads the lines of `report.lua`, "<time> <run>". Skips broken ones: runs only inform.
 fn read_runs(lines: &str) -> Vec<EndedRun> {
     let read = |line: &str| {
         let (at, json) = line.split_once(' ')?;

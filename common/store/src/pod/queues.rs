@@ -14,7 +14,7 @@ use model::ids::{NodeName, PodId, SchedulerId};
 type RawEntry = (Vec<u8>, Vec<u8>);
 
 const MAX_SCAN: usize = 1000;
-/// Of a larger key one command reads 64 entries if they are small, otherwise one.
+/// One command reads 64 small entries of a larger key, or one large entry.
 const MAX_AT_ONCE_BYTES: usize = 8 * 1024 * 1024;
 const ENTRIES_PER_READ: usize = 64;
 const SMALL: usize = 4 * 1024;
@@ -53,9 +53,9 @@ impl<T> Default for Peeked<T> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeekedPayload {
-    /// The first KiB of more than 512 KiB.
+    /// Only the first KiB of more than 512 KiB.
     pub bytes: Vec<u8>,
-    /// Of the whole payload, in bytes.
+    /// In bytes, of the whole payload.
     pub length: usize,
 }
 
@@ -129,7 +129,7 @@ impl Store {
         Ok(Peeked { items, left_out: found.left_out })
     }
 
-    /// Next to be taken first; `cs:<node>` has no order.
+    /// Returns the next to be taken first; `cs:<node>` has no order.
     pub async fn peek(&self, queue: &QueueName, count: usize) -> Result<Peeked<PeekedPayload>, StoreError> {
         let key = match queue {
             QueueName::Waiting => keys::SQ.to_owned(),

@@ -49,18 +49,18 @@ pub struct ReplacedPod {
     pub id: PodId,
     /// Where it was last seen.
     pub node: NodeName,
-    /// In the other place of the slot, and ready; `None` if it is created later.
+    /// It has the other place of the slot and is ready; `None` if it is created later.
     pub successor: Option<PodId>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplicaPlace<'a> {
     First,
-    /// In the step after `step`.
+    /// Takes the step after `step`.
     FirstOfJob {
         step: &'a str,
     },
-    /// In the step of replacement after `step`.
+    /// Takes the step after `step`.
     Second {
         step: &'a str,
     },
@@ -102,7 +102,7 @@ impl Store {
         read_created(self.link.script(&create_call(service, replicas, place, None)).await?)
     }
 
-    /// As many as one script handles, in the step after that of `service`.
+    /// Creates as many as one script handles, in the step after that of `service`.
     pub async fn create_successors(
         &self,
         service: &Service,
@@ -112,15 +112,15 @@ impl Store {
         self.create_part(service, part, ReplicaPlace::Second { step: &service.rollout.step }).await
     }
 
-    /// As many as one script handles, in the step after that of `job`: of two schedulers only one creates
-    /// pods.
+    /// Creates as many as one script handles, in the step after that of `job`: of two schedulers only one
+    /// does.
     pub async fn create_job_pods(&self, job: &Service, indices: &[u32]) -> Result<CreateOutcome, StoreError> {
         let part = &indices[..indices.len().min(BATCH)];
         self.create_part(job, part, ReplicaPlace::FirstOfJob { step: &job.rollout.step }).await
     }
 
-    /// As many as one script handles, in the step after that of `service`. Returns true if something is left
-    /// to do.
+    /// Stops as many as one script handles, in the step after that of `service`. Returns true if something is
+    /// left to do.
     pub async fn replace_pods(
         &self,
         service: &Service,
@@ -158,7 +158,7 @@ impl Store {
         }
     }
 
-    /// For pods with the current specification and still the given generation.
+    /// Updates the generation of pods with the current specification and still the given generation.
     pub async fn keep_pods(&self, service: &ServiceName, pods: &[(PodId, u64)]) -> Result<usize, StoreError> {
         let mut kept = 0;
         for chunk in pods.chunks(BATCH) {
@@ -171,7 +171,7 @@ impl Store {
         Ok(kept)
     }
 
-    /// Each with its last known node; pushed pods without `service`. Returns one outcome per pod.
+    /// The pods come with their last known nodes; pushed pods have no `service`. Returns one outcome per pod.
     ///
     /// # Errors
     /// If the keys of some pods are broken, stops the others before it fails.
@@ -259,7 +259,7 @@ impl Store {
         list(what, self.link.script(&call).await?)?.into_iter().map(outcome).collect()
     }
 
-    /// Those whose pod has no record. With `None`, the pod in the second place moves to the first.
+    /// Frees slots whose pod has no record. With `None`, the pod in the second place moves to the first.
     pub async fn free_slots(
         &self,
         service: &ServiceName,
@@ -279,7 +279,7 @@ impl Store {
         Ok(freed)
     }
 
-    /// In-flight lists of all `schedulers` are searched.
+    /// Searches the in-flight lists of all `schedulers`.
     pub async fn requeue_missing(
         &self,
         pod: &PodRecord,
@@ -336,7 +336,7 @@ pub(crate) fn service_payload(service: &Service, id: PodId, replica: u32) -> Pay
     Payload::for_service(name, id, service.pod.image(), replica, service.spec_id.clone())
 }
 
-/// Up to [`BATCH`]; none if the service's last write is not `last_write`.
+/// Creates up to [`BATCH`] pods; none if the service's last write is not `last_write`.
 pub(crate) fn create_call(
     service: &Service,
     replicas: &[u32],

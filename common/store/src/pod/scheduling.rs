@@ -48,7 +48,7 @@ pub struct Parked {
     pub payload: Payload,
     pub request: Resources,
     pub refusals: Vec<Refusal>,
-    /// The same as a sentence.
+    /// The refusals as a sentence.
     pub message: String,
 }
 
@@ -123,8 +123,8 @@ impl Store {
         }
     }
 
-    /// One outcome per pod. All assignments to one node have the same incarnation. The oldest in-flight pods,
-    /// in their order, are cheapest.
+    /// Returns one outcome per pod. All assignments to one node must have the same incarnation. The oldest
+    /// in-flight pods, in their order, are cheapest.
     pub async fn assign(
         &self,
         id: &SchedulerId,
@@ -157,7 +157,7 @@ impl Store {
         replies.into_iter().map(outcome).collect()
     }
 
-    /// One outcome per pod.
+    /// Returns one outcome per pod.
     pub async fn park(&self, id: &SchedulerId, parked: &[Parked]) -> Result<Vec<ParkOutcome>, StoreError> {
         let what = "recording unschedulable pods";
         let mut call = park::Head {

@@ -15,7 +15,7 @@ const REPORT_SECONDS: u64 = 15;
 const REPORTS_PER_READ: usize = 100;
 
 impl Store {
-    /// From one node, or all. Returns true if no request was active: then the first report takes a moment.
+    /// Asks one node, or all. Returns true if no request was active: then the first report takes a moment.
     pub async fn look_at_usage(&self, node: Option<&NodeName>) -> Result<bool, StoreError> {
         let key = node.map_or_else(|| keys::USAGE_WANTED.to_owned(), keys::usage_wanted);
         let mut pipe = redis::pipe();
@@ -51,7 +51,7 @@ impl Store {
         Ok(wanted > 0)
     }
 
-    /// `None` without a readable report.
+    /// Returns `None` without a readable report.
     pub async fn usage_of(&self, nodes: &[NodeName]) -> Result<Vec<Option<UsageReport>>, StoreError> {
         let mut reports = Vec::with_capacity(nodes.len());
         for chunk in nodes.chunks(REPORTS_PER_READ) {

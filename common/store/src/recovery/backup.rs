@@ -48,7 +48,7 @@ impl Store {
         Ok(Some(service))
     }
 
-    /// Without stopped pods and broken records.
+    /// Leaves out stopped pods and broken records.
     pub async fn backup_pods(&self, ids: &[PodId]) -> Result<SavedState, StoreError> {
         let mut saved = SavedState::default();
         let records = self.pods(ids).await?.found();
@@ -71,7 +71,7 @@ impl Store {
 }
 
 impl Store {
-    /// Encrypted. `None` if it is gone or broken.
+    /// Returns it encrypted; `None` if it is gone or broken.
     pub async fn backup_value(
         &self,
         kind: ValueKind,
@@ -93,7 +93,7 @@ impl Store {
         }))
     }
 
-    /// Encrypted. `None` if it is gone or broken.
+    /// Returns it encrypted; `None` if it is gone or broken.
     pub async fn backup_login(&self, host: &RegistryHost) -> Result<Option<SavedLogin>, StoreError> {
         let (info, login) = match (self.registry_info(host).await, self.login(host).await) {
             (Ok(Some(info)), Ok(Some(login))) => (info, login),

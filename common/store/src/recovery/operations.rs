@@ -1,7 +1,7 @@
 //! `kubeleet cluster recover`: asks the workers for their saved state, and restores what is missing.
 //!
-//! Request and answers, a list for each worker, are in Redis and expire. Workers on hold poll for a request;
-//! those with a session get a message.
+//! The request and the answers, a list for each worker, are in Redis and expire. Workers on hold poll for a
+//! request; those with a session get a message.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +81,7 @@ impl Store {
         Ok(())
     }
 
-    /// `None` also if incomplete.
+    /// Returns `None` also for an incomplete answer.
     pub async fn recovery_answer(
         &self,
         id: &RecoveryId,
@@ -135,7 +135,7 @@ fn pieces(lines: &[String]) -> Vec<String> {
 }
 
 impl Store {
-    /// `nodes` stays `None`.
+    /// Leaves `nodes` `None`.
     pub async fn known_state(&self, saved: &SavedState) -> Result<KnownState, StoreError> {
         let mut known = KnownState::default();
         let of_pods = saved.pods.iter().filter_map(|pod| pod.service.as_ref());
@@ -189,7 +189,7 @@ impl Store {
         Ok(self.saved_services(std::slice::from_ref(name)).await?.pop())
     }
 
-    /// Without missing ones and wrong types.
+    /// Leaves out missing ones and wrong types.
     ///
     /// # Errors
     /// Broken keys cause none.
@@ -203,8 +203,9 @@ impl Store {
 }
 
 impl Store {
-    /// Specifications, then pods, then the record, so that no pod is created for a slot to be restored. The
-    /// next run completes an interrupted one. `with_record`: no other pods of the service follow.
+    /// Writes specifications, then pods, then the record, so that no pod is created for a slot to be
+    /// restored. The next run completes an interrupted one. Pass `with_record` if no other pods of the
+    /// service follow.
     pub async fn recover_service(
         &self,
         service: &ServiceRecovery,
@@ -230,7 +231,7 @@ impl Store {
         Ok(recovered)
     }
 
-    /// Unless Redis has the same or a newer revision.
+    /// Returns false if Redis has the same or a newer revision.
     pub async fn recover_record(&self, service: &SavedService) -> Result<bool, StoreError> {
         let what = "recovering a service";
         let write = WriteId::random();
@@ -301,8 +302,8 @@ impl Store {
         Ok(recovered)
     }
 
-    /// The last step. `seen` is the id that the caller has read; it is replaced if that cluster has no
-    /// services. Returns false if this Redis has another cluster.
+    /// This is the last step. `seen` is the id that the caller has read; it is replaced if that cluster has
+    /// no services. Returns false if this Redis has another cluster.
     pub async fn recover_cluster(
         &self,
         cluster: &ClusterId,

@@ -22,7 +22,7 @@ const MAX_PROBLEMS: usize = 50;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
     pub services: BTreeMap<ServiceName, KnownService>,
-    /// Among the saved pods and those in a slot of the same replica.
+    /// Contains saved pods and those in a slot of the same replica.
     pub records: BTreeSet<PodId>,
     /// `None` if each saved pod is known to run on its node.
     pub nodes: Option<BTreeSet<NodeName>>,
@@ -30,7 +30,7 @@ pub struct KnownState {
 }
 
 impl KnownState {
-    /// If after it was saved, and not to be restored.
+    /// Returns the time if it was after the save, and the service is not to be restored.
     pub fn deletion_of(&self, service: &ServiceName, saved: &SavedState) -> Option<RedisMillis> {
         let known =
             self.services.get(service).filter(|known| known.record.is_none() && !self.with_deleted)?;
@@ -109,8 +109,8 @@ impl ServiceRecovery {
     }
 }
 
-/// Saved pods without a record whose slot is taken or not desired, or whose service was deleted. An older
-/// state of a service, as after a restore, does not count.
+/// Returns saved pods without a record whose slot is taken or not desired, or whose service was deleted. An
+/// older state of a service, as after a restore, does not count.
 pub fn unwanted(known: &KnownState, saved: &SavedState) -> BTreeSet<PodId> {
     let is_unwanted = |service: &ServiceName, payload: &Payload| {
         if known.deletion_of(service, saved).is_some() {
@@ -171,7 +171,7 @@ impl<'a> Planner<'a> {
         self.plan.problems = problems.into_lines();
     }
 
-    /// No duplicates; running pods, newer generations and younger assignments first.
+    /// Drops duplicates. Running pods, newer generations and younger assignments come first.
     fn readable_pods(&self, problems: &mut RecoveryProblems) -> Vec<(Payload, &'a SavedPod)> {
         let mut pods = Vec::with_capacity(self.saved.pods.len());
         for pod in self.saved.pods.iter().filter(|pod| pod.phase != Phase::Stopped) {

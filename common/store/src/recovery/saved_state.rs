@@ -49,7 +49,7 @@ pub struct SavedHeader {
     /// RFC 3339 by Redis' clock; empty in the file of a worker.
     #[serde(default)]
     pub at: String,
-    /// Those that may have volumes. Recovery waits for them.
+    /// Nodes that may have volumes. Recovery waits for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeName>,
 }
@@ -64,7 +64,7 @@ impl SavedHeader {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedService {
     pub name: ServiceName,
-    /// Of `service:<name>`.
+    /// Those of `service:<name>`.
     pub fields: BTreeMap<String, String>,
     /// As in `done:<name>`. Only in a backup.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -129,7 +129,7 @@ pub struct SavedSpec {
     /// 0 if unknown.
     #[serde(default)]
     pub generation: u64,
-    /// Of `spec:<id>`.
+    /// The content of `spec:<id>`.
     pub text: String,
 }
 
@@ -234,7 +234,7 @@ impl SavedPod {
 pub struct SavedEnd {
     /// Lines between the first and this one.
     pub lines: usize,
-    /// Running containers.
+    /// Number of running containers.
     #[serde(default)]
     pub unsaved: u64,
     /// The second section follows.
@@ -250,7 +250,7 @@ pub struct SavedValues {
 }
 
 impl SavedValues {
-    /// Of the keys that encrypt the secrets and logins.
+    /// Returns the ids of the keys that encrypt the secrets and logins.
     pub fn secret_keys(&self) -> Vec<String> {
         let secrets = self.values.iter().filter(|value| value.kind == ValueKind::Secret);
         let texts = secrets.filter_map(|value| String::from_utf8(STANDARD.decode(&value.data).ok()?).ok());

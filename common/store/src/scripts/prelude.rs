@@ -74,7 +74,7 @@ fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("--")
 }
 
-/// Of `local function name(…)` or `local a, b = …`.
+/// Reads `local function name(…)` or `local a, b = …`.
 fn declared(first: &str) -> impl Iterator<Item = &[u8]> {
     let rest = first.strip_prefix(PART).unwrap_or_default();
     let names = match rest.strip_prefix("function ") {

@@ -2,7 +2,7 @@
 
 use super::script::{Group, RESOURCES, Script};
 
-/// So many values are read faster one by one than by `unpack`.
+/// Up to this number, reading values one by one is faster than `unpack`.
 const FEW: usize = 3;
 
 impl Script {

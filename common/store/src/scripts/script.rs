@@ -51,7 +51,7 @@ pub enum ProcessKind {
 pub enum AtMaxmemory {
     /// It keeps pods or nodes alive, moves stored data, or frees memory.
     Allowed,
-    /// If it adds nothing: then it calls `allow_at_maxmemory()`.
+    /// It may run if it adds nothing: then it calls `allow_at_maxmemory()`.
     Shrinking,
     /// It only adds data.
     Refused,
@@ -75,7 +75,7 @@ pub(super) struct ItemBatch {
 }
 
 impl Script {
-    /// Also the name of its file and of its failpoint.
+    /// It is also the name of its file and of its failpoint.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -96,7 +96,7 @@ impl Script {
         self.creates
     }
 
-    /// Its only changes of phases.
+    /// They are its only changes of phases.
     pub fn moves(&self) -> &'static [PodEvent] {
         self.moves
     }
@@ -210,7 +210,7 @@ impl DerefMut for Call<'_> {
     }
 }
 
-/// And the index of each value among them, from 1. Values repeat, so it searches from the end.
+/// Also returns the index of each value among them, from 1. Values repeat, so it searches from the end.
 pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> (Vec<T>, Vec<usize>) {
     let mut distinct: Vec<T> = Vec::new();
     let index = values.map(|value| match distinct.iter().rposition(|known| *known == value) {

@@ -18,7 +18,7 @@ pub struct RedisMemory {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClusterSize {
     pub services: u64,
-    /// Desired ones of services, and pushed ones.
+    /// Desired pods of services, and pushed pods.
     pub pods: u64,
     pub missing_pods: u64,
 }

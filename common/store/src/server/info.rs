@@ -74,7 +74,7 @@ impl Store {
         Ok(concerns(&info).into_iter().chain(newer_data(format.as_deref())).collect())
     }
 
-    /// Now, if no script has noticed the change yet.
+    /// Returns the time of Redis if no script has noticed the change yet.
     pub async fn master_changed_at(&self) -> Result<Option<RedisMillis>, StoreError> {
         let mut noted = cmd("HMGET");
         noted.arg(keys::META).arg("run_id").arg("changed_at");

@@ -41,7 +41,7 @@ enum Announce {
 }
 
 impl Store {
-    /// Removes the note of the script under `id` when the replicas have the write.
+    /// Runs a script that notes the write under `id`, and removes the note once the write is confirmed.
     pub(crate) async fn write_service(
         &self,
         name: &ServiceName,
@@ -52,7 +52,7 @@ impl Store {
         Ok((reply, receipt))
     }
 
-    /// `also` runs in the same pipeline. Returns its reply, unless it failed.
+    /// Runs `also` in the same pipeline. Returns its reply, unless it failed.
     pub(crate) async fn write_service_and(
         &self,
         name: &ServiceName,
@@ -75,7 +75,7 @@ impl Store {
         self.link.query(cmd("HLEN").arg(keys::UNCONFIRMED)).await
     }
 
-    /// At most 500.
+    /// Counts at most 500.
     pub async fn lasting_unconfirmed_writes(&self, min_age: Duration) -> Result<u64, StoreError> {
         let sample = cmd("HRANDFIELD").arg(keys::UNCONFIRMED).arg(BATCH).arg("WITHVALUES").clone();
         let noted: Vec<Vec<u8>> = self.link.query(&sample).await?;
@@ -107,7 +107,7 @@ impl Store {
         })
     }
 
-    /// For writers that no longer wait. Returns the number; more may be left.
+    /// Confirms writes whose writers no longer wait. Returns their number; more may be left.
     pub async fn confirm_writes(&self) -> Result<u64, StoreError> {
         let unconfirmed = writes_unconfirmed::Head {
             unconfirmed: keys::UNCONFIRMED,

@@ -16,11 +16,12 @@ use model::spec::{Dependency, DependsOn, ServiceProgress};
 const MAX_PODS: u32 = 256;
 
 impl Store {
-    /// In this order, in a constant number of round trips. A node that was silent for `silent_after`
-    /// milliseconds counts as gone, with its pods.
+    /// Needs a constant number of round trips. A node that was silent for `silent_after` milliseconds counts
+    /// as gone, with its pods.
     ///
     /// # Errors
-    /// Broken keys cause none: a service with an unreadable record has no dependencies, and is missing as one.
+    /// Broken keys cause none: a service with an unreadable record has no dependencies, and counts as a
+    /// missing one.
     pub async fn dependencies(
         &self,
         services: &[ServiceName],
@@ -105,7 +106,7 @@ impl Store {
     }
 }
 
-/// A newly registered worker inspects its machine for so long. Until then older records do not count, as the
+/// A newly registered worker inspects its machine for this time. Until then older records do not count: the
 /// machine may have been down.
 const SETTLE_MS: RedisMillis = 10_000;
 

@@ -73,7 +73,7 @@ impl FormerGeneration {
         self
     }
 
-    /// By specification or images, which are unknown until the first pod of a generation starts.
+    /// Compares specification and images. Images are unknown until the first pod of a generation starts.
     pub fn differs_from(&self, service: &Service) -> bool {
         let is_restarted = !self.images.is_empty() && self.spec.as_ref() != Some(&service.spec_id);
         let has_others =
@@ -87,10 +87,10 @@ impl FormerGeneration {
 }
 
 impl Store {
-    /// At most ten, newest first, all with different specifications or images.
+    /// Returns at most ten, newest first, all with different specifications or images.
     ///
     /// # Errors
-    /// `WrongType` if another program has written its key.
+    /// `WrongType` if another program has written the key.
     pub async fn former_generations(&self, name: &ServiceName) -> Result<Vec<FormerGeneration>, StoreError> {
         let what = format!("reading the history of service {name}");
         let mut pipe = redis::pipe();

@@ -31,14 +31,14 @@ pub struct IndexResult {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobResults {
     pub done: BTreeMap<u32, IndexResult>,
-    /// Also of indices that are complete by now.
+    /// Contains also indices that are complete by now.
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobIndices {
     pub done: BTreeSet<u32>,
-    /// Also of indices that are complete by now.
+    /// Contains also indices that are complete by now.
     pub failed: BTreeMap<u32, IndexResult>,
 }
 
@@ -46,7 +46,7 @@ pub struct JobIndices {
 pub struct CronTick {
     /// In seconds since 1970; 0 for a manual run.
     pub tick: i64,
-    /// With this one, in the format of [`model::service::cron::Ticks`].
+    /// All taken ticks, in the format of [`model::service::cron::Ticks`].
     pub ticks: String,
     pub missed: usize,
     pub skipped: Option<String>,
@@ -120,7 +120,7 @@ impl Store {
         }
     }
 
-    /// Returns newly complete indices.
+    /// Returns the number of newly complete indices.
     pub async fn count_job_pods(&self, job: &ServiceName, pods: &[PodId]) -> Result<usize, StoreError> {
         let mut counted = 0;
         for chunk in pods.chunks(BATCH) {
@@ -139,7 +139,7 @@ impl Store {
         Ok(counted)
     }
 
-    /// With the crons of the jobs among these services.
+    /// Returns the crons among these services, and those of the jobs among them.
     pub async fn crons_among(&self, names: &[ServiceName]) -> Result<BTreeSet<ServiceName>, StoreError> {
         let get = |name: &ServiceName| fields(keys::service(name), &["kind", "of_cron"]);
         let cron = |name: &ServiceName, reply| {
@@ -150,7 +150,7 @@ impl Store {
         Ok(self.load(names, get, cron).await?.found().into_iter().collect())
     }
 
-    /// Oldest first, with tick or time of the manual run, in seconds since 1970.
+    /// Returns the jobs, oldest first, with tick or time of the manual run, in seconds since 1970.
     pub async fn runs_of(&self, cron: &ServiceName) -> Result<Vec<(ServiceName, i64)>, StoreError> {
         let mut range = cmd("ZRANGE");
         range.arg(keys::runs(cron)).arg(0).arg(-1).arg("WITHSCORES");

@@ -34,7 +34,7 @@ impl PreparedImages {
         }
     }
 
-    /// A field written by hand counts as requested long ago.
+    /// A field that was written by hand counts as requested long ago.
     fn read(text: &str) -> Self {
         match text.split_once(' ').unwrap_or((text, "")) {
             ("pulling", _) => Self::Pulling,
@@ -46,10 +46,10 @@ impl PreparedImages {
 }
 
 impl Store {
-    /// So often a pulling worker reports, so that it is not asked again.
+    /// A pulling worker reports at this interval, so that it is not asked again.
     pub const PREPARING_INTERVAL: Duration = Duration::from_secs(EXPIRE_SECONDS / 3);
 
-    /// `None` if not asked.
+    /// Returns `None` for a node that was not asked.
     pub async fn prepared_images(
         &self,
         spec: &SpecId,

@@ -11,11 +11,11 @@ const PAUSED_BY_HAND: &str = "paused by hand";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutMark<'a> {
     Paused(&'a str),
-    /// Also for later changes, until it is resumed.
+    /// Pauses later changes, too.
     PausedByHand,
-    /// Empty if nothing is in the way.
+    /// The text is empty if nothing is in the way.
     Held(&'a str),
-    /// Even if pods are bad.
+    /// It continues even if pods are bad.
     Resumed,
     AtCanary(&'a str),
     Promoted,

@@ -15,7 +15,7 @@ use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields};
 
 pub(crate) type StoredFields = Map<String, Value>;
 
-/// The most important change first; others are told by name.
+/// The most important change comes first; others are told by name.
 const CHANGES: [(&str, &str); 9] = [
     ("labels", "its labels"),
     ("app", "its app"),

@@ -107,7 +107,7 @@ pub enum DeleteOutcome {
 }
 
 impl Store {
-    /// Without `expected` revision it overwrites.
+    /// Overwrites, unless an `expected` revision is given.
     ///
     /// # Errors
     /// An unconfirmed write is not an error: see [`WriteReceipt::durability`].
@@ -120,7 +120,7 @@ impl Store {
         self.put(desired, mode, expected, PutCause::User).await
     }
 
-    /// For a user. The undo can be undone. Ends a manual pause.
+    /// Returns a service to a former generation for a user, who can undo that, too. Ends a manual pause.
     pub async fn undo_service(
         &self,
         service: &Service,
@@ -131,7 +131,7 @@ impl Store {
         self.put(&to.desired(service), PutMode::Replace, expected, cause).await
     }
 
-    /// With an event. Returns false if the service has changed since it was read.
+    /// Returns false if the service has changed since it was read.
     pub async fn roll_back(
         &self,
         service: &Service,
@@ -164,7 +164,7 @@ impl Store {
         }
     }
 
-    /// With up to [`PODS_CREATED_INLINE`] pods, whose number it returns.
+    /// Also creates up to [`PODS_CREATED_INLINE`] pods, and returns their number.
     pub async fn create_service(
         &self,
         desired: &DesiredService,
@@ -235,7 +235,7 @@ impl Store {
         self.restart(name, expected, None).await
     }
 
-    /// Not if it was created or restarted since the change.
+    /// Does nothing if it was created or restarted since the change.
     pub async fn restart_for(
         &self,
         name: &ServiceName,
@@ -341,7 +341,6 @@ impl Store {
         Ok(word("forgetting a service", self.link.script(&forget.call()).await?)? == "OK")
     }
 
-    /// Sorted.
     pub async fn service_names(&self) -> Result<Vec<ServiceName>, StoreError> {
         let mut names: Vec<ServiceName> = names(self.members_or_records(keys::SERVICES, "service:").await?);
         names.sort();
@@ -356,8 +355,8 @@ impl Store {
         self.load(names, |name| all_fields(keys::service(name)), read_service).await
     }
 
-    /// The numbers of created and desired pods; 0 are desired during deletion. `None` if missing or
-    /// unreadable, or a job with pods, which creates others as these end.
+    /// Returns the numbers of created and desired pods; 0 are desired during deletion. `None` if the service
+    /// is missing or unreadable, or a job with pods, which creates others as these end.
     ///
     /// # Errors
     /// Broken keys cause none.
@@ -401,7 +400,7 @@ impl Store {
         text.map(|text| self.remember_spec(id, &text)).transpose()
     }
 
-    /// For [`Store::pod_spec`], which also reports missing or unreadable ones.
+    /// Fills the cache of [`Store::pod_spec`], which also reports missing or unreadable ones.
     pub async fn read_pod_specs(&self, ids: impl IntoIterator<Item = &SpecId>) -> Result<(), StoreError> {
         let unknown: BTreeSet<&SpecId> = ids.into_iter().filter(|id| self.specs.get(id).is_none()).collect();
         if unknown.len() < 2 {
@@ -424,7 +423,7 @@ impl Store {
         Ok(image::from_text(&String::from_utf8_lossy(&text.unwrap_or_default())))
     }
 
-    /// Without missing ones and invalid UTF-8.
+    /// Leaves out missing ones and invalid UTF-8.
     pub async fn spec_texts(
         &self,
         ids: impl IntoIterator<Item = &SpecId>,
@@ -453,7 +452,7 @@ impl Store {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PutCause<'a> {
     User,
-    /// To this former specification, if known.
+    /// The former specification, if known.
     Undo(Option<&'a SpecId>),
     Failure(Option<&'a SpecId>, &'a str),
 }
@@ -509,7 +508,7 @@ fn put_call(
     .call()
 }
 
-/// Lines `<route> <service> <port>`, then further ingress rules, restricted callers, and aliases.
+/// Returns lines `<route> <service> <port>`, then further ingress rules, restricted callers, and aliases.
 fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     let ServiceFields { app, ingress, allow_from, aliases, .. } = fields;
     let line = |rule: &IngressRule| format!("{} {}", rule.route(), rule.target(name));
@@ -520,7 +519,7 @@ fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
     ingress.iter().map(line).chain(options).chain(callers).chain(aliases).collect()
 }
 
-/// `None` if the fields have changed since they were read.
+/// Returns `None` if the fields have changed since they were read.
 fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<Option<PutOutcome>, StoreError> {
     let what = "storing a service";
     let (answer, rest) = verdict(what, reply)?;

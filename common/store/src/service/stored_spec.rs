@@ -1,7 +1,7 @@
 //! The stored form of a specification, in `spec:<id>` and in `spec_text` of a service.
 //!
-//! Read leniently: unknown fields are ignored, and missing ones mean the behaviour before the field existed.
-//! So a version can read specifications of the next one, and a new field replaces no pod.
+//! It is read leniently: unknown fields are ignored, and missing ones mean the behaviour before the field
+//! existed. So a version can read specifications of the next one, and a new field replaces no pod.
 //! `tests/fixtures/stored` has specifications of each released version.
 
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use model::spec::{ContainerSpec, PodSpec};
 /// Raise it only if earlier programs would run a pod wrongly.
 const VERSION: u32 = 3;
 
-/// Every payload contains the id. Among a million specifications a collision has a chance of one in 30
+/// Every payload contains the id. A collision among a million specifications has a chance of one in 30
 /// million.
 const SPEC_ID_BYTES: usize = 8;
 
@@ -60,7 +60,8 @@ impl SpecFile {
         Ok(file.pod)
     }
 
-    /// Independent of the order of fields and of explicit defaults, so new fields change no fingerprint.
+    /// It does not depend on the order of fields or on explicit defaults, so new fields change no
+    /// fingerprint.
     pub(crate) fn fingerprint(&self) -> String {
         let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
         let canonical = without_defaults(pod, &missing).to_string();

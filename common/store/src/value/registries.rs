@@ -54,7 +54,6 @@ impl Store {
         Ok((word("deleting the login for a registry", reply)? == "OK", durability))
     }
 
-    /// Sorted.
     pub async fn registries(&self) -> Result<Vec<RegistryHost>, StoreError> {
         let mut hosts: Vec<RegistryHost> =
             names(self.members_or_records(keys::REGISTRIES, "registry:").await?);
@@ -62,13 +61,13 @@ impl Store {
         Ok(hosts)
     }
 
-    /// Without passwords.
+    /// Leaves the passwords out.
     pub async fn registry_infos(&self, hosts: &[RegistryHost]) -> Result<Loaded<RegistryInfo>, StoreError> {
         let get = |host: &RegistryHost| fields(keys::registry(host), &["user", "updated_at"]);
         self.load(hosts, get, read_info).await
     }
 
-    /// Without password.
+    /// Leaves the password out.
     pub async fn registry_info(&self, host: &RegistryHost) -> Result<Option<RegistryInfo>, StoreError> {
         self.registry_infos(std::slice::from_ref(host)).await?.only()
     }

@@ -86,7 +86,6 @@ impl Store {
         Ok((word("deleting a secret or config", reply)? == "OK", durability))
     }
 
-    /// Sorted.
     pub async fn value_names(&self, kind: ValueKind) -> Result<Vec<ValueName>, StoreError> {
         let prefix = format!("{kind}:");
         let mut names: Vec<ValueName> =
@@ -95,7 +94,7 @@ impl Store {
         Ok(names)
     }
 
-    /// Without the content.
+    /// Leaves the content out.
     pub async fn value_info(
         &self,
         kind: ValueKind,
@@ -104,7 +103,7 @@ impl Store {
         self.value_infos(kind, std::slice::from_ref(name)).await?.only()
     }
 
-    /// Without the contents.
+    /// Leaves the contents out.
     pub async fn value_infos(
         &self,
         kind: ValueKind,
@@ -130,7 +129,7 @@ impl Store {
     }
 }
 
-/// In the reasons of events.
+/// Used in the reasons of events.
 pub(crate) fn title(kind: ValueKind) -> &'static str {
     match kind {
         ValueKind::Secret => "Secret",

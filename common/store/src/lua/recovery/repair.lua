@@ -8,8 +8,8 @@ local key, aside, record_key = head_keys()
 --   'remove_fields'  remove fields, one in each line of `element`, of a record that has this phase
 --   'remove_slot'    remove the field `element`, which has the value `seen_phase`
 --   'expire'         let the key expire
---   'restore_spec'   write the specification `element`, which has the text `seen_phase` ('': none), again from
---                    the record of a service that names it
+--   'restore_spec'   write the specification `element`, which has the text `seen_phase` ('': none), again
+--                    from the record of a service that names it
 --   'add'            add `element` to a set, if the record exists
 --   'add_route'      write the route `element` again, which has the value `seen_phase`, if the service has it
 --   'remove_route'   remove it, unless the service has it
