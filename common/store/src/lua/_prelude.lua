@@ -16,7 +16,7 @@ local EVENTS, META = KEYS[1], KEYS[2]
 local MAX_EVENTS = 20000
 local MIN_EVENTS = 1000
 local TOMBSTONE_SECONDS = 3600
--- The names are hash fields: `cpu` of a pod or node, `used_cpu` of a node.
+-- `cpu` is a field of a pod or node, `used_cpu` of a node.
 local RESOURCES = { 'cpu', 'memory', 'pids', 'disk' }
 local RESOURCE_COUNT = #RESOURCES
 -- Exact in a Lua number, and HINCRBY can add some thousand of them. `MAX_MEMORY_BYTES` in `spec.rs` holds
@@ -35,11 +35,9 @@ local STAMP = string.format('%.0f', NOW)
 -- Callers that measure silence write it back, or nothing would ever be silent.
 local function past(time)
   time = tonumber(time)
-  -- NaN.
   if not time or time ~= time then return nil end
   return time < NOW and time or NOW
 end
--- Returns whether a stored time is missing, unreadable or in the future.
 local function is_no_past(time)
   time = tonumber(time)
   return not (time and time <= NOW)
@@ -98,7 +96,6 @@ end
 
 local function run_id()
   local info = redis.call('INFO', 'server')
-  -- A plain search is many times as fast as a pattern.
   local _, last = string.find(info, 'run_id:', 1, true)
   return string.match(info, '^%x+', last + 1)
 end
@@ -139,7 +136,6 @@ local function master_changed_at()
   return (read_master())
 end
 
--- Identifies this term of the master.
 local function master_run()
   local changed_at, current = read_master()
   return current .. ':' .. string.format('%.0f', changed_at)
@@ -247,7 +243,6 @@ end
 
 local PHASES = { pending = true, assigned = true, running = true, stopping = true, stopped = true,
   succeeded = true, failed = true }
--- The phases of a pod on a node.
 local PLACED = { assigned = true, running = true, stopping = true }
 
 -- Returns nil for a broken record, so that it affects no other pod of a batch.
@@ -310,7 +305,6 @@ local function has_port(holder, uuid)
   return string.sub(holder, 1, #uuid + 1) == uuid .. ' '
 end
 
--- `amounts` has a number for each of RESOURCES.
 local function reserve(node_key, pods, amounts)
   add_used(node_key, 'used_pods', pods)
   -- `usage_correct` changes nothing if this has grown since its caller read the node.
@@ -333,7 +327,6 @@ local function release(node_key, pod_key)
   for r = 1, RESOURCE_COUNT do add_used(node_key, 'used_' .. RESOURCES[r], -bounded(amounts[r])) end
 end
 
--- Missing amounts are 0.
 local function set_resources(key, amounts)
   for r = 1, RESOURCE_COUNT do redis.call('HSET', key, RESOURCES[r], amounts[r] or 0) end
 end
@@ -353,7 +346,6 @@ local function return_to_pending(pod_key, reason, message)
   redis.call('HDEL', pod_key, 'node', 'assignment', 'address', 'engine_id')
 end
 
--- Finds a wrong type of the pushed pods or the slots before the first write.
 local function check_wanted_type(wanted_key)
   redis.call(wanted_key == 'pushed' and 'SCARD' or 'HLEN', wanted_key)
 end
@@ -445,7 +437,7 @@ local function job_result(pod_key, failures)
     .. (exit_code and exit_code ~= '' and exit_code or '-') .. ' ' .. run
 end
 
--- `failure` is '' if all completions are there, or a word and a sentence.
+-- `failure` is '', or a word and a sentence.
 local function end_job(service_key, service, completions, failure)
   redis.call('HSET', service_key, 'ended_at', STAMP)
   if failure == '' then
@@ -458,7 +450,7 @@ local function end_job(service_key, service, completions, failure)
   redis.call('PUBLISH', 'wake:reconcile', service)
 end
 
--- Counts each index of a job once, whatever pod it was. The last one completes the job.
+-- Counts each index once, whatever pod it was. The last one completes the job.
 local function count_completion(service_key, done, tries, service, index, pod_key)
   local completions = running_job(service_key)
   if not completions or not tonumber(index) or tonumber(index) >= completions then return false end
@@ -613,7 +605,6 @@ local function publish_endpoints()
       redis.call('PUBLISH', ep_key, string.format('%.0f', version) .. ' ' .. redis.call('HGET', ep_key, 'm') .. '\n'
         .. table.concat(changed, '\n'))
     elseif version then
-      -- Overwritten by hand: it is made again.
       redis.call('DEL', ep_key)
     end
   end
@@ -669,7 +660,6 @@ local function alias_in_the_way(routes, services, app, service)
   if holder then return alias, holder end
 end
 
--- Routes of other services stay.
 local function write_routes(routes, services, service, before, after)
   local wanted, is_changed = {}, false
   each_route(after, function(route, target) wanted[route] = target end)
@@ -736,7 +726,6 @@ local function reject_giant(source, dq, queue, payload)
   emit('queue', queue, 'DeadLettered', '', '', '', reason)
 end
 
--- Giants become dead letters.
 local function without_giants(source, dq, queue, payloads)
   local has_giant = false
   for _, payload in ipairs(payloads) do has_giant = has_giant or #payload > GIANT end

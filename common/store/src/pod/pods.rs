@@ -185,7 +185,7 @@ pub(crate) fn runs_text(runs: &[EndedRun]) -> String {
     runs.iter().map(|run| format!("{} {}\n", run.ended_at, crate::json::to_json(run))).collect()
 }
 
-/// Reads the lines of `report.lua`, "<time> <run>". Skips broken ones: runs only inform.
+/// Reads the lines of `report.lua`, `<time> <run>`. Skips broken ones: runs only inform.
 fn read_runs(lines: &str) -> Vec<EndedRun> {
     let read = |line: &str| {
         let (at, json) = line.split_once(' ')?;

@@ -3,7 +3,6 @@
 local certificate_key = head_keys()
 local host, attempt, failure, wait_ms = head_args()
 local current, not_after = unpack(redis.call('HMGET', certificate_key, 'attempt', 'not_after'), 1, 2)
--- Also when the reply to this very call was lost.
 if current ~= attempt then return 'STALE' end
 redis.call('HSET', certificate_key, 'error', failure, 'failed_at', STAMP, 'wait_ms', wait_ms)
 redis.call('HDEL', certificate_key, 'attempt', 'begun_at', 'token', 'authorization')

@@ -9,7 +9,6 @@ local state = redis.call('HGET', node_key, 'state')
 local waiting = redis.call('LLEN', requests)
 local known = redis.call('HEXISTS', record, 'word')
 if on_node ~= node or not state then return 'GONE' end
--- A lost reply.
 if known == 1 then return 'OK' end
 if waiting >= tonumber(max_requests) then return 'BUSY' end
 redis.call('HSET', record, 'word', word, 'name', name or '', 'node', node, 'is_quiet', is_quiet)

@@ -3,7 +3,6 @@
 --        | {'MAKE', master} (the caller makes it: it lists the slots and calls follow_pods with their pods)
 --        | {'WAIT'} (another one makes it: ask again)
 local ep_key = head_keys()
--- '' for none.
 local known_version, known_master = head_args()
 local KEPT_SECONDS = 3600
 -- After this silence of its maker the next one begins.

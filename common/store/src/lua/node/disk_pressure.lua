@@ -2,7 +2,6 @@
 -- Reply: {'FENCED'} | {'OK'}
 --   A worker that dies before it reads the reply reports again; the same report changes nothing.
 local node_key = head_keys()
--- `problem` is a sentence, or ''.
 local node, incarnation, problem = head_args()
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 local before = redis.call('HGET', node_key, 'disk_problem') or ''

@@ -31,7 +31,6 @@ for p = 1, pod_count do
   -- Read here: the same uuid may occur twice in one call.
   local phase, holder, name = unpack(redis.call('HMGET', pod_key, 'phase', 'node', 'name'), 1, 3)
   if removed == 0 then
-    -- Another scheduler has moved it.
   elseif uuid == '' or not phase then
     redis.call('LPUSH', sq, payload)
     queued = queued + 1

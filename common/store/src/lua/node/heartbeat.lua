@@ -43,7 +43,6 @@ end
 
 local changed_at, redis_run = read_master(meta)
 if is_id_lost and cluster ~= '' then redis.call('HSET', META, 'cluster', cluster) end
--- If the key of the holds is broken, none is written.
 local can_hold = type(redis.pcall('HDEL', held, node)) == 'number'
 if can_hold and containers_held ~= '0' then
   redis.call('HSET', held, node, cluster .. ' ' .. containers_held .. ' ' .. STAMP .. ' records')

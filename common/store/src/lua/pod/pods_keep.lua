@@ -12,7 +12,6 @@ for p = 1, pod_count do
     unpack(redis.call('HMGET', pod_key, 'service', 'spec', 'generation'), 1, 3)
   -- A pod that has changed meanwhile is left to the next look.
   local seen_generation = pod_args(p)
-  -- A missing generation is read as 0.
   local is_seen = (tonumber(its_generation) or 0) == tonumber(seen_generation)
   local has_spec = spec and its_service == service and its_spec == spec
   if is_seen and has_spec and current and tonumber(seen_generation) < current then

@@ -4,7 +4,6 @@
 --        not run any more, or its successor is not ready any more: read it again)}
 --        | {'CHANGED'} (the service has another specification, or another step was taken: read it again)
 local service_key, slots, ep_key = head_keys()
--- `step` is the step that the caller has seen.
 local spec, step, message = head_args()
 local current_spec, state = unpack(redis.call('HMGET', service_key, 'spec', 'state'), 1, 2)
 redis.call('HLEN', slots)

@@ -9,7 +9,6 @@ redis.call('LLEN', sq)
 local length = redis.call('LLEN', in_flight)
 local beat = tonumber(redis.call('ZSCORE', schedulers, scheduler) or 0)
 if is_no_past(beat) then
-  -- Of a former master whose clock was ahead.
   redis.call('ZADD', schedulers, NOW, scheduler)
   return { 'ALIVE' }
 end

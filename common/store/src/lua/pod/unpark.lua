@@ -2,7 +2,6 @@
 -- Reply: number of pods that were queued
 local MAX_WAIT_MS = 60000
 local sq, uq, uq_at, uq_why = head_keys()
--- `which` is 'due' or 'all'.
 local which, max_count = head_args()
 redis.call('LLEN', sq)
 redis.call('HLEN', uq)

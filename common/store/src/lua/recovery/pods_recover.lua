@@ -1,7 +1,6 @@
 -- Records pods of a worker or a backup that Redis does not know: record, slot and container set.
 -- Reply: for each pod 'recovered' | 'present' (it has a record) | 'taken' (another pod has its slot)
 local wanted_key, sq, ep_key = head_keys()
--- '' for pushed pods.
 local service = head_args()
 check_wanted_type(wanted_key)
 redis.call('LLEN', sq)

@@ -1,7 +1,6 @@
 -- Stores a backup's user and password for a registry, if there are none.
 -- Reply: 'OK' | 'PRESENT'
 local registry_key, registries = head_keys()
--- `password` is encrypted.
 local host, user, password, updated_at = head_args()
 local current = redis.call('HGET', registry_key, 'password')
 redis.call('SCARD', registries)

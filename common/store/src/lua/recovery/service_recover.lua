@@ -40,7 +40,6 @@ end
 -- A route that another service got meanwhile stays there; `cluster check` says so.
 write_routes(routes, services, service, current_routes or '', redis.call('HGET', service_key, 'routes') or '')
 reuse_spec(former_specs, redis.call('HGET', service_key, 'spec') or '', write)
--- Expires when no pod names it any more.
 if current_spec and current_spec ~= redis.call('HGET', service_key, 'spec') then
   redis.call('SADD', former_specs, current_spec)
 end

@@ -1,7 +1,6 @@
 -- Ends a job that has failed, or whose completions are all there.
 -- Reply: 'OK' | 'CHANGED' (it has ended, is being deleted or lacks completions: read it again)
 local service_key, done = head_keys()
--- The failure is '' if it is complete, or a word and a sentence.
 local service, failure = head_args()
 redis.call('HLEN', service_key)
 local completed = redis.call('HLEN', done)

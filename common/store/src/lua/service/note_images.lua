@@ -10,7 +10,6 @@ local phase, holder, current_assignment, name, noted = unpack(
   redis.call('HMGET', pod_key, 'phase', 'node', 'assignment', 'name', 'images'), 1, 5)
 if phase ~= 'assigned' or holder ~= node or current_assignment ~= assignment then return { 'STALE' } end
 local field, pinned = 'images:' .. spec, images
--- A pushed pod has no specification.
 if spec ~= '' and redis.call('HEXISTS', service_key, 'state') == 1 then
   if redis.call('HSETNX', service_key, field, images) == 0 then
     pinned = redis.call('HGET', service_key, field)

@@ -3,7 +3,6 @@
 local service_key, unconfirmed, deleted = head_keys()
 -- While a deletion is remembered, saved state does not bring the service back.
 local REMEMBERED_MS, MAX_REMEMBERED = 30 * 86400000, 10000
--- '' expects no revision.
 local service, expected_revision, write = head_args()
 local state = redis.call('HGET', service_key, 'state')
 local _, revision = versions_of(service_key)

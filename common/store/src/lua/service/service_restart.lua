@@ -3,8 +3,7 @@
 --        | {'DELETING'} | {'CONFLICT', revision}
 --        | {'KIND', what it is} (the pods of a job are not replaced, a cron has none)
 local service_key, spec_key, unconfirmed, former_specs, history = head_keys()
--- '' expects no revision. `since` is '' if the pods are replaced in any case. `cause` is told in the event,
--- or ''.
+-- `since` is '' if the pods are replaced in any case. `cause` is told in the event, or ''.
 local service, spec, expected_revision, write, since, cause = head_args()
 local state, current_spec, spec_text, fingerprint, created_at, restarted_at = unpack(
   redis.call('HMGET', service_key, 'state', 'spec', 'spec_text', 'fingerprint', 'created_at', 'restarted_at'), 1, 6)
@@ -17,7 +16,6 @@ if kind then return { 'KIND', kind } end
 if expected_revision ~= '' and tonumber(expected_revision) ~= revision then
   return { 'CONFLICT', revision }
 end
--- A time in the future, of a former master, does not count.
 local function is_later(time)
   time = tonumber(time)
   return time and time > tonumber(since) and time <= NOW
@@ -25,13 +23,11 @@ end
 if since ~= '' and (is_later(created_at) or is_later(restarted_at)) then return { 'DONE', generation } end
 -- The images may change, so there is something to go back to.
 local has_images = redis.call('HEXISTS', service_key, 'images:' .. (current_spec or '')) == 1
--- The history only informs: a key of another type stops no restart.
 if has_images and is_error(redis.pcall('HLEN', history), 'WRONGTYPE') then set_aside(history) end
 note_unconfirmed(unconfirmed, service, write)
 if has_images then note_former(service_key, history, former_specs, { spec = spec, failure = '' }) end
 generation = generation + 1
 redis.call('SET', spec_key, spec_text or '')
--- Expires when no pod names it any more.
 if current_spec then redis.call('SADD', former_specs, current_spec) end
 -- So that a later PUT of the same specification changes nothing.
 local before = (current_spec or '') .. ' '

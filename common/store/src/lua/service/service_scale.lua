@@ -2,7 +2,6 @@
 -- Reply: {'OK', replicas before} | {'MISSING'} | {'DELETING'} | {'CONFLICT', revision}
 --        | {'KIND', what it is} (a job or a cron has no replicas)
 local service_key, unconfirmed = head_keys()
--- '' expects no revision.
 local service, replicas, expected_revision, write = head_args()
 local state, before = unpack(redis.call('HMGET', service_key, 'state', 'replicas'), 1, 2)
 local _, revision = versions_of(service_key)

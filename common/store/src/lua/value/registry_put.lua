@@ -8,7 +8,6 @@ local current = redis.call('HGET', registry_key, 'password')
 local is_new = redis.call('EXISTS', registry_key) == 0 and redis.call('SISMEMBER', registries, host) == 0
 local count = redis.call('SCARD', registries)
 
--- The reply to this very call was lost.
 if current == password then return { 'OK' } end
 if is_new and count >= tonumber(max_count) then return { 'FULL', count } end
 

@@ -1,7 +1,6 @@
 -- Deletes a secret or config with all versions. Running containers keep their files.
 -- Reply: 'OK' | 'MISSING'
 local value_key, names, rollouts = head_keys()
--- `kind` is 'Secret' or 'Config'.
 local kind, name = head_args()
 local current = redis.call('HGET', value_key, 'current')
 local is_listed = redis.call('SISMEMBER', names, name) == 1

@@ -11,7 +11,6 @@ for v = 1, volume_count do
 end
 for v = 1, volume_count do
   local volume_key = volume_keys(v)
-  -- `over` is a sentence, or ''.
   local name, used, over = volume_args(v)
   local state, service, over_before = unpack(records[v], 1, 3)
   if state then

@@ -116,7 +116,6 @@ local function note_conflict(volume_key, name, service, candidates, known_confli
     .. name .. ' NODE` says so')
 end
 
--- Settles a volume whose record is missing, of a backup, or contested.
 local function settle(v, record)
   local volume_key = volume_keys(v)
   local name, service, source, replica, space = volume_args(v)
