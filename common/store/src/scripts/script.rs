@@ -295,6 +295,7 @@ impl ScriptArg for Duration {
     }
 }
 
+/// `""` for `None`.
 impl<T: ScriptArg> ScriptArg for Option<T> {
     fn add_to(self, call: &mut ScriptInvocation<'_>) {
         match self {
