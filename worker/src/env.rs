@@ -1,4 +1,4 @@
-//! The worker's environment on its machine: container engine, clock, lease store, pressure metrics.
+//! The worker's environment on its machine. Tests replace each part.
 
 use std::sync::Arc;
 
@@ -19,31 +19,25 @@ use crate::handover::socket::{self, ProxySocket};
 use crate::node::psi;
 use crate::session::identity::{IdentityFiles, IdentityStore};
 
-/// The worker's environment on its machine. Tests replace each part.
 #[derive(Clone)]
 pub struct WorkerEnv {
-    /// Runs the containers.
     pub runtime: Arc<dyn Runtime>,
     /// Measures the lease. Must count the time that the machine is suspended.
     pub clock: Arc<dyn Clock>,
-    /// Keeps the lease for the next worker process; `None` if no container outlives this process.
+    /// For the next worker process; `None` if no container outlives this process.
     pub lease_store: Option<Arc<dyn LeaseStore>>,
-    /// Keeps the cluster id for the next worker process; `None` if no container outlives this process.
+    /// Likewise, with the cluster id.
     pub identity_store: Option<Arc<dyn IdentityStore>>,
-    /// The store of saved pods, to restore a lost Redis.
     pub pod_store: PodStore,
-    /// True if containers use this machine's disk, processor and memory, and write logs. False for a
-    /// simulation.
+    /// Containers use this machine's disk, processor and memory, and write logs. False for a simulation.
     pub uses_machine: bool,
-    /// The proxy of this host; `None` if it has none.
+    /// `None` if this host has none.
     pub proxy: Option<Arc<dyn ProxySocket>>,
-    /// Reads the machine's pressure stall information; `None` if the kernel has none.
+    /// `None` if the kernel has no pressure stall information.
     pub pressure: fn() -> Option<Psi>,
 }
 
 impl WorkerEnv {
-    /// Returns the environment of the real machine.
-    ///
     /// # Errors
     /// If the lease cannot be written.
     pub(crate) fn real(config: &Config, runtime: Arc<dyn Runtime>) -> Result<Self, WorkerError> {
@@ -87,7 +81,7 @@ fn engine_record(config: &Config) -> EngineRecord {
 
 fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerError> {
     if config.runtime == RuntimeKind::Sim {
-        // Simulated containers end with this process, so no later worker needs its lease.
+        // Simulated containers end with this process.
         return Ok(None);
     }
     let (node, path) = (&config.node, lease_file::path(config));
@@ -108,7 +102,6 @@ fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerErr
 }
 
 fn identity_store(config: &Config) -> Option<Arc<dyn IdentityStore>> {
-    // Simulated containers end with this process.
     (config.runtime != RuntimeKind::Sim)
         .then(|| Arc::new(IdentityFiles::of(config)) as Arc<dyn IdentityStore>)
 }

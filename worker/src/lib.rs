@@ -1,14 +1,14 @@
 //! The worker: runs the pods assigned to this node on its container engine and reports their state.
 //!
-//! [`run`] is the daemon. `session` registers with the cluster and runs the loops until the process ends or
-//! the cluster gives up on it; `session::context` has their shared state. `start` turns payloads into running
-//! pods, `running` reconciles them, `handover` reports them to the proxy, `answer` serves people's requests,
-//! `node` manages the machine, `backup` saves the running pods. `fencing` enforces the lease across sessions;
-//! the [`supervisor`], in the parent process, does so when this process cannot. Decisions are pure:
-//! `running::step`, `start::policy`.
+//!
+//! [`run`] is the daemon. `session` registers and runs the loops; `start` turns payloads into running pods,
+//! `running` reconciles them, `handover` reports them to the proxy, `answer` serves people's requests, `node`
+//! manages the machine, `backup` saves the running pods. `fencing` enforces the lease across sessions; the
+//! [`supervisor`] does so when this process cannot. Decisions are pure: `running::step`, `start::policy`.
+//!
 //!
 //! Nothing important is only in memory: payloads stay in the in-flight list (`rq`) until their pods run, and
-//! containers are found again by their labels. Imports the store and the engine; `tests` run whole workers.
+//! containers are found again by their labels.
 //!
 //! Tests: beside the code, schedules, scenarios
 
@@ -56,9 +56,9 @@ pub use crate::node::node_problems::NodeProblems;
 pub use crate::session::identity::{IdentityStore, cluster_of};
 pub use crate::support::timings::WorkerTimings;
 
-/// Runs this node's worker, or with the `sim` runtime all simulated workers of this process, until
-/// `shutdown`. Pods are left running; pods that are starting stay in the queue for the next worker process.
-/// The shutdown takes up to ten seconds.
+/// Runs until `shutdown`, which takes up to ten seconds; the `sim` runtime runs all simulated workers. Pods
+/// are left running; those that are starting stay in the queue for the next worker process.
+///
 ///
 /// # Errors
 /// If the worker cannot start or continue.
@@ -66,8 +66,8 @@ pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(),
     run_supervised(config, LivenessPipe::none(), NodeProblems::default(), shutdown).await
 }
 
-/// Like [`run`], but sends signs of life to the supervisor process at the other end of `liveness`, and
-/// reports `problems` as well.
+/// Like [`run`], with a supervisor at the other end of `liveness`, and further `problems` to report.
+///
 ///
 /// # Errors
 /// If the worker cannot start or continue.
@@ -95,7 +95,8 @@ pub async fn run_supervised(
     sessions::run(Arc::new(Worker { liveness, problems, ..worker }), shutdown).await
 }
 
-/// Runs one worker on this machine, with the given store and container runtime, until `shutdown`.
+/// Like [`run`], with the given store and container runtime.
+///
 ///
 /// # Errors
 /// If the worker cannot start or continue.
@@ -110,7 +111,8 @@ pub async fn run_with(
     run_in_env(config, store, env, WorkerTimings::default(), shutdown).await
 }
 
-/// Runs one worker in the given environment, which may be simulated, until `shutdown`.
+/// Like [`run`], in an environment that may be simulated.
+///
 ///
 /// # Errors
 /// If the worker cannot continue.
@@ -124,8 +126,7 @@ pub async fn run_in_env(
     sessions::run(Arc::new(Worker::new(config, store, env, timings, Arc::default())), shutdown).await
 }
 
-/// Runs the workers `<node>-1` … `<node>-N` with one engine and one connection to Redis. The first failure
-/// ends all.
+/// Workers `<node>-1` … `<node>-N` with one engine and one connection to Redis. The first failure ends all.
 async fn run_many(
     config: Arc<Config>,
     store: Store,
@@ -153,18 +154,19 @@ async fn run_many(
     result
 }
 
-/// Describes the metrics of this process's workers: units and help texts for the installed recorder.
+/// Units and help texts for the installed recorder.
 pub fn describe_metrics() {
     support::measure::describe();
 }
 
-/// Returns why this node's worker holds (its Redis does not know its cluster); `None` if it does not.
+/// Its Redis does not know its cluster.
 pub fn hold_reason(config: &Config) -> Option<String> {
     IdentityFiles::of(config).hold()
 }
 
-/// Returns the remaining validity of the lease of this node's worker, in any process. Reads only the lease
-/// file; simulated workers have none.
+/// The remaining validity of the lease, in any process. Reads only the lease file; simulated workers have
+/// none.
+///
 ///
 /// # Errors
 /// A sentence, if the lease has expired or there is none.

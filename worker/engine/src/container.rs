@@ -12,33 +12,23 @@ use sha2::{Digest, Sha256};
 
 use crate::label;
 
-/// The identity of a container, from which its name and labels are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The node whose worker creates it.
     pub node: NodeName,
-    /// The cluster that the node belongs to.
     pub cluster: Option<ClusterId>,
-    /// The pod.
     pub pod: PodId,
-    /// The pod's name.
     pub name: PodName,
-    /// The pod's service, if it has one.
     pub service: Option<ServiceName>,
-    /// Index among its service's pods.
     pub replica: u32,
-    /// The pod's assignment to this node.
     pub assignment: AssignmentId,
-    /// The container, if its pod has several; `None` for their sandbox.
+    /// `None` for the only container of a pod, or the sandbox of several.
     pub container: Option<ContainerName>,
-    /// The fence's action when the lease has expired.
     pub on_disconnect: OnDisconnect,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
 }
 
 impl Identity {
-    /// Returns the identity of a pod's only container, or of its sandbox.
     pub fn of_pod(
         (cluster, node): (Option<ClusterId>, &NodeName),
         (payload, spec): (&Payload, &PodSpec),
@@ -61,8 +51,7 @@ impl Identity {
 }
 
 impl Identity {
-    /// Returns `<name>-<replica>-<hash>`, with `-<container>` appended if the pod has several. The hash
-    /// covers pod and assignment, so creating twice yields one container.
+    /// The hash covers pod and assignment, so creating twice yields one container.
     pub fn container_name(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(self.pod.as_str());
@@ -74,7 +63,6 @@ impl Identity {
         format!("{}-{}-{hash:010x}{container}", self.name, self.replica)
     }
 
-    /// Returns its labels.
     pub fn labels(&self) -> BTreeMap<&'static str, String> {
         let service = self.service.as_ref().map_or(self.name.as_str(), |service| service.as_str());
         let cluster = self.cluster.as_ref().map(|cluster| (label::CLUSTER, cluster.to_string()));
@@ -92,90 +80,72 @@ impl Identity {
     }
 }
 
-/// A container to be created. The node's policy has already approved it.
+/// The node's policy has already approved it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerRequest {
-    /// Its identity.
     pub identity: Identity,
-    /// Its specification.
     pub container: ContainerSpec,
-    /// The handle of the sandbox whose network it shares, if its pod has one.
+    /// Handle of the sandbox whose network it shares.
     pub sandbox: Option<String>,
-    /// Files of the worker's machine, mounted read-only.
     pub files: Vec<MountedFile>,
     /// Epochs of the persistent volumes that it creates, by source.
     pub volume_epochs: BTreeMap<String, u64>,
 }
 
-/// A file for a container, without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountedFile {
-    /// Path on the worker's machine.
+    /// On the worker's machine.
     pub source: PathBuf,
-    /// Path in the container.
+    /// In the container.
     pub target: String,
 }
 
-/// A container's state on the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Created but never started.
     Created,
-    /// Its main process runs.
     Running,
-    /// Its main process has ended.
     Exited {
-        /// Its exit code; 128 + n for signal n.
+        /// 128 + n for signal n.
         code: i64,
         /// The kernel killed it because it exceeded its memory limit.
         out_of_memory: bool,
     },
-    /// Unknown: the engine failed to inspect it, or named a state that kubeleet does not know. It may run.
+    /// The engine failed to inspect it, or named a state that kubeleet does not know. It may run.
     Unknown,
 }
 
 impl ContainerState {
-    /// Returns true if its process may run, now or soon.
+    /// True also for `Created`: it may run soon.
     pub fn may_run(self) -> bool {
         !matches!(self, Self::Exited { .. })
     }
 }
 
-/// A container of this node, as the engine lists it.
+/// A container of this node, as the engine lists it; most fields come from its labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
-    /// The engine's handle for the other calls.
     pub handle: String,
-    /// The cluster, from its label.
     pub cluster: Option<ClusterId>,
-    /// The pod, from its label.
     pub pod: PodId,
-    /// The assignment, from its label.
     pub assignment: AssignmentId,
-    /// Its name in the pod, from its label; `None` for a pod's only container or its sandbox.
+    /// `None` for a pod's only container or its sandbox.
     pub name: Option<ContainerName>,
-    /// The fence's action when the lease has expired, from its label.
     pub on_disconnect: OnDisconnect,
-    /// Time between SIGTERM and SIGKILL, from its label.
     pub grace: Duration,
-    /// Its state.
     pub state: ContainerState,
-    /// True if another client of the engine paused it. Its state is still running.
+    /// Paused by another client of the engine. Its state is still running.
     pub is_paused: bool,
-    /// Its address and ports; `None` if the engine does not report them.
+    /// `None` if the engine does not report it.
     pub network: Option<ContainerNetwork>,
 }
 
-/// A pod under one assignment.
 pub type PodKey = (PodId, AssignmentId);
 
 impl Container {
-    /// Returns its pod under its assignment.
     pub fn key(&self) -> PodKey {
         (self.pod.clone(), self.assignment.clone())
     }
 
-    /// Returns a container of this identity, without its network.
     pub fn new(handle: String, identity: &Identity, state: ContainerState) -> Self {
         Self {
             handle,
@@ -191,12 +161,11 @@ impl Container {
         }
     }
 
-    /// Returns true if it belongs to `cluster`, according to its label.
     pub fn is_of(&self, cluster: Option<&ClusterId>) -> bool {
         self.cluster.is_some() && self.cluster.as_ref() == cluster
     }
 
-    /// Reads the labels of [`Identity::labels`]. Logs a warning and returns `None` if they are invalid.
+    /// Reads the labels of [`Identity::labels`].
     pub fn from_labels<'a>(
         handle: String,
         get: impl Fn(&str) -> Option<&'a str>,

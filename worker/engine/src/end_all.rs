@@ -7,8 +7,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Container, RuntimeError};
 
-/// Asks all containers to stop at once, and kills those that outlive their grace period, at `kill_by` at the
-/// latest. `stopped` asks one to stop and waits for its end.
+/// Kills those that outlive their grace period, at `kill_by` at the latest. `stopped` asks one to stop and
+/// waits for its end.
+///
 ///
 /// # Errors
 /// The first error of `kill`; the other containers were killed nevertheless.
@@ -64,7 +65,6 @@ mod tests {
         Container { grace, ..Container::new(handle.to_owned(), &identity, ContainerState::Running) }
     }
 
-    /// 1,000 containers ignore the request: all are asked at the beginning, and all are killed at once.
     #[tokio::test(start_paused = true)]
     async fn all_are_asked_at_once_and_killed_when_their_grace_is_over_or_at_the_moment_for_all() {
         let begun = Instant::now();

@@ -2,10 +2,9 @@
 
 const MAX_OUTPUT: usize = 4096;
 
-/// The result of a command in a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecResult {
-    /// The exit code; 126 and 127 if the command could not start. `None` if it did not end in time.
+    /// 126 and 127 if the command could not start; `None` if it did not end in time.
     pub exit_code: Option<i64>,
     /// The end of standard output and standard error together; at most 4 KiB.
     pub output: String,

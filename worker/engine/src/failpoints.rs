@@ -1,4 +1,4 @@
-//! Failpoints around every call of a runtime: `engine.<op>.before` and `engine.<op>.after`; see
+//! Failpoints around the calls of a runtime: `engine.<op>.before` and `engine.<op>.after`; see
 //! [`daemon::failpoint`].
 
 use std::io;
@@ -24,7 +24,6 @@ use crate::{
 
 const COMPONENT: &str = "engine";
 
-/// Wraps a runtime, with two failpoints around each call.
 pub struct FailpointRuntime(pub Arc<dyn Runtime>);
 
 fn with_failpoints<'a, T: 'a>(op: &'static str, call: BoxFuture<'a, T>) -> BoxFuture<'a, T> {

@@ -1,7 +1,5 @@
 //! Files for this node's containers: a directory in memory per container, accessible only to the worker's
-//! user. The engine mounts the files. Directories of removed containers are deleted.
-//!
-//! All calls block their thread: they use a file system in memory and take microseconds.
+//! user. All calls block their thread, for microseconds.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -21,24 +19,19 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Types of file systems in memory, as in statfs(2): tmpfs and ramfs.
+/// As in statfs(2): tmpfs and ramfs.
 const IN_MEMORY: [FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// A file to write.
 pub struct NewFile {
-    /// Its name in the container's directory.
     pub name: String,
-    /// Its content.
     pub content: ValueBytes,
-    /// Its owner; `None` for the worker's user.
+    /// `None` for the worker's.
     pub uid: Option<u32>,
-    /// Its group; `None` for the worker's.
+    /// `None` for the worker's.
     pub gid: Option<u32>,
-    /// The permission bits.
     pub mode: u32,
 }
 
-/// The directories of this node's containers.
 pub struct FileStore {
     state_dir: PathBuf,
     node: NodeName,
@@ -60,40 +53,39 @@ impl Drop for DirectoryGuard {
 }
 
 impl FileStore {
-    /// Returns the store of the configured node.
     pub fn new(config: &Config) -> Self {
         Self { state_dir: config.state_dir.clone(), node: config.node.clone(), in_use: InUse::default() }
     }
 
-    /// Keeps a container's directory until the guard is dropped.
     pub fn guard(&self, identity: &Identity) -> DirectoryGuard {
         let name = directory_of(identity);
         self.in_use.lock().insert(name.clone());
         DirectoryGuard { name, in_use: self.in_use.clone() }
     }
 
-    /// Writes a container's files, replacing the existing ones. Returns their paths.
+    /// Replaces existing files. Returns the paths.
+    ///
     ///
     /// # Errors
-    /// A sentence about the failure, without the content.
+    /// Without the content.
     pub fn write(&self, identity: &Identity, files: &[NewFile]) -> Result<Vec<PathBuf>, String> {
         let directory = self.root()?.join(directory_of(identity));
         create_private(self.base()?, &directory)?;
         files.iter().map(|file| write_file(&directory, file)).collect()
     }
 
-    /// Returns true if a container has all files of these names.
     pub fn has_all(&self, identity: &Identity, names: &[String]) -> bool {
         let Ok(root) = self.root() else { return false };
         let directory = root.join(directory_of(identity));
         names.iter().all(|name| directory.join(name).is_file())
     }
 
-    /// Replaces the content of a mounted file; a missing file stays missing. Returns true if the container
-    /// must be notified, also after a worker was killed before [`FileStore::note_told`].
+    /// A mount follows the inode, so the content is replaced; a missing file stays missing. Returns true if
+    /// the container must be notified, also after a worker was killed before [`FileStore::note_told`].
+    ///
     ///
     /// # Errors
-    /// A sentence about the failure, without the content.
+    /// Without the content.
     pub fn replace(&self, identity: &Identity, file: &NewFile) -> Result<bool, String> {
         let directory = self.root()?.join(directory_of(identity));
         let path = directory.join(&file.name);
@@ -108,14 +100,13 @@ impl FileStore {
         Ok(true)
     }
 
-    /// Records that a container was notified of this file's change.
     pub fn note_told(&self, identity: &Identity, name: &str) {
         let Ok(root) = self.root() else { return };
         // If it stays, the container is notified once more.
         let _missing = fs::remove_file(root.join(directory_of(identity)).join(mark_of(name)));
     }
 
-    /// Returns the directories of `cluster`'s containers, except of those being started.
+    /// Except of containers being started.
     pub fn directories(&self, cluster: Option<&ClusterId>) -> Vec<String> {
         let in_use = self.in_use.lock().clone();
         let Ok(entries) = self.root().and_then(|root| fs::read_dir(root).map_err(|error| error.to_string()))
@@ -127,7 +118,7 @@ impl FileStore {
         names.filter(|name| name.starts_with(&prefix) && !in_use.contains(name)).collect()
     }
 
-    /// Removes those of `directories` that belong to none of `containers`, which must be listed after them.
+    /// `containers` must be listed after `directories`.
     pub fn remove_leftovers(&self, directories: Vec<String>, containers: &[Container]) {
         if directories.is_empty() {
             return;
@@ -138,7 +129,6 @@ impl FileStore {
         }
     }
 
-    /// Removes the files of a removed container.
     pub fn remove(&self, container: &Container) {
         self.remove_directory(&directory_name(container));
     }
@@ -173,8 +163,7 @@ impl FileStore {
     }
 }
 
-/// Returns the name of a container's directory. It contains the cluster, so that each cluster removes only
-/// its own, and the labels.
+/// Contains the cluster, so that each cluster removes only its own.
 fn directory_of(identity: &Identity) -> String {
     let Identity { cluster, pod, assignment, container, .. } = identity;
     cluster_prefix(cluster.as_ref()) + &hash(pod, assignment, container.as_ref())
@@ -207,8 +196,7 @@ fn is_in_memory(path: &Path) -> bool {
     statfs(path).is_ok_and(|found| IN_MEMORY.contains(&found.f_type))
 }
 
-/// Creates a directory below `base`, with its parents, accessible only to this user. Refuses a directory that
-/// another user could have made: `/dev/shm` is open to everybody.
+/// Refuses a directory that another user could have made: `/dev/shm` is open to all.
 fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     let below = directory.strip_prefix(base).unwrap_or(directory);
     let mut path = base.to_owned();
@@ -231,12 +219,11 @@ fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The marker exists from before a file is replaced until its container was notified.
+/// Exists from before a file is replaced until its container was notified.
 fn mark_of(name: &str) -> String {
     format!("{name}.changed")
 }
 
-/// Writes into the mounted file itself: a mount follows the inode, not the name.
 fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
     // Needed by a worker that is not root.
     fs::set_permissions(path, Permissions::from_mode(file.mode | 0o200))?;
@@ -246,7 +233,7 @@ fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
     written
 }
 
-/// Reserves the space first; without it the container keeps the old content.
+/// Without reserved space the container would keep half a file.
 fn write_over(target: &File, content: &[u8]) -> std::io::Result<()> {
     let length = content.len() as u64;
     if length > 0 {
@@ -260,7 +247,7 @@ fn write_over(target: &File, content: &[u8]) -> std::io::Result<()> {
     target.set_len(length)
 }
 
-/// Writes a file under another name first: a container that has mounted the old file keeps it.
+/// Under another name first: a container that has mounted the old file keeps it.
 fn write_file(directory: &Path, file: &NewFile) -> Result<PathBuf, String> {
     let path = directory.join(&file.name);
     let new = directory.join(format!("{}.new", file.name));

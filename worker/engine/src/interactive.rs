@@ -10,54 +10,42 @@ use tokio::io::AsyncWrite;
 
 use crate::RuntimeError;
 
-/// A command to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandRequest {
-    /// The program and its arguments.
     pub command: Vec<String>,
-    /// True if it gets a terminal.
     pub tty: bool,
-    /// True if it gets an input.
     pub stdin: bool,
-    /// The size of the terminal.
     pub size: Option<TerminalSize>,
 }
 
-/// Output of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandOutput {
-    /// Standard output, or the terminal's output.
+    /// Also a terminal's output.
     Standard(Bytes),
-    /// Standard error.
     Error(Bytes),
 }
 
-/// The input of a command. Shutdown ends the input.
+/// Shutdown ends the input.
 pub type CommandInput = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// A started command.
 pub struct RunningCommand {
-    /// Its input, if it has one.
     pub input: Option<CommandInput>,
-    /// True if its input is shut down when the client's ends.
+    /// Shut down when the client's input ends.
     pub ends_input: bool,
-    /// Its output, which ends with the command or shortly before.
+    /// Ends with the command or shortly before.
     pub output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
-    /// The command itself.
     pub control: Box<dyn CommandControl>,
 }
 
-/// Controls a started command.
 pub trait CommandControl: Send + Sync {
-    /// Sets the size of its terminal.
     fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), RuntimeError>>;
 
-    /// Sends it a signal. Succeeds if it has ended.
+    /// Succeeds if the command has ended.
     fn signal(&self, number: u8) -> BoxFuture<'_, Result<(), RuntimeError>>;
 
-    /// Waits for its end. Returns its exit code, 128 + n for signal n.
+    /// Waits for the end; 128 + n for signal n.
     fn exit_code(&self) -> BoxFuture<'_, Result<i64, RuntimeError>>;
 
-    /// Asks it to end, and kills it a little later. Does nothing if it has ended.
+    /// Asks, and kills a little later.
     fn end(&self) -> BoxFuture<'_, ()>;
 }

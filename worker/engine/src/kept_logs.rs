@@ -1,7 +1,7 @@
 //! Logs of removed containers on this worker's disk, limited in age and size.
 //!
-//! One file per container: a line of JSON with its owner, then the lines, each after its time. The oldest
-//! files are removed first.
+//!
+//! One file per container: a line of JSON with its owner, then the lines, each after its time.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -20,38 +20,32 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 const MAX_LINES: usize = 200_000;
-/// Maximum size of a file, which is also limited to a quarter of the total.
+/// Also at most a quarter of the total.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 const READ_TIME: Duration = Duration::from_secs(10);
-/// Number of logs kept concurrently: each is in memory until it is written.
+/// Each is in memory until it is written.
 const CONCURRENCY: usize = 2;
 const BATCH: usize = 256;
 
-/// The owner of a kept log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptOwner {
-    /// The pod.
     pub pod: PodId,
-    /// The pod's name with its index, such as `web-0`.
+    /// With its index, such as `web-0`.
     pub name: String,
-    /// The pod's service, if it has one.
     #[serde(default)]
     pub service: Option<ServiceName>,
-    /// The container's name, if its pod has several.
+    /// If its pod has several.
     #[serde(default)]
     pub container: Option<ContainerName>,
 }
 
-/// A kept log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptLog {
     /// The name of its file.
     pub file: String,
-    /// Its owner.
     pub owner: KeptOwner,
 }
 
-/// The kept logs of this node.
 pub struct KeptLogs {
     directory: Option<PathBuf>,
     keep: Duration,
@@ -60,7 +54,7 @@ pub struct KeptLogs {
 }
 
 impl KeptLogs {
-    /// Returns the logs in the configured directory. Keeps none if the containers do not use this machine.
+    /// Keeps none if the containers do not use this machine.
     pub fn new(config: &Config, uses_machine: bool) -> Self {
         let directory = config.data_dir.join(format!("{}.logs", config.node));
         let is_on = !config.log_keep.is_zero() && config.log_keep_bytes > 0 && uses_machine;
@@ -72,13 +66,11 @@ impl KeptLogs {
         }
     }
 
-    /// Returns true if logs are kept.
     pub fn is_on(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// Keeps the log of an ended container. Lines that cannot be read in time or written are lost: the
-    /// container's removal does not wait for them.
+    /// Lines that cannot be read or written in time are lost: a container's removal does not wait for them.
     pub async fn keep(&self, runtime: &dyn Runtime, handle: &str, owner: KeptOwner) {
         let Some(directory) = self.directory.clone() else { return };
         let kept = tokio::time::timeout(READ_TIME, async {
@@ -105,7 +97,7 @@ impl KeptLogs {
         tracing::warn!(container = handle, error, "the log of a container that is removed could not be kept");
     }
 
-    /// Returns the kept logs, oldest first.
+    /// Oldest first.
     pub async fn list(&self) -> Vec<KeptLog> {
         let Some(directory) = self.directory.clone() else { return Vec::new() };
         let list = move || {
@@ -119,7 +111,6 @@ impl KeptLogs {
         tokio::task::spawn_blocking(list).await.unwrap_or_default()
     }
 
-    /// Streams the last lines of a log.
     pub fn read(&self, kept: &KeptLog, tail: Option<usize>) -> LineStream {
         let path = self.directory.clone().unwrap_or_default().join(&kept.file);
         let opened = stream::once(async move {
@@ -136,7 +127,7 @@ impl KeptLogs {
         batches.boxed()
     }
 
-    /// Returns the number of kept logs and their total size in bytes.
+    /// Number, and total size in bytes.
     pub async fn size(&self) -> (u64, u64) {
         let Some(directory) = self.directory.clone() else { return (0, 0) };
         let found = tokio::task::spawn_blocking(move || files(&directory)).await;
@@ -144,7 +135,7 @@ impl KeptLogs {
         (found.len() as u64, found.iter().map(|file| file.bytes).sum())
     }
 
-    /// Removes the oldest log, to free disk space.
+    /// To free disk space.
     pub async fn remove_oldest(&self) {
         let Some(directory) = self.directory.clone() else { return };
         let remove = move || match files(&directory)?.first() {
@@ -156,7 +147,6 @@ impl KeptLogs {
         }
     }
 
-    /// Removes logs that are too old, and the oldest beyond the size limit.
     pub async fn expire(&self) {
         let Some(directory) = self.directory.clone() else { return };
         let (keep, max_bytes) = (self.keep, self.max_bytes);
@@ -167,11 +157,7 @@ impl KeptLogs {
     }
 }
 
-/// Returns the output of a container's ended runs, if it runs since `running_since`. `tail` is the number of
-/// last lines.
-///
-/// # Errors
-/// If its log cannot be read.
+/// Output of a container's ended runs, before `running_since`. `tail` is the number of last lines.
 pub async fn ended_runs(
     runtime: &dyn Runtime,
     handle: &str,
@@ -290,8 +276,7 @@ fn expire(directory: &Path, keep: Duration, max_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the files that are too old, and the oldest until the rest fit into `max_bytes`. `files` are
-/// sorted, oldest first. Pure.
+/// Files that are too old, and the oldest until the rest fit. `files` are sorted, oldest first. Pure.
 fn surplus(files: &[KeptFile], keep: Duration, max_bytes: u64) -> Vec<&KeptFile> {
     let (old, rest): (Vec<&KeptFile>, Vec<&KeptFile>) = files.iter().partition(|file| file.age > keep);
     let mut bytes: u64 = rest.iter().map(|file| file.bytes).sum();

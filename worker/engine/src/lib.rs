@@ -1,10 +1,9 @@
 //! The interface between the worker and container engines, and its implementations.
 //!
-//! A runtime decides nothing and keeps no state: [`Runtime::list`] finds containers by label. Every call may
-//! be repeated, and may have taken effect although its answer was lost. [`docker`] talks to Docker and
-//! Podman, [`process`] runs plain processes, [`sim`] simulates an engine.
 //!
-//! Imports the domain types, but neither the worker nor the store. The tests of [`docker`] need an engine.
+//! A runtime decides nothing and keeps no state: [`Runtime::list`] finds containers by label. Every call may
+//! be repeated, and may have taken effect although its answer was lost. Imports neither the worker nor the
+//! store.
 //!
 //! Tests: beside the code, scenarios::containers
 

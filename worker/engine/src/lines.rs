@@ -8,30 +8,27 @@ use model::stream::log_line::LineSplitter;
 
 use crate::RuntimeError;
 
-/// Selects lines of a container's log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineQuery {
-    /// The number of last lines; `None` for all.
+    /// `None` for all.
     pub tail: Option<usize>,
-    /// True to continue until the container ends.
+    /// Until the container ends.
     pub follow: bool,
-    /// Only lines after this time, in nanoseconds since the Unix epoch.
+    /// In nanoseconds since the Unix epoch.
     pub after: u64,
 }
 
-/// A line of a container's log, without its line feed.
+/// Without its line feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineLine {
-    /// Time of writing, in nanoseconds since the Unix epoch.
+    /// Of writing, in nanoseconds since the Unix epoch.
     pub time: u64,
-    /// The text.
     pub text: Bytes,
 }
 
-/// A stream of batches of lines.
 pub type LineStream = BoxStream<'static, Result<Vec<EngineLine>, RuntimeError>>;
 
-/// Returns this machine's time in nanoseconds since the Unix epoch.
+/// In nanoseconds since the Unix epoch.
 pub fn wall_clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -57,8 +54,8 @@ pub(crate) fn stamped_when_read(output: BoxStream<'static, Result<Bytes, Runtime
     .boxed()
 }
 
-/// Assembles lines from an engine's entries, each of which begins with its time. A line beyond the engine's
-/// buffer comes as several entries, of which only the last has a line feed.
+/// Each entry of an engine begins with its time. A line beyond the engine's buffer comes as several entries,
+/// of which only the last has a line feed.
 #[derive(Debug, Default)]
 pub(crate) struct StampedEntries {
     begun: Option<(u64, BytesMut)>,
@@ -66,7 +63,7 @@ pub(crate) struct StampedEntries {
 }
 
 impl StampedEntries {
-    /// Returns the lines that this entry completes. A terminal's output may hold several entries.
+    /// A terminal's output may hold several entries.
     pub(crate) fn add(&mut self, entry: &Bytes) -> Vec<EngineLine> {
         let mut lines = Vec::new();
         for piece in entry.split_inclusive(|byte| *byte == b'\n') {

@@ -4,16 +4,13 @@ use futures_util::future::BoxFuture;
 use model::ids::RegistryHost;
 use model::value::registry::RegistryLogin;
 
-/// Credentials stored by `kubeleet registry login`.
+/// Stored by `kubeleet registry login`.
 pub trait RegistryLogins: Send + Sync {
-    /// Returns the current login for a registry; `None` if there is none.
-    ///
     /// # Errors
     /// Why the login cannot be read or decrypted, and what to do, without any part of the password.
     fn login<'a>(&'a self, host: &'a RegistryHost) -> BoxFuture<'a, Result<Option<RegistryLogin>, String>>;
 }
 
-/// No logins: for runtimes and tests without a cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct NoLogins;
 

@@ -26,19 +26,17 @@ use crate::registry_logins::RegistryLogins;
 use crate::usage::Counters;
 use crate::volume::EngineVolume;
 
-/// The refusal to copy files of a runtime without images.
 const NO_FILES: &str = "the pods of this runtime have no files of their own: copy on their node";
 
-/// Runs containers. Every call has its own deadline and never hangs.
+/// Every call has its own deadline and never hangs.
 pub trait Runtime: Send + Sync + 'static {
-    /// Checks that the engine answers. Cheap; called with each heartbeat.
+    /// Cheap; called with each heartbeat.
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>>;
 
-    /// Returns all containers with this node's label, in any state and of all clusters.
+    /// All containers with this node's label, in any state and of all clusters.
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>>;
 
-    /// Returns the current state of one container of this node, even if lists lag; `None` if it does not
-    /// exist.
+    /// Current even if lists lag.
     fn find<'a>(
         &'a self,
         node: &'a NodeName,
@@ -50,14 +48,13 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Returns the container's handle for this identity without asking the engine. Other calls accept it like
-    /// the handles of [`Runtime::list`].
+    /// Asks no engine. Other calls accept it like the handles of [`Runtime::list`].
     fn handle_of(&self, identity: &Identity) -> String {
         identity.container_name()
     }
 
-    /// Like [`Runtime::list`] without ended containers: for the fence. Waits longer for a slow engine and
-    /// inspects no container, so that a broken one affects no other.
+    /// For the fence: waits longer for a slow engine and inspects no container, so that a broken one affects
+    /// no other.
     fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         Box::pin(async move {
             let all = self.list(node).await?;
@@ -65,8 +62,7 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Pulls the image if `policy` requires it, by default if the engine lacks it. `logins` are used where
-    /// the worker has no own credentials.
+    /// `logins` are used where the worker has no own credentials.
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
@@ -74,27 +70,26 @@ pub trait Runtime: Send + Sync + 'static {
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Returns true if an image name can come to denote another image.
+    /// True if an image name can come to denote another image.
     fn has_images(&self) -> bool {
         false
     }
 
-    /// Returns a local image by name or id; `None` if it is missing, or this runtime has no images.
+    /// By name or id; `None` also if this runtime has no images.
     fn local_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<Option<LocalImage>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Creates the container, or finds the existing one of this identity, and starts it if it never started.
-    /// Returns it as [`Runtime::list`] would.
+    /// Finds an existing container of this identity, and starts it if it never started. Returns it as
+    /// [`Runtime::list`] would.
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>>;
 
-    /// Returns true if the containers of a pod share the network of a sandbox.
+    /// True if the containers of a pod share the network of a sandbox.
     fn has_sandboxes(&self) -> bool {
         false
     }
 
-    /// Like [`Runtime::run`], for the sandbox of a pod with several containers, which has the pod's address
-    /// and published ports. `identity` is the pod's, without a container.
+    /// Like [`Runtime::run`]. The sandbox has the pod's address and published ports; `identity` is the pod's.
     fn run_sandbox<'a>(
         &'a self,
         identity: &'a Identity,
@@ -104,18 +99,16 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(async move { Err(RuntimeError::Refused(format!("{name}: this runtime has no sandboxes"))) })
     }
 
-    /// Returns true if containers are reached at this machine's loopback address.
+    /// True if containers are reached at this machine's loopback address.
     fn uses_host_network(&self) -> bool {
         false
     }
 
-    /// Returns true if containers can be in a pod network.
     fn has_pod_networks(&self) -> bool {
         false
     }
 
-    /// Ensures that the pod network of this cluster exists, and joins new containers to it from now on.
-    /// Returns the engine's host in it.
+    /// Joins new containers from now on. Returns the engine's host in the network.
     fn join_pod_network<'a>(
         &'a self,
         _cluster: &'a ClusterId,
@@ -124,11 +117,11 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// Puts new containers into the engine's default network from now on. Before either call they join an
-    /// existing pod network, because names worked before this process began.
+    /// New containers join the default network from now on. Before either call they join an existing pod
+    /// network, because names worked before this process began.
     fn leave_pod_network(&self) {}
 
-    /// Returns an image's health check; `None` if it has none or is missing.
+    /// `None` also for a missing image.
     fn image_check<'a>(
         &'a self,
         _image: &'a str,
@@ -136,10 +129,10 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Stops a container like [`Runtime::stop`], but keeps it for a restart. Succeeds if it does not run.
+    /// Like [`Runtime::stop`], but keeps the container for a restart.
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Sends a signal to the first process of a container. Succeeds if it does not run.
+    /// To the first process. Succeeds if it does not run.
     fn signal<'a>(
         &'a self,
         _handle: &'a str,
@@ -148,30 +141,29 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Returns the directory of volumes on the machine; `None` if unknown.
+    /// `None` if unknown.
     fn volumes_directory(&self) -> BoxFuture<'_, Option<PathBuf>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Returns all volumes with this node's label, of all clusters.
+    /// Of all clusters, with this node's label.
     fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Removes a volume with its data, unless a container uses it. Returns true if it is gone.
+    /// Unless a container uses it. Returns true if it is gone.
     fn remove_volume<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// Starts an exited container again. Succeeds if it runs already.
+    /// Succeeds if it runs already.
     fn restart<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Stops a container (SIGTERM, SIGKILL after `grace`) and removes it. Succeeds if it does not exist.
+    /// SIGTERM, then SIGKILL after `grace`; removes it. Succeeds if it does not exist.
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Stops containers that must not run any longer, and keeps them. Asks all at once, whatever their
-    /// number, and kills those that outlive their grace period, at `kill_by` at the latest. Succeeds if none
-    /// of them runs.
+    /// Stops and keeps containers. Asks all at once, and kills those that outlive their grace period, at
+    /// `kill_by` at the latest.
     fn end_all<'a>(
         &'a self,
         containers: &'a [Container],
@@ -183,8 +175,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(async move { halts.await.into_iter().collect() })
     }
 
-    /// Streams the container's output, oldest first: the last `tail` lines, and with `follow` all later ones
-    /// until the container ends or the stream is dropped.
+    /// Oldest first: the last `tail` lines, and with `follow` all later ones until the container ends.
     fn logs<'a>(
         &'a self,
         handle: &'a str,
@@ -192,7 +183,7 @@ pub trait Runtime: Send + Sync + 'static {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>>;
 
-    /// Streams the lines of a container's log with their times, oldest first.
+    /// With their times, oldest first.
     fn lines<'a>(
         &'a self,
         handle: &'a str,
@@ -204,24 +195,21 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Returns the start of the container's current run, in nanoseconds since the Unix epoch, to tell its
-    /// lines from earlier ones; `None` if unknown.
+    /// In nanoseconds since the Unix epoch, to tell this run's lines from earlier ones.
     fn run_began_at<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Returns true if an image came from a registry; one built or loaded here exists nowhere else. True for
-    /// a missing image.
+    /// False for an image built or loaded here, which exists nowhere else. True for a missing one.
     fn came_from_registry<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// Removes an image, unless a container uses it. Succeeds if it is missing.
+    /// Unless a container uses it. Succeeds if it is missing.
     fn remove_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Asks a registry whether a login is valid.
     fn check_login<'a>(
         &'a self,
         _host: &'a RegistryHost,
@@ -230,8 +218,9 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(LoginVerdict::Unknown("this runtime asks no registry".to_owned())))
     }
 
-    /// Runs a program in a running container, with its directory, user, environment and limits. Waits at most
-    /// `limit`, after which plain processes are killed; an engine cannot kill a command.
+    /// In the container's directory, with its user, environment and limits. At the limit plain processes are
+    /// killed; an engine cannot kill a command.
+    ///
     ///
     /// # Errors
     /// `NotFound` if the container does not run.
@@ -242,13 +231,13 @@ pub trait Runtime: Send + Sync + 'static {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>>;
 
-    /// Returns the usage of these containers since their start, in this order; `None` if not measured.
+    /// Since the containers' start, in this order; `None` if not measured.
     fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
         Box::pin(std::future::ready(vec![None; handles.len()]))
     }
 
-    /// Starts an interactive command in a running container, with its directory, user, environment and
-    /// limits.
+    /// As [`Runtime::exec`].
+    ///
     ///
     /// # Errors
     /// `NotFound` if the container does not run; `Refused` if this runtime does not support the request.
@@ -261,12 +250,12 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// Attaches a client to the standard input and output of a container's main process. If the input belongs
-    /// to the first client, that client receives all earlier output.
+    /// Attaches to the main process. If the input belongs to the first client, that client receives all
+    /// earlier output.
+    ///
     ///
     /// # Errors
-    /// `NotFound` if the container does not exist; `Refused` if it has no standard input, or the runtime does
-    /// not support it.
+    /// `NotFound` if the container does not exist; `Refused` without standard input or support.
     fn attach<'a>(
         &'a self,
         _handle: &'a str,
@@ -276,8 +265,6 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// Unpacks a tar archive into a directory of a container.
-    ///
     /// # Errors
     /// `Refused` if this runtime has no files of its own.
     fn unpack<'a>(
@@ -289,7 +276,8 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(RuntimeError::Refused(NO_FILES.to_owned()))))
     }
 
-    /// Returns a file or directory of a container as a tar archive, named as the last part of its path.
+    /// A tar archive, named as the last part of the path.
+    ///
     ///
     /// # Errors
     /// `Refused` if this runtime has no files of its own.
@@ -301,18 +289,13 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(RuntimeError::Refused(NO_FILES.to_owned()))))
     }
 
-    /// Streams hints that this node's containers changed. When the engine ends the stream, the caller lists
-    /// and subscribes again.
+    /// When the engine ends the stream, the caller lists and subscribes again.
     fn hints<'a>(
         &'a self,
         node: &'a NodeName,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Hint>, RuntimeError>>;
 }
 
-/// Returns the containers of this node and of `cluster`, in any state.
-///
-/// # Errors
-/// If the engine cannot list them.
 pub async fn list_own(
     runtime: &dyn Runtime,
     node: &NodeName,

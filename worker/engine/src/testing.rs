@@ -8,12 +8,11 @@ use model::spec::OnDisconnect;
 
 use crate::{Identity, NoLogins, RegistryLogins};
 
-/// Returns an empty set of logins.
 pub fn no_logins() -> Arc<dyn RegistryLogins> {
     Arc::new(NoLogins)
 }
 
-/// Returns the identity of pod `web`, replica 3, without a service, with a grace period of two seconds.
+/// Pod `web`, replica 3, without a service.
 pub fn identity(node: &str, pod: &str, assignment: &str) -> Identity {
     Identity {
         node: NodeName::new(node).expect("a node name"),

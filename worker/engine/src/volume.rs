@@ -1,4 +1,4 @@
-//! Names and labels of volumes on an engine, made from a container's request and parsed back.
+//! Names and labels of volumes on an engine, and their parsing.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,15 @@ use sha2::{Digest, Sha256};
 
 use crate::{ContainerRequest, Identity, label};
 
-/// A volume requested for a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedVolume<'a> {
-    /// Its mount in the container.
     pub mount: &'a VolumeMount,
     /// Its name on the engine.
     pub handle: String,
-    /// Its labels.
     pub labels: BTreeMap<&'static str, String>,
 }
 
-/// Returns the volumes that the engine keeps for a container: not those in memory, shared directories or host
-/// paths. Containers of a pod with the same source share a volume.
+/// Only volumes that the engine keeps. Containers of a pod with the same source share one.
 pub(crate) fn requested(request: &ContainerRequest) -> impl Iterator<Item = RequestedVolume<'_>> {
     let identity = &request.identity;
     request.container.volumes.iter().filter_map(move |mount| {
@@ -61,7 +57,7 @@ fn service_text(identity: &Identity) -> &str {
     identity.service.as_ref().map_or(identity.name.as_str(), ServiceName::as_str)
 }
 
-/// The containers of a pod share a local volume by its source; one without a source belongs to its container.
+/// A volume without a source belongs to its container.
 fn local_handle(identity: &Identity, mount: &VolumeMount) -> String {
     match &mount.source {
         Some(source) => {
@@ -88,8 +84,7 @@ fn short_hash(parts: &[&str]) -> String {
     hasher.finalize().iter().take(5).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the mount paths of volumes that a container creates, with their owners: persistent ones with an
-/// epoch, and all local ones, which belong to the pod.
+/// Mount paths of volumes that a container creates, with their owners. Local ones belong to the pod.
 pub(crate) fn new_folders(request: &ContainerRequest) -> Vec<(&str, FolderOwner)> {
     let is_new = |mount: &&VolumeMount| match mount.kind {
         VolumeKind::Local => true,
@@ -102,27 +97,22 @@ pub(crate) fn new_folders(request: &ContainerRequest) -> Vec<(&str, FolderOwner)
     volumes.filter_map(|mount| Some((mount.target.as_str(), mount.folder_owner()?))).collect()
 }
 
-/// The owner of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeOwner {
-    /// A local volume, which lives as long as this assignment of the pod.
+    /// A local volume lives as long as the assignment.
     Pod(PodId, AssignmentId),
-    /// A persistent volume.
     Replica(VolumeClaim),
 }
 
-/// A volume of this node, as the engine lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineVolume {
     /// Its name on the engine.
     pub handle: String,
-    /// The cluster, from its label.
     pub cluster: Option<ClusterId>,
-    /// Its owner, from its labels.
     pub owner: VolumeOwner,
-    /// Its intended capacity in bytes, from its label.
+    /// Intended, in bytes.
     pub space: Option<u64>,
-    /// The epoch for which a persistent volume was created, from its label.
+    /// For which a persistent volume was created.
     pub epoch: Option<u64>,
 }
 

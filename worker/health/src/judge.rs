@@ -6,23 +6,18 @@ use daemon::clock::BootInstant;
 use model::pod::health::Health;
 use model::spec::CheckTiming;
 
-/// The result of one probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeOutcome {
-    /// The container is well.
     Passed,
-    /// The container is unhealthy; with a line for people.
     Failed(String),
-    /// It could not be probed, for a reason outside the container: the engine does not answer, for example.
+    /// A reason outside the container: the engine does not answer, for example.
     Inconclusive(String),
 }
 
-/// The effect of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckChange {
-    /// The health of the container changed.
     Health,
-    /// The probes became inconclusive: as many in a row as failures would decide. The health stays.
+    /// As many inconclusive probes in a row as failures would decide. The health stays.
     Inconclusive,
     /// The first conclusive probe after that. The health stays.
     Conclusive,
@@ -31,19 +26,17 @@ pub enum CheckChange {
     Failing,
 }
 
-/// The last result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastProbe {
-    /// Its outcome.
     pub outcome: ProbeOutcome,
     /// The time of its end.
     pub at: BootInstant,
 }
 
-/// The state of one check of one container, from its start to its end.
+/// One check of one container, from its start to its end.
 ///
-/// Probes are due at fixed times, not an interval after the last one's end, so checks stay spread. A long
-/// probe skips the due times that it overlaps.
+///
+/// Probes are due at fixed times, so checks stay spread. A long probe skips the due times that it overlaps.
 #[derive(Debug, Clone)]
 pub struct HealthJudge {
     timing: CheckTiming,
@@ -59,7 +52,7 @@ pub struct HealthJudge {
 }
 
 impl HealthJudge {
-    /// Begins at `now`. The first probe is due after a fraction `spread`, from 0 to 1, of the interval.
+    /// The first probe is due after a fraction `spread`, from 0 to 1, of the interval.
     pub fn new(
         timing: CheckTiming,
         started: BootInstant,
@@ -82,37 +75,31 @@ impl HealthJudge {
         judge
     }
 
-    /// Returns the due time of the next probe.
     pub fn due(&self) -> BootInstant {
         self.due
     }
 
-    /// Returns the health according to the results so far.
     pub fn health(&self) -> Health {
         self.health
     }
 
-    /// Returns the last result; `None` before the first.
     pub fn last(&self) -> Option<&LastProbe> {
         self.last.as_ref()
     }
 
-    /// Returns the number of consecutive failures that count.
+    /// Only failures that count.
     pub fn failed_in_row(&self) -> u32 {
         self.failed_in_row
     }
 
-    /// Returns the number of failures since the start.
     pub fn failed_since_start(&self) -> u32 {
         self.failed_since_start
     }
 
-    /// Returns the number of consecutive inconclusive probes.
     pub fn inconclusive_in_row(&self) -> u32 {
         self.inconclusive_in_row
     }
 
-    /// Records the result of the due probe. Returns its effect, if any.
     pub fn observe(
         &mut self,
         outcome: ProbeOutcome,
@@ -146,7 +133,7 @@ impl HealthJudge {
         self.inconclusive_in_row >= self.timing.retries
     }
 
-    /// A starting program refuses a probe or two. After that failures are reported, ever more rarely.
+    /// A starting program refuses a probe or two. Later failures are reported ever more rarely.
     fn is_failing(&self) -> bool {
         let failures = self.failed_since_start;
         self.health == Health::Starting && failures > 1 && failures.is_power_of_two()
@@ -172,8 +159,8 @@ impl HealthJudge {
         }
     }
 
-    /// Returns true if failures do not count yet. In the first interval they never do: Docker does not probe
-    /// so early at all, and here early probes only serve to notice health soon.
+    /// Failures in the first interval never count: Docker does not probe so early, and here such probes only
+    /// serve to notice health soon.
     fn is_starting(&self, at: BootInstant) -> bool {
         self.health == Health::Starting && at.since(self.started) < self.protection()
     }
@@ -218,8 +205,8 @@ mod tests {
         BootInstant { millis: 1_000_000 }.plus(Duration::from_secs_f64(seconds))
     }
 
-    /// Probes at each due time, with a result for each character: `+` passed, `-` failed, `?` inconclusive.
-    /// Returns the health after each: `s`, `h` or `u`.
+    /// A character for each result: `+` passed, `-` failed, `?` inconclusive; for each health `s`, `h` or
+    /// `u`.
     fn healths(timing: CheckTiming, known: Health, results: &str) -> String {
         let mut judge = HealthJudge::new(timing, at(0.0), known, at(0.0), 0.5);
         let health = |result: char| {
@@ -253,7 +240,7 @@ mod tests {
     fn health_changes_exactly_at_the_threshold() {
         use Health::{Healthy, Starting, Unhealthy};
         let table = [
-            // The first probe comes before the first interval is over, so its failure does not count.
+            // The first probe comes before the first interval is over.
             (timing(1, 0, 3, 1), Starting, "----", "sssu"),
             (timing(1, 0, 1, 1), Starting, "--", "su"),
             (timing(1, 0, 3, 1), Starting, "+---", "hhhu"),
@@ -261,11 +248,11 @@ mod tests {
             (timing(1, 0, 3, 1), Healthy, "---+", "hhuh"),
             (timing(1, 0, 3, 2), Unhealthy, "+-++", "uuuh"),
             (timing(1, 0, 2, 3), Starting, "++-+++", "sssssh"),
-            // The start period: probes at 0.5, 1.5, 2.5, 3.5 s and so on.
+            // Probes at 0.5, 1.5, 2.5, 3.5 s and so on.
             (timing(1, 3, 2, 1), Starting, "-----", "ssssu"),
             (timing(1, 3, 2, 1), Starting, "+--", "hhu"),
             (timing(1, 3, 2, 2), Starting, "+----", "ssssu"),
-            // An engine that does not answer proves nothing, and clears no earlier result.
+            // An engine that does not answer clears no earlier result.
             (timing(1, 0, 2, 1), Healthy, "-?????-", "hhhhhhu"),
             (timing(1, 0, 2, 2), Starting, "+?+", "ssh"),
             // The first interval is over after six probes at start_interval.
@@ -276,8 +263,7 @@ mod tests {
         }
     }
 
-    /// Returns the effect of each probe: `H` another health, `I` inconclusive from now on, `C` conclusive
-    /// again, `F` failing.
+    /// `H` another health, `I` inconclusive, `C` conclusive again, `F` failing.
     fn changes(known: Health, results: &str) -> String {
         let mut judge = HealthJudge::new(timing(1, 0, 3, 1), at(0.0), known, at(0.0), 0.5);
         let change = |result: char| {

@@ -1,5 +1,6 @@
 //! Probes all containers of a node on schedule, and reports changes of their health.
 //!
+//!
 //! One task and one timer serve all checks; a check needs a task only during its probe.
 
 use std::panic::AssertUnwindSafe;
@@ -17,15 +18,13 @@ use super::probe::Prober;
 use super::schedule::{CheckId, CheckSchedule, Lane};
 use super::{CheckKind, ContainerCheck, HealthChange};
 
-/// Maximum number of concurrent commands: each is a process that the engine starts.
+/// Each is a process that the engine starts.
 const MAX_COMMANDS: usize = 64;
-/// Maximum number of concurrent connections: each is a file descriptor of this process.
+/// Each is a file descriptor of this process.
 const MAX_CONNECTIONS: usize = 512;
-/// Sleep without any check; adding one ends it.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// The checks of a node's containers. Checks can be added and removed before and while [`HealthMonitor::run`]
-/// runs.
+/// Checks can be added and removed before and during [`HealthMonitor::run`].
 pub struct HealthMonitor {
     clock: Arc<dyn Clock>,
     prober: Arc<dyn Prober>,
@@ -42,7 +41,7 @@ struct EndedProbe {
 }
 
 impl HealthMonitor {
-    /// Returns a monitor without checks, and its reports: each change of a container's health, in order.
+    /// Also returns the receiver of changes, in order.
     pub fn new(
         prober: Arc<dyn Prober>,
         clock: Arc<dyn Clock>,
@@ -53,35 +52,29 @@ impl HealthMonitor {
         (Arc::new(Self { clock, prober, schedule, added, permits, changes }), receiver)
     }
 
-    /// Adds a check, replacing one of the same container and kind. Adding the same one again has no effect,
-    /// so callers may repeat it.
+    /// Replaces one of the same container and kind. Adding the same one again has no effect.
     pub fn set(&self, check: ContainerCheck) {
         self.schedule.lock().set(check, self.clock.now());
         self.added.notify_one();
     }
 
-    /// Removes the checks of a container. Drops its running probes and reports no further change.
+    /// Drops running probes and reports no further change.
     pub fn remove(&self, handle: &str) {
         self.schedule.lock().remove(handle);
     }
 
-    /// Returns true if there is no check.
     pub fn is_empty(&self) -> bool {
         self.schedule.lock().is_empty()
     }
 
-    /// Removes the checks of all other containers.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
         self.schedule.lock().retain(is_kept);
     }
 
-    /// Returns the state of a check; `None` if there is none.
     pub fn get(&self, handle: &str, kind: CheckKind) -> Option<HealthJudge> {
         self.schedule.lock().judge(handle, kind).cloned()
     }
 
-    /// Probes until it is dropped.
-    ///
     /// # Cancel safety
     /// Running probes end with it. Another run continues with the other checks, and with these once they are
     /// set again after a removal.
@@ -102,7 +95,7 @@ impl HealthMonitor {
         }
     }
 
-    /// Starts the due probes for which there are permits. Returns the time until the next.
+    /// Returns the time until the next due probe.
     fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<EndedProbe>) -> Duration {
         let mut schedule = self.schedule.lock();
         let now = self.clock.now();
@@ -135,7 +128,7 @@ impl HealthMonitor {
     }
 
     fn take(&self, EndedProbe { id, outcome, begun }: EndedProbe) {
-        // Sent under the lock, so that nothing follows a removal.
+        // Under the lock, so that nothing follows a removal.
         let mut schedule = self.schedule.lock();
         if let Some(change) = schedule.ended(id, outcome, begun, self.clock.now()) {
             // Without a receiver the worker is ending.

@@ -23,9 +23,8 @@ const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_QUOTE: usize = 200;
 const NAME: &str = concat!("kubeleet/", env!("CARGO_PKG_VERSION"));
 
-/// Probes containers. Tests implement their own.
 pub trait Prober: Send + Sync + 'static {
-    /// Probes a container once. Takes little longer than `limit`.
+    /// Takes little longer than `limit`.
     fn probe<'a>(
         &'a self,
         handle: &'a str,
@@ -35,9 +34,8 @@ pub trait Prober: Send + Sync + 'static {
     ) -> BoxFuture<'a, ProbeOutcome>;
 }
 
-/// Probes containers of a runtime, over the network of this machine.
 pub struct RuntimeProber(
-    /// The runtime for commands.
+    /// For commands.
     pub Arc<dyn Runtime>,
 );
 
@@ -83,7 +81,7 @@ async fn http(address: SocketAddr, check: &HttpCheck, limit: Duration) -> ProbeO
     .await
 }
 
-/// The body is not read: the connection ends with the head.
+/// The connection ends with the head.
 async fn request(address: SocketAddr, check: &HttpCheck) -> Result<u16, String> {
     let request = http_request(address, check)?;
     let stream = TcpStream::connect(address).await.map_err(|error| system_error(&error))?;
@@ -121,7 +119,7 @@ fn http_request(address: SocketAddr, check: &HttpCheck) -> Result<Request<Empty<
     Ok(request)
 }
 
-/// The library has the reason (connection reset) only in the source.
+/// hyper has the reason (connection reset) only in the source.
 fn http_error(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {}", system_error(source)),
@@ -140,8 +138,7 @@ async fn tcp(address: SocketAddr, limit: Duration) -> ProbeOutcome {
     .await
 }
 
-/// Ends a probe at its deadline. If this process missed the deadline because the machine was busy or
-/// suspended, the result is inconclusive.
+/// If this process missed the deadline because the machine was busy or suspended, the result is inconclusive.
 async fn within(
     limit: Duration,
     what: &str,
@@ -169,7 +166,7 @@ fn command_outcome(result: Result<ExecResult, RuntimeError>, limit: Duration) ->
             let detail = format!("the command did not end within {}", shown(limit));
             ProbeOutcome::Failed(with_quote(detail, &output))
         }
-        // Neither concerns the container: the engine has a problem, or the container's end is being noticed.
+        // The engine has a problem, or the container's end is being noticed.
         Err(error @ (RuntimeError::Engine(_) | RuntimeError::NotFound(_))) => {
             ProbeOutcome::Inconclusive(error.to_string())
         }
@@ -184,7 +181,6 @@ fn with_quote(detail: String, output: &str) -> String {
     if quote.is_empty() { detail } else { format!("{detail}: {quote}") }
 }
 
-/// Formats a time for people: "250 ms", "2 s", "1.5 s".
 fn shown(duration: Duration) -> String {
     match duration.as_millis() {
         millis @ 0..1000 => format!("{millis} ms"),

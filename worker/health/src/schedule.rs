@@ -13,11 +13,10 @@ use tokio::task::AbortHandle;
 use super::judge::{HealthJudge, ProbeOutcome};
 use super::{CheckKind, ContainerCheck, HealthChange};
 
-/// Identifies a check. A replacement has a new id, so that late results find nothing.
+/// A replacement has a new id, so that late results find nothing.
 pub(super) type CheckId = u64;
 
-/// Commands cost the engine a process each, connections nearly nothing. Each lane has its own limit, so that
-/// hanging commands do not block connections.
+/// Each lane has its own limit, so that hanging commands do not block connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Commands,
@@ -59,7 +58,7 @@ pub(super) struct CheckSchedule {
 }
 
 impl CheckSchedule {
-    /// Replaces a check of the same kind. The same check keeps its results.
+    /// The same check keeps its results.
     pub(super) fn set(&mut self, check: ContainerCheck, now: BootInstant) {
         let key = (check.handle.clone(), check.kind);
         let known = self.ids.get(&key).and_then(|id| self.entries.get(id));
@@ -189,8 +188,8 @@ fn inconclusive(check: &ContainerCheck, probes: u32, why: &str) -> String {
     format!("the last {probes} of its {kind} had no result, so its health stays as it was: {why}; {advice}")
 }
 
-/// Returns a number from 0 to 1 that depends only on the check: a thousand checks that begin together are
-/// probed one after another, and at the same times again after a restart of the worker.
+/// From 0 to 1, depending only on the check: a thousand checks that begin together are probed one after
+/// another, and at the same times after a restart of the worker.
 fn spread(key: &(String, CheckKind)) -> f64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

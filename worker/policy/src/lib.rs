@@ -1,12 +1,9 @@
 //! The node's policy: the allowed values of a pod's fields. Pure.
 //!
-//! A client that can write to a node's queue or to a specification in Redis would own the node if the worker
-//! granted everything. So the worker checks each pod before its start, both pods of services and pushed ones.
-//! [`refusal`] is the whole policy for known fields; [`unknown_fields`] refuses unknown fields of pushed
-//! payloads that ask for more.
 //!
-//! Imports only the domain types. Each field of a container has a rule and a row in
-//! `docs/reference/pod-policy.md`.
+//! A client that can write to a node's queue or to a specification in Redis would own the node if the worker
+//! granted everything. So the worker checks each pod before its start. Each field of a container has a rule
+//! and a row in `docs/reference/pod-policy.md`.
 //!
 //! Tests: policy, scenarios::pod_isolation
 
@@ -20,13 +17,12 @@ use parking_lot::Mutex;
 
 type FieldVerdict = Result<(), String>;
 
-/// Allows any value: the field affects nothing outside its container. Each rule states the reason.
+/// Allows any value: the field affects nothing outside its container.
 fn any<T>(_value: &T) -> FieldVerdict {
     Ok(())
 }
 
-/// Returns why this node refuses a pod with this specification; `None` if it does not. The reason names the
-/// field and what its user or the node's operator can change.
+/// The reason names the field, and what its user or the node's operator can change.
 fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
     let containers = pod.containers.iter().flat_map(|container| container_rules(container, policy));
     let refused = pod_rules(pod).into_iter().chain(containers).find_map(|(field, verdict)| {
@@ -36,8 +32,7 @@ fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
     refused.or_else(|| invalid_value(pod))
 }
 
-/// The policy of one node. It remembers the specification that it allowed last: pods of a service come one
-/// after another, and share theirs.
+/// Remembers the specification that it allowed last: pods of a service share theirs.
 pub struct NodePolicy {
     rules: PodPolicy,
     /// Held, so that no other specification gets its memory address.
@@ -45,12 +40,10 @@ pub struct NodePolicy {
 }
 
 impl NodePolicy {
-    /// Returns the policy with these rules.
     pub fn new(rules: PodPolicy) -> Self {
         Self { rules, allowed_last: Mutex::default() }
     }
 
-    /// Like the function [`refusal`].
     pub fn refusal(&self, pod: &Arc<PodSpec>) -> Option<String> {
         let mut allowed_last = self.allowed_last.lock();
         if allowed_last.as_ref().is_some_and(|allowed| Arc::ptr_eq(allowed, pod)) {
@@ -64,13 +57,13 @@ impl NodePolicy {
     }
 }
 
-/// The rules for the fields of a pod. Names all of them, so that a new field does not compile without a rule.
+/// Names all fields, so that a new one does not compile without a rule. Same below.
 fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
     let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = pod;
     [
         // Its containers decide when it ends.
         ("kind", any(kind)),
-        // Each has the rules below.
+        // See the rules below.
         ("containers", any(containers)),
         // They decide when this worker stops the pod.
         ("on_disconnect", any(on_disconnect)),
@@ -79,8 +72,6 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
     ]
 }
 
-/// The rules for the fields of a container. Names all of them, so that a new field does not compile without a
-/// rule.
 fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static str, FieldVerdict); 34] {
     let ContainerSpec {
         name,
@@ -125,7 +116,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("image", any(image)),
         // The engine pulls, with the credentials of the node or the cluster.
         ("pull_policy", any(pull_policy)),
-        // They take effect inside the container. A user of the image gets no extra capability.
+        // Inside the container. A user of the image gets no extra capability.
         ("entrypoint", any(entrypoint)),
         ("command", any(command)),
         ("environment", any(environment)),
@@ -136,7 +127,6 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("memory", any(memory)),
         ("memory_reservation", any(memory_reservation)),
         ("cpus", any(cpus)),
-        // A name inside the container.
         ("hostname", any(hostname)),
         // Valid drivers only write on the node, up to a size; see `invalid_value`.
         ("logging", any(logging)),
@@ -148,29 +138,27 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("ulimits", any(ulimits)),
         // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
-        // Volumes of the engine, or in memory; driver options are invalid. The real target of a host path is
-        // checked when the container is created.
+        // Driver options are invalid. The target of a host path is checked when the container is created.
         ("volumes", policy.host.check_volumes(volumes)),
-        // Read-only files in memory. A node whose operator gives its worker no key has no secrets.
+        // Read-only files in memory. A worker without a key has no secrets.
         ("secrets", any(secrets)),
         ("configs", any(configs)),
         // A program of the engine, inside the container.
         ("init", any(init)),
-        // A pipe or a terminal of the engine, for a client that may run commands there anyway.
+        // For a client that may run commands there anyway.
         ("stdin_open", any(stdin_open)),
         ("stdin_once", any(stdin_once)),
         ("tty", any(tty)),
-        // The worker sends it, and SIGKILL after the grace period.
+        // SIGKILL follows after the grace period.
         ("stop_signal", any(stop_signal)),
-        // The worker sends it once or more before the other one.
         ("drain_signal", any(drain_signal)),
-        // Commands run inside the container, as its user, for the grace period at most.
+        // Inside the container, as its user, for the grace period at most.
         ("pre_stop", any(pre_stop)),
-        // Commands run inside the container, as its user. Requests go to the container's own address, and
-        // only the status of the response is read.
+        // Commands run inside the container, as its user. Requests go to its own address; only the status is
+        // read.
         ("healthcheck", any(healthcheck)),
         ("readiness", any(readiness)),
-        // The worker restarts, with a growing backoff.
+        // With a growing backoff.
         ("restart", any(restart)),
         // They decide when this worker starts and stops it.
         ("depends_on", any(depends_on)),
@@ -178,7 +166,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
     ]
 }
 
-/// Specifications are checked when a service is stored, but any writer to Redis can change them.
+/// Specifications are checked when stored, but any writer to Redis can change them.
 fn invalid_value(pod: &PodSpec) -> Option<String> {
     let violations = pod.containers.iter().flat_map(|container| container.violations(""));
     let mut violations = violations.chain(pod.containers_violations());

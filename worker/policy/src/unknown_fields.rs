@@ -1,8 +1,8 @@
 //! Unknown fields of pushed payloads. Pure.
 //!
-//! The engine gets only the fields of [`model::spec::ContainerSpec`]. Here the worker refuses, by name,
-//! unknown fields that ask for more: a pod that asked to be privileged must not silently start unprivileged.
-//! Harmless unknown fields are ignored.
+//!
+//! Unknown fields that ask for more are refused by name: a pod that asked to be privileged must not silently
+//! start unprivileged. Harmless ones are ignored.
 
 use serde_json::{Map, Value};
 
@@ -10,16 +10,14 @@ use serde_json::{Map, Value};
 enum Rule {
     /// Any but an empty one, `false` and `null`.
     Present,
-    /// A namespace of the host or of another container.
+    /// Of the host or of another container.
     ForeignNamespace,
-    /// A mount of a host path.
     HostPath,
-    /// An addition; removing is allowed.
+    /// Removing is allowed.
     Adds,
 }
 
-/// Field names in lower case without `_` and `-`: Compose, Docker's API and Kubernetes spell them
-/// differently.
+/// In lower case without `_` and `-`: Compose, Docker's API and Kubernetes spell them differently.
 const RULES: &[(&str, Rule)] = &[
     ("privileged", Rule::Present),
     ("allowprivilegeescalation", Rule::Present),
@@ -62,10 +60,10 @@ const RULES: &[(&str, Rule)] = &[
     ("driveropts", Rule::Present),
 ];
 
-/// Fields with free text, which are not inspected: a label called `privileged` asks for nothing.
+/// Not inspected: a label called `privileged` asks for nothing.
 const FREE_TEXT: &[&str] = &["labels", "annotations", "metadata"];
 
-/// Returns why a pushed pod with these unknown fields is refused; `None` if it may run.
+/// `None` if the pod may run.
 pub fn refusal(unknown: &Map<String, Value>) -> Option<String> {
     let field = forbidden(unknown, "")?;
     Some(format!(
@@ -135,8 +133,7 @@ fn is_foreign_namespace(value: &Value) -> bool {
     }
 }
 
-/// Returns true if a value mounts a host path: `source:target` with a path as source, or an object that binds
-/// one. A single path is inside the container.
+/// `source:target` with a path as source, or an object that binds one. A single path is inside the container.
 fn has_host_path(value: &Value) -> bool {
     match value {
         Value::String(text) => text.split_once(':').is_some_and(|(source, rest)| {

@@ -6,7 +6,7 @@ use store::{ChannelError, ChannelReader};
 
 use crate::session::context::SessionContext;
 
-/// The last frame of a channel; `None` if its client has left.
+/// `None` if the client has left.
 pub(super) type ChannelEnd = Option<Frame>;
 
 pub(super) fn worker_stops(context: &SessionContext) -> Frame {

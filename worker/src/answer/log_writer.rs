@@ -1,5 +1,4 @@
-//! Writes logs as fast as their readers, this node and Redis allow: Redis and its replicas carry heartbeats
-//! too.
+//! Limits logs to the rate of their readers, this node and Redis, which carries heartbeats too.
 
 use bytes::Bytes;
 use daemon::token_bucket::TokenBucket;
@@ -8,9 +7,9 @@ use parking_lot::Mutex;
 use store::{ChannelError, ChannelWriter};
 use tokio::time::Instant;
 
-/// Maximum number of concurrent log requests of a node. They share its write rate.
+/// Concurrent log requests of a node, which share its write rate.
 pub(crate) const MAX_READERS: usize = 128;
-/// Rate of all logs of a node. Each channel limits its own.
+/// Of all logs of a node. Each channel limits its own.
 pub(crate) const BYTES_PER_SECOND: f64 = 4.0 * 1_048_576.0;
 
 pub(crate) struct LogWriter<'a> {

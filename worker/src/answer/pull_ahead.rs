@@ -6,7 +6,7 @@ use store::{PreparedImages, Store, StoreError};
 use crate::session::context::SessionContext;
 use crate::start::pod_images;
 
-/// Pulls and records the progress. After a failure the scheduler asks again.
+/// After a failure the scheduler asks again.
 pub(super) async fn answer(
     context: &SessionContext,
     spec: &SpecId,

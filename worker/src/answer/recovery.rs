@@ -22,7 +22,7 @@ async fn try_answer(worker: &Worker) -> Result<(), StoreError> {
     let Some(cluster) = worker.identity.cluster().filter(|_| worker.backup.is_used()) else { return Ok(()) };
     let request = worker.store.recovery_request().await?;
     let Some(request) = request.filter(|id| worker.backup.is_new_request(id)) else { return Ok(()) };
-    // Without a list of the containers it would be a guess; the next pass asks the engine again.
+    // Without a list it would be a guess; the next pass asks the engine again.
     let Ok(containers) = worker.list().await else { return Ok(()) };
     let lines = worker.backup.answer(&cluster, &containers);
     worker.store.answer_recovery(&request, &worker.node, &lines).await?;

@@ -5,11 +5,8 @@ use model::ids::{ContainerName, PodId};
 
 use crate::session::context::SessionContext;
 
-/// Returns the container of this name, by default the specification's first, under the pod's current
-/// assignment; else a running one; else any.
-///
-/// # Errors
-/// `NotFound` if there is none, or the engine's error.
+/// The container of this name, by default the specification's first, under the current assignment; else a
+/// running one; else any.
 pub(super) async fn container_of(
     context: &SessionContext,
     pod: &PodId,

@@ -14,7 +14,7 @@ use crate::answer::{connect, lines, login_check, output, pull_ahead};
 use crate::node::garbage;
 use crate::session::context::SessionContext;
 
-/// The last frame must reach Redis within this time.
+/// For the last frame to reach Redis.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn serve(context: &Arc<SessionContext>) {
@@ -42,7 +42,6 @@ async fn try_answer(context: &SessionContext, request: &NodeRequest) -> Result<(
         return pull_ahead::answer(context, spec, service).await;
     }
     let store = &context.worker.store;
-    // Nothing starts without a client.
     let Some(mut channel) = store.accept_channel(request).await? else { return Ok(()) };
     let begun = Instant::now();
     let ended = begin(context, &request.question, &mut channel).await;
@@ -82,7 +81,6 @@ async fn begin(context: &SessionContext, question: &NodeQuestion, channel: &mut 
     }
 }
 
-/// Copies a log until it ends, or its client leaves.
 async fn while_read(
     context: &SessionContext,
     reader: &mut ChannelReader,

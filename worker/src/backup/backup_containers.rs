@@ -1,5 +1,5 @@
-//! The containers of a worker's saved pods, by the runtime's names for them. Another process stops them in
-//! that worker's place while the engine cannot list containers.
+//! The containers of a worker's saved pods. Another process stops them in that worker's place while the
+//! engine cannot list containers.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use store::saved_state::{SavedFile, SavedPod, SavedState};
 use crate::backup::pod_backup;
 use crate::fencing::known_containers::KnownContainers;
 
-/// None if the file is missing or broken, which that worker reports.
+/// Empty if the file is missing or broken, which that worker reports.
 pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> KnownContainers {
     let known = KnownContainers::default();
     let Ok(text) = std::fs::read_to_string(pod_backup::file_of(data_dir, node)) else { return known };
@@ -29,7 +29,6 @@ pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> K
     known
 }
 
-/// None if the file is missing or broken.
 pub(crate) fn pod_names(data_dir: &Path, node: &NodeName) -> Vec<String> {
     let Ok(text) = std::fs::read_to_string(pod_backup::file_of(data_dir, node)) else { return Vec::new() };
     let Ok(file) = SavedFile::read(text.lines()) else { return Vec::new() };
@@ -38,7 +37,7 @@ pub(crate) fn pod_names(data_dir: &Path, node: &NodeName) -> Vec<String> {
     payloads.map(|payload| format!("{}-{}", payload.name, payload.replica)).collect()
 }
 
-/// None if the fence leaves the pod alone.
+/// Empty if the fence leaves the pod alone.
 fn identities(pod: &SavedPod, state: &SavedState, cluster: &ClusterId, node: &NodeName) -> Vec<Identity> {
     let Ok(payload) = pod.parsed() else { return Vec::new() };
     let Some((spec, assignment)) = spec_of(&payload, state).zip(pod.assignment.as_ref()) else {

@@ -1,7 +1,7 @@
 //! The loop that saves this node's pods ([`crate::backup::pod_backup`]): the workers are the backup of Redis.
 //!
-//! It checks the pod table once a second, so that nothing waits for it. It reads services once per full
-//! listing of containers, and specifications once.
+//!
+//! It reads services once per full listing of containers, and specifications once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Loop<StoreError> for BackupLoop {
         let is_due = Instant::now() >= self.services_due;
         if is_due || self.saved_version != Some(version) {
             self.update();
-            // Running pods are on disk before Redis is asked, which may not answer.
+            // Before Redis is asked, which may not answer.
             self.write().await;
             self.read_missing(is_due).await?;
             self.saved_version = Some(version);
@@ -98,8 +98,7 @@ impl BackupLoop {
         Ok(())
     }
 
-    /// Reads unknown assignment times of saved pods. Pods stopped by the fence that have a record need not be
-    /// kept.
+    /// Pods stopped by the fence that have a record need not be kept.
     async fn read_records(&self, is_due: bool) -> Result<(), StoreError> {
         let saved = &self.context.worker.backup;
         let fenced = if is_due { saved.fenced() } else { Vec::new() };

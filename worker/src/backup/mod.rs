@@ -1,5 +1,5 @@
-//! Saves this node's pods on the worker's own disk, for `kubeleet cluster recover` after Redis has lost its
-//! data. `kubeleet backup` is another file: an operator's, of the whole cluster.
+//! Saves this node's pods on the worker's disk, for `kubeleet cluster recover` after Redis has lost its data.
+//! `kubeleet backup` is an operator's file, of the whole cluster.
 //!
 //! Tests: beside the code, tests::recovering, scenarios::recovery
 

@@ -1,9 +1,9 @@
-//! The pods saved by this worker, across its sessions: enough to restore their records in a Redis that lost
-//! them.
+//! The pods saved by this worker, across its sessions: enough to restore their records in Redis.
 //!
-//! They are saved in `<node>.pods`, readable by its owner only, because it has the pods' environments.
-//! Missing records in Redis remove nothing: an entry goes when its container is gone, or when the pod was
-//! moved. An entry whose container the fence stopped stays for an hour.
+//!
+//! `<node>.pods` is readable by its owner only, because it has the pods' environments. Missing records in
+//! Redis remove nothing: an entry goes when its container is gone, or when the pod was moved. An entry whose
+//! container the fence stopped stays for an hour.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -25,14 +25,13 @@ use crate::running::table::EndedPod;
 
 const FENCED_RETENTION: Duration = Duration::from_secs(3600);
 
-/// The place where a worker saves its pods.
+/// Where a worker saves its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodStore {
-    /// Nowhere. The worker also answers no recovery request.
+    /// The worker also answers no recovery request.
     Nowhere,
-    /// In memory: its containers end with the process.
+    /// Its containers end with the process.
     Memory,
-    /// In this file.
     File(PathBuf),
 }
 
@@ -84,7 +83,7 @@ impl PodBackup {
         matches!(self.store, PodStore::File(_))
     }
 
-    /// Records the engine's complete list of containers.
+    /// The list must be complete.
     pub(crate) fn observe(&self, containers: &[Container]) {
         if self.is_used() {
             let keys = containers.iter().map(Container::key);
@@ -92,8 +91,8 @@ impl PodBackup {
         }
     }
 
-    /// Records containers stopped because their pods may run elsewhere. Redis should still have these pods
-    /// but may have lost them, so their entries stay for [`FENCED_RETENTION`].
+    /// Redis should still have the pods of these containers but may have lost them: entries stay for
+    /// [`FENCED_RETENTION`].
     pub(crate) fn note_fenced<'a>(&self, containers: impl IntoIterator<Item = &'a Container>) {
         let (mut inner, now) = (self.inner.lock(), Instant::now());
         for container in containers {
@@ -108,7 +107,7 @@ impl PodBackup {
         self.inner.lock().fenced.keys().cloned().collect()
     }
 
-    /// Forgets fenced pods with a record in Redis: they come back here, or have moved.
+    /// For pods with a record in Redis: they come back here, or have moved.
     pub(crate) fn forget_fenced(&self, pods: &[(PodId, AssignmentId)]) {
         let mut inner = self.inner.lock();
         inner.fenced.retain(|key, _| !pods.contains(key));
@@ -140,7 +139,7 @@ impl PodBackup {
         inner.state(|key| pods.contains(key) && is_older(key))
     }
 
-    /// Saves these pods. Others stay as long as `is_kept`, and their container is listed.
+    /// Others stay as long as `is_kept`, and their container is listed.
     pub(crate) fn update(&self, pods: Vec<SavedPod>, is_kept: impl Fn(&PodId, &AssignmentId) -> Keep) {
         let mut inner = self.inner.lock();
         let BackupInner { pods: saved, listed, fenced, is_changed, .. } = &mut *inner;
@@ -189,8 +188,8 @@ impl PodBackup {
         (services.into_iter().collect(), missing)
     }
 
-    /// Also forgets services and specifications of no saved pod. An older state of a service replaces no
-    /// newer one.
+    /// Forgets services and specifications of no saved pod. An older state of a service replaces no newer
+    /// one.
     pub(crate) fn add(&self, services: Vec<SavedService>, specs: BTreeMap<SpecId, String>) {
         let mut state = SavedState::default();
         for service in services {
@@ -272,7 +271,7 @@ impl PodBackup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     Yes,
-    /// Keep it as long as its container is listed.
+    /// As long as its container is listed.
     WithContainer,
     No,
 }
@@ -324,7 +323,7 @@ fn spec_of(pod: &SavedPod) -> Option<SpecId> {
     pod.parsed().ok()?.spec
 }
 
-/// A broken file is set aside: its content cannot be recovered from this worker.
+/// A broken file is set aside.
 fn read(path: &Path) -> Option<SavedFile> {
     let read = std::fs::read_to_string(path).if_found().unwrap_or_else(|error| {
         tracing::error!(path = %path.display(), %error, "the saved pods cannot be read");
@@ -400,7 +399,7 @@ mod tests {
         let all: Vec<Container> = ["a", "b", "c"].map(container).into();
         saved.observe(&all);
         saved.note_fenced(&all);
-        // It is still managed and listed right after the fence stopped it.
+        // Right after the fence stopped it.
         saved.update(vec![pod("a"), pod("b"), pod("c")], |_, _| Keep::No);
         saved.observe(&[]);
         saved.update(Vec::new(), |_, _| Keep::No);

@@ -1,8 +1,9 @@
 //! The fence: when the lease has expired, stops pods that must never run twice. Restores invariant 5.
 //!
-//! It reads the clock, the lease and the containers' labels, and needs no Redis: it acts because Redis is
-//! unavailable. While the lease is expired it scans repeatedly, to catch containers whose start was in flight
-//! at the expiry. Only then can the lease be renewed. `on_disconnect: keep` pods are left alone.
+//!
+//! It needs no Redis: it acts because Redis is unavailable. While the lease is expired it scans repeatedly,
+//! to catch containers whose start was in flight at the expiry; only then can the lease be renewed.
+//!
 //!
 //! It runs as long as the worker process, and sends the supervisor signs of life
 //! ([`crate::fencing::liveness`]). If they stop, the supervisor calls [`enforce`] itself.
@@ -34,24 +35,24 @@ use crate::node::engine_health::CheckedCall;
 use crate::support::measure::{self, ContainerStopReason};
 use crate::worker::Worker;
 
-/// Maximum sleep: tokio's clock stops while the machine is suspended, unlike the lease's.
+/// tokio's clock stops while the machine is suspended, unlike the lease's.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Scan interval while the lease is expired and containers with a start in flight may still appear.
+/// While containers with a start in flight may still appear.
 pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Time without findings after which [`POLL_INTERVAL`] is enough: Redis may be unavailable for hours.
+/// Without findings. Redis may be unavailable for hours.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
-/// Time to wait for the list of containers before the known ones are stopped.
+/// Then the known containers are stopped without the list.
 const MAX_LIST_WAIT: Duration = Duration::from_secs(1);
-/// Kept free between the last SIGKILL and the time when another node may start the pod.
+/// Between the last SIGKILL and the time when another node may start the pod.
 pub(crate) const SAFETY_MARGIN: Duration = Duration::from_secs(2);
-/// Grace of leftovers of an earlier worker process: their pods may run elsewhere by now.
+/// The pods of an earlier worker process may run elsewhere by now.
 const MAX_LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 const MAX_PURGE_GRACE: Duration = Duration::from_secs(10);
-/// Maximum concurrent removals of ended containers. Only the next lease waits for them.
+/// Only the next lease waits for removals.
 const REMOVE_CONCURRENCY: usize = 16;
 
-/// Runs the fence for the whole life of the process: first over the leftovers of the previous worker process,
-/// then signals `startup_done`, then over this worker's pods. Ends early only if `shutdown` comes first.
+/// Handles leftovers of the previous worker process, signals `startup_done`, then watches this worker's pods.
+/// Ends early only if `shutdown` comes first.
 pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken, startup_done: oneshot::Sender<()>) {
     let fence = async {
         if startup_fence(&worker, &shutdown).await {
@@ -105,7 +106,7 @@ fn log_expiry(worker: &Worker) {
     );
 }
 
-/// Scans once while the lease is expired. Returns true if nothing was left to stop and no start is in flight.
+/// Returns true if nothing was left to stop and no start is in flight.
 async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
     let timing = &worker.config.timing;
     let cluster = worker.identity.cluster();
@@ -133,8 +134,8 @@ pub(crate) struct FenceScope<'a> {
     pub(crate) saved: Option<&'a PodBackup>,
 }
 
-/// Stops every `on_disconnect: stop` pod of this node that runs or may start to run. Returns their number.
-/// Stops those that are `known` while the engine is slow or fails to list containers.
+/// Stops every `on_disconnect: stop` pod of this node that may run, and returns their number. Stops the
+/// `known` ones while the engine is slow or fails to list containers.
 pub(crate) async fn enforce(
     runtime: &dyn Runtime,
     scope: &FenceScope<'_>,
@@ -154,7 +155,6 @@ pub(crate) async fn enforce(
         let are_drained = close_all(proxy, &all, fence_drain(timing, deadline, clock.now())).await;
         let left = time_left(timing, deadline, clock.now());
         let stops = stop_all(runtime, &containers, ContainerStopReason::Fenced, left, known);
-        // With no time left, or if the proxy did not answer in time, its gates are closed nevertheless.
         let close = OptionFuture::from((!are_drained).then(|| cut_all(proxy, &all)));
         let (stopped, _) = tokio::join!(stops, close);
         stopped.map(|()| all.len())
@@ -177,8 +177,8 @@ pub(crate) async fn enforce(
     stop(listed.into_iter().filter(is_own).filter(must_stop).collect()).await
 }
 
-/// Returns the drain time of requests in flight: half of the time before the pod may start elsewhere. The
-/// other half is the container's, which often has something to save.
+/// Half of the time before the pod may start elsewhere. The other half is the container's, which often has
+/// something to save.
 fn fence_drain(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
     time_left(timing, deadline, now) / 2
 }
@@ -208,8 +208,8 @@ async fn stop_all(
     removed.into_iter().collect::<Result<(), _>>().map_err(|error| ended.err().unwrap_or(error))
 }
 
-/// Stops leftovers of the previous worker process if its lease has expired, before the worker does anything
-/// else. Retries until done or `shutdown`. Returns true if done.
+/// Stops leftovers of the previous worker process if its lease has expired. Returns true if done, false at a
+/// `shutdown`.
 async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
     match worker.lease.load_saved() {
         SavedLease::Lease(lease) if worker.now() < lease.deadline => {
@@ -229,15 +229,14 @@ async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
     stop_unleased(worker, shutdown).await
 }
 
-/// Retries until done or `shutdown`. Returns true if done.
+/// As [`startup_fence`].
 pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let must_stop = |container: &Container| container.on_disconnect == OnDisconnect::Stop;
     stop_leftovers(worker, shutdown, ContainerStopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
 }
 
-/// Stops and removes pods that moved after this node was declared dead; the next session removes the rest.
-/// Retries until done or `shutdown`; returns true if done. Skips pods without a record, which have moved
-/// nowhere: the next session decides about them.
+/// Removes pods that moved after this node was declared dead. Returns false at a `shutdown`. Pods without a
+/// record have moved nowhere: the next session decides about them.
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let reason = ContainerStopReason::NotAssigned;
     // These do not wait for Redis.
@@ -250,7 +249,6 @@ pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool
     stop_leftovers(worker, shutdown, reason, has_moved, MAX_PURGE_GRACE).await
 }
 
-/// Retries until `shutdown`.
 async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<HashSet<PodId>> {
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
     loop {
@@ -273,8 +271,7 @@ async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<
     }
 }
 
-/// Stops the containers that `must_stop` chooses, and retries until that succeeds. Returns false at a
-/// shutdown.
+/// Retries until that succeeds. Returns false at a shutdown.
 async fn stop_leftovers(
     worker: &Worker,
     shutdown: &CancellationToken,
@@ -332,11 +329,10 @@ mod tests {
         let seconds = Duration::from_secs;
         let at = |seconds: u64| BootInstant { millis: seconds * 1000 };
         let timing = Timing::default();
-        // The lease expired at 100: the node may be declared dead at 105.
+        // The node may be declared dead at 105.
         for (now, expected) in [(100, 3), (102, 1), (103, 0), (500, 0)] {
             assert_eq!(time_left(&timing, at(100), at(now)), seconds(expected), "{now}");
         }
-        // Half of it for requests in flight, until nothing is left.
         assert_eq!(fence_drain(&timing, at(100), at(100)), seconds(3) / 2);
         assert_eq!(fence_drain(&timing, at(100), at(103)), Duration::ZERO);
         let short = Timing { heartbeat: seconds(1), fence_after: seconds(2), dead_after: seconds(3) };

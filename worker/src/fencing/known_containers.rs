@@ -8,14 +8,14 @@ use engine::Container;
 use model::spec::OnDisconnect;
 use parking_lot::Mutex;
 
-/// Containers with `on_disconnect: stop` that ran when this process last saw them, by handle.
+/// By handle, with the time when this process last saw them.
 #[derive(Default)]
 pub(crate) struct KnownContainers {
     containers: Mutex<HashMap<String, (Container, Instant)>>,
 }
 
 impl KnownContainers {
-    /// Replaces all by the engine's list, requested at `asked`. Containers started since then stay.
+    /// `listed` was requested at `asked`: containers started since then stay.
     pub(crate) fn replace(&self, listed: &[Container], asked: Instant) {
         let mut known = self.containers.lock();
         known.retain(|_, (_, seen)| *seen >= asked);

@@ -1,8 +1,10 @@
 //! This worker's lease: until it expires, no other worker may run its pods.
 //!
-//! Each successful heartbeat renews it until `fence_after` past the moment *before* that heartbeat was sent.
-//! The fence reads it from memory, the next worker process from a [file](crate::fencing::lease_file). The
-//! file may be older than memory, never newer: a late write makes the next worker stop more, not less.
+//!
+//! Each heartbeat renews it until `fence_after` past the moment *before* that heartbeat was sent. The next
+//! worker process reads it from a [file](crate::fencing::lease_file), which may be older than memory, never
+//! newer: a late write makes the next worker stop more, not less.
+//!
 //!
 //! An expired lease is renewed only after the fence stopped the pods under it. Even if a failover lost this
 //! worker's death, its pods may run elsewhere.
@@ -19,11 +21,9 @@ use crate::fencing::lease_file::{LeaseGrant, LeaseStore, SavedLease};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseState {
-    /// There never was a lease, or it was given up.
+    /// Also after it was given up.
     None,
-    /// Valid for this much longer.
     Valid(Duration),
-    /// Expired at that moment.
     Expired(BootInstant),
 }
 
@@ -81,17 +81,16 @@ impl Lease {
         self.deadline.fetch_max(lease.deadline.millis, Ordering::AcqRel);
     }
 
-    /// Returns the right to start a container if the lease is valid now. The start may outlast the lease.
-    /// Until the permit is dropped an expired lease is not renewed, because the fence may not have seen that
-    /// container yet.
+    /// `None` without a valid lease. The start may outlast the lease; until the permit is dropped an expired
+    /// lease is not renewed, because the fence may not have seen that container yet.
     pub(crate) fn permit_start(&self, now: BootInstant) -> Option<StartPermit<'_>> {
         self.starts.fetch_add(1, Ordering::AcqRel);
         let permit = StartPermit(self);
         self.is_valid(now).then_some(permit)
     }
 
-    /// Records that the fence stopped all pods that need the lease which expired at `deadline`. Returns false
-    /// and records nothing while a start is in flight: the fence may not have seen its container.
+    /// The fence has stopped all pods under the lease that expired at `deadline`. Returns false and records
+    /// nothing while a start is in flight.
     pub(crate) fn mark_fenced(&self, deadline: BootInstant) -> bool {
         let is_complete = self.starts.load(Ordering::Acquire) == 0;
         if is_complete {
@@ -100,8 +99,7 @@ impl Lease {
         is_complete
     }
 
-    /// Extends the lease to `deadline`, granted by `redis`; never shortens it. Ignores an expired lease that
-    /// is not yet fenced.
+    /// Never shortens the lease. Ignores an expired lease that is not yet fenced.
     pub(crate) fn renew(&self, now: BootInstant, deadline: BootInstant, redis: &RedisProcess) {
         if let LeaseState::Expired(expired) = self.state(now)
             && self.fenced.load(Ordering::Acquire) != expired.millis
@@ -117,10 +115,9 @@ impl Lease {
         }
     }
 
-    /// Extends a valid lease to `deadline` after `redis` answered that it does not know this cluster (any
-    /// more). Requires the very process and database that granted the lease: then this worker was not
-    /// declared dead before the cluster was lost, and its pods are not known to be assigned elsewhere.
-    /// Another Redis proves nothing: the cluster may go on elsewhere.
+    /// Extends a valid lease after `redis` answered that it does not know this cluster (any more). It must be
+    /// the very process and database that granted the lease: then this worker was not declared dead before
+    /// the cluster was lost. Another Redis proves nothing: the cluster may go on elsewhere.
     pub(crate) fn prolong(&self, now: BootInstant, deadline: BootInstant, redis: &RedisProcess) {
         let is_granter = self.granted_by.lock().as_ref() == Some(redis);
         if is_granter && self.is_valid(now) {
@@ -128,7 +125,7 @@ impl Lease {
         }
     }
 
-    /// Drops the lease: no container of this worker runs under it any more.
+    /// No container of this worker runs under it any more.
     pub(crate) fn give_up(&self) {
         self.deadline.store(0, Ordering::Release);
     }

@@ -13,30 +13,26 @@ use tokio::task::JoinHandle;
 
 use crate::support::change_log::ChangeLog;
 
-/// The lease of the previous worker process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SavedLease {
-    /// A lease of this boot of the machine.
+    /// Of this boot of the machine.
     Lease(LeaseGrant),
     /// Missing, of an earlier boot, or unreadable, with the reason.
     Unusable(String),
 }
 
-/// A lease, and the Redis that granted it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseGrant {
-    /// The time when it expires.
     pub deadline: BootInstant,
     /// The process and database that answered the heartbeat.
     pub granted_by: RedisProcess,
 }
 
-/// Stores a lease beyond its process.
 pub trait LeaseStore: Send + Sync {
-    /// Returns the last saved lease, of this process or an earlier one.
+    /// Of this process or an earlier one.
     fn load(&self) -> SavedLease;
 
-    /// Saves a lease, possibly late or not at all. The saved lease is never later than the last given one.
+    /// Possibly late or not at all. The saved lease is never later than the last given one.
     fn save(&self, lease: &LeaseGrant);
 }
 
@@ -74,8 +70,7 @@ impl LeaseStore for LeaseFile {
         read(&self.path, &self.boot_id)
     }
 
-    /// Writes on another thread, so that a slow disk never delays a heartbeat. Skipped while a write is in
-    /// flight.
+    /// On another thread, so that a slow disk never delays a heartbeat. Skipped while a write is in flight.
     fn save(&self, lease: &LeaseGrant) {
         let mut write_in_flight = self.write_in_flight.lock();
         if write_in_flight.as_ref().is_some_and(|handle| !handle.is_finished()) {
@@ -100,7 +95,7 @@ pub(crate) fn path(config: &Config) -> PathBuf {
     config.state_dir.join(format!("{}.lease", config.node))
 }
 
-/// Reads a lease file. A lease of another boot is unusable: its clock restarted.
+/// The clock restarts at a boot, so a lease of another one is unusable.
 pub(crate) fn read(path: &Path, boot_id: &str) -> SavedLease {
     let unusable = |why: String| SavedLease::Unusable(format!("{}: {why}", path.display()));
     let text = match std::fs::read(path).if_found() {

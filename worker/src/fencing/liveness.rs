@@ -1,5 +1,5 @@
-//! The worker's signs of life to its supervisor process ([`crate::fencing::supervisor`]), and its detection
-//! of a lost supervisor.
+//! The worker's signs of life to its supervisor process ([`crate::fencing::supervisor`]).
+//!
 //!
 //! Standard input of a supervised worker is one end of a socket pair. One byte each [`period`] means that the
 //! worker lives and enforces the fence. The end of the stream means that the supervisor is gone.
@@ -14,30 +14,28 @@ use model::node::timing::Timing;
 use tokio::net::UnixStream;
 use tokio::time::MissedTickBehavior;
 
-/// Carries a worker's signs of life to its supervisor.
 #[derive(Debug)]
 pub struct LivenessPipe {
     supervisor: Option<UnixStream>,
 }
 
-/// Returns the interval of signs of life. Several fit between the fence and the moment when pods may start
-/// elsewhere.
+/// Several signs fit between the fence and the moment when pods may start elsewhere.
 pub(crate) fn period(timing: &Timing) -> Duration {
     let remaining = timing.dead_after.saturating_sub(timing.fence_after);
     (remaining / 8).clamp(Duration::from_millis(50), Duration::from_secs(1))
 }
 
 impl LivenessPipe {
-    /// Returns a pipe to nowhere, for a worker without a supervisor.
+    /// For a worker without a supervisor.
     pub fn none() -> Self {
         Self { supervisor: None }
     }
 
-    /// Returns the pipe to the supervisor at the other end of standard input. Must be called within the async
-    /// runtime.
+    /// To the other end of standard input. Must be called within the async runtime.
+    ///
     ///
     /// # Errors
-    /// If there is no supervisor: standard input is not a socket.
+    /// If standard input is not a socket.
     pub fn to_supervisor() -> io::Result<Self> {
         let stream = StdStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         Self::to(stream)
@@ -64,14 +62,14 @@ impl LivenessPipe {
                     );
                     return work.await;
                 }
-                // A full buffer means that the supervisor does not read, so the supervisor hangs.
+                // A full buffer means that the supervisor hangs.
                 _ = ticks.tick() => drop(supervisor.try_write(b".")),
             }
         }
     }
 }
 
-/// Waits for the end of the stream. The supervisor never writes, so nothing else can be read.
+/// The supervisor never writes.
 async fn until_closed(supervisor: &UnixStream) {
     loop {
         if supervisor.readable().await.is_err() {

@@ -14,13 +14,14 @@ use tokio::time::Instant;
 
 use super::socket::{ProxySocket, dial};
 
-/// Part of the available time reserved for the proxy to cut and answer.
+/// Reserved for the proxy to cut and answer.
 const ANSWER_TIME: Duration = Duration::from_millis(200);
-/// Timeout of an answer that nothing waits for: the containers are being stopped meanwhile.
+/// Nothing waits for this answer.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Drains containers whose pods may run on another node, for at most `within`, then stops them. Those of
 /// `stop` pods are stopped at once: no request justifies running twice.
+///
 ///
 /// # Errors
 /// The first error of `stop`, which is called for both kinds.
@@ -41,8 +42,7 @@ pub(crate) async fn drain_and_stop<'a>(
     stopped.and(kept)
 }
 
-/// Waits until nothing is in flight to the closed gates, for at most `within`. Returns true if nothing is;
-/// false without a proxy, at once.
+/// Returns true if nothing is in flight; false without a proxy, at once.
 pub(crate) async fn close_all(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
@@ -65,7 +65,6 @@ pub(crate) async fn close_all(
     closed == CloseOutcome::Drained
 }
 
-/// Cuts requests in flight, because the containers are being stopped.
 pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Container]) {
     ask(socket, containers, Duration::ZERO, AT_ONCE).await;
 }
@@ -74,9 +73,8 @@ pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Con
 enum CloseOutcome {
     /// Nothing is in flight.
     Drained,
-    /// The proxy did not answer in time.
     NoAnswer,
-    /// There is no proxy, no time, or no gate to close.
+    /// Or no time, or no gate to close.
     NoProxy,
 }
 
@@ -100,7 +98,7 @@ async fn ask(
     }
 }
 
-/// Closes the gates of these containers, and waits until they are drained. Returns false without a proxy.
+/// False without a proxy.
 async fn drained(socket: &dyn ProxySocket, containers: &[&Container], within: Duration) -> bool {
     let Ok(stream) = dial(socket).await else { return false };
     let mut lines = lines(stream);

@@ -5,23 +5,21 @@ use std::time::Duration;
 use crate::support::measure::ContainerStopReason;
 use crate::support::text::seconds;
 
-/// Time beyond the limit to wait for a silent proxy, which cuts at the limit and then answers at once.
+/// A proxy cuts at the limit and then answers at once.
 pub(crate) const ANSWER_MARGIN: Duration = Duration::from_secs(2);
-/// Time to wait for the first attempt to reach a proxy, which takes only a moment.
+/// For the first attempt to reach a proxy.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// Drain time of a container that is unhealthy, or whose pod has ended. It may never answer requests, and the
-/// pod's next steps wait for it.
+/// Of a container that may never answer requests; the pod's next steps wait for it.
 const BRIEF: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkStatus {
     /// No socket is configured.
     Off,
-    /// Not tried yet, or to be tried again.
+    /// Or to be tried again.
     Untried,
-    /// No proxy answers: it carries no traffic.
+    /// It carries no traffic.
     Absent,
-    /// The proxy listens.
     Connected,
 }
 
@@ -62,7 +60,7 @@ pub(crate) fn limit(facts: &StopFacts) -> Duration {
         ContainerStopReason::NotAssigned if never_twice => Duration::ZERO,
         ContainerStopReason::NotAssigned => drain,
         ContainerStopReason::Ended | ContainerStopReason::Unhealthy => drain.min(BRIEF),
-        // The fence has its own limit; see `crate::fencing::fence`.
+        // See `crate::fencing::fence`.
         ContainerStopReason::Fenced => Duration::ZERO,
     }
 }
@@ -73,19 +71,17 @@ pub(crate) struct DrainFacts {
     pub(crate) progress: DrainProgress,
     pub(crate) waited: Duration,
     pub(crate) limit: Duration,
-    /// True if the pod must run after all: a failover lost its stop request.
+    /// A failover lost its stop request.
     pub(crate) is_revoked: bool,
-    /// True if this session ends and waits for nothing. The next one finds the gate closed and continues.
+    /// This session ends and waits for nothing. The next one finds the gate closed and continues.
     pub(crate) is_ending: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainStep {
-    /// Decide again at the proxy's next answer, after this time at the latest.
+    /// At the proxy's next answer, after this time at the latest.
     Wait(Duration),
-    /// Stop the containers now.
     Stop(DrainEnd),
-    /// Stop nothing.
     Leave,
 }
 
@@ -97,7 +93,7 @@ pub(crate) enum DrainEnd {
         after: Duration,
         cut: u64,
     },
-    /// The proxy did not answer in time.
+    /// Not in time.
     Unanswered {
         waited: Duration,
     },
@@ -205,7 +201,6 @@ mod tests {
         let closed = Closed { in_flight: 3 };
         let (stop, wait) = (DrainStep::Stop, DrainStep::Wait);
         let table = [
-            // No proxy: no wait.
             (Off, Requested, 0, stop(DrainEnd::NoProxy)),
             (Absent, Requested, 0, stop(DrainEnd::NoProxy)),
             // The proxy died while it drained.

@@ -1,8 +1,8 @@
-//! The loop that talks to this host's proxy: it sends this worker's identity, all its pods, and then each
-//! change.
+//! The loop that tells this host's proxy this worker's identity, all its pods, and then each change.
 //!
-//! Without a proxy it only checks for a socket once a second. It computes its messages after recording
-//! requests to close, so an outdated row never opens a gate that a stop has closed.
+//!
+//! It computes its messages after recording requests to close, so an outdated row never opens a gate that a
+//! stop has closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use super::socket::{ProxyStream, dial};
 use crate::session::context::SessionContext;
 
 const DIAL_INTERVAL: Duration = Duration::from_secs(1);
-/// Delay of the first attempt after the proxy is gone: it may only be restarting.
+/// It may only be restarting.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(2);
 const GATHER: Duration = Duration::from_millis(5);
-/// Poll interval for changes outside the table, such as held pods.
+/// For changes outside the table, such as held pods.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct HandoverLoop {
@@ -32,7 +32,7 @@ pub(crate) struct HandoverLoop {
     wait: Duration,
 }
 
-/// Why the connection to the proxy ended. The loop reconnects in any case.
+/// The loop reconnects in any case.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error("{0}")]
@@ -128,13 +128,13 @@ impl HandoverLoop {
         send(lines, &messages).await
     }
 
-    /// Returns the rows of all pods. A known pod that is briefly not managed keeps its row if it goes on: its
-    /// payload arrived again, or Redis lost its record.
+    /// A known pod that is briefly not managed keeps its row: its payload arrived again, or Redis lost its
+    /// record.
     fn rows(&self, sent: Option<&Rows>) -> Rows {
         let SessionContext { table, held, handover, worker, .. } = &*self.context;
         let (uses_host_network, is_leased) = (worker.runtime.uses_host_network(), worker.is_leased());
         let mut rows: Rows = table.map_managed(|managed| {
-            // The fence has closed it, or is about to: no change of the pod may open it again.
+            // The fence closes it: no change of the pod may open it again.
             let is_fenced = !is_leased && managed.spec.on_disconnect == OnDisconnect::Stop;
             let is_closing = is_fenced || handover.is_closing(&managed.assignment);
             let row = rows::row(managed, uses_host_network, is_closing)?;

@@ -1,15 +1,5 @@
-//! The handover of a pod's traffic: this node's proxy learns the pods' addresses, and drains a pod before the
-//! worker stops it.
-//!
-//! ```text
-//! link.rs       the loop that speaks to the proxy: all pods, then each change
-//! rows.rs       pure: what the proxy is told about a pod
-//! drain.rs      pure: how long a stop waits for requests in flight, and what it does next
-//! close_all.rs  closes gates without a session, for the fence
-//! socket.rs     where the proxy is reached
-//! ```
-//!
-//! Without a proxy there is no such traffic, and no stop waits.
+//! The handover of a pod's traffic: this node's proxy learns the pods' addresses ([`link`]), and drains a pod
+//! before the worker stops it ([`drain`]; [`close_all`] for the fence). Without a proxy no stop waits.
 //!
 //! Tests: beside the code, tests::handing_over, scenarios::handover
 
@@ -57,7 +47,7 @@ struct Closing {
     progress: DrainProgress,
 }
 
-/// Keeps the gate of a pod closed until it is dropped. Then the pod's row decides again.
+/// Keeps a gate closed until it is dropped. Then the pod's row decides again.
 pub(crate) struct ClosedGate<'a> {
     handover: &'a Handover,
     assignment: AssignmentId,
@@ -83,8 +73,8 @@ impl Handover {
         }
     }
 
-    /// Closes a pod's gate; requests in flight are cut after `within`. Tries at once to reach a proxy if
-    /// there was none a moment ago.
+    /// Requests in flight are cut after `within`. Tries at once to reach a proxy if there was none a moment
+    /// ago.
     pub(crate) fn close(&self, pod: &PodId, assignment: &AssignmentId, within: Duration) -> ClosedGate<'_> {
         let mut inner = self.inner.lock();
         let progress = DrainProgress::Requested;
@@ -112,7 +102,7 @@ impl Handover {
         self.inner.lock().closings.contains_key(assignment)
     }
 
-    /// Sets the state of the link. Earlier messages must be sent again.
+    /// Earlier messages must be sent again.
     fn set_status(&self, status: LinkStatus) {
         let mut inner = self.inner.lock();
         inner.status = status;

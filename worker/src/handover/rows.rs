@@ -12,14 +12,14 @@ use crate::running::table::ManagedPod;
 
 pub(super) type Rows = HashMap<AssignmentId, LocalPod>;
 
-/// Returns the row of a pod; `None` if its address is unknown. Its gate is open unless the pod must stop, its
-/// stop is in progress (`is_closing`), or a container has ended and not restarted yet.
+/// `None` if the address is unknown. The gate is open unless the pod must stop, its stop is in progress, or a
+/// container has ended and not restarted yet.
 pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: bool) -> Option<LocalPod> {
     let address: IpAddr = match uses_host_network {
         true => Ipv4Addr::LOCALHOST.into(),
         false => managed.network.address.parse().ok()?,
     };
-    // Sidecars serve no requests from outside, so their state is ignored.
+    // Sidecars serve no requests from outside.
     let ordinary = || managed.containers().filter(|(spec, _)| !spec.sidecar).map(|(_, container)| container);
     let is_down = ordinary().any(|container| {
         let has_ended = container.progress == ContainerProgress::Ended;

@@ -13,18 +13,13 @@ use tokio::net::UnixStream;
 
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// A connection to the proxy.
 pub type ProxyStream = Box<dyn ReadWrite>;
 
-/// Both directions of a connection.
 pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for S {}
 
-/// Connects to this host's proxy: through the path of its socket, or a simulation.
 pub trait ProxySocket: Send + Sync {
-    /// Connects.
-    ///
     /// # Errors
     /// If no proxy listens.
     fn connect(&self) -> BoxFuture<'_, io::Result<ProxyStream>>;

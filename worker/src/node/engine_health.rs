@@ -9,17 +9,17 @@ use tokio::time::Instant;
 
 use crate::support::change_log::ChangeLog;
 
-/// Time after the engine's return in which ended containers are taken to have ended with it.
+/// Containers that ended until then are taken to have ended with the engine.
 const SETTLES_WITHIN: Duration = Duration::from_secs(30);
 
-/// A kind of call to the engine, which may answer one kind and hang at another.
+/// The engine may answer one kind of call and hang at another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckedCall {
     Ping,
     List,
 }
 
-/// Time without new pods after a start that failed because of the node. Then it is tried again.
+/// Without new pods, after a start that failed because of the node.
 const START_PROBLEM_TIME: Duration = Duration::from_secs(60);
 
 pub(crate) struct EngineHealth {
@@ -62,8 +62,8 @@ impl EngineHealth {
         self.problems.lock().first().cloned()
     }
 
-    /// Returns true if the engine had an outage since a container started `ran_for` ago, and answers again
-    /// since a moment ago: containers that ended since then ended with it.
+    /// True if the engine had an outage since a container started `ran_for` ago, and answers again since a
+    /// moment ago: containers that ended since then ended with it.
     pub(crate) fn was_away_since(&self, ran_for: Duration) -> bool {
         let outage = *self.outage.lock();
         outage.is_some_and(|outage| {
@@ -93,7 +93,7 @@ impl EngineHealth {
         self.problems.lock().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
     }
 
-    /// Records the answer to a call. Returns true if the engine has become healthy or unhealthy with it.
+    /// Returns true if the engine has become healthy or unhealthy with it.
     pub(crate) fn record<T>(&self, call: CheckedCall, answer: &Result<T, RuntimeError>) -> bool {
         let mut problems = self.problems.lock();
         let had_problem = problems.first().is_some();

@@ -1,24 +1,21 @@
-//! Problems of this node that do not stop its pods, across sessions: reported to Redis, and shown by
-//! `kubeleet status`.
+//! Problems of this node that do not stop its pods, across sessions: shown by `kubeleet status`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Maximum number of reported problems,
 const MAX_PROBLEMS: usize = 8;
-/// each with at most this many characters.
 const MAX_CHARACTERS: usize = 600;
 
-/// The problems of one node, by subject. Clones share them.
+/// By subject. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct NodeProblems {
     problems: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl NodeProblems {
-    /// Sets the problem of a subject, as a sentence; `None` clears it.
+    /// A sentence; `None` clears it.
     pub fn set(&self, subject: &str, problem: Option<String>) {
         let mut problems = self.problems.lock();
         match problem {

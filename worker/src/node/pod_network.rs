@@ -1,7 +1,5 @@
 //! The loop that chooses the network of new containers: the pod network, in which they reach services by
 //! name, if this host's proxy resolves names; else the engine's default.
-//!
-//! While no proxy answers, nothing changes for a while: it or the machine may be restarting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +11,10 @@ use tokio::time::Instant;
 use crate::handover::NamesStatus;
 use crate::session::context::SessionContext;
 
-/// Check interval of the network: an operator may have removed it.
+/// An operator may have removed the network.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Silence after which the proxy counts as unable to resolve names: it was removed, or replaced by a version
-/// without names.
+/// While no proxy answers, nothing changes for so long: it or the machine may be restarting.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) struct PodNetworkLoop {

@@ -3,8 +3,7 @@
 use model::node::Psi;
 use procfs::{CpuPressure, Current, IoPressure, MemoryPressure};
 
-/// Returns the current pressure; `None` if the kernel has no PSI (before 4.20, or built or booted without
-/// it).
+/// `None` if the kernel has no PSI (before 4.20, or built or booted without it).
 pub(crate) fn read() -> Option<Psi> {
     let cpu = CpuPressure::current().ok()?;
     let memory = MemoryPressure::current().ok()?;

@@ -1,5 +1,5 @@
-//! The loop that reports to Redis whether this node has the nodes' shared directory. Only then are pods with
-//! shared volumes placed here.
+//! The loop that reports whether this node has the nodes' shared directory. Only then are pods with shared
+//! volumes placed here.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The loop that reports this node's problems and held pods to Redis. It also checks that files which must
-//! outlive this process can be written.
+//! The loop that reports this node's problems and held pods, and checks that files which must outlive this
+//! process can be written.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use crate::session::reply_class::ReplyClass;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const TRY_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval at which problems are reported again, because a failover may have lost a report.
+/// A failover may have lost a report.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
 /// Records vanish, and the node's record may be among them.
 const REPORT_HELD_AGAIN: Duration = Duration::from_secs(5);
-/// More than a few bytes, for which a full disk may have space.
+/// A full disk may have space for a few bytes.
 const TRIED_BYTES: usize = 64 << 10;
 
 pub(crate) struct ProblemsLoop {
@@ -64,8 +64,7 @@ impl ProblemsLoop {
         Self { context, reported: None, reported_held: None, try_due: Instant::now() }
     }
 
-    /// Reports the held pods without a record. The report of an earlier session stands until this one's first
-    /// listing.
+    /// The report of an earlier session stands until this one's first listing.
     async fn report_held(&mut self) {
         if !self.context.first_listing_done.is_cancelled() {
             return;

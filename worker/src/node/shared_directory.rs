@@ -1,8 +1,9 @@
 //! The directory that this machine's operator shares with other nodes, and the volumes in it.
 //!
-//! Two machines may share different file systems by mistake, or a file system may not be mounted. So the
-//! directory has a file with an id, and the cluster records the first id. A container gets a volume only
-//! while the directory has that id: another one would look like an empty volume.
+//!
+//! Two machines may share different file systems by mistake, or one may not be mounted, and look like an
+//! empty volume. So the directory has a file with an id, and the cluster records the first id. A container
+//! gets a volume only while the directory has that id.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -26,12 +27,12 @@ use uuid::Uuid;
 use crate::start::files_unavailable::FilesUnavailable;
 
 const IDENTITY: &str = ".kubeleet-shared";
-/// Prefix of volumes being removed; no volume's name begins like this.
+/// No volume's name begins like this.
 const REMOVING: &str = ".removing-";
 const MAX_THREADS: usize = 4;
 /// A hanging file system must not delay anything for ever.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Removals may take longer. A slow one continues in its thread, and its remains are found again.
+/// A slow removal continues in its thread, and its remains are found again.
 const REMOVE_LIMIT: Duration = Duration::from_secs(60);
 /// Any user of a container can write to its volumes.
 const MODE: u32 = 0o777;
@@ -50,7 +51,7 @@ struct DirectoryIdentity {
 }
 
 impl SharedDirectory {
-    /// Runs `work` on a blocking thread. A hanging file system keeps its threads, so their number is small.
+    /// A hanging file system keeps its threads, so their number is small.
     async fn blocking<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -192,7 +193,7 @@ impl SharedDirectory {
         claims.filter(|claim| claim.scope.is_shared()).map(of_claim).collect()
     }
 
-    /// Removes the folder of a volume. Returns false if it must be tried again.
+    /// Returns false if it must be tried again.
     pub(crate) async fn remove(&self, name: &VolumeName, cluster: Option<&ClusterId>) -> bool {
         let Ok(root) = self.usable_root(cluster).await else { return false };
         let name = name.to_string();
@@ -228,7 +229,6 @@ fn report_of(path: &Path, cluster: &ClusterId) -> SharedDirectoryReport {
             path.display(),
             identity.cluster
         )),
-        // Writable, or it could not be given an id.
         Ok(None) if path.is_dir() => SharedDirectoryReport::WithoutId,
         Ok(None) => {
             SharedDirectoryReport::Unusable(unusable(Some(path), &io::Error::other("it is no directory")))
@@ -272,7 +272,7 @@ fn list(root: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Renames the volume first, so that no process finds a part of it.
+/// Renames first, so that no process finds a part of the volume.
 fn remove(root: &Path, name: &str) -> io::Result<()> {
     let removing = root.join(format!("{REMOVING}{name}-{}", Uuid::new_v4()));
     let is_renamed = fs::rename(root.join(name), &removing).if_found()?.is_some();

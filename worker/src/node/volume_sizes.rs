@@ -1,8 +1,8 @@
-//! The loop that measures volumes with a `space`, and reports those that exceed it. Containers can always
-//! write more: engines' volumes have no limit on most file systems.
+//! The loop that measures volumes with a `space`, and reports those that exceed it: engines' volumes have no
+//! limit on most file systems.
 //!
-//! It walks the volumes' folders, rarely and in the background. A worker in a container may not see them, and
-//! then measures nothing.
+//!
+//! It walks the volumes' folders. A worker in a container may not see them, and then measures nothing.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,7 @@ use model::service::volume::{LocalExcess, VolumeSize};
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
-/// A volume with more files is not measured: that would cost more than it is worth.
+/// More files are not worth the cost.
 const MAX_FILES: usize = 200_000;
 const BLOCK: u64 = 512;
 
@@ -101,8 +101,7 @@ async fn measured(path: PathBuf) -> Option<u64> {
     measured.ok().flatten()
 }
 
-/// Returns the disk usage of a folder in bytes, with all below it; `None` if it has more files than
-/// `max_files`. Follows no links, and does not leave its file system.
+/// In bytes; `None` above `max_files`. Follows no links, and does not leave the file system.
 fn size_of(path: &Path, max_files: usize) -> io::Result<Option<u64>> {
     let root = fs::symlink_metadata(path)?;
     let (mut folders, mut files, mut blocks) = (vec![path.to_path_buf()], 0, root.blocks());

@@ -1,6 +1,7 @@
 //! The loop that manages this node's volumes: it removes local ones of gone pods, reports persistent and
 //! shared ones to Redis, and removes volumes on request.
 //!
+//!
 //! It reads everything anew each time, so a restarted worker continues at any step. The engine refuses to
 //! remove a volume in use.
 
@@ -25,9 +26,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct VolumeLoop {
     context: Arc<SessionContext>,
     seen_version: Option<u64>,
-    /// When to run a pass, and to ask Redis, although nothing has changed.
     due: Instant,
-    /// True if there were volumes. Without them nothing is urgent.
+    /// Without volumes nothing is urgent.
     has_volumes: bool,
     is_waiting: bool,
     redis_run: Option<String>,
@@ -150,14 +150,14 @@ impl VolumeLoop {
             let is_gone = self.context.worker.runtime.remove_volume(&volume.handle).await?;
             return Ok(claim_of(volume).filter(|_| is_gone).cloned());
         }
-        // It was bound to this node and no pod of it ever started here, or a killed worker has removed it.
+        // No pod of it ever started here, or a killed worker has removed it.
         let Ok(volume) = self.context.worker.store.volume(name).await else { return Ok(None) };
         // An abandoned copy has no record.
         Ok(volume.map(|volume| volume.claim).or_else(|| VolumeClaim::from_name(name)))
     }
 
-    /// Removes an unused shared volume. Returns true if nothing of it is left to do here. Reads the record
-    /// again: another node may have removed the volume, and a new one of this name may be in use.
+    /// Returns true if nothing is left to do here. Reads the record again: another node may have removed the
+    /// volume, and a new one of this name may be in use.
     async fn remove_shared(&self, claim: &VolumeClaim) -> bool {
         let worker = &self.context.worker;
         let is_asked = |volume: &Volume| {
@@ -188,8 +188,7 @@ fn claim_of(volume: &EngineVolume) -> Option<&VolumeClaim> {
     }
 }
 
-/// Removes local volumes of pods that are not on this node under that assignment. Returns true if all are
-/// gone. Containers of ended pods are kept for their logs, and keep their volumes.
+/// Returns true if all are gone. Containers of ended pods are kept for their logs, and keep their volumes.
 async fn remove_local(context: &SessionContext, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
     let mut are_gone = true;
     for volume in own {

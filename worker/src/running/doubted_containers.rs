@@ -1,12 +1,12 @@
-//! Containers whose state in the engine's list is unreliable: an event reported a change, and some engines
-//! list an ended container as running for most of a second after that. Only an inspection shows its state.
+//! Containers whose state must be inspected: some engines list an ended container as running for most of a
+//! second after its event.
 
 use std::collections::HashMap;
 
 use model::ids::PodId;
 use parking_lot::Mutex;
 
-/// The handle of the container to inspect, by pod.
+/// Handles by pod.
 #[derive(Default)]
 pub(crate) struct DoubtedContainers {
     handles: Mutex<HashMap<PodId, String>>,

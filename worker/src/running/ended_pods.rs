@@ -49,8 +49,7 @@ pub(crate) async fn keep<'a>(context: &SessionContext, containers: Vec<&'a Conta
     others
 }
 
-/// Releases kept containers of deleted pods, for example after their service was deleted. Without an answer
-/// or a record nothing is known, so they are kept until they are too old.
+/// Without an answer or a record nothing is known, so containers are kept until they are too old.
 pub(crate) async fn release_deleted(context: &SessionContext) {
     let worker = &context.worker;
     let kept = context.table.ended();

@@ -11,9 +11,8 @@ use tokio::time::Instant;
 use crate::running::table::PodTable;
 use crate::worker::Worker;
 
-/// Interval between attempts to subscribe,
 const RESUBSCRIBE_INTERVAL: Duration = Duration::from_secs(1);
-/// and after a failed one.
+/// After a failed attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -53,11 +52,12 @@ impl EngineHints {
     }
 
     /// Waits for the next relevant hint, the end of the stream, or the next attempt to subscribe. Returns the
-    /// pod and container to inspect; `None` means that the containers must be listed. Ignores hints of our
-    /// own starts and stops: listing after each would keep the engine from other starts.
+    /// pod and container to inspect; `None` means that the containers must be listed. Ignores our own starts
+    /// and stops: listing after each would keep the engine from other starts.
+    ///
     ///
     /// # Cancel safety
-    /// May be dropped; at most irrelevant hints are lost.
+    /// At most irrelevant hints are lost.
     pub(crate) async fn next(&mut self, table: &PodTable) -> Option<(PodId, String)> {
         match &mut self.stream {
             Some(stream) => {

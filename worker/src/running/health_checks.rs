@@ -1,5 +1,5 @@
 //! Health checks of this node's pods: has the [monitor](health::monitor) probe running containers, and notes
-//! the results in the [table](crate::running::table) of pods.
+//! the results in the [table](crate::running::table).
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,11 +16,9 @@ use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
 use health::{CheckChange, CheckKind, HealthChange};
 
-/// Maximum number of unhealthy containers examined concurrently. Changes are noted in their order, so that
-/// the last one of a container wins.
+/// Examined concurrently. Changes are noted in their order: the last one of a container wins.
 const MAX_EXAMINED: usize = 32;
 
-/// Starts the task that probes and notes changes, until the session ends.
 pub(crate) fn spawn(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedReceiver<HealthChange>) {
     let (monitor, stopping) = (context.health.clone(), context.tasks.stopping().clone());
     let task_context = context.clone();
@@ -42,8 +40,8 @@ pub(crate) fn spawn(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedR
     });
 }
 
-/// Adds an unhealthy container's last output to its message. Returns `None` if the container has ended: the
-/// report of its exit, which can come after a failed probe, says more than that probe.
+/// Adds an unhealthy container's last output. `None` if the container has ended: the report of its exit says
+/// more than a failed probe.
 async fn explain(context: &SessionContext, change: HealthChange) -> Option<HealthChange> {
     let is_failed = change.kind == CheckKind::Healthcheck
         && change.change == CheckChange::Health

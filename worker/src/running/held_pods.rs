@@ -1,10 +1,11 @@
 //! Held pods of this session: their containers run here without a record in Redis.
 //!
+//!
 //! A pod that moved or ended has a record of that for at least an hour. A missing record means that an older
 //! state of Redis was restored, or that records were lost. The container is left alone until the record is
-//! back or a person removes it. Exceptions: it is known that no one wants it, it is so young that a failover
-//! may have lost its record, or the pod must not run twice. If most of the containers here have no record (or
-//! the only one), all are held in spite of that.
+//! back or a person removes it, unless it is known that no one wants it, it is so young that a failover may
+//! have lost its record, or it must not run twice. If most of the containers here (or the only one) have no
+//! record, all are held in spite of that.
 //!
 //! Tests: tests::holding, scenarios::mistakes::lost_keys
 
@@ -43,7 +44,7 @@ impl HeldPods {
         self.contains_assignment(&container.pod, &container.assignment)
     }
 
-    /// Requests a check of managed pods without a record: the next pass lists all containers.
+    /// The next pass lists all containers.
     pub(crate) fn request_check(&self, pods: impl IntoIterator<Item = PodKey>) {
         self.inner.lock().undecided.extend(pods);
     }
@@ -52,7 +53,7 @@ impl HeldPods {
         std::mem::take(&mut self.inner.lock().undecided)
     }
 
-    /// Replaces the held pods. `None` keeps what is known of one. Returns true if they have changed.
+    /// `None` keeps what is known of a pod. Returns true if the set has changed.
     pub(crate) fn set(&self, mut pods: HashMap<PodKey, Option<HeldPod>>) -> bool {
         let mut inner = self.inner.lock();
         for (key, slot) in &mut pods {
@@ -75,8 +76,8 @@ impl HeldPods {
     }
 }
 
-/// Returns true if these containers without a record must be held: they are more than half of those running
-/// here. New ones do not count: a failover may have lost their records.
+/// True if they are more than half of those running here. New ones do not count: a failover may have lost
+/// their records.
 pub(crate) fn must_hold(
     unknown: &[&Container],
     all: &[Container],
@@ -100,8 +101,7 @@ mod tests {
             Container::new(format!("c{number}"), &identity, state)
         };
         let ended = ContainerState::Exited { code: 0, out_of_memory: false };
-        // Numbers of running containers, of those without a record, of new ones among these, and of ended
-        // ones.
+        // Numbers of running containers, those without a record, new ones among these, ended ones.
         for (running, unknown, new, exited, expected) in [
             (1, 1, 0, 0, true),
             (1, 0, 0, 0, false),

@@ -1,15 +1,16 @@
-//! A new master may have lost reports about pods, such as readiness. This compares the records with the
-//! current state, and reports differences again.
+//! A new master may have lost reports about pods, such as readiness: differences from the records are
+//! reported again.
 
 use model::ids::PodId;
 use store::StoreError;
 
 use crate::session::context::SessionContext;
 
-/// Compares all pods, if the master changed since the last call. The next pass reports the differences.
+/// Only if the master changed since the last call.
+///
 ///
 /// # Errors
-/// See [`StoreError`]. Then the next call compares again.
+/// Then the next call compares again.
 pub(crate) async fn find(context: &SessionContext) -> Result<(), StoreError> {
     if !context.link.take_doubt() {
         return Ok(());

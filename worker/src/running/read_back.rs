@@ -1,8 +1,5 @@
 //! Restores the table of running pods from Redis: after a restart of the worker, a failover, or a manual
-//! repair.
-//!
-//! It only fills the table, and the set of what runs here. It starts or stops nothing. The pods are then
-//! managed like any other.
+//! repair. It starts or stops nothing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -49,9 +46,8 @@ pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), Stor
     Ok(())
 }
 
-/// Puts the payloads of managed pods back that another program has removed from the set. Schedulers do that
-/// for pods in slots. A pod whose slot is gone as well is in no list: it would run for ever, unknown to all
-/// but this worker.
+/// Puts payloads back that another program has removed from the set. Schedulers do that for pods in slots; a
+/// pod whose slot is gone as well would run for ever, unknown to all but this worker.
 async fn list_again(
     context: &SessionContext,
     mut managed: Vec<(Payload, AssignmentId)>,
@@ -73,7 +69,7 @@ async fn list_again(
     Ok(())
 }
 
-/// Parses a member of `cs`. Unreadable ones stay there for a person to repair.
+/// Unreadable members of `cs` stay there for a person to repair.
 fn parse_member(context: &SessionContext, raw: Bytes) -> Option<Payload> {
     let payload = Payload::parse(raw.clone());
     if payload.is_err() {
@@ -82,8 +78,8 @@ fn parse_member(context: &SessionContext, raw: Bytes) -> Option<Payload> {
     payload.ok()
 }
 
-/// Reads the records of these pods, in this order: `Some(None)` if missing, `None` if broken. A broken record
-/// affects only its own pod, which is left as it is.
+/// In this order: `Some(None)` if missing, `None` if broken. A broken record affects only its own pod, which
+/// is left as it is.
 async fn readable_records(
     context: &SessionContext,
     pods: &[PodId],
@@ -159,8 +155,9 @@ async fn spec_of(context: &SessionContext, payload: &Payload) -> Result<Arc<PodS
 
 /// Resolves stop requests for pods that have been unknown for too long.
 ///
+///
 /// Most unknown pods wait in the queue, where the claim finishes them, or are in `cs` and are recovered. The
-/// others belong to another node, so the request is void, or a failover lost their payload. Then the pod is
+/// others belong to another node, so the request is void, or a failover lost their payload: then the pod is
 /// inserted from its record so that it can be finished.
 pub(crate) async fn resolve_unknown(context: &SessionContext) -> Result<(), StoreError> {
     let overdue = context.unknown_pods.take_overdue(context.worker.timings.sweep_interval);
@@ -188,8 +185,7 @@ pub(crate) async fn resolve_unknown(context: &SessionContext) -> Result<(), Stor
     Ok(())
 }
 
-/// Withdraws the stop request of a pod that is not here: a finish under an assignment that never existed
-/// changes nothing but the stop request.
+/// A finish under an assignment that never existed changes nothing but the stop request.
 async fn withdraw_stop_request(context: &SessionContext, pod: &PodId) {
     let no_assignment = AssignmentId::random();
     let report = FinishReport::new(PodOutcome::Stopped);

@@ -1,10 +1,9 @@
 //! The reconcile loop: compares the engine's containers with the desired pods, and acts on the differences.
 //!
-//! Restores invariant 1 of `docs/internals/invariants.md` on this node: a pod whose container ended or
-//! vanished is restarted or reported, and a container of kubeleet without a desired pod here is removed.
 //!
-//! Each [pass](crate::running::reconcile_pass) lists the containers anew. A hint of a difference brings the
-//! next pass forward; at intervals, while Redis answers, a full pass asks Redis as well (invariant 8).
+//! Restores invariant 1 of `docs/internals/invariants.md` on this node. Hints bring the next
+//! [pass](crate::running::reconcile_pass) forward; at intervals, while Redis answers, a full pass asks Redis
+//! as well (invariant 8).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +17,10 @@ use crate::running::engine_hints::EngineHints;
 use crate::running::reconcile_pass::{PassError, inspect_doubted, reconcile};
 use crate::session::context::SessionContext;
 
-/// Maximum wait for a due pod. Pods are due on the boot clock; tokio's sleep stands still while the machine
-/// is suspended, so a longer one would end too late.
+/// Pods are due on the boot clock; tokio's sleep stands still while the machine is suspended.
 const MAX_WAIT_FOR_DUE_POD: Duration = Duration::from_secs(60);
 
-/// Maximum number of due pods inspected one by one; above it, one list of all containers costs less.
+/// Above this, one list of all containers costs less.
 const MAX_INSPECTED_DUE: usize = 8;
 
 const INSPECT_RETRY: Duration = Duration::from_secs(1);
@@ -30,12 +28,11 @@ const INSPECT_RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct WorkerReconcileLoop {
     context: Arc<SessionContext>,
     hints: EngineHints,
-    /// The beginning of the last pass.
     begun: Instant,
     /// When due pods were looked for last.
     looked_at: BootInstant,
     next_full: Instant,
-    /// The pause after the last pass, unless something hurries the next one.
+    /// After the last pass, unless something hurries the next one.
     wait: Duration,
 }
 
@@ -51,7 +48,7 @@ impl Loop<PassError> for WorkerReconcileLoop {
         self.begun = Instant::now();
         self.looked_at = context.worker.now();
         // Without Redis only this node's own pods are handled. The request for a full pass stays until Redis
-        // answers: it is taken only then.
+        // answers.
         let full = context.link.is_in_touch()
             && (context.wakeups.take_full_reconcile() || self.begun >= self.next_full);
         if let Err(error) = reconcile(context, full).await {
@@ -83,8 +80,7 @@ impl Loop<PassError> for WorkerReconcileLoop {
         Ok(())
     }
 
-    /// Requests do not shorten the pause: after a failure nothing is urgent. After it, at most the minimum
-    /// distance between passes is left.
+    /// Requests do not shorten the pause: after a failure nothing is urgent.
     async fn back_off(&mut self, pause: Duration) {
         tokio::time::sleep(pause).await;
         self.wait = Duration::ZERO;
@@ -100,8 +96,8 @@ impl WorkerReconcileLoop {
         Self { context, hints, begun: now, looked_at, next_full: now, wait: Duration::ZERO }
     }
 
-    /// Waits for the next pass. A hint may bring it forward, but passes keep a minimum distance. Containers
-    /// named by hints and due pods are inspected at once, even within that distance.
+    /// A hint may bring the pass forward, but passes keep a minimum distance. Containers named by hints and
+    /// due pods are inspected at once.
     async fn wait_for_next_pass(&mut self) {
         let earliest = self.begun + self.context.worker.timings.min_relist_gap;
         let next_pass = tokio::time::sleep_until(earliest.max(Instant::now() + self.wait));
@@ -113,7 +109,7 @@ impl WorkerReconcileLoop {
                 () = &mut next_pass => return,
                 () = self.context.wakeups.reconcile_requested() => true,
                 () = tokio::time::sleep(self.until_pod_is_due()) => !self.doubt_due_pods(),
-                // Without a subscription this returns at once, until a pass opens one: so it is asked once.
+                // Without a subscription this returns at once, so it is asked once.
                 doubted = self.hints.next(&self.context.table), if self.hints.is_open() || !is_hurried => {
                     match doubted {
                         Some((pod, handle)) => {
@@ -137,8 +133,7 @@ impl WorkerReconcileLoop {
         next.map_or(MAX_WAIT_FOR_DUE_POD, |at| at.since(context.worker.now()).min(MAX_WAIT_FOR_DUE_POD))
     }
 
-    /// Marks the pods for inspection whose restart or deadline is due. Returns false if a pass is needed
-    /// instead.
+    /// Returns false if a pass is needed instead.
     fn doubt_due_pods(&mut self) -> bool {
         let context = &self.context;
         let now = context.worker.now();

@@ -1,8 +1,5 @@
-//! One pass of the [reconcile loop](crate::running::reconcile_loop): lists the containers, and starts the
-//! action for each pod.
-//!
-//! [`step`] decides about each managed pod. A pod is left alone during an action on it, and when it changed
-//! after the pass began.
+//! One pass of the [reconcile loop](crate::running::reconcile_loop). A pod is left alone during an action on
+//! it, and when it changed after the pass began.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,7 +39,7 @@ pub(crate) enum PassError {
 
 /// A `full` pass also reads the running pods back from Redis.
 pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Result<(), PassError> {
-    // Without Redis nothing can be read back, but managed pods are still handled.
+    // Without Redis managed pods are still handled.
     let recovered = if full { recover_all(context).await } else { Ok(()) };
     // Pods change while the engine lists: only those idle before and unchanged after are acted on.
     let idle = context.table.idle();
@@ -62,7 +59,7 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     for container in &containers {
         by_pod.entry((&container.pod, &container.assignment)).or_default().push(container);
     }
-    // Nothing runs although pods should: the machine or its engine was down.
+    // The machine or its engine was down.
     if !context.first_listing_done.is_cancelled() && !containers.iter().any(|one| one.state.may_run()) {
         dependencies::wait_all(context, &idle);
     }
@@ -86,8 +83,8 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     Ok(recovered?)
 }
 
-/// Inspects pods with a doubted container, and starts their actions. The engine is asked about these alone,
-/// so other pods do not wait. Returns false if an inspection must be retried.
+/// The engine is asked about these containers alone, so other pods do not wait. Returns false if an
+/// inspection must be retried.
 pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     let mut is_complete = true;
     for (pod, handle) in context.doubted.all() {
@@ -120,8 +117,8 @@ pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     is_complete
 }
 
-/// Returns the pod's current containers: the one with this handle, and the other known ones. `None` if one of
-/// them is gone or another pod's.
+/// The container with this handle, and the pod's other known ones. `None` if one of them is gone or another
+/// pod's.
 async fn inspect(
     context: &SessionContext,
     managed: &ManagedPod,
@@ -197,8 +194,8 @@ fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'
     if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
 }
 
-/// Asks Redis about the containers, and removes those of other nodes. Without a reply nothing is removed. If
-/// some have no record, asks about all, because their share matters.
+/// Without a reply nothing is removed. If some containers have no record, asks about all, because their share
+/// matters.
 async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container], full: bool) {
     let accounted = |c: &&Container| context.table.accounts_for(&c.handle, &c.pod, &c.assignment);
     let is_unaccounted = |c: &&Container| !accounted(c) && (full || !context.held.contains_container(c));

@@ -1,6 +1,7 @@
 //! The loop that updates the files of running containers when their secret or config changes, and signals
 //! them: `on_change: signal`.
 //!
+//!
 //! It compares the files with Redis, so a restarted worker continues at any step: a container gets its signal
 //! at least once.
 
@@ -27,7 +28,7 @@ type ValueVersion = (u64, RedisMillis);
 
 pub(crate) struct ReloadLoop {
     context: Arc<SessionContext>,
-    /// Version of each file, by container handle and file name: these are not compared again.
+    /// By container handle and file name: these are not compared again.
     seen: HashMap<(String, String), ValueVersion>,
     failures: LogLimit<String>,
 }
@@ -94,7 +95,7 @@ impl ReloadLoop {
         self.context.table.reloading().iter().flat_map(of_pod).collect()
     }
 
-    /// Returns the current versions. Omits missing and unreadable values: containers keep what they have.
+    /// Omits missing and unreadable values: containers keep what they have.
     async fn versions(
         &self,
         mounted: &[Mounted],
@@ -111,7 +112,7 @@ impl ReloadLoop {
         Ok(versions)
     }
 
-    /// Replaces one file and signals its container. Returns false if it must be tried again.
+    /// Returns false if it must be tried again.
     async fn reload(&mut self, one: &Mounted, version: u64) -> bool {
         let worker = &self.context.worker;
         let Reloaded { name, kind, file, signal } = &one.file;

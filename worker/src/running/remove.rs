@@ -16,10 +16,9 @@ const MAX_DRAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Its pod has a new assignment, here or on another node.
+    /// Here or on another node.
     AssignedAnew,
     NoRecord,
-    /// It was kept long enough after its pod ended.
     EndedLongAgo,
 }
 

@@ -13,9 +13,9 @@ const KILLED: i64 = 137;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DesiredState {
     Run,
-    /// A stop was requested: stop it and report that to Redis.
+    /// Stopped with a report to Redis.
     Stop,
-    /// It is not assigned to this node any more: stop it without a report.
+    /// Not assigned to this node any more: stopped without a report.
     Discard,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct PodFacts {
     pub(crate) is_leased: bool,
     /// `on_disconnect: keep`.
     pub(crate) keeps_running: bool,
-    /// True if it waits for services that its service depends on.
+    /// For services that its service depends on.
     pub(crate) is_waiting: bool,
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) now: BootInstant,
@@ -37,34 +37,34 @@ pub(crate) struct PodFacts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SandboxFacts {
     NotUsed,
-    /// Its state on the engine; `None` if it does not exist.
+    /// `None` if it does not exist.
     Used(Option<ContainerState>),
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct ContainerFacts {
     pub(crate) sidecar: bool,
-    /// Conditions for its first start: another container's index, and its required progress.
+    /// Another container's index, and its required progress.
     pub(crate) depends_on: Vec<(usize, StartCondition)>,
     /// `None` if it does not exist.
     pub(crate) observed: Option<ContainerState>,
     pub(crate) health: Option<Health>,
-    /// Stopped as unhealthy: its exit is a failure, whatever its code.
+    /// Its exit is a failure, whatever its code.
     pub(crate) was_unhealthy: bool,
     pub(crate) policy: RestartPolicy,
     pub(crate) crash_streak: u32,
     pub(crate) running_since: Option<BootInstant>,
     /// Restarted after an exit, and not yet counted as well.
     pub(crate) is_recovering: bool,
-    /// True if it ended with its engine, which returned a moment ago.
+    /// The engine returned a moment ago.
     pub(crate) ended_with_engine: bool,
     pub(crate) restart_at: Option<BootInstant>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RestartBackoff {
-    /// The wait after the first exit, doubled with each further one. A restarted container that has run this
-    /// long counts as well.
+    /// After the first exit, doubled with each further one. A restarted container that has run this long
+    /// counts as well.
     pub(crate) first: Duration,
     pub(crate) max: Duration,
     /// After a run this long the next exit is a first one again.
@@ -74,21 +74,21 @@ pub(crate) struct RestartBackoff {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Leave,
-    /// Stop and remove its containers, then finish the pod as stopped.
+    /// Then finish the pod as stopped.
     Stop,
-    /// It has no container: finish the pod as stopped.
+    /// Without a container.
     FinishStopped,
     /// Stop and remove its containers, then forget the pod.
     Discard,
-    /// It has no container: forget the pod.
+    /// Without a container.
     Forget,
-    /// Its containers are gone: report it lost, so that the pod is started anew.
+    /// Its containers are gone: the pod is started anew.
     ReportLost,
-    /// Act on some of its containers: index in the specification, and action.
+    /// By index in the specification.
     Containers(Vec<(usize, ContainerAction)>),
-    /// Its network is gone, so its containers reach nothing: report it lost, then stop and remove them.
+    /// Its network is gone: report it lost, then stop and remove its containers.
     Rebuild,
-    /// Its containers exited and must not restart: stop the sidecars, then finish the pod.
+    /// Its containers must not restart: stop the sidecars, then finish the pod.
     Finish {
         exit: ContainerExit,
     },
@@ -96,20 +96,18 @@ pub(crate) enum Action {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ContainerAction {
-    /// It does not exist, and its dependencies are met: create and start it.
     Create,
-    /// It exited: wait before its next start.
     BackOff {
         exit: ContainerExit,
         wait: Duration,
         crash_streak: u32,
     },
     Restart,
-    /// It ended with its engine: restart it, which counts as no crash.
+    /// It ended with its engine, which counts as no crash.
     StartAgain,
-    /// It restarted and has run for a while: it is well.
+    /// It restarted and has run for a while.
     Recover,
-    /// Its health check failed: stop it, so that it restarts.
+    /// Its health check failed: it restarts after the stop.
     StopUnhealthy,
 }
 
@@ -167,9 +165,9 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
 enum ContainerStep {
     Leave,
     Act(ContainerAction),
-    /// It has ended for good.
+    /// For good.
     Ended(ContainerExit),
-    /// It can never start, because one of its dependencies failed for good.
+    /// One of its dependencies failed for good.
     Blocked,
 }
 
@@ -307,8 +305,7 @@ fn after_exit(
     }
 }
 
-/// Returns true if an unhealthy container must be stopped. One that would not restart goes on, as with
-/// Docker.
+/// A container that would not restart goes on, as with Docker.
 fn is_to_be_replaced(facts: &PodFacts, container: &ContainerFacts) -> bool {
     let is_unhealthy = container.health == Some(Health::Unhealthy);
     is_unhealthy && container.policy != RestartPolicy::Never && can_start(facts)

@@ -4,7 +4,7 @@
 use engine::Container;
 use model::spec::PodSpec;
 
-/// Groups the containers of a pod. Those of one group are stopped together, after the earlier groups.
+/// Containers of one group are stopped together.
 pub(crate) fn groups<'a>(spec: &PodSpec, containers: &'a [Container]) -> Vec<Vec<&'a Container>> {
     let mut ranked: Vec<(Rank, &Container)> =
         containers.iter().map(|container| (rank(spec, container), container)).collect();

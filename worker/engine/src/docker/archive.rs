@@ -1,4 +1,4 @@
-//! Copies files to and from containers as tar archives. The engine does it, so the image needs no tools.
+//! Copies files to and from containers as tar archives. The engine does it: the image needs no tools.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::client::EngineClient;
 use super::errors::{EngineCall, EngineFailure};
 use crate::RuntimeError;
 
-/// See [`crate::Runtime::unpack`]. It has no deadline: the sender of the archive ends it.
+/// No deadline: the sender of the archive ends it.
 pub(super) async fn unpack(
     client: &EngineClient,
     handle: &str,
@@ -26,7 +26,7 @@ pub(super) async fn unpack(
     call.await.map_err(failed)
 }
 
-/// Changes the owner of a folder in a container that never started.
+/// The container never started.
 pub(super) async fn own_folder(
     client: &EngineClient,
     handle: &str,
@@ -34,7 +34,7 @@ pub(super) async fn own_folder(
     owner: FolderOwner,
 ) -> Result<(), RuntimeError> {
     let path = path.trim_end_matches('/');
-    // An engine applies owners from the archive, but not to the folder that the archive is written to.
+    // Engines apply owners from the archive, but not to the folder that it is written to.
     let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(tar::EntryType::Directory);

@@ -1,5 +1,4 @@
-//! Bind mounts of host paths. After links are resolved, a path must be below a prefix that the node's
-//! operator allows.
+//! Bind mounts of host paths. With links resolved, a path must be below a prefix that the operator allows.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -11,7 +10,7 @@ use model::spec::{VolumeKind, VolumeMount};
 
 use crate::{ContainerRequest, RuntimeError};
 
-/// Keeps a hanging file system from delaying a pod's start for ever.
+/// A hanging file system must not delay a pod's start for ever.
 const LIMIT: Duration = Duration::from_secs(10);
 /// A container with one of these sockets controls the node.
 const ENGINE_SOCKETS: [&str; 5] = [
@@ -21,15 +20,14 @@ const ENGINE_SOCKETS: [&str; 5] = [
     "/run/containerd/containerd.sock",
     "/run/crio/crio.sock",
 ];
-/// Each user may run engines, with sockets of these names below this folder.
 const USERS: &str = "/run/user";
 const USERS_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
-/// Returns the request with links in its host paths resolved. `own_socket` is the socket of this node's
-/// engine.
+/// Resolves links in host paths. `own_socket` is the socket of this node's engine.
+///
 ///
 /// # Errors
-/// `Refused` if a path leads outside the allowed prefixes, `Failed` if it does not exist (yet).
+/// `Refused` if a path leads outside the prefixes, `Failed` if it does not exist (yet).
 pub(super) async fn resolved<'a>(
     request: &'a ContainerRequest,
     prefixes: &[PathBuf],
@@ -67,8 +65,7 @@ fn resolve_all(
     Ok(())
 }
 
-/// Returns the first host path below the prefixes that now leads elsewhere than at creation. Engines follow
-/// links at each start.
+/// Returns the first host path that now leads elsewhere than at creation. Engines follow links at each start.
 pub(super) fn led_astray<'a>(
     mut sources: impl Iterator<Item = &'a Path>,
     prefixes: &[PathBuf],
@@ -97,7 +94,6 @@ fn resolve(path: &Path, prefixes: &[PathBuf], sockets: &[PathBuf]) -> Result<Pat
         _ => RuntimeError::Failed(format!("{shown} cannot be looked at: {error}")),
     };
     let resolved = path.canonicalize().map_err(failed)?;
-    // A missing prefix allows nothing.
     let allowed: Vec<PathBuf> = prefixes.iter().filter_map(|prefix| prefix.canonicalize().ok()).collect();
     if !allowed.iter().any(|prefix| resolved.starts_with(prefix)) {
         let why =

@@ -12,8 +12,8 @@ use crate::RuntimeError;
 
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
-/// bollard's timeout for the first byte of an answer, in seconds. It must exceed the calls' own deadlines, of
-/// which the longest are a grace period of a day and a pull.
+/// Timeout of bollard for the first byte of an answer, in seconds. It must exceed the longest deadlines of
+/// calls: a grace period of a day, and a pull.
 const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +38,7 @@ impl EngineAddress {
     }
 }
 
-/// Adds the default port if none is given. Returns `None` if the address is invalid. IPv6 addresses need
-/// brackets.
+/// Adds the default port. `None` for an invalid address; IPv6 needs brackets.
 fn with_port(address: &str) -> Option<String> {
     let (host, rest) = match address.strip_prefix('[') {
         Some(inner) => inner.split_once(']')?,
@@ -53,7 +52,7 @@ fn with_port(address: &str) -> Option<String> {
     }
 }
 
-/// A client that connects at its first call, so the engine may start after the worker.
+/// Connects at its first call, so the engine may start after the worker.
 #[derive(Debug)]
 pub(super) struct EngineClient {
     shown: String,
@@ -82,15 +81,16 @@ impl EngineClient {
 
     /// Uses `host`, else `DOCKER_HOST`, else the default socket.
     ///
+    ///
     /// # Errors
-    /// If the address is invalid, or requests TLS, which is not supported.
+    /// If the address is invalid, or requires TLS.
     pub(super) fn new(host: Option<&str>) -> Result<Self, RuntimeError> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let shown = host.map(str::to_owned).or_else(|| variable("DOCKER_HOST"));
         let shown = shown.unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let host = EngineAddress::parse(&shown)?;
         if matches!(host, EngineAddress::Tcp(_)) && variable("DOCKER_TLS_VERIFY").is_some() {
-            // Falling back to plain text would reveal what TLS should protect.
+            // Plain text would reveal what TLS should protect.
             let detail =
                 "DOCKER_TLS_VERIFY is set, but TLS to engines is not supported: use the engine's unix socket";
             return Err(RuntimeError::Engine(format!("{shown}: {detail}")));
@@ -98,17 +98,12 @@ impl EngineClient {
         Ok(Self { shown, host, docker: OnceLock::new() })
     }
 
-    /// Returns the client library's handle, connecting if necessary.
-    ///
-    /// # Errors
-    /// If the engine cannot be reached; the message says what to check.
     pub(super) fn docker(&self) -> Result<&Docker, RuntimeError> {
         if let Some(docker) = self.docker.get() {
             return Ok(docker);
         }
-        // The version given to bollard here never reaches the engine: bollard prefixes the path with
-        // `/v1.53`, then `Url::join` drops that prefix. Without a version each engine answers with its newest
-        // API; a fixed version would be refused by engines that dropped it.
+        // This version never reaches the engine: `Url::join` drops bollard's prefix `/v1.53`. Engines then
+        // answer with their newest API; a fixed version would be refused by engines that dropped it.
         let connected = match &self.host {
             EngineAddress::Unix(path) if !Path::new(path).exists() => {
                 let detail = format!(
@@ -127,7 +122,7 @@ impl EngineClient {
         Ok(self.docker.get_or_init(|| docker))
     }
 
-    /// Makes one call with a deadline. The engine may still carry it out afterwards.
+    /// The engine may still carry out the call after the deadline.
     pub(super) async fn within<T>(
         &self,
         kind: EngineCall,

@@ -1,5 +1,5 @@
-//! Calls that read and change containers; [`super::run`] creates and starts them. A call may take effect
-//! although its answer was lost, so each checks the container after a doubtful answer.
+//! Reads and changes containers; [`super::run`] creates and starts them. A call may take effect although its
+//! answer was lost, so each checks the container after a doubtful answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,13 +17,12 @@ use super::lenient;
 use super::view::{Inspected, inspected};
 use crate::{ContainerState, RuntimeError};
 
-/// Time that a stop may take beyond the grace period.
 const STOP_MARGIN: Duration = Duration::from_secs(30);
-/// Time allowed for a removal that another client began.
+/// For a removal that another client began.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn restart(client: &EngineClient, handle: &str) -> Result<(), RuntimeError> {
-    // An engine answers 304 if it runs already, which counts as success.
+    // A 304 (it runs already) is a success.
     let Err(failure) =
         client.within(EngineCall::Start, WRITE, client.docker()?.start_container(handle, None)).await
     else {
@@ -50,7 +49,7 @@ pub(super) async fn stop(client: &EngineClient, handle: &str, grace: Duration) -
 }
 
 pub(super) async fn halt(client: &EngineClient, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
-    // The engine counts whole seconds, and zero means no grace.
+    // The engine counts whole seconds; zero means no grace.
     let seconds = grace.as_millis().div_ceil(1000);
     let options =
         StopContainerOptionsBuilder::default().t(i32::try_from(seconds).unwrap_or(i32::MAX)).build();
@@ -72,13 +71,13 @@ pub(super) async fn signal(
     let call = client.docker()?.kill_container(handle, Some(options));
     match client.within(EngineCall::Signal, WRITE, call).await {
         Ok(()) => Ok(()),
-        // It does not exist or does not run.
+        // 409: it does not run.
         Err(failure) if failure.is_not_found() || failure.status == Some(409) => Ok(()),
         Err(failure) => Err(failure.into()),
     }
 }
 
-/// Removes a container in any state with its anonymous volumes. Succeeds if it does not exist.
+/// Succeeds if it does not exist. Anonymous volumes go too.
 pub(super) async fn remove(client: &EngineClient, handle: &str) -> Result<(), RuntimeError> {
     let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
     let call = client.docker()?.remove_container(handle, Some(options));

@@ -1,4 +1,4 @@
-//! Builds the create call of a container. Pure, and an allow-list: fields not named here are never passed on.
+//! Builds the create call of a container. An allow-list: fields not named here are never passed on.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,7 @@ use super::network::JoinedNetwork;
 use super::{files, volumes};
 use crate::ContainerRequest;
 
-/// `init` is off by default, as with `docker run`: not every engine has `docker-init`. Programs without a
-/// SIGTERM handler (a bare `sleep`) use their whole grace period.
+/// `init` is off by default, as with `docker run`: not every engine has `docker-init`.
 pub(super) fn create_body(
     request: &ContainerRequest,
     dropped_capabilities: &[String],
@@ -29,7 +28,7 @@ pub(super) fn create_body(
         cmd: words(&container.command),
         working_dir: container.working_dir.clone(),
         user: container.user.clone(),
-        // The engine refuses a host name when the network is another container's.
+        // The engine refuses a host name in another container's network.
         hostname: container.hostname.clone().filter(|_| request.sandbox.is_none()),
         stop_signal: container.stop_signal.map(|signal| signal.to_string()),
         open_stdin: container.stdin_open.then_some(true),
@@ -38,15 +37,13 @@ pub(super) fn create_body(
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
         exposed_ports: Some(own_ports(request).iter().map(port_key).collect()),
-        // The worker runs all checks, including the image's. Two checkers would cost twice and could
-        // disagree.
+        // The worker runs all checks, including the image's; two checkers could disagree.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..Default::default() }),
         host_config: Some(host_config(request, dropped_capabilities, network)),
         ..Default::default()
     }
 }
 
-/// A sandbox publishes the ports of its pod.
 fn own_ports(request: &ContainerRequest) -> &[Port] {
     if request.sandbox.is_some() { &[] } else { &request.container.ports }
 }
@@ -66,7 +63,7 @@ fn host_config(
     let (max_size, max_file) = logging.limits();
     let cpus = container.cpus.map(|cpus| i64::try_from(cpus.millis()).unwrap_or(i64::MAX));
     HostConfig {
-        // The worker restarts containers. A starting engine would revive containers stopped on purpose.
+        // The worker restarts. A starting engine would revive containers stopped on purpose.
         restart_policy: Some(RestartPolicy {
             name: Some(RestartPolicyNameEnum::NO),
             maximum_retry_count: None,
@@ -115,7 +112,7 @@ fn port_key(port: &Port) -> String {
     format!("{}/{}", port.container, port.protocol.as_str())
 }
 
-/// Ports bind to loopback unless an address is given, so that none is exposed by omission.
+/// Loopback unless an address is given, so that no port is exposed by omission.
 fn port_bindings(ports: &[Port]) -> PortMap {
     let mut bindings = PortMap::new();
     for port in ports {

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-/// A ping, made with each heartbeat. A slower engine counts as unresponsive.
+/// Made with each heartbeat. A slower engine counts as unresponsive.
 pub(super) const PING: Duration = Duration::from_secs(3);
 pub(super) const READ: Duration = Duration::from_secs(10);
-/// One inspection during a list: one hanging container must not delay the others.
+/// One hanging container must not delay the others.
 pub(super) const INSPECT_IN_LIST: Duration = Duration::from_secs(3);
-/// The list that the fence waits for. It stops the containers it knows long before.
+/// The fence stops the containers it knows long before.
 pub(super) const LIST_FOR_FENCE: Duration = Duration::from_secs(120);
-/// Calls that create or remove, which take long on a loaded engine.
+/// Creating and removing take long on a loaded engine.
 pub(super) const WRITE: Duration = Duration::from_secs(60);
-/// The import of an image, which writes to the engine's disk.
 pub(super) const IMPORT: Duration = Duration::from_secs(300);

@@ -33,7 +33,7 @@ use crate::lines::StampedEntries;
 use crate::usage::cgroup::Cgroups;
 use crate::{Container, EngineInfo, Hint, LineQuery, LineStream, RuntimeError, label};
 
-/// Overlap of a new event stream with the time before it: longer than a list may lag.
+/// Longer than a list may lag.
 const REPLAYED_EVENTS: Duration = Duration::from_secs(2);
 const EVENTS: [&str; 11] = [
     "create",
@@ -51,7 +51,6 @@ const EVENTS: [&str; 11] = [
 
 pub(super) const PODMAN: &str = "podman";
 
-/// A Docker or Podman engine.
 pub struct DockerRuntime {
     pub(super) client: Arc<EngineClient>,
     pub(super) images: Images,
@@ -59,8 +58,7 @@ pub struct DockerRuntime {
     pub(super) first_connections: FirstConnections,
     pub(super) dropped_capabilities: Vec<String>,
     pub(super) bind_prefixes: Vec<PathBuf>,
-    /// Cached, because an engine starts programs to answer. Dropped when a ping fails: the engine may return
-    /// with a newer version.
+    /// Cached: an engine starts programs to answer. Dropped when a ping fails: a newer version may return.
     pub(super) info: Mutex<Option<EngineInfo>>,
     /// Id of the engine that answered first, which has the known volumes.
     pub(super) first_id: OnceLock<String>,
@@ -73,11 +71,8 @@ pub struct DockerRuntime {
 }
 
 impl DockerRuntime {
-    /// Returns the engine at `host`, in the forms of `DOCKER_HOST` (`unix:///path`, `tcp://host:port`).
-    /// `None` reads `DOCKER_HOST`, else takes the default socket. Connects at the first call.
-    ///
-    /// # Errors
-    /// If the address is invalid.
+    /// `host` has the forms of `DOCKER_HOST` (`unix:///path`, `tcp://host:port`), which is its default.
+    /// Connects at the first call.
     pub fn connect(host: Option<&str>) -> Result<Self, RuntimeError> {
         let client = Arc::new(EngineClient::new(host)?);
         let dropped_capabilities = PodPolicy::default().dropped_capabilities;
@@ -98,7 +93,7 @@ impl DockerRuntime {
         })
     }
 
-    /// Pulls with the credentials of this file, as written by `docker login`; `None` for none.
+    /// The file is one of `docker login`.
     pub fn with_registry_config(mut self, path: Option<PathBuf>) -> Self {
         self.images.registries.path = path;
         self
@@ -113,22 +108,20 @@ impl DockerRuntime {
         self
     }
 
-    /// Drops these Linux capabilities from new containers, instead of the default ones.
     pub fn dropping_capabilities(self, dropped_capabilities: Vec<String>) -> Self {
         Self { dropped_capabilities, ..self }
     }
 
-    /// Allows containers to mount these host paths and everything below.
+    /// Allows these host paths and everything below.
     pub fn allowing_binds(self, bind_prefixes: Vec<PathBuf>) -> Self {
         Self { bind_prefixes, ..self }
     }
 
-    /// Removes the network of a cluster's pods, unless a container uses it.
+    /// Unless a container uses it.
     pub async fn remove_pod_network(&self, cluster: &ClusterId) -> Result<(), RuntimeError> {
         network::remove(&self.client, cluster).await
     }
 
-    /// Returns true if the engine has this image.
     pub async fn has_image(&self, image: &str) -> Result<bool, RuntimeError> {
         Ok(image::inspect(&self.client, image).await?.is_some())
     }
@@ -144,7 +137,7 @@ impl DockerRuntime {
         }))
     }
 
-    /// Creates an image from a tar of its files. `changes` are lines of a Dockerfile, without `FROM`.
+    /// `changes` are lines of a Dockerfile, without `FROM`.
     pub(super) async fn import_tar(
         &self,
         name: &str,
@@ -162,7 +155,7 @@ impl DockerRuntime {
         Ok(self.client.within(EngineCall::Import, READ, call).await?)
     }
 
-    /// Removes a tag, and the image with its last tag. Fails if it is in use.
+    /// Removes the image too with its last tag. Fails if it is in use.
     pub async fn remove_image(&self, tag: &str) -> Result<(), RuntimeError> {
         image::check_path(tag)?;
         let options = RemoveImageOptionsBuilder::default().build();
@@ -198,8 +191,7 @@ impl DockerRuntime {
         Ok(info)
     }
 
-    /// Fails if another engine answered before: this one was set up anew, or is the wrong one. A replica
-    /// would start on an empty volume.
+    /// Another engine was set up anew, or is the wrong one: a replica would start on an empty volume.
     pub(super) fn check_id(&self, id: &str) -> Result<(), RuntimeError> {
         let first = self.first_id.get_or_init(|| id.to_owned());
         if first == id {
@@ -215,8 +207,8 @@ impl DockerRuntime {
         )))
     }
 
-    /// Removes a container about to restart if one of its host paths now leads elsewhere. A new one gets only
-    /// paths that the node's policy allows.
+    /// Removes a container about to restart if a host path now leads elsewhere; a new one gets only allowed
+    /// paths.
     pub(super) async fn check_binds(&self, handle: &str) -> Result<(), RuntimeError> {
         if self.bind_prefixes.is_empty() {
             return Ok(());
@@ -251,15 +243,14 @@ impl DockerRuntime {
     pub(super) async fn list_containers(&self, node: &NodeName) -> Result<Vec<Container>, RuntimeError> {
         let (mut containers, ended) = self.list_rows(node, READ).await?;
         self.first_processes.learn_later(&self.client, &containers);
-        // The list has neither exit code nor out-of-memory flag. Few inspections run at a time, because
-        // engines answer them one by one.
+        // The list has neither exit code nor out-of-memory flag. Engines answer inspections one by one.
         let inspections = ended.into_iter().map(|container| self.inspect_ended(container));
         let inspected: Vec<_> = stream::iter(inspections).buffer_unordered(4).collect().await;
         containers.extend(inspected.into_iter().flatten());
         Ok(containers)
     }
 
-    /// Lists this node's containers in one call.
+    /// Returns live and ended containers, from one call.
     pub(super) async fn list_rows(
         &self,
         node: &NodeName,
@@ -287,7 +278,7 @@ impl DockerRuntime {
         Ok((live, ended))
     }
 
-    /// Inspects an ended container. If that fails, only this container's state is unknown.
+    /// If inspection fails, only this container's state is unknown.
     pub(super) async fn inspect_ended(&self, container: Container) -> Option<Container> {
         match containers::inspect_within(&self.client, &container.handle, INSPECT_IN_LIST).await {
             Ok(found) => found?.container,
@@ -313,7 +304,7 @@ impl DockerRuntime {
             .follow(follow)
             .tail(&tail.to_string())
             .build();
-        // The timeout covers the time until the answer begins; lines follow whenever the container writes.
+        // The timeout covers the time until the answer begins.
         let lines = self.client.docker()?.clone().with_timeout(WRITE).logs(handle, Some(options));
         let host = self.client.shown().to_owned();
         let lines = lines.map(move |line| match line {
@@ -332,7 +323,7 @@ impl DockerRuntime {
             return Err(RuntimeError::NotFound(format!("container {handle}")));
         }
         let tail = query.tail.map_or_else(|| "all".to_owned(), |lines| lines.to_string());
-        // Engines count whole seconds here; older lines within one are filtered below.
+        // Engines count whole seconds here; older lines are filtered below.
         let since = i32::try_from(query.after / 1_000_000_000).unwrap_or(i32::MAX);
         let options = LogsOptionsBuilder::default()
             .stdout(true)
@@ -345,7 +336,6 @@ impl DockerRuntime {
         let entries = self.client.docker()?.clone().with_timeout(WRITE).logs(handle, Some(options));
         let host = self.client.shown().to_owned();
         let entries = entries.map(Some).chain(stream::once(std::future::ready(None)));
-        // Standard output and standard error are split into entries separately.
         let mut stamped: [StampedEntries; 2] = Default::default();
         let lines = entries.map(move |entry| {
             let mut lines = match entry {
@@ -363,13 +353,13 @@ impl DockerRuntime {
     }
 
     pub(super) async fn open_hints(&self, node: &NodeName) -> Result<BoxStream<'static, Hint>, RuntimeError> {
-        // The answer begins with the first event, so a ping distinguishes a dead engine from a quiet one.
+        // The answer begins with the first event: only a ping tells a dead engine from a quiet one.
         self.ping_engine().await?;
         // Given several labels, Podman matches events with any of them.
         let mut filters = HashMap::from([("label".to_owned(), vec![format!("{}={node}", label::NODE)])]);
         filters.insert("type".to_owned(), vec!["container".to_owned()]);
         filters.insert("event".to_owned(), EVENTS.map(str::to_owned).to_vec());
-        // The request is sent when the first event is awaited, so earlier events are requested as well.
+        // The request is sent when the first event is awaited.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = now.saturating_sub(REPLAYED_EVENTS).as_secs().to_string();
         let options = EventsOptionsBuilder::default().filters(&filters).since(&since).build();

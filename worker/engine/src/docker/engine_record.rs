@@ -1,8 +1,9 @@
-//! Records which engine has this node's containers, across worker processes: its id and address.
+//! Records id and address of the engine with this node's containers, across worker processes.
 //!
-//! If a worker is pointed to another engine, containers of the former one run on unseen. So no replacements
-//! start until a person confirms. An engine with another id at the same address was set up anew, so its
-//! containers are gone.
+//!
+//! If a worker is pointed to another engine, containers of the former one run on unseen: no replacement
+//! starts until a person confirms. Another id at the same address is a new engine, so its containers are
+//! gone.
 
 use std::path::PathBuf;
 
@@ -17,7 +18,6 @@ struct SavedEngine {
     address: String,
 }
 
-/// The last engine of a node, and the pods left on it.
 #[derive(Debug)]
 pub struct EngineRecord {
     file: StateFile,
@@ -26,7 +26,7 @@ pub struct EngineRecord {
 }
 
 impl EngineRecord {
-    /// Reads the file; an unreadable file counts as none. `pods` are the names of the last running pods.
+    /// An unreadable file counts as none. `pods` are the names of the last running pods.
     pub fn read(path: PathBuf, pods: Vec<String>) -> Self {
         let file = StateFile::new(path).creating_directory();
         let saved = file.load().ok().flatten();
@@ -39,7 +39,7 @@ impl EngineRecord {
         (!self.pods.is_empty()).then_some(saved.id.as_str())
     }
 
-    /// Returns the reason not to use the engine with this id at this address.
+    /// The reason not to use this engine.
     pub(super) fn refusal(&self, id: &str, address: &str) -> Option<String> {
         let saved =
             self.saved.as_ref().filter(|_| self.former(address).is_some_and(|former| former != id))?;

@@ -8,7 +8,7 @@ use bollard::errors::Error;
 
 use crate::RuntimeError;
 
-/// A kind of call to the engine. Its `Display` fits after "could not".
+/// Its `Display` fits after "could not".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EngineCall {
     Ping,
@@ -112,11 +112,11 @@ impl fmt::Display for EngineCall {
 pub(super) struct EngineFailure {
     pub(super) status: Option<u16>,
     pub(super) error: RuntimeError,
-    /// An answer that the client library cannot parse. It may contain secrets.
+    /// May contain secrets.
     pub(super) not_understood: Option<NotUnderstood>,
 }
 
-/// An answer that the client library cannot parse. Its `Debug` hides the content.
+/// An answer that bollard cannot parse. Its `Debug` hides the content.
 pub(super) struct NotUnderstood(pub(super) String);
 
 impl fmt::Debug for NotUnderstood {
@@ -175,7 +175,7 @@ impl EngineFailure {
 }
 
 fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
-    // Another program uses the port, and may release it.
+    // Another program may release it.
     let is_port_taken =
         ["port is already allocated", "address already in use"].iter().any(|text| message.contains(text));
     match (call, status) {
@@ -189,18 +189,18 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
             RuntimeError::Failed(without_container(message).to_owned())
         }
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
-        // The container has ended or is paused, so no command can run in it. Podman answers with status 500.
+        // It has ended or is paused. Podman answers with status 500.
         (EngineCall::CreateExec | EngineCall::StartExec, _)
             if status == 409 || message.ends_with("container state improper") =>
         {
             RuntimeError::NotFound(message.to_owned())
         }
         _ if is_port_taken => RuntimeError::PortTaken(port_problem(message)),
-        // The command is not in the image or not executable. Another image may be pushed under the same tag.
+        // Not in the image, or not executable. Another image may be pushed under the same tag.
         (EngineCall::Start, 400 | 500) if is_about_command(message) => {
             RuntimeError::Failed(format!("the command cannot be started: {}", without_preface(message)))
         }
-        // The engine runs on another machine, or does not see the files of a containerized worker.
+        // The engine runs on another machine, or does not see a containerized worker's files.
         (EngineCall::Create | EngineCall::Start, 400)
             if message.contains("bind source path does not exist") =>
         {
@@ -257,7 +257,7 @@ fn without_preface(message: &str) -> &str {
     without_class.trim_end_matches(": unknown")
 }
 
-/// Returns the system's error without the libraries between, else all sources.
+/// The system's error without the libraries between, else all sources.
 fn cause(error: &Error) -> String {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = source {

@@ -1,5 +1,5 @@
-//! First processes of containers on this machine, which the fence signals itself. An engine starts a program
-//! per signal, so hundreds take seconds that the fence does not have; a hanging engine forwards none.
+//! First processes of containers, which the fence signals itself. An engine starts a program per signal:
+//! hundreds take seconds that the fence does not have, and a hanging engine forwards none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::end_all::end_all;
 use crate::process::ProcessIdentity;
 use crate::{Container, ContainerState, RuntimeError};
 
-/// Time to ask the engine for unknown processes, before it must stop them instead.
+/// Processes still unknown then are the engine's to stop.
 const LEARN_TIMEOUT: Duration = Duration::from_millis(700);
 const LEARN_CONCURRENCY: usize = 16;
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time for an engine to kill one of many containers, measured on two busy cores.
+/// Per container of many, measured on two busy cores.
 const ENGINE_KILL: Duration = Duration::from_millis(40);
 const ENGINE_CONCURRENCY: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FirstProcess {
     identity: ProcessIdentity,
-    /// The stop signal; `None` if only the engine can send it.
+    /// `None` if only the engine can send it.
     stop_signal: Option<Signal>,
 }
 
@@ -44,8 +44,7 @@ pub(super) struct FirstProcesses {
 }
 
 impl FirstProcesses {
-    /// Inspects unknown processes of listed containers that the fence would stop, one by one in the
-    /// background.
+    /// Inspects in the background, one by one, containers that the fence would stop.
     pub(super) fn learn_later(self: &Arc<Self>, client: &Arc<EngineClient>, listed: &[Container]) {
         let is_listed = |handle: &str| listed.iter().any(|container| container.handle == handle);
         let mut known = self.known.lock();
@@ -159,9 +158,8 @@ impl FirstProcesses {
     }
 }
 
-/// Returns the process with this id if it is this container's first one, on this machine, and may be
-/// signalled. The engine may be on another machine or in another PID namespace. A container without its own
-/// namespace does not end with its first process.
+/// `None` unless the process is the container's first one, is on this machine, and may be signalled. A
+/// container without its own PID namespace does not end with its first process.
 fn own_process(container: &str, pid: i32) -> Option<ProcessIdentity> {
     let identity = ProcessIdentity::of(pid).filter(|_| pid > 1)?;
     let names_container = |file: &str| {

@@ -1,5 +1,4 @@
-//! Parses answers that the client library refuses because of one unknown word, such as a container's state.
-//! Reads only the fields that kubeleet needs.
+//! Parses answers that bollard refuses because of one unknown word, such as a container's state.
 
 use std::collections::HashMap;
 
@@ -60,7 +59,7 @@ pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
 
 enum NamedState {
     Created,
-    /// It runs, or may run again at any instant.
+    /// It may run again at any instant.
     Running,
     Ended,
     Removing,

@@ -1,10 +1,8 @@
 //! Containers on a Docker engine, 20.10 or newer, or on Podman through the same API.
 //!
-//! [`client`] is the connection, with [`deadlines`] for each call. [`create`] is the allow-list of container
-//! options. [`errors`] classifies the engine's errors. [`run`], [`containers`] and [`images`] change things;
-//! [`commands`] runs commands in containers. [`view`] translates the engine's answers. [`engine`] keeps the
-//! only state: pulls in progress, recently seen images, unfinished commands, and whether new containers join
-//! the pod [`network`].
+//!
+//! [`create`] is the allow-list of container options. [`engine`] keeps the only state: pulls in progress,
+//! recently seen images, unfinished commands, and whether new containers join the pod [`network`].
 
 mod archive;
 mod binds;

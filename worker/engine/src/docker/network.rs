@@ -1,4 +1,5 @@
-//! The network of a cluster's pods on this engine: a bridge on which pods reach each other by name only.
+//! The bridge of a cluster's pods, on which they reach each other by name only.
+//!
 //!
 //! The host's rules, which redirect to the proxy, match the prefix of its interface's name.
 
@@ -22,7 +23,7 @@ const CREATED_ELSEWHERE_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Choice {
-    /// Join if the network exists: the proxy has not reported yet whether names work, and they did before.
+    /// The proxy has not reported yet whether names work, and they did before.
     #[default]
     IfThere,
     Join,
@@ -61,8 +62,7 @@ impl PodNetwork {
         self.choose(Choice::Avoid);
     }
 
-    /// Returns true if the network exists. A missing one is avoided from now on, and not looked up again;
-    /// joining creates it.
+    /// A missing network is avoided from now on, and not looked up again.
     async fn look_up(&self, client: &EngineClient, cluster: &ClusterId) -> Result<bool, RuntimeError> {
         let is_there = gateway(client, &name(cluster)).await?.is_some();
         let mut choice = self.choice.lock();
@@ -96,7 +96,6 @@ impl PodNetwork {
     }
 }
 
-/// Returns the network's name. Each cluster on an engine has its own.
 fn name(cluster: &ClusterId) -> String {
     format!("kubeleet-{}", short(cluster))
 }
@@ -117,8 +116,7 @@ async fn ensure(client: &EngineClient, cluster: &ClusterId) -> Result<Ipv4Addr, 
         return Ok(gateway);
     }
     let created = create(client, cluster).await;
-    // Another worker of this engine may be creating it. The engine refuses our request before it lists
-    // theirs.
+    // Another worker may be creating it: the engine refuses ours before it lists theirs.
     for _ in 0..CREATED_ELSEWHERE_TRIES {
         if let Some(gateway) = gateway(client, &name).await? {
             return Ok(gateway);

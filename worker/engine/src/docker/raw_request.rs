@@ -1,4 +1,4 @@
-//! Requests that the client library cannot make, each on its own connection.
+//! Requests that bollard cannot make, each on its own connection.
 
 use bollard::errors::Error;
 use bytes::{Buf, Bytes};
@@ -51,8 +51,6 @@ where
     Ok(sender.send_request(request).await?)
 }
 
-/// Returns the body of a response.
-///
 /// # Errors
 /// The engine's message, if the status is a failure.
 pub(super) async fn body(response: Response<Incoming>) -> Result<Bytes, Error> {

@@ -1,4 +1,4 @@
-//! Creates and starts containers on the engine, once for each identity even if a call is repeated.
+//! Creates and starts containers, once for each identity even if a call is repeated.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) async fn run(
     let deadline = tokio::time::Instant::now() + WRITE;
     while tokio::time::Instant::now() < deadline {
         match create(client, &name, body.clone()).await {
-            // The new container is ours and not started: no inspection is needed.
+            // The new container is ours and not started.
             Ok(()) => {}
             Err(failure) if failure.is_name_taken() => match inspect(client, &name).await? {
                 Some(found) => {
@@ -41,8 +41,8 @@ pub(super) async fn run(
                     }
                 }
                 None => {
-                    // An engine reserves the name before the container can be inspected, so another create
-                    // may be in progress. Or the container was removed between our two calls.
+                    // The name is reserved before inspection works: another create may be in progress. Or the
+                    // container was removed between our two calls.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -73,7 +73,7 @@ async fn create(client: &EngineClient, name: &str, body: ContainerCreateBody) ->
     Ok(())
 }
 
-/// Checks that a container with our name has our labels. Only labels prove ownership.
+/// Only labels prove ownership.
 fn verify_owner(name: &str, found: Inspected, identity: &Identity) -> Result<Container, RuntimeError> {
     let ours = [label::ORCHESTRATOR, label::NODE, label::POD, label::ASSIGNMENT];
     let expected = identity.labels();
@@ -85,7 +85,7 @@ fn verify_owner(name: &str, found: Inspected, identity: &Identity) -> Result<Con
     found.container.ok_or_else(detail)
 }
 
-/// Removes a container that cannot start. Returns `None` if it was removed meanwhile.
+/// Removes a container that cannot start. `None` if it was removed meanwhile.
 async fn start_created(
     client: &EngineClient,
     name: &str,
@@ -106,8 +106,7 @@ async fn start_created(
     };
     match failure {
         Some(error) if container.state == ContainerState::Created => {
-            // After a timeout it stays: the start may still be in progress, and the next attempt finds it by
-            // name.
+            // After a timeout the start may still be in progress; the next attempt finds it by name.
             if !matches!(error, RuntimeError::Engine(_))
                 && let Err(removal) = remove(client, name).await
             {

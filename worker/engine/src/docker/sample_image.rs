@@ -1,5 +1,5 @@
-//! Creates an image without a registry: only this executable and its libraries. `kubeleet dev` uses it on
-//! machines that cannot pull images.
+//! Creates an image without a registry, of programs and their libraries. `kubeleet dev` uses it on machines
+//! that cannot pull images.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -18,25 +18,19 @@ const SOURCE_LABEL: &str = "kubeleet.made-of";
 
 const PATH_IN_IMAGE: &str = "/kubeleet";
 
-/// The content of an image.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recipe<'a> {
-    /// Programs of this machine, with their absolute paths in the image. Their shared libraries are included.
+    /// Programs of this machine, with their absolute paths in the image.
     pub programs: &'a [(&'a Path, &'a str)],
-    /// The entry point; if empty, a pod's `command` names the program.
+    /// If empty, a pod's `command` names the program.
     pub entrypoint: &'a [&'a str],
-    /// The default command.
     pub command: &'a [&'a str],
 }
 
-/// Ensures that each tag names an image that runs this executable's hidden `hello` command. Returns true if
-/// an image was created or tagged.
-///
-/// # Errors
-/// If this executable cannot be read, or the engine fails.
+/// Each tag names an image that runs this executable's hidden `hello` command. Returns true if an image was
+/// created or tagged.
 pub async fn ensure_hello_image(docker: &DockerRuntime, tags: &[&str]) -> Result<bool, RuntimeError> {
-    // The running executable, even after a rebuild replaced the file. Not `self`: the loader opens this path
-    // too.
+    // The running executable, even after a rebuild replaced the file. Not `self`: the loader opens it too.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let Some((first, others)) = tags.split_first() else { return Ok(false) };
     let mut has_changed = import_image(docker, &exe, &[PATH_IN_IMAGE, "hello"], first).await?;
@@ -52,11 +46,7 @@ pub async fn ensure_hello_image(docker: &DockerRuntime, tags: &[&str]) -> Result
     Ok(has_changed)
 }
 
-/// Ensures that the tag names an image that runs one program, replacing another image. `entrypoint[0]` is the
-/// path of `exe` in the image, the rest are its first arguments. Returns true if the image was created.
-///
-/// # Errors
-/// If the program cannot be read, or the engine fails.
+/// `entrypoint[0]` is the path of `exe` in the image. Returns true if the image was created.
 pub async fn import_image(
     docker: &DockerRuntime,
     exe: &Path,
@@ -69,11 +59,7 @@ pub async fn import_image(
     import_recipe(docker, Recipe { programs: &[(exe, path)], entrypoint, command: &[] }, tag).await
 }
 
-/// Ensures that the tag names an image of this recipe, replacing another image. Returns true if it was
-/// created.
-///
-/// # Errors
-/// If a program cannot be read, or the engine fails.
+/// Replaces another image. Returns true if the image was created.
 pub async fn import_recipe(
     docker: &DockerRuntime,
     recipe: Recipe<'_>,
@@ -99,10 +85,7 @@ pub async fn import_recipe(
     Ok(true)
 }
 
-/// Returns a recipe's files as a tar, positioned at its beginning.
-///
-/// # Errors
-/// If a program cannot be read.
+/// A tar of the recipe's files, positioned at its beginning.
 pub fn layer(recipe: &Recipe<'_>) -> Result<File, RuntimeError> {
     write_tar(&programs_of(recipe))
 }
@@ -120,7 +103,7 @@ async fn remove_replaced(docker: &DockerRuntime, replaced: Option<(String, HashM
     }
 }
 
-/// Uses size and modification time: a digest of the programs takes seconds.
+/// Size and modification time: a digest of the programs takes seconds.
 fn fingerprint(recipe: &Recipe<'_>) -> Result<String, RuntimeError> {
     let mut hasher = Sha256::new();
     for (program, path) in recipe.programs {
@@ -135,7 +118,7 @@ fn failed(operation: &'static str) -> impl Fn(io::Error) -> RuntimeError {
     move |error| RuntimeError::Failed(format!("creating an image: could not {operation}: {error}"))
 }
 
-/// Writes the image's files into a tar on disk, because an unstripped executable has hundreds of megabytes.
+/// On disk: an unstripped executable has hundreds of megabytes.
 fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     let mut tar = tar::Builder::new(tempfile::tempfile().map_err(failed("open a temporary file"))?);
     let mut libraries = BTreeSet::new();
@@ -156,7 +139,7 @@ fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     Ok(file)
 }
 
-/// Uses exactly this path, with links resolved: the loader opens the path it knows.
+/// Exactly this path, with links resolved: the loader opens the path it knows.
 fn append(tar: &mut tar::Builder<File>, file: &Path, path: &str) -> io::Result<()> {
     let mut file = File::open(file)?;
     let mut header = tar::Header::new_gnu();
@@ -166,8 +149,8 @@ fn append(tar: &mut tar::Builder<File>, file: &Path, path: &str) -> io::Result<(
     tar.append_data(&mut header, path.trim_start_matches('/'), &mut file)
 }
 
-/// Returns a program's shared libraries and loader as absolute paths; empty for a static program. Asks the
-/// program's loader, because only it knows all rules. `--list` of glibc and musl does not run the program.
+/// Empty for a static program. Only the program's loader knows all rules; `--list` of glibc and musl does not
+/// run the program.
 fn libraries_of(program: &Path) -> Result<BTreeSet<PathBuf>, RuntimeError> {
     let Some(loader) = interpreter(program).map_err(failed("read the program"))? else {
         return Ok(BTreeSet::new());
@@ -187,8 +170,7 @@ fn libraries_of(program: &Path) -> Result<BTreeSet<PathBuf>, RuntimeError> {
     Ok(libraries)
 }
 
-/// Parses lines such as `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f…)`. The kernel's `linux-vdso` has
-/// no path.
+/// Lines such as `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f…)`; `linux-vdso` has no path.
 fn listed_libraries(listing: &str) -> BTreeSet<PathBuf> {
     let path = |line: &str| {
         let path = line.split_once("=>").map_or(line, |(_, path)| path);
@@ -198,7 +180,7 @@ fn listed_libraries(listing: &str) -> BTreeSet<PathBuf> {
     listing.lines().filter_map(path).collect()
 }
 
-/// Reads `PT_INTERP` of an ELF header; `None` for a static program or a script.
+/// `PT_INTERP` of an ELF header; `None` for a static program or a script.
 fn interpreter(program: &Path) -> io::Result<Option<PathBuf>> {
     use std::os::unix::fs::FileExt;
     const PT_INTERP: u32 = 3;

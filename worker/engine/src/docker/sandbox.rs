@@ -9,7 +9,6 @@ use super::sample_image::import_image;
 use crate::{Container, ContainerRequest, Identity, RuntimeError};
 
 const IMAGE: &str = concat!("kubeleet/sandbox:", env!("CARGO_PKG_VERSION"));
-/// The program in the image, and its hidden command that waits for a stop.
 const ENTRYPOINT: [&str; 2] = ["/kubeleet", "sandbox"];
 /// Far more than the program needs.
 const MEMORY_BYTES: u64 = 64 << 20;
@@ -44,9 +43,8 @@ fn spec(ports: &[Port]) -> ContainerSpec {
     }
 }
 
-/// Creates the image, unless the engine has one of this very executable.
 async fn ensure_image(docker: &DockerRuntime) -> Result<(), RuntimeError> {
-    // One import at a time: it takes seconds, and the second caller finds it done.
+    // An import takes seconds; the second caller finds it done.
     let _importing = docker.sandbox_image.lock().await;
     // The running executable, even after a rebuild replaced the file.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));

@@ -14,11 +14,10 @@ use crate::lines::nanoseconds;
 use crate::{Container, ContainerState};
 
 pub(super) enum Listed {
-    /// A complete description.
     Known(Container),
-    /// An ended container in the state `Unknown`: only an inspection reports how it ended.
+    /// Only an inspection reports how it ended.
     Ended(Container),
-    /// A container in removal, or with unreadable labels.
+    /// In removal, or with unreadable labels.
     Skip,
 }
 
@@ -28,14 +27,14 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
     let is_paused = row.state == Some(S::PAUSED);
     let state = match row.state.unwrap_or(S::EMPTY) {
         S::CREATED => ContainerState::Created,
-        // Paused and restarting containers may run again at any instant, and a stopping one still runs.
+        // Paused and restarting ones may run again at any instant; a stopping one still runs.
         S::RUNNING | S::PAUSED | S::RESTARTING | S::STOPPING => ContainerState::Running,
         S::EXITED | S::DEAD | S::EMPTY => ContainerState::Unknown,
         S::REMOVING => return Listed::Skip,
     };
     let networks = row.network_settings.and_then(|settings| settings.networks);
     let ports = row.ports.unwrap_or_default().into_iter().filter_map(listed_port);
-    // Some engines list no addresses. Then the ones from the inspection at the start are kept.
+    // Some engines list no addresses; then those of the first inspection are kept.
     let network = Some(network(networks, ports)).filter(|network| !network.address.is_empty());
     let labels = row.labels.unwrap_or_default();
     let container = Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state);
@@ -46,15 +45,13 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
     }
 }
 
-/// An inspected container and its labels, which prove ownership.
 #[derive(Default)]
 pub(super) struct Inspected {
     pub(super) labels: HashMap<String, String>,
     /// `None` during removal, or if the labels are unreadable.
     pub(super) container: Option<Container>,
-    /// Start of its current run, in nanoseconds since the Unix epoch: the middle between the former run's end
-    /// and this start. Lines are stamped when the engine reads them, which can be after the former run's end,
-    /// or before the noted start.
+    /// In nanoseconds since the Unix epoch: the middle between the former run's end and this start. Lines are
+    /// stamped when the engine reads them, which can be after that end or before the start.
     pub(super) run_began_at: Option<u64>,
     pub(super) has_stdin: bool,
     pub(super) is_stdin_once: bool,
@@ -148,7 +145,7 @@ fn bound_ports(ports: PortMap) -> impl Iterator<Item = PublishedPort> {
     })
 }
 
-/// Takes the first network by name, so that the address is stable.
+/// The first network by name, so that the address is stable.
 fn first_address(networks: HashMap<String, EndpointSettings>) -> String {
     let mut named: Vec<_> =
         networks.into_iter().filter_map(|(name, net)| Some((name, net.ip_address?))).collect();

@@ -1,5 +1,5 @@
-//! Volumes of the engine. Creating a container creates its missing volumes with their labels. The engine
-//! refuses to remove a volume in use.
+//! Volumes of the engine. Creating a container creates its missing volumes. The engine refuses to remove one
+//! in use.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -39,8 +39,7 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
         }),
         ..Default::default()
     });
-    // Their paths are already resolved: see `binds`, and `shared_directory` of the worker. The engine refuses
-    // any other source, because it is no absolute path.
+    // Their paths are already resolved: see `binds`, and `shared_directory` of the worker.
     let binds = request.container.volumes.iter();
     let binds = binds.filter(|volume| matches!(volume.kind, VolumeKind::Bind | VolumeKind::Shared));
     let binds = binds.map(|volume| Mount {
@@ -77,7 +76,6 @@ pub(super) async fn remove(client: &EngineClient, handle: &str) -> Result<bool, 
     match client.within(EngineCall::RemoveVolume, WRITE, call).await {
         Ok(()) => Ok(true),
         Err(failure) if failure.is_not_found() => Ok(true),
-        // A container uses it.
         Err(failure) if failure.status == Some(409) => Ok(false),
         Err(failure) => Err(failure.into()),
     }

@@ -1,5 +1,5 @@
-//! Commands beside a pod's process: in the same folder, with the same environment and limits. They are killed
-//! at their deadline, and with the pod.
+//! Commands beside a pod's process: same folder, environment and limits. They are killed at their deadline,
+//! and with the pod.
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
@@ -22,11 +22,9 @@ use crate::RuntimeError;
 use crate::exec::{ExecResult, OutputTail};
 
 pub(super) const NOT_STARTED: i64 = 127;
-/// Time to wait for output after the end: a process left behind by the command may hold it open.
+/// A process left behind by the command may hold the output open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// See [`crate::Runtime::exec`].
-///
 /// # Cancel safety
 /// Dropping the call kills the command.
 pub(super) async fn exec(
@@ -45,7 +43,7 @@ pub(super) async fn exec(
     }
 }
 
-/// A running command. Dropping it kills its process group.
+/// Dropping it kills its process group.
 struct ExecChild(Child);
 
 impl ExecChild {
@@ -66,7 +64,6 @@ impl Drop for ExecChild {
     }
 }
 
-/// Fails if the pod does not run.
 pub(super) fn prepare(
     folder: &Folder,
     words: &[String],

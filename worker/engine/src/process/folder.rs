@@ -1,5 +1,5 @@
-//! A process pod on disk, where later workers find it. Its folder is `<root>/<node>/<container name>/`, with
-//! the state, the environment, the log and the working directory.
+//! A process pod on disk, where later workers find it: `<root>/<node>/<container name>/` has the state, the
+//! environment, the log and the working directory.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::system::{LOG, ProcessIdentity};
 use crate::{Container, ContainerRequest, ContainerState, RuntimeError};
 
-/// The content of `pod.json`: all of a pod except the values of its environment, which may be secret.
+/// Content of `pod.json`, without the values of the environment, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) labels: BTreeMap<String, String>,
@@ -33,7 +33,7 @@ pub(super) struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PodState {
-    /// About to start. After a crash of the worker the process may or may not exist.
+    /// After a crash of the worker the process may or may not exist.
     Starting,
     Running(ProcessIdentity),
     Exited(i64),
@@ -73,8 +73,6 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Returns the folder of a handle.
-    ///
     /// # Errors
     /// `NotFound` if the handle is malformed, for example because it would leave the root.
     pub(super) fn new(root: &Path, handle: &str) -> Result<Self, RuntimeError> {
@@ -115,7 +113,7 @@ impl Folder {
         DirBuilder::new().recursive(true).mode(0o700).create(self.work())
     }
 
-    /// Reads the record. Returns `None` if it is missing or unreadable: then nothing was started from it.
+    /// `None` if it is missing or unreadable: then nothing was started from it.
     pub(super) fn load(&self) -> Option<Record> {
         let read = self.state_file("pod.json").read().unwrap_or_else(|error| {
             tracing::warn!(pod = self.handle, %error, "the state of a process pod cannot be read");
@@ -128,13 +126,13 @@ impl Folder {
             .ok()
     }
 
-    /// Replaces the record atomically: after a crash the file has the old or the new one.
+    /// Atomic: after a crash the file has the old or the new record.
     pub(super) fn store(&self, record: &Record) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
         self.state_file("pod.json").write(&text)
     }
 
-    /// Saves the environment for restarts, in a file that only this user can read.
+    /// For restarts. Only this user can read it.
     pub(super) fn store_environment(&self, environment: &BTreeMap<String, String>) -> io::Result<()> {
         self.state_file("environment.json").save(environment)
     }
@@ -149,7 +147,7 @@ impl Folder {
         StateFile::new(self.path.join(name)).private().until_reboot()
     }
 
-    /// Opens the log for appending: after a truncation, writing continues at its new end.
+    /// Appending: after a truncation, writing continues at the new end.
     pub(super) fn open_log(&self) -> io::Result<File> {
         private_file().append(true).open(self.log())
     }

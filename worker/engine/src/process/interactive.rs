@@ -1,5 +1,5 @@
-//! Interactive commands beside a pod's process. They have no terminal: that would need a process of ours
-//! between fork and exec.
+//! Interactive commands beside a pod's process. A terminal would need a process of ours between fork and
+//! exec.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -21,7 +21,7 @@ use super::spawn;
 use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 
 const END_GRACE: Duration = Duration::from_secs(2);
-/// Time to wait for output after the end: a process left behind by the command may hold it open.
+/// A process left behind by the command may hold the output open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(super) async fn start(

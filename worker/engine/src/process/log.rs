@@ -15,14 +15,13 @@ use super::log_times::LogTimes;
 use crate::lines::{MAX_LINE_BYTES, wall_clock};
 use crate::{EngineLine, LineQuery, LineStream, RuntimeError};
 
-/// A longer log is truncated, and this much of its end is kept in a second file. Checked with each list, so a
-/// log can be longer in between.
+/// Also the size of the second file. Checked with each list, so a log can be longer in between.
 const MAX_LOG_BYTES: u64 = 10 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Truncates a log that is too long. Processes have it open, so it is copied and emptied, not renamed. Output
-/// between the two steps is lost.
+/// Processes have the log open, so it is copied and emptied, not renamed. Output between the two steps is
+/// lost.
 pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
     let Some(mut log) = File::open(folder.log()).if_found()? else { return Ok(()) };
     let length = log.metadata()?.len();
@@ -96,7 +95,7 @@ struct TimedLines {
     folder: Folder,
     after: u64,
     splitter: LineSplitter,
-    /// Time of the last line: keeps the order if the clock is set back.
+    /// Keeps the order if the clock is set back.
     last_time: u64,
 }
 
@@ -136,8 +135,8 @@ struct LogReader {
     tail: usize,
     follow: bool,
     files: Vec<File>,
-    /// The end of the last file when it was opened. Without `follow` later output is not read: it would
-    /// exceed the tail, and a pod that writes faster than this reads would never end.
+    /// Of the last file when opened. Without `follow` later output is not read: a pod that writes faster than
+    /// this reads would never end.
     end: u64,
     has_begun: bool,
 }
@@ -199,7 +198,7 @@ impl LogReader {
     }
 }
 
-/// Seeks backwards to the last `lines` lines before `end`. Returns their number.
+/// Returns the number of lines found before `end`.
 fn seek_to_tail(file: &mut File, lines: usize, end: u64) -> io::Result<usize> {
     if lines == 0 {
         file.seek(SeekFrom::Start(end))?;

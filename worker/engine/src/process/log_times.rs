@@ -1,6 +1,5 @@
-//! Times of the lines of a process pod. Its processes write into their log directly, so that they outlive
-//! their worker, and no one sees each line. So the worker notes the log's length once a second, and
-//! interpolates the time of a line between two notes.
+//! Times of the lines of a process pod. Its processes write into the log directly, to outlive their worker.
+//! So the worker notes the log's length once a second, and interpolates between two notes.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,7 +11,7 @@ use super::folder::{Folder, private_file};
 use crate::lines::wall_clock;
 
 pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(1);
-/// With more notes every second one is dropped.
+/// With more, every second one is dropped.
 const MAX_NOTES: usize = 4096;
 
 /// Pairs of a log's length and the time; both grow.
@@ -31,8 +30,7 @@ impl LogTimes {
         times
     }
 
-    /// Adds a note. A note that does not fit the earlier ones is dropped: the log was truncated, or the clock
-    /// set back.
+    /// Drops a note that does not fit the earlier ones: the log was truncated, or the clock set back.
     pub(super) fn add(&mut self, length: u64, time: u64) {
         if self.0.last().is_none_or(|last| length > last.0 && time >= last.1) {
             self.0.push((length, time));
@@ -76,7 +74,7 @@ pub(super) fn note(folder: &Folder, noted: u64) -> io::Result<u64> {
     if length <= noted {
         return Ok(length);
     }
-    // The time of the last write, which may be earlier than now.
+    // The last write may be earlier than now.
     let written = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let time = written.map_or_else(wall_clock, |time| time.as_nanos() as u64);
     let path = folder.log_times();

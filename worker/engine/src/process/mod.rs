@@ -1,9 +1,9 @@
-//! Pods as plain process groups of this machine: for machines without a container engine, and for
-//! experiments.
+//! Pods as plain process groups, for machines without a container engine.
+//!
 //!
 //! There is no isolation: a pod runs as the worker's user, in its own folder, with a clean environment and a
-//! few limits. Images, ports and CPU limits have no effect; isolating options are refused. Each pod's state
-//! is in its [`folder`], where later workers find it. Pods outlive their worker, even a killed one.
+//! few limits. Images, ports and CPU limits have no effect; isolating options are refused. Pods outlive their
+//! worker, even a killed one.
 
 mod exec;
 mod folder;
@@ -41,16 +41,15 @@ use crate::{
     LineStream, RegistryLogins, RunningCommand, Runtime, RuntimeError,
 };
 
-/// Runs pods as processes, with their state below one root folder.
 #[derive(Clone)]
 pub struct ProcessRuntime {
     pods: Arc<ProcessPods>,
 }
 
 impl ProcessRuntime {
-    /// Keeps pods below `root`, which is created on demand. Many nodes and processes may share one `root`.
+    /// Many nodes and processes may share one `root`.
     pub fn new(root: PathBuf) -> Self {
-        // The path of a pod's folder marks its processes, so it must not depend on the working directory.
+        // The folder's path marks its processes, so it must not depend on the working directory.
         let root = std::path::absolute(&root).unwrap_or(root);
         Self { pods: Arc::new(ProcessPods::new(root)) }
     }
@@ -80,8 +79,8 @@ impl ProcessRuntime {
         }
     }
 
-    /// Kills all processes of these pods. One scan of the machine's processes finds those that left the group
-    /// of their pod's first process. A scan per pod would take seconds for hundreds of pods.
+    /// One scan of the machine's processes finds those that left their group. A scan per pod would take
+    /// seconds for hundreds of pods.
     async fn kill(folders: Vec<Folder>) {
         let leaders: Vec<ProcessIdentity> = folders.iter().filter_map(|folder| leader(folder).0).collect();
         for leader in &leaders {
@@ -290,7 +289,6 @@ impl Runtime for ProcessRuntime {
                 let hint = match receiver.recv().await {
                     Ok((of, hint)) if of == node => hint,
                     Ok(_) => continue,
-                    // Hints were missed: anything may have changed.
                     Err(broadcast::error::RecvError::Lagged(_)) => Hint::default(),
                     Err(broadcast::error::RecvError::Closed) => return None,
                 };

@@ -1,5 +1,4 @@
-//! Starts process pods, watches them, and finds them again. All functions require the lock of the node's
-//! folder.
+//! Starts process pods, watches them, and finds them again, under the lock of the node's folder.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -22,19 +21,19 @@ use super::system::{ProcessIdentity, find_leader, kill_marked};
 use super::{log, spawn};
 use crate::{Container, ContainerRequest, Hint, RuntimeError, label};
 
-/// The exit code of a pod that ended while no worker was its parent: the real one is lost.
+/// Of a pod that ended while no worker was its parent.
 pub(super) const UNKNOWN_EXIT_CODE: i64 = 255;
 
 /// Disk and kernel answer in milliseconds unless something is badly wrong.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the kernel to end a process after SIGKILL; a longer time means that it hangs in a device.
+/// If the kernel takes longer after SIGKILL, the process hangs in a device.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const KILL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 pub(super) struct ProcessPods {
     pub(super) root: PathBuf,
-    /// Processes that a task of this worker waits for. Only the task of a child process learns its exit code,
-    /// so no other code may conclude how the process ended.
+    /// Processes that a task of this worker waits for. Only the task of a child learns its exit code, so no
+    /// other code may conclude how it ended.
     watched: Mutex<HashSet<ProcessIdentity>>,
     pub(super) hints: broadcast::Sender<(String, Hint)>,
 }
@@ -46,8 +45,9 @@ impl ProcessPods {
 
     /// Runs `work` on a blocking thread while no other worker of this root touches the pods of `node`.
     ///
+    ///
     /// # Errors
-    /// Errors of `work`, and `Engine` if it has not ended after 10 s. It may still finish.
+    /// Errors of `work`, and `Engine` after 10 s; `work` may still finish.
     pub(super) async fn with_lock<T: Send + 'static>(
         self: &Arc<Self>,
         node: &str,
@@ -107,7 +107,7 @@ impl ProcessPods {
         Some(record)
     }
 
-    /// If the record cannot be written now, the next pass finds the same again.
+    /// The next pass finds the same again.
     fn store_or_warn(&self, folder: &Folder, record: &Record) {
         if let Err(error) = folder.store(record) {
             tracing::warn!(pod = folder.handle, %error, "the state of a process pod could not be written");
@@ -165,7 +165,7 @@ impl ProcessPods {
         record.state = PodState::Starting;
         folder.store(&record).map_err(failed)?;
         let mut child = spawn::spawn(folder, &record)?;
-        // A child keeps its id until it is waited for, even if it has ended.
+        // A child keeps its id until it is waited for.
         let process = i32::try_from(child.id()).ok().and_then(ProcessIdentity::of);
         let written = match &process {
             Some(process) => {
@@ -202,7 +202,6 @@ impl ProcessPods {
         })
     }
 
-    /// Watches a process in a task of its own, which records its end and sends a hint.
     fn watch(self: &Arc<Self>, folder: &Folder, process: ProcessIdentity, child: Option<Child>) {
         if !self.watched.lock().insert(process.clone()) {
             return;
@@ -224,7 +223,6 @@ impl ProcessPods {
                 None
             });
             let handle = pod.is_some().then_some(handle);
-            // Without a receiver the next list finds it.
             let _ = pods.hints.send((node, Hint { pod, handle, is_start: false }));
         });
     }
@@ -268,7 +266,7 @@ async fn note_log_until(folder: &Folder, exited: impl Future<Output = ()>) {
     let mut noted = 0;
     loop {
         let has_exited = tokio::time::timeout(NOTE_INTERVAL, &mut exited).await.is_ok();
-        // A log without notes is readable too: its lines get the time of its last write.
+        // Lines of a log without notes get the time of its last write.
         noted = log_times::note(folder, noted).unwrap_or(noted);
         if has_exited {
             return;
@@ -289,8 +287,7 @@ fn lock(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Kills the remaining processes, as a container's end would, and removes the folder. The node is locked, so
-/// nothing starts from it meanwhile.
+/// The node is locked, so nothing starts from the folder meanwhile.
 pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     let failed = |detail: String| RuntimeError::Failed(format!("process pod {}: {detail}", folder.handle));
     if !kill_all(std::slice::from_ref(&folder.path)) {
@@ -299,7 +296,7 @@ pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     folder.remove().map_err(|error| failed(error.to_string()))
 }
 
-/// Returns false if some processes do not end.
+/// False if some processes do not end.
 pub(super) fn kill_all(folders: &[PathBuf]) -> bool {
     let deadline = Instant::now() + KILL_TIMEOUT;
     while kill_marked(folders) > 0 {

@@ -4,8 +4,7 @@ use model::spec::ContainerSpec;
 
 use super::spawn::NO_COMMAND;
 
-/// Returns why a pod cannot run as a process; `None` if it can. Limits that cannot be enforced are a reason;
-/// image and network options are ignored.
+/// Limits that cannot be enforced are a reason; image and network options are ignored.
 pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
     if container.entrypoint.is_empty() && container.command.is_empty() {
         return Some(NO_COMMAND.to_owned());

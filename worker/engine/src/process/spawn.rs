@@ -62,7 +62,7 @@ pub(super) fn command(folder: &Folder, record: &Record, words: &[String]) -> Res
     Ok(command)
 }
 
-/// Returns why this program can never start; `None` if the machine caused the error.
+/// `None` if the machine caused the error.
 pub(super) fn not_startable(program: &str, error: &io::Error) -> Option<String> {
     let reason = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => {
@@ -79,13 +79,15 @@ pub(super) fn not_startable(program: &str, error: &io::Error) -> Option<String> 
 pub(super) const NO_COMMAND: &str = "the `process` runtime of this node has no images: \
      give the pod a `command` that exists on the node";
 
-/// Sets the limits from outside, because no code of ours may run between fork and exec. So the program
-/// briefly has the worker's limits; processes that it starts later inherit the right ones.
+/// Sets the limits from outside, because no code of ours may run between fork and exec; the program briefly
+/// has the worker's.
 ///
-/// Limits private writable memory (`RLIMIT_DATA`), not address space (`RLIMIT_AS`): language runtimes reserve
-/// gigabytes of addresses that they never touch, and would not even start. The limit is per process.
 ///
-/// Does nothing without an id: the process has ended.
+/// Limits private writable memory (`RLIMIT_DATA`) per process, not address space: language runtimes reserve
+/// gigabytes of addresses that they never touch, and would not start.
+///
+///
+/// No id means that the process has ended.
 pub(super) fn limit(pid: Option<u32>, record: &Record) {
     let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let Some(pid) = pid else { return };
@@ -95,7 +97,6 @@ pub(super) fn limit(pid: Option<u32>, record: &Record) {
     limits.extend(record.memory.map(|bytes| (Resource::Data, both(bytes))));
     for (resource, limit) in limits {
         match prlimit(Some(pid), resource, limit) {
-            // It has ended already.
             Ok(_) | Err(rustix::io::Errno::SRCH) => {}
             Err(error) => {
                 tracing::warn!(?resource, %error, "a resource limit of a process pod could not be set")

@@ -1,6 +1,4 @@
-//! Processes of the kernel: their identity, whether they run, and how to end them.
-//!
-//! Process ids are reused, so a process is identified by id, start time and boot id.
+//! Processes of the kernel. Ids are reused, so a process is identified by id, start time and boot id.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -19,14 +17,13 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(super) const LOG: &str = "log";
-/// Set to the pod's folder in the environment of each of its processes. Finds a process whose worker died
-/// before recording the id, and processes outside the process group. A process with another environment is
-/// found by its output into the pod's log. A process without group, environment and output no longer belongs
-/// to a pod; only a cgroup would hold it, which an ordinary user lacks.
+/// Set to the pod's folder in the environment of its processes. Finds a process whose worker died before
+/// recording the id, or one outside the process group. One with another environment is found by its output
+/// into the pod's log. Without group, environment and output only a cgroup would hold it, which an ordinary
+/// user lacks.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
-/// Set in the environment of commands beside the pod's process: each leads a process group, but not the
-/// pod's.
+/// Set for commands beside the pod's process: each leads a process group, but not the pod's.
 pub(super) const EXEC_MARKER: &str = "KUBELEET_EXEC";
 
 /// Most environments are shorter.
@@ -34,30 +31,28 @@ const ENVIRONMENT_BYTES: usize = 16 << 10;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Identifies one process, and never a later one with the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessIdentity {
-    /// Its id, and that of the process group it leads.
+    /// Also the id of the process group it leads.
     pub pid: i32,
     start_time: u64,
     boot: String,
 }
 
 impl ProcessIdentity {
-    /// Returns the identity of the process with this id; `None` if there is none.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = Process::new(pid).ok()?.stat().ok()?;
         Some(Self { pid, start_time: stat.starttime, boot: boot_id()? })
     }
 
-    /// Returns true if it still runs. A zombie does not.
+    /// A zombie does not run.
     pub fn is_running(&self) -> bool {
         let stat = Process::new(self.pid).ok().and_then(|process| process.stat().ok());
         stat.is_some_and(|stat| stat.starttime == self.start_time && !matches!(stat.state, 'Z' | 'X'))
             && boot_id().is_some_and(|boot| boot == self.boot)
     }
 
-    /// Signals its process group. Does nothing if it has ended, because the group id may have been reused.
+    /// Does nothing after its end: the group id may have been reused.
     pub(super) fn signal_group(&self, signal: Signal) {
         if self.is_running()
             && let Some(pid) = Pid::from_raw(self.pid)
@@ -67,7 +62,6 @@ impl ProcessIdentity {
         }
     }
 
-    /// Signals it alone.
     pub fn signal(&self, signal: Signal) {
         if self.is_running()
             && let Some(pid) = Pid::from_raw(self.pid)
@@ -77,7 +71,6 @@ impl ProcessIdentity {
         }
     }
 
-    /// Waits until it has ended.
     pub async fn exited(&self) {
         match self.watch() {
             // Readable means ended.
@@ -95,8 +88,7 @@ impl ProcessIdentity {
     #[allow(deprecated, reason = "an OwnedFd keeps what the unsafe replacement asks its callers to promise")]
     fn watch(&self) -> Option<std::io::Result<AsyncFd<OwnedFd>>> {
         let descriptor = Pid::from_raw(self.pid).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
-        // Checked after opening: now the descriptor refers to this process, not to a later one with the same
-        // id.
+        // Checked after opening: now the descriptor refers to this process, not to a later one with its id.
         self.is_running().then_some(())?;
         Some(match descriptor? {
             Ok(descriptor) => AsyncFd::with_interest(descriptor, Interest::READABLE),
@@ -123,13 +115,13 @@ pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
     ProcessIdentity::of(leader.pid)
 }
 
-/// Kills remaining processes of the pods, even outside their process groups. Returns their number.
+/// Also processes outside their groups. Returns their number.
 pub(super) fn kill_marked(folders: &[PathBuf]) -> usize {
     let mut traces = PodTraces::of(folders);
     let remaining = traces.find();
     for process in &remaining {
         let descriptor = Pid::from_raw(process.pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-        // Checked again after opening: the id may have been reused in between.
+        // The id may have been reused in between.
         if let Some(Ok(descriptor)) = descriptor
             && traces.are_on(process)
         {
@@ -143,7 +135,7 @@ pub(super) fn marked(folder: &Path) -> Vec<Process> {
     PodTraces::of(&[folder.to_owned()]).find()
 }
 
-/// Marks of some pods' processes, built once per scan: there may be thousands of processes.
+/// Built once per scan: there may be thousands of processes.
 struct PodTraces {
     markers: HashSet<Vec<u8>>,
     logs: HashSet<FileIdentity>,
@@ -171,8 +163,7 @@ impl PodTraces {
             || self.writes_to_log(process)
     }
 
-    /// Returns true if the process's output goes to a log of these pods, so a process of the pod started it
-    /// without the environment. Nothing else writes there: readers open the log as another descriptor.
+    /// Nothing else writes to the log: readers open it as another descriptor.
     fn writes_to_log(&self, process: &Process) -> bool {
         let output = |descriptor: u8| PathBuf::from(format!("/proc/{}/fd/{descriptor}", process.pid));
         let is_log = |file: FileIdentity| self.logs.contains(&file);
@@ -192,7 +183,7 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
 struct ProcessEnvironment(Vec<u8>);
 
 impl ProcessEnvironment {
-    /// Returns false if it is unreadable: another user's, so not a pod's. A zombie's is empty.
+    /// False for another user's process, which is no pod's. A zombie's is empty.
     fn read(&mut self, process: &Process) -> bool {
         self.0.clear();
         // With enough capacity it is read at once. The kernel reports a length of zero.

@@ -1,8 +1,8 @@
 //! A simulated engine with containers in memory only: for tests, benchmarks, and clusters of thousands of
-//! nodes in one process. Delays and failures are configurable; no container needs a task.
+//! nodes in one process.
 //!
-//! One engine serves any number of nodes. Clones share it, so a test can replace a worker while the
-//! containers go on.
+//!
+//! Clones share it, so a test can replace a worker while the containers go on.
 
 mod node;
 #[cfg(test)]
@@ -26,25 +26,19 @@ use crate::{
     Identity, RegistryLogins, Runtime, RuntimeError,
 };
 
-/// Behaviour of the simulated engine.
-///
 /// The image name selects failures: the pull of `missing…` fails, `broken…` is refused, the command of
-/// `no-command…` cannot be started, `port-taken…` finds its host port in use, `crash…` exits with code 1
-/// right after each start, `done…` with 0, and `done-or-not…` with either. Commands in a container of
-/// `unhealthy…` exit with 1.
+/// `no-command…` cannot be started, `port-taken…` finds its host port in use, `crash…` exits with 1 right
+/// after each start, `done…` with 0, `done-or-not…` with either. Commands in `unhealthy…` exit with 1.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
-    /// Duration of each start and restart.
     pub start_delay: Duration,
-    /// Duration of each stop.
     pub stop_delay: Duration,
-    /// Duration of each image check.
     pub image_delay: Duration,
-    /// Deadline of calls while the engine hangs.
+    /// Of calls while the engine hangs.
     pub deadline: Duration,
-    /// True if containers are reached at this machine's loopback address; otherwise they have no address.
+    /// Containers are reached at loopback; otherwise they have no address.
     pub host_network: bool,
-    /// The engine's permanent id; empty if it has none.
+    /// Empty if it has none.
     pub engine_id: String,
 }
 
@@ -61,7 +55,6 @@ impl Default for SimOptions {
     }
 }
 
-/// A simulated engine. Clones share all state.
 #[derive(Clone)]
 pub struct SimRuntime {
     options: SimOptions,
@@ -78,7 +71,6 @@ struct InjectedFaults {
 }
 
 impl SimRuntime {
-    /// Returns an engine without containers.
     pub fn new(options: SimOptions) -> Self {
         Self {
             options,
@@ -89,7 +81,7 @@ impl SimRuntime {
         }
     }
 
-    /// Makes the pod's running containers exit with `code`. Returns true if there was one.
+    /// Returns true if one ran.
     pub fn exit(&self, pod: &PodId, code: i64) -> bool {
         self.for_each(pod, |node, name| {
             let Some(simulated) = node.containers.get_mut(name) else { return false };
@@ -101,7 +93,7 @@ impl SimRuntime {
         })
     }
 
-    /// Makes one of several containers of a pod exit. Returns true if it ran.
+    /// Returns true if it ran.
     pub fn exit_one(&self, pod: &PodId, container: &str, code: i64) -> bool {
         self.for_each(pod, |node, name| {
             let Some(simulated) = node.containers.get_mut(name) else { return false };
@@ -114,14 +106,13 @@ impl SimRuntime {
         })
     }
 
-    /// Returns the number of commands run in the containers of a pod.
     pub fn exec_count(&self, pod: &PodId) -> u32 {
         let nodes = self.nodes.lock();
         let containers = nodes.values().flat_map(|node| node.containers.values());
         containers.filter(|simulated| simulated.container.pod == *pod).map(|simulated| simulated.execs).sum()
     }
 
-    /// Returns the signals sent to the containers of a pod, except stop signals.
+    /// Except stop signals.
     pub fn signals(&self, pod: &PodId) -> Vec<StopSignal> {
         let nodes = self.nodes.lock();
         let containers = nodes.values().flat_map(|node| node.containers.values());
@@ -129,13 +120,12 @@ impl SimRuntime {
         of_pod.flat_map(|simulated| simulated.signals.iter().copied()).collect()
     }
 
-    /// Removes the pod's containers, as a person might. Returns true if there was one.
+    /// As a person might. Returns true if there was one.
     pub fn lose(&self, pod: &PodId) -> bool {
         self.for_each(pod, |node, name| node.containers.remove(name).is_some())
     }
 
-    /// Sets the exit code of commands in the pod's containers, by default 0; with `None` they do not end.
-    /// Returns true if there is a container.
+    /// By default 0; with `None` commands do not end. Returns true if there is a container.
     pub fn set_exec_exit_code(&self, pod: &PodId, exit_code: Option<i64>) -> bool {
         let mut is_known = false;
         for node in self.nodes.lock().values_mut() {
@@ -148,33 +138,29 @@ impl SimRuntime {
         is_known
     }
 
-    /// Makes every call wait until its deadline, or until this is called with `false`.
+    /// Every call waits until its deadline, or until `hang(false)`.
     pub fn hang(&self, hangs: bool) {
         self.faults.send_modify(|faults| faults.hangs = hangs);
     }
 
-    /// Makes every image check wait until this is called with `false`.
     pub fn hang_pulls(&self, hangs: bool) {
         self.pulls_hang.send_replace(hangs);
     }
 
-    /// Returns the number of image checks that wait because of [`Self::hang_pulls`].
     pub fn hanging_pulls(&self) -> usize {
         self.pulls_hang.receiver_count()
     }
 
-    /// Makes starts and stops report an engine error although they take effect.
+    /// Starts and stops report an engine error although they take effect.
     pub fn lose_replies(&self, loses: bool) {
         self.faults.send_modify(|faults| faults.loses_replies = loses);
     }
 
-    /// Returns the number of running containers on all nodes.
     pub fn running(&self) -> usize {
         let is_running = |simulated: &&SimContainer| simulated.container.state == ContainerState::Running;
         self.nodes.lock().values().map(|node| node.containers.values().filter(is_running).count()).sum()
     }
 
-    /// Returns the nodes on which containers of this pod run.
     pub fn running_on(&self, pod: &PodId) -> Vec<NodeName> {
         let is_running = |simulated: &SimContainer| {
             simulated.container.pod == *pod && simulated.container.state == ContainerState::Running
@@ -184,12 +170,11 @@ impl SimRuntime {
         on.filter_map(|(name, _)| NodeName::new(name.as_str()).ok()).collect()
     }
 
-    /// Returns the volumes of all nodes.
     pub fn all_volumes(&self) -> Vec<EngineVolume> {
         self.nodes.lock().values().flat_map(|node| node.volumes.values().cloned()).collect()
     }
 
-    /// Removes the pod's containers and then all unused volumes, like a person freeing disk space.
+    /// Removes the pod's containers and all unused volumes, as a person freeing disk space might.
     pub fn prune(&self, pod: &PodId) {
         self.lose(pod);
         for node in self.nodes.lock().values_mut() {
@@ -199,8 +184,7 @@ impl SimRuntime {
         }
     }
 
-    /// Calls `change` for each container of a pod, with a hint where it returns true. Returns true if any
-    /// did.
+    /// Sends a hint where `change` returns true. Returns true if any did.
     fn for_each(&self, pod: &PodId, change: impl Fn(&mut SimNode, &str) -> bool) -> bool {
         let mut any_changed = false;
         for node in self.nodes.lock().values_mut() {
@@ -355,7 +339,6 @@ impl Runtime for SimRuntime {
     fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
         let seconds = self.begun.elapsed().as_micros() as u64;
         let of_one = |handle: &String| {
-            // Each uses a fixed share of a core of its own.
             let number = handle.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte)) % 100;
             Some(Counters {
                 cpu_micros: Some(seconds * number / 1000),
@@ -422,7 +405,6 @@ impl Runtime for SimRuntime {
     fn stop<'a>(&'a self, handle: &'a str, _grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {
             self.respond(self.options.stop_delay).await?;
-            // A container that does not exist counts as stopped.
             let _ = self.with_container(handle, |node, name| {
                 let simulated = node.containers.remove(name)?;
                 node.send_hint(&simulated.container, false);
@@ -478,7 +460,6 @@ impl Runtime for SimRuntime {
             let hints = stream::unfold(receiver, |mut receiver| async move {
                 match receiver.recv().await {
                     Ok(hint) => Some((hint, receiver)),
-                    // Hints were missed: anything may have changed.
                     Err(broadcast::error::RecvError::Lagged(_)) => Some((Hint::default(), receiver)),
                     Err(broadcast::error::RecvError::Closed) => None,
                 }

@@ -59,7 +59,7 @@ impl SimNode {
         names
     }
 
-    /// Removes a volume. Returns false if a container has it.
+    /// Returns false if a container has it.
     pub(super) fn remove_volume(&mut self, name: &str) -> bool {
         let is_used =
             self.containers.values().any(|simulated| simulated.volumes.iter().any(|own| own == name));
@@ -71,14 +71,12 @@ impl SimNode {
 
     pub(super) fn send_hint(&self, container: &Container, is_start: bool) {
         let (pod, handle) = (Some(container.pod.clone()), Some(container.handle.clone()));
-        // Without a receiver the next list finds the change.
         let _ = self.hints.send(Hint { pod, handle, is_start });
     }
 }
 
 fn exit_code(request: &ContainerRequest) -> Option<i64> {
     let image = request.container.image.as_str();
-    // The first digit of a random id: three of sixteen.
     let fails = || request.identity.assignment.as_str().starts_with(['0', '1', '2']);
     match image {
         image if image.starts_with("crash") => Some(1),

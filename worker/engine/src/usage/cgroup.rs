@@ -1,7 +1,8 @@
 //! Counters of control groups, version 1 and 2.
 //!
-//! An engine names a container's group after its id, in one of a few places that depend on the engine and its
-//! cgroup driver. A worker in a container sees them only if the machine's `/sys/fs/cgroup` is mounted.
+//!
+//! A group is named after the container's id, in one of a few places. A worker in a container sees them only
+//! if the machine's `/sys/fs/cgroup` is mounted.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +13,13 @@ use super::counters::Counters;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Engines' paths of a container's group, with `ID` for its id: Docker with systemd and without, Podman
-/// likewise.
+/// Docker with systemd and without, Podman likewise.
 const PLACES: [&str; 4] =
     ["system.slice/docker-ID.scope", "docker/ID", "machine.slice/libpod-ID.scope", "libpod_parent/libpod-ID"];
 
 pub(crate) struct Cgroups {
     root: PathBuf,
-    /// The place that matched last: an engine uses one for all containers.
+    /// An engine uses one for all containers.
     place: Mutex<usize>,
 }
 

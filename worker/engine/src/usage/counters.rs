@@ -1,18 +1,15 @@
-//! Resource usage of a container since its start.
+//! Resource usage of a container since its start, as far as the kernel reports it.
 
 use model::node::Psi;
 
-/// Resource usage of a container since its start, as far as the kernel reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counters {
     /// Microseconds of CPU time.
     pub cpu_micros: Option<u64>,
-    /// Memory in use now, in bytes, without the reclaimable file cache.
+    /// Now, in bytes, without the reclaimable file cache.
     pub memory_bytes: Option<u64>,
-    /// Bytes read from block devices.
     pub read_bytes: Option<u64>,
-    /// Bytes written to block devices.
     pub write_bytes: Option<u64>,
-    /// Current pressure.
+    /// Now.
     pub psi: Option<Psi>,
 }

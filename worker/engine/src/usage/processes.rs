@@ -28,8 +28,7 @@ impl ProcessRow {
     }
 }
 
-/// Returns the counters of these group leaders with their descendants, in this order. Reads the process list
-/// once.
+/// Of group leaders with their descendants, in this order.
 pub(crate) fn read(leaders: &[i32]) -> Vec<Counters> {
     let stats = all_processes().into_iter().flatten().filter_map(Result::ok);
     let rows: Vec<ProcessRow> =

@@ -17,7 +17,7 @@ use crate::answer::ends::{ChannelEnd, broken, state_of, worker_stops};
 use crate::session::context::SessionContext;
 
 const CONTAINER_LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// Time for the engine to close a command's connection after its container has ended.
+/// For the engine to close a command's connection after its container has ended.
 const ENGINE_MARGIN: Duration = Duration::from_secs(1);
 const RESIZE_PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1)];
@@ -26,7 +26,7 @@ const KILLED: u8 = 137;
 /// A piece counts as read once it was written.
 type Input = mpsc::UnboundedSender<(Bytes, Receipt)>;
 
-/// Runs the command until it ends. If the client leaves, ends the command, but not a main process.
+/// If the client leaves, ends the command, but not a main process.
 pub(super) async fn serve(
     context: &SessionContext,
     container: &Container,
@@ -46,7 +46,7 @@ pub(super) async fn serve(
     let RunningCommand { input, ends_input, output, control } = started.map_err(|error| error.to_string())?;
     // Ends the command even if this future is dropped.
     let mut command = CommandGuard { control: Some(control) };
-    // A main process ends with its container, which is no reason to stop reading its output.
+    // The end of the container is no reason to stop reading a main process's output.
     let end_of_container = async {
         match is_main {
             true => std::future::pending().await,
@@ -62,7 +62,7 @@ pub(super) async fn serve(
             }
             return Ok(Some(Frame::Exit(code)));
         }
-        // The command has ended with its container, but some engines report for ever that it runs.
+        // Some engines report for ever that the command runs.
         Err(WaitStopped::Container(code)) => {
             command.control = None;
             tell_end(channel).await;
@@ -85,7 +85,7 @@ pub(super) async fn serve(
 
 enum WaitStopped {
     Client,
-    /// The container ended with this exit code.
+    /// With its exit code.
     Container(u8),
     Worker,
     Channel(ChannelError),
@@ -121,7 +121,7 @@ async fn run(
     let feed = async {
         if let Some(mut input) = input {
             while let Some((piece, receipt)) = waiting.recv().await {
-                // It may have closed its input or ended: further input is dropped.
+                // Further input is dropped.
                 if input.write_all(&piece).await.is_err() || input.flush().await.is_err() {
                     break;
                 }
@@ -152,9 +152,8 @@ async fn run(
     }
 }
 
-/// Waits for the container's end, then a while for the engine to close the command's connection: some
-/// versions leave a terminal's open for ever. Returns the container's exit code. Polls this worker's table,
-/// which is cheap.
+/// Waits for the container's end, then a while for the engine to close the connection: some versions leave a
+/// terminal's open for ever. Polls this worker's table, which is cheap.
 async fn end_of(context: &SessionContext, container: &Container) -> u8 {
     let seen = || {
         let managed = context.table.get(&container.pod)?;
@@ -217,7 +216,7 @@ async fn read_frames(reader: &mut ChannelReader, control: &dyn CommandControl, i
     }
 }
 
-/// Retries: the client sends the size once, and a busy engine may refuse it.
+/// The client sends the size once, and a busy engine may refuse it.
 async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), RuntimeError> {
     for pause in RESIZE_PAUSES {
         let Err(error) = control.resize(size).await else { return Ok(()) };
@@ -228,8 +227,7 @@ async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), 
 }
 
 async fn say_why(context: &SessionContext, container: &Container, code: u8, channel: &mut Channel) {
-    // A command killed with its container exits like this, while the engine still reports the container as
-    // running for a moment.
+    // The engine reports the container as running for a moment after its end.
     let looks = match code {
         0 => 0,
         KILLED => 10,
@@ -259,7 +257,6 @@ mod tests {
 
     use super::*;
 
-    /// The terminal of an engine that fails a number of times.
     struct Busy {
         failures: u32,
         asked: AtomicU32,

@@ -1,4 +1,4 @@
-//! Connections to pods: interactive commands, forwarded ports and copied files. All data goes through Redis
+//! Connections to pods: commands, forwarded ports and copied files. All data goes through Redis
 //! ([`model::stream::channel`]).
 
 mod attach;

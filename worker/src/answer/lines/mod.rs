@@ -1,7 +1,4 @@
 //! Log lines of several pods of this node in one answer, merged by time.
-//!
-//! [`sources`] opens the logs of containers, including those that start later; [`engine::kept_logs`] has the
-//! logs of removed containers.
 
 mod sources;
 
@@ -22,7 +19,7 @@ use crate::session::context::SessionContext;
 const MAX_CHUNK_BYTES: usize = 16 * 1024;
 /// or after this long.
 const GATHER_TIME: Duration = Duration::from_millis(50);
-/// With many readers lines are gathered for longer: each chunk costs Redis the same, whatever its size.
+/// With many readers: each chunk costs Redis the same, whatever its size.
 const MAX_GATHER_TIME: Duration = Duration::from_millis(800);
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -1,5 +1,4 @@
-//! The logs of one answer: of existing containers, of containers that start while they are followed, and of
-//! removed ones.
+//! The logs of one answer: of existing, new and removed containers.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -22,13 +21,13 @@ use crate::session::context::SessionContext;
 const HOLD: Duration = Duration::from_millis(300);
 /// A source is not read while this many of its lines wait.
 const MAX_WAITING: usize = 512;
-/// A followed log that is read this much later than written is continued from its end.
+/// A log that is read this much later than written is continued from its end.
 const MAX_LAG: Duration = Duration::from_secs(10);
 
 pub(super) enum SourceEvent {
-    /// Lines, or the end of a source.
+    /// Also the end of a source.
     Lines,
-    /// A message for the reader.
+    /// For the reader.
     Mark(String),
 }
 
@@ -44,18 +43,17 @@ struct OpenSource {
     origin: LineOrigin,
     stream: LineStream,
     last_time: u64,
-    /// Lines after this time were written while the log was followed.
+    /// Later lines were written while the log was followed.
     live_from: u64,
 }
 
-/// A container whose log was read before.
 struct KnownSource {
     last_time: u64,
     running_since: Option<BootInstant>,
 }
 
-/// Decides what to read of a container's log: nothing if it was read to its end since the container's last
-/// start. `was_there` is false for a container that started after the request.
+/// Nothing, if the log was read to its end since the container's last start. `was_there` is false for a
+/// container that started after the request.
 fn query_of(
     request: &LinesRequest,
     known: Option<&KnownSource>,
@@ -66,7 +64,6 @@ fn query_of(
         Some(known) if known.running_since == running_since => return None,
         Some(known) => (None, known.last_time),
         None if was_there => (request.tail, request.after.unwrap_or(0)),
-        // All lines of a new container are new.
         None => (None, request.after.unwrap_or(0)),
     };
     Some(LineQuery { tail, follow: request.follow, after })

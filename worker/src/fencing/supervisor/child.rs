@@ -1,5 +1,4 @@
-//! The supervisor's worker process: starts it, receives its signs of life, signals it, and collects its exit
-//! status.
+//! The supervisor's worker process: its start, signs of life, signals and exit status.
 
 use std::ffi::OsString;
 use std::io;
@@ -18,16 +17,14 @@ use super::decide::WorkerState;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
-/// Meant for the supervisor only; the worker must not inherit them.
+/// The worker must not inherit these.
 const SUPERVISOR_ONLY_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// The program to run as the worker.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The executable.
     pub path: PathBuf,
-    /// Its arguments. They tell the worker that standard input is the pipe to its supervisor
-    /// ([`crate::LivenessPipe::to_supervisor`]).
+    /// They tell the worker that standard input is a pipe ([`crate::LivenessPipe::to_supervisor`]).
     pub arguments: Vec<OsString>,
 }
 
@@ -58,7 +55,7 @@ impl Child {
         Self { program, running: None, backoff, restart_at: None }
     }
 
-    /// Remembers `lease_is_expired`: such a worker first enforces the fence itself.
+    /// A worker started after the expiry first enforces the fence itself.
     pub(super) fn start(&mut self, lease_is_expired: bool) -> io::Result<Pid> {
         match self.spawn() {
             Ok((pid, pipe)) => {
@@ -115,10 +112,11 @@ impl Child {
         }
     }
 
-    /// Waits for a sign of life, forever if there is no worker. Returns true for the worker's first.
+    /// Waits forever if there is no worker. Returns true for the worker's first sign.
+    ///
     ///
     /// # Cancel safety
-    /// May be dropped; no sign is lost.
+    /// No sign is lost.
     pub(super) async fn sign_of_life(&mut self) -> bool {
         let Some(running) = &mut self.running else { return std::future::pending().await };
         loop {
@@ -134,15 +132,15 @@ impl Child {
         }
     }
 
-    /// Measures the worker's silence from now on, because the supervisor itself was not running.
+    /// For when the supervisor itself was not running.
     pub(super) fn restart_silence(&mut self) {
         if let Some(running) = &mut self.running {
             running.last_sign = running.last_sign.map(|_| Instant::now());
         }
     }
 
-    /// Collects the exit status of every ended child: as process 1 of a container the supervisor is the
-    /// parent of all orphaned processes. Returns the worker's exit, if it is among them.
+    /// Collects every ended child: as process 1 of a container the supervisor is the parent of all orphaned
+    /// processes. Returns the worker's exit.
     pub(super) fn reap(&mut self) -> Option<ProcessExit> {
         let mut worker_exit = None;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {

@@ -6,20 +6,17 @@ use model::node::timing::Timing;
 
 use crate::fencing::liveness;
 
-/// Time for the first sign of life of a process started after the lease expired, before the supervisor fences
-/// in its place. The process is about to fence, and the supervisor has just done so.
+/// For a process started after the expiry: it is about to fence, and the supervisor has just done so.
 const FIRST_SIGN_GRACE: Duration = Duration::from_secs(3);
-/// Time for a new process's first sign of life before it is killed.
+/// A new process is killed if it gives no sign of life for so long.
 const FIRST_SIGN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the worker to end after a request; it promises ten seconds.
+/// A worker promises ten seconds.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(12);
-/// Scan interval while the lease is expired and no worker enforces the fence: containers requested by a dead
-/// worker may still appear.
+/// While no worker enforces the fence: containers requested by a dead worker may still appear.
 const FENCE_INTERVAL: Duration = Duration::from_secs(1);
-/// The same after [`LONG_EXPIRED`].
 const LONG_EXPIRED_FENCE_INTERVAL: Duration = Duration::from_secs(5);
 const LONG_EXPIRED: Duration = Duration::from_secs(60);
-/// Maximum interval of checks of lease and worker: the clock of sleeps stops while the machine is suspended.
+/// The clock of sleeps stops while the machine is suspended.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +31,7 @@ pub(super) struct SupervisorFacts {
     /// `None` if it has expired, or there is none.
     pub(super) lease_remaining: Option<Duration>,
     pub(super) expired_for: Duration,
-    /// Time since the last scan after the expiry without a container to stop.
+    /// Since the last scan after the expiry without a container to stop.
     pub(super) clean_for: Option<Duration>,
     pub(super) is_fencing: bool,
     pub(super) worker: WorkerState,
@@ -46,17 +43,16 @@ pub(super) struct SupervisorStep {
     pub(super) kill: bool,
     pub(super) fence: bool,
     pub(super) start: bool,
-    /// End, because nothing is left to do.
+    /// Nothing is left to do.
     pub(super) end: bool,
 }
 
-/// Returns the maximum silence of a worker before the supervisor assumes that it does not enforce the fence.
+/// A more silent worker is taken not to enforce the fence.
 pub(super) fn max_silence(timing: &Timing) -> Duration {
     liveness::period(timing) * 3
 }
 
-/// Returns the silence after which a worker counts as hanging although its lease is valid: short enough that
-/// another process can still renew the lease.
+/// Although the lease is valid: short enough that another process can still renew it.
 fn hangs_after(timing: &Timing) -> Duration {
     (timing.fence_after / 2).max(max_silence(timing))
 }

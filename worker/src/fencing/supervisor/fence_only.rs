@@ -11,11 +11,12 @@ use super::observed_lease::ObservedLease;
 use crate::fencing::lease_file;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of consecutive scans without findings before a machine without worker and supervisor is left alone.
+/// Consecutive scans without findings.
 const CLEAN_LOOKS_NEEDED: u32 = 3;
 
-/// Waits until this node's lease has expired, then stops its `on_disconnect: stop` pods. Ends at once if a
-/// worker renews the lease.
+/// Waits until the lease has expired, then stops the `on_disconnect: stop` pods. Ends at once if a worker
+/// renews the lease.
+///
 ///
 /// # Errors
 /// If the boot id of the machine cannot be read.

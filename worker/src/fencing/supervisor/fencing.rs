@@ -1,7 +1,8 @@
 //! The supervisor's own fencing: scans for containers that must not run, each time on a new thread.
 //!
-//! The thread's async runtime is dropped afterwards. So the supervisor stays small and responsive, and tasks
-//! of a scan (such as waiting for the exit of process pods) do not compete with the worker's own.
+//!
+//! The thread's async runtime is dropped afterwards: the supervisor stays small and responsive, and tasks of
+//! a scan do not compete with the worker's own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -56,11 +57,11 @@ impl Fencing {
         }
     }
 
-    /// Waits for the end of the scan in progress, forever if there is none. Returns true if nothing had to be
-    /// stopped.
+    /// Waits forever if no scan is in progress. Returns true if nothing had to be stopped.
+    ///
     ///
     /// # Cancel safety
-    /// May be dropped; no result is lost.
+    /// No result is lost.
     pub(super) async fn end(&mut self) -> bool {
         let result = match self.results.1.recv().await {
             Some(result) => result,
@@ -81,7 +82,7 @@ impl Fencing {
     }
 }
 
-/// Stops the `on_disconnect: stop` pods here. It terminates, because every call of the engine has a deadline.
+/// Terminates, because every call of the engine has a deadline.
 fn fence(config: &Config, deadline: BootInstant) -> FencingResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no async runtime can be created: {error}"))?;

@@ -1,7 +1,5 @@
-//! Allows one supervisor per node of a machine, and takes over a worker that outlived its supervisor.
-//!
-//! The supervisor locks `<node>.guard` in the state directory for as long as it runs. The file names its
-//! worker process.
+//! Allows one supervisor per node of a machine, by a lock on `<node>.guard`. The file names the worker
+//! process, so that the next supervisor takes over a worker that outlived its supervisor.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -14,11 +12,11 @@ use rustix::process::{Pid, Signal};
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Time for a leftover worker to end after SIGTERM; a worker promises ten seconds.
+/// A worker promises ten seconds.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The lock of this supervisor. Released when the process ends.
+/// Released when the process ends.
 pub(super) struct InstanceLock {
     file: File,
     path: PathBuf,
@@ -87,8 +85,7 @@ impl InstanceLock {
     }
 }
 
-/// Ends a worker whose supervisor was killed: SIGTERM, then SIGKILL after a timeout or when its lease, valid
-/// for `lease_remaining`, expires. Its pods go on.
+/// SIGTERM, then SIGKILL after a timeout or when the lease expires. The pods go on.
 pub(super) async fn end_leftover_worker(worker: &ProcessIdentity, lease_remaining: Duration) {
     tracing::warn!(
         process = worker.pid,

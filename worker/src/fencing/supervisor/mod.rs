@@ -1,15 +1,13 @@
 //! The supervisor: the worker's parent process, which enforces the fence when the worker cannot. Invariant 5.
 //!
-//! It knows the lease file, the container engine and its child process, but not Redis. While the worker gives
-//! signs of life ([`crate::LivenessPipe`]), it enforces the fence itself. The supervisor kills a hanging
-//! worker and restarts an exited one. If the lease has expired without signs of life, the supervisor first
-//! stops the `on_disconnect: stop` pods of this node.
 //!
-//! `decide` chooses the next step; `child` is the worker process; `fencing` stops containers; `instance_lock`
-//! allows one supervisor per node; `systemd` notifies the service manager.
+//! It knows the lease file, the container engine and its child process, but not Redis. It kills a hanging
+//! worker and restarts an exited one. If the lease has expired without signs of life
+//! ([`crate::LivenessPipe`]), it first stops the `on_disconnect: stop` pods of this node.
+//!
 //!
 //! If the supervisor is killed, the worker goes on and enforces the fence itself. The next supervisor
-//! replaces that worker with its own; pods go on meanwhile.
+//! replaces that worker with its own.
 
 mod child;
 mod decide;
@@ -40,13 +38,13 @@ use self::systemd::Systemd;
 use crate::fencing::lease_file;
 use crate::session::identity::IdentityFiles;
 
-/// The exit code of a worker whose name another worker has.
+/// Another worker has the name.
 const REPLACED: u8 = 4;
-/// Exit codes after which the worker is not restarted: invalid configuration, and a taken name.
+/// Invalid configuration, and a taken name.
 const FINAL_EXIT_CODES: [u8; 2] = [2, REPLACED];
 
-/// Runs the worker as a child process, and enforces the fence when it cannot, until SIGTERM or SIGINT. Pods
-/// are left running. Returns the exit code. Works on a single-threaded runtime.
+/// Runs until SIGTERM or SIGINT, on a single-threaded runtime; pods are left running. Returns the exit code.
+///
 ///
 /// # Errors
 /// If it cannot start.
@@ -58,8 +56,7 @@ pub async fn run(config: Arc<Config>, program: Program) -> Result<u8, Supervisor
     }
     let code = supervisor.watch().await?;
     if code == REPLACED && supervisor.has_worker_given_up {
-        // The pods were left running for the worker that has the name now. On this machine it renews the
-        // lease, and nothing is fenced. On another machine, the lease expires.
+        // On this machine the worker that has the name now renews the lease, and nothing is fenced.
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             _ = terminate.recv() => {}
@@ -79,7 +76,7 @@ struct Supervisor {
     expired_since: Option<Instant>,
     clean_since: Option<Instant>,
     ending_since: Option<Instant>,
-    /// True if the worker's exit code says that it cannot go on, and no end was requested.
+    /// Its exit code says that it cannot go on, and no end was requested.
     has_worker_given_up: bool,
     last_exit: Option<ProcessExit>,
 }
@@ -132,7 +129,7 @@ impl Supervisor {
                 is_clean = self.fencing.end() => self.clean_since = is_clean.then(Instant::now),
                 () = tokio::time::sleep(wait) => {}
             }
-            // The supervisor itself was stopped or starved, so the worker's apparent silence proves nothing.
+            // The supervisor itself was stopped or starved, so the worker's silence proves nothing.
             if wait_began.elapsed() > wait + decide::max_silence(&self.config.timing) {
                 self.child.restart_silence();
             }

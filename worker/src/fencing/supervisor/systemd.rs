@@ -9,8 +9,7 @@ pub(super) struct Systemd {
 }
 
 impl Systemd {
-    /// Completes the start of the unit: the worker process runs. It may not have reached Redis yet, which it
-    /// retries without limit.
+    /// The worker process runs; it may not have reached Redis yet, which it retries without limit.
     pub(super) fn ready(&mut self) {
         if !self.is_ready {
             self.is_ready = true;

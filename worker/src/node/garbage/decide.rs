@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use daemon::config::DiskMarks;
 
-/// An image used more recently is never removed: its pod may be about to start.
+/// The pod of an image used more recently may be about to start.
 pub(super) const MIN_IMAGE_AGE: Duration = Duration::from_secs(600);
-/// A full disk counts as full until usage falls by this many percent, so that a node does not flap.
+/// In percent, so that a node does not flap.
 const HYSTERESIS: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DiskSpace {
     pub(crate) total: u64,
-    /// Space that ordinary users may still write.
+    /// For ordinary users.
     pub(crate) available: u64,
-    /// Maximum number of files; 0 if the file system has no such limit.
+    /// 0 if the file system has no such limit.
     pub(crate) total_inodes: u64,
     pub(crate) available_inodes: u64,
 }
 
 impl DiskSpace {
-    /// Returns the used percentage of bytes or inodes, whichever is greater. A disk without a size is empty.
+    /// Of bytes or inodes, whichever is greater. A disk without a size is empty.
     pub(crate) fn used_percent(self) -> f64 {
         self.used_bytes_percent().max(self.used_inodes_percent())
     }
@@ -48,10 +48,9 @@ pub(super) enum Removal {
     Image(String),
 }
 
-/// Returns the next removal: kept logs, then images, the longest unused first. Logs stay if only inodes are
-/// short, because each uses just one. `kept_logs` is their size on this disk; `is_removing` is true if
-/// something was removed since the disk was above the upper mark. Returns `None` if enough is free or nothing
-/// is left.
+/// Kept logs first, then images, the longest unused first. Logs stay if only inodes are short, because each
+/// uses just one. `kept_logs` is their size on this disk; `is_removing` is true if something was removed
+/// since the disk was above the upper mark.
 pub(super) fn next_removal(
     disk: DiskSpace,
     marks: DiskMarks,
@@ -74,11 +73,10 @@ pub(super) fn is_full(disk: DiskSpace, marks: DiskMarks, was_full: bool) -> bool
     disk.used_percent() >= limit
 }
 
-/// Returns the removable images, the longest unused first. `used` has the time since each one's last use,
-/// `needed` the images that pods of this node or services may need.
+/// The longest unused first. `used` has the time since each one's last use.
 pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<String>) -> Vec<String> {
     let needed: HashSet<String> = needed.iter().map(|image| canonical(image)).collect();
-    // The same image may have been used under several names, under one of them a moment ago.
+    // The same image may have been used under several names.
     let is_new =
         |name: &str| used.iter().any(|(other, age)| *age < MIN_IMAGE_AGE && canonical(other) == name);
     let may_go = |image: &str| {
@@ -90,7 +88,7 @@ pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<Stri
     found.into_iter().map(|(image, _)| image.clone()).collect()
 }
 
-/// Normalizes an image's name: without `docker.io/` and `library/`, with its tag or digest.
+/// Without `docker.io/` and `library/`, with its tag or digest.
 fn canonical(image: &str) -> String {
     let image = image.strip_prefix("docker.io/").unwrap_or(image);
     let image = image.strip_prefix("library/").unwrap_or(image);

@@ -1,5 +1,5 @@
-//! Records when this worker last used each image. Only images that it used are ever removed, because others
-//! share the engine. The record is in a file, for later workers.
+//! When this worker last used each image, in a file. Only these images are ever removed, because others share
+//! the engine.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ use daemon::config::{Config, RuntimeKind};
 use daemon::state_file::StateFile;
 use parking_lot::Mutex;
 
-/// Beyond this number the longest unused images are forgotten; they stay on the engine.
+/// Forgotten images stay on the engine.
 const MAX_IMAGES: usize = 10_000;
 
 pub(crate) struct ImageUses {
@@ -18,7 +18,7 @@ pub(crate) struct ImageUses {
 }
 
 impl ImageUses {
-    /// Reads the file of the previous worker. Images of an unreadable file are forgotten, so they stay.
+    /// Images of an unreadable file are forgotten, so they stay.
     pub(crate) fn load(config: &Config, uses_machine: bool) -> Self {
         let has_images = config.runtime == RuntimeKind::Docker && uses_machine;
         let path = config.data_dir.join(format!("{}.images", config.node));

@@ -1,7 +1,4 @@
 //! The loop that removes unneeded images and logs from this node's disk, and reports a full disk.
-//!
-//! [`decide`] chooses what to remove, and its order; [`image_uses`] records the images that this worker used,
-//! and [`answer`] lists the garbage for users.
 
 pub(crate) mod answer;
 pub(crate) mod decide;
@@ -23,9 +20,9 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// A failover may lose a report, so it is repeated after this many passes.
+/// In passes: a failover may lose a report.
 const REPORT_EVERY: u32 = 30;
-/// Maximum number of removals in one pass: something else may fill the disk, and gets time to end.
+/// Per pass: something else may fill the disk, and gets time to end.
 const MAX_REMOVALS: usize = 200;
 
 pub(crate) struct GarbageLoop {
@@ -92,7 +89,7 @@ impl GarbageLoop {
             self.is_removing = false;
             return disk;
         }
-        // Without an answer no images are removed, but logs are, and the full disk is reported.
+        // Without an answer logs are removed nevertheless, and the full disk is reported.
         let removable = removable_images(&context).await.unwrap_or_else(|error| {
             worker.redis_log.failed(&error);
             RemovableImages::default()
@@ -167,15 +164,15 @@ async fn engine_directory(context: &SessionContext) -> PathBuf {
     worker.runtime.volumes_directory().await.unwrap_or_else(|| worker.config.data_dir.clone())
 }
 
-/// Returns the device of a directory, or of its nearest existing parent: a worker in a container may not see
-/// the engine's directory, but usually shares its disk.
+/// Of the nearest existing parent: a worker in a container may not see the engine's directory, but usually
+/// shares its disk.
 fn device(directory: &Path) -> Option<u64> {
     directory.ancestors().find_map(|path| path.metadata().ok()).map(|found| found.dev())
 }
 
 fn measure(directory: &Path) -> Option<DiskSpace> {
     let found = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok())?;
-    // Counts like `df`: space reserved for the administrator is neither used nor available.
+    // Like `df`: space reserved for the administrator is neither used nor available.
     let used = found.f_blocks.saturating_sub(found.f_bfree);
     let used_inodes = found.f_files.saturating_sub(found.f_ffree);
     Some(DiskSpace {
@@ -197,7 +194,7 @@ fn note_used_images(context: &SessionContext) {
     }
 }
 
-/// Returns true if an image may be pulled. Otherwise it came to the node by hand.
+/// Other images came to the node by hand.
 pub(crate) fn is_pullable(policy: PullPolicy) -> bool {
     policy != PullPolicy::Never
 }
@@ -209,11 +206,11 @@ fn images_in_use(context: &SessionContext) -> HashSet<String> {
     images.into_iter().flatten().collect()
 }
 
-/// Images that neither a pod of this node nor a service within its undo history has.
+/// Needed by no pod of this node and no service within its undo history.
 #[derive(Default)]
 struct RemovableImages {
     images: Vec<String>,
-    /// They came from no registry and cannot be pulled again.
+    /// They came from no registry.
     unpullable: Vec<String>,
 }
 
@@ -223,7 +220,6 @@ async fn removable_images(context: &SessionContext) -> Result<RemovableImages, S
         match context.worker.runtime.came_from_registry(&image).await {
             Ok(true) => removable.images.push(image),
             Ok(false) => removable.unpullable.push(image),
-            // Without an answer it stays.
             Err(_) => {}
         }
     }
@@ -253,7 +249,7 @@ async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreE
     Ok(decide::removable(&used, &needed))
 }
 
-/// Removes an image, unless any container uses it, even another program's.
+/// Unless any container uses it, even another program's.
 async fn remove_image(context: &SessionContext, image: &str) {
     let worker = &context.worker;
     match worker.runtime.remove_image(image).await {

@@ -1,9 +1,6 @@
 //! Resource usage of pods and machine: measured while a client asks, and rarely for the metrics of this
 //! process.
 //!
-//! [`rates`] computes usage from two readings of counters, pure. The runtimes read those of containers
-//! (`worker/engine/src/usage/`), [`machine`] those of the machine, and `report` combines both.
-//!
 //! Tests: beside the code, scenarios::usage
 
 pub(crate) mod machine;
@@ -25,14 +22,14 @@ use self::report::Measurement;
 use crate::session::context::SessionContext;
 use crate::support::measure;
 
-/// Interval of reports while a client asks.
+/// While a client asks.
 const WANTED_INTERVAL: Duration = Duration::from_secs(2);
-/// Interval between the first two, so that the first report comes soon.
+/// So that the first report comes soon.
 const FIRST_INTERVAL: Duration = Duration::from_millis(700);
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
-/// Hints may be lost, so Redis is also polled at this interval.
+/// Hints may be lost.
 const ASK_INTERVAL: Duration = Duration::from_secs(30);
-/// An older measurement is not compared: the rate would not describe the present.
+/// The rate since an older measurement would not describe the present.
 const MAX_SPAN: Duration = Duration::from_secs(40);
 
 pub(crate) struct UsageLoop {
@@ -112,7 +109,7 @@ impl UsageLoop {
         }
     }
 
-    /// Sets the metrics of this process, and those of pods that are gone to zero.
+    /// Metrics of pods that are gone become zero.
     fn record_metrics(&mut self, report: &UsageReport) {
         let node = &self.context.worker.node;
         let gone = std::mem::take(&mut self.recorded);

@@ -5,8 +5,7 @@ use std::time::Duration;
 use engine::Counters;
 use model::node::usage::Usage;
 
-/// Returns the usage between two counts of one container, the second one `span` after the first. Rates need a
-/// first count, and are unknown if the count went back, because it restarted.
+/// The second count is `span` after the first. Rates are unknown if a count went back, because it restarted.
 pub(crate) fn between(before: Option<&Counters>, now: &Counters, span: Duration) -> Usage {
     let rate = |count: fn(&Counters) -> Option<u64>, unit: f64| {
         let grown = count(now)?.checked_sub(count(before?)?)?;

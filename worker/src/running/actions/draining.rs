@@ -15,12 +15,11 @@ use crate::running::step::DesiredState;
 use crate::running::stop_order;
 use crate::support::measure::ContainerStopReason;
 
-/// Interval of checks of a pod's record after a failover may have lost its stop.
+/// After a failover may have lost the stop.
 const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl PodAction {
-    /// Closes the pod's gate and waits until nothing is in flight, or the limit is over. The gate stays
-    /// closed until the result is dropped. Returns `None` if nothing must be stopped now.
+    /// The gate stays closed until the result is dropped. `None` if nothing must be stopped now.
     pub(super) async fn drain(&self, reason: ContainerStopReason) -> Option<ClosedGate<'_>> {
         let (handover, limit) = (&self.context.handover, drain::limit(&self.stop_facts(reason)));
         let (begun, master) = (Instant::now(), self.context.link.master());
@@ -61,7 +60,7 @@ impl PodAction {
         }
     }
 
-    /// Sends `drain_signal` to the containers that have one: no new requests reach them.
+    /// After the gate is closed: no new requests reach the containers.
     async fn signal_drain(&self) {
         for container in self.containers.iter().filter(|container| container.state.may_run()) {
             let index = stop_order::index_of(&self.managed.spec, container);
@@ -98,8 +97,8 @@ impl PodAction {
         }
     }
 
-    /// Checks the pod's record if Redis has another master than at the stop's start. If that master lost the
-    /// stop, the pod must run and its gate opens again. Returns true in that case.
+    /// Returns true if another master than at the stop's start has lost the stop: the pod must run, and its
+    /// gate opens again.
     async fn revoke_lost_stop(&self, reason: ContainerStopReason) -> bool {
         let ContainerStopReason::Requested = reason else { return false };
         let (id, assignment) = (&self.managed.payload.id, &self.managed.assignment);

@@ -1,5 +1,5 @@
-//! Carries out the decision of [`step`](crate::running::step) about one pod. Only decides how to react to
-//! failures.
+//! Carries out the decision of [`step`](crate::running::step) about one pod.
+//!
 //!
 //! The process may die at any point: the next pass sees the remaining state and decides anew.
 
@@ -86,8 +86,8 @@ impl PodAction {
         self.stop_all(reason, |_| true).await
     }
 
-    /// Drains the pod, then stops and removes some of its containers: in their order, and together within the
-    /// pod's grace period. Returns true if they are gone.
+    /// Drains, then stops and removes some containers, in their order and together within the grace period.
+    /// Returns true if they are gone.
     async fn stop_all(&self, reason: ContainerStopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
         // Before the grace period begins, so that programs have all of it.
         let Some(_gate) = self.drain(reason).await else { return false };
@@ -135,8 +135,8 @@ impl PodAction {
         Ok(true)
     }
 
-    /// Restarts the pod under another assignment, because the sandbox and so its containers' network is gone.
-    /// Only Redis may take the current assignment away, so it is asked before anything is stopped.
+    /// The sandbox and so the containers' network is gone. Only Redis may take the assignment away, so it is
+    /// asked before anything is stopped.
     async fn rebuild(&self) {
         if self.report_lost("the network of its containers is gone").await {
             self.update(|managed| managed.desired = DesiredState::Discard);
@@ -188,11 +188,10 @@ impl PodAction {
         }
     }
 
-    /// Reports the pod's status if Redis lacks it. Tries once per pass, as the status may change meanwhile.
+    /// Tries once per pass, as the status may change meanwhile.
     async fn report_status(&self) {
         if !self.context.worker.is_leased() {
-            // Redis is unavailable, and actions must not wait for it. A pass after the next heartbeat reports
-            // it.
+            // Actions must not wait for an unavailable Redis. A pass after the next heartbeat reports it.
             return;
         }
         let Some(managed) = self.context.table.get(&self.managed.payload.id) else { return };

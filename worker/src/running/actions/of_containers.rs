@@ -17,7 +17,7 @@ use crate::support::text::seconds;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartReason {
-    /// It ended, or never started.
+    /// Or never started.
     Exit,
     /// Its engine was stopped.
     Engine,
@@ -87,7 +87,7 @@ impl PodAction {
         }
     }
 
-    /// Waits until the pod must not run here any more: this very action delays the next ones.
+    /// This very action delays the next ones.
     async fn until_unwanted(&self) {
         let mut changes = self.context.table.changes();
         let ManagedPod { payload, assignment, .. } = &self.managed;
@@ -117,7 +117,7 @@ impl PodAction {
         });
     }
 
-    /// Stops an unhealthy container but keeps it; its end is handled like any exit.
+    /// Keeps the container; its end is handled like any exit.
     async fn stop_unhealthy(&self, index: usize) {
         let Some(handle) = self.managed.containers.get(index).and_then(|one| one.handle.as_ref()) else {
             return;

@@ -12,7 +12,7 @@ use crate::session::context::SessionContext;
 use crate::support::text::seconds;
 
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// Minimum share of the pod's grace period for a container stopped after others.
+/// For a container stopped after others.
 const LEAST_GRACE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +37,7 @@ pub(super) struct PodAction {
     pub(super) containers: Vec<Container>,
 }
 
-/// Clears the busy flag however the action ends, even by a panic. The next pass handles changes in between,
-/// unless the pod is not managed any more.
+/// Clears the busy flag even after a panic. The next pass handles changes in between.
 impl Drop for PodAction {
     fn drop(&mut self) {
         let ManagedPod { payload, assignment, .. } = &self.managed;

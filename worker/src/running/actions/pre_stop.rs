@@ -12,7 +12,6 @@ use crate::running::stop_order;
 use crate::support::measure::ContainerStopReason;
 use crate::support::text::seconds;
 
-/// Returns the commands' part of a pod's grace period; zero if they are not run.
 pub(super) fn limit(facts: &StopFacts, grace: Duration) -> Duration {
     match facts.reason {
         ContainerStopReason::Requested if facts.never_twice && !facts.is_leased => Duration::ZERO,
@@ -27,9 +26,8 @@ pub(super) fn limit(facts: &StopFacts, grace: Duration) -> Duration {
 }
 
 impl PodAction {
-    /// Runs a container's `pre_stop` commands, one after the other, for at most `limit`. Failures are
-    /// reported and delay nothing. Returns false if the worker ends meanwhile: the next one runs all of them
-    /// again.
+    /// Failures are reported and delay nothing. Returns false if the worker ends meanwhile: the next one runs
+    /// all commands again.
     pub(super) async fn before_stop(&self, container: &Container, limit: Duration) -> bool {
         let index = stop_order::index_of(&self.managed.spec, container);
         let Some(spec) = index.map(|index| &self.managed.spec.containers[index]) else { return true };

@@ -1,8 +1,8 @@
 //! Runs commands in containers.
 //!
-//! The API cannot end a started command, which runs on after its deadline. The next call for the same command
-//! waits for it instead of starting another; otherwise a hanging command would fill the container with
-//! processes.
+//!
+//! The API cannot end a command, which runs on after its deadline. The next call for the same command waits
+//! for it; otherwise a hanging one would fill the container with processes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const LAST_POLL: Duration = Duration::from_millis(200);
 
 type ExecKey = (String, Vec<String>);
 
-/// Commands not known to have ended, with the engine's id of each.
+/// Values are the engine's ids.
 #[derive(Debug, Default)]
 pub(crate) struct UnfinishedCommands(Mutex<HashMap<ExecKey, String>>);
 
@@ -35,10 +35,8 @@ impl UnfinishedCommands {
     }
 }
 
-/// See [`crate::Runtime::exec`].
-///
 /// # Cancel safety
-/// Dropping the call leaves the command running; the next call waits for it.
+/// A dropped call leaves the command running; the next call waits for it.
 pub(crate) async fn exec(
     client: &EngineClient,
     unfinished: &UnfinishedCommands,
@@ -72,8 +70,7 @@ pub(crate) async fn exec(
     result
 }
 
-/// Starts the command and waits for its end. The limit applies to the command; calls to the engine have their
-/// own.
+/// The limit is the command's; calls to the engine have their own.
 async fn run(client: &EngineClient, id: &str, limit: Duration) -> Result<ExecResult, RuntimeError> {
     let call = client.docker()?.start_exec(id, None);
     let started = client.within(EngineCall::StartExec, READ, call).await?;
@@ -103,7 +100,7 @@ async fn read(
     }
 }
 
-/// Returns the exit code, or `None` if the command has not ended by `end`.
+/// `None` if the command has not ended by `end`.
 async fn exit_code(client: &EngineClient, id: &str, end: Instant) -> Result<Option<i64>, RuntimeError> {
     let mut wait = FIRST_POLL;
     loop {

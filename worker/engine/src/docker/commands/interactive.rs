@@ -1,7 +1,8 @@
 //! Interactive commands in a container.
 //!
-//! The engine cannot end a command, so its process is signalled directly. That works if this worker sees the
-//! engine's processes, not if the worker runs in a container with its own PID namespace.
+//!
+//! The engine cannot end a command, so its process is signalled directly. A worker with its own PID namespace
+//! cannot do that.
 
 use std::fs;
 use std::time::Duration;
@@ -55,7 +56,6 @@ pub(crate) async fn start(
     Ok(running)
 }
 
-/// A terminal's output is one stream of arbitrary bytes.
 async fn start_in_terminal(
     control: DockerCommand,
     request: &CommandRequest,

@@ -1,7 +1,8 @@
 //! Input, output and terminal of a container's main process.
 //!
-//! Clients attach after the start, and the log holds only complete lines, so a prompt would be lost. If the
-//! input belongs to its first client, the worker attaches before the start and hands that connection over.
+//!
+//! The log holds only complete lines, so a client attached after the start would miss a prompt. If the input
+//! belongs to the first client, the worker attaches before the start and hands that connection over.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::docker::deadlines::{READ, WRITE};
 use crate::docker::errors::EngineCall;
 use crate::{CommandControl, CommandInput, CommandOutput, ContainerState, RunningCommand, RuntimeError};
 
-/// A new container's input ends if no client attaches within this time.
+/// Then the input ends.
 const FIRST_CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The output ends shortly before the engine knows that the container has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 type Streams = (BoxStream<'static, Result<CommandOutput, RuntimeError>>, CommandInput);
 
-/// Connections of containers whose first client has not attached yet, by handle.
+/// By handle, until the first client attaches.
 #[derive(Clone, Default)]
 pub(crate) struct FirstConnections(Arc<Mutex<HashMap<String, Streams>>>);
 
@@ -48,7 +49,6 @@ impl FirstConnections {
         }
     }
 
-    /// Keeps the connection for the first client, for a limited time.
     pub(crate) fn keep(&self, handle: &str, streams: Option<Streams>) {
         let Some(streams) = streams else { return };
         let (connections, handle) = (self.clone(), handle.to_owned());
@@ -82,7 +82,7 @@ impl FirstConnections {
         {
             tracing::debug!(%error, "the size of a terminal could not be set");
         }
-        // The engine would take the end of an input that stays open as the end of the connection.
+        // The engine takes an end of input as the end of the connection.
         let ends_input = found.is_stdin_once && !found.has_terminal;
         Ok(RunningCommand { input: Some(input), ends_input, output, control: Box::new(control) })
     }

@@ -1,4 +1,4 @@
-//! Commands in containers, and the standard input and output of their main processes.
+//! Commands in containers, and their main processes.
 
 pub(crate) mod exec;
 pub(crate) mod interactive;

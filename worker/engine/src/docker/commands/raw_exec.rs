@@ -1,7 +1,7 @@
-//! Starts a command with a terminal, or attaches to a container with one.
+//! Terminals of commands and containers.
 //!
-//! The client library mistakes a first byte of 0, 1 or 2 for a frame header, and then waits for a length that
-//! never arrives.
+//!
+//! bollard takes a first byte of 0, 1 or 2 for a frame header, and waits for a length that never arrives.
 
 use std::pin::Pin;
 
@@ -29,7 +29,6 @@ pub(crate) async fn start(
     connect(client, EngineCall::StartExec, &path, r#"{"Detach":false,"Tty":true}"#).await
 }
 
-/// Upgrades the connection of a call to a terminal.
 pub(crate) async fn connect(
     client: &EngineClient,
     call: EngineCall,

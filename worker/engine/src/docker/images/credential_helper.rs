@@ -1,4 +1,4 @@
-//! Runs credential helpers: programs `docker-credential-NAME` that print the credentials of a registry.
+//! Credential helpers: programs `docker-credential-NAME` that print the credentials of a registry.
 
 use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio};
@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use super::login::EngineLogin;
 
-/// Deadline of a helper: some ask a cloud for a token.
+/// Some ask a cloud for a token.
 const DEADLINE: Duration = Duration::from_secs(20);
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 const NOT_FOUND: &str = "credentials not found";
@@ -26,10 +26,8 @@ struct HelperAnswer {
     secret: String,
 }
 
-/// Asks a helper for the credentials of a registry. Returns `None` if it has none.
-///
 /// # Errors
-/// The failure, without any of the helper's output, which may be a password.
+/// Without any of the helper's output, which may be a password.
 pub(crate) async fn ask(helper: &str, host: &RegistryHost) -> Result<Option<EngineLogin>, String> {
     let program = format!("docker-credential-{helper}");
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -46,7 +44,7 @@ pub(crate) async fn ask(helper: &str, host: &RegistryHost) -> Result<Option<Engi
     }
 }
 
-/// Runs a helper. Dropping the future kills it.
+/// Dropping the future kills the helper.
 async fn run(program: &str, host: &RegistryHost) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     let mut child = Command::new(program)
         .arg("get")

@@ -1,8 +1,8 @@
-//! Credentials for pulls: those of the worker's own `config.json`, as written by `docker login`, before those
-//! of `kubeleet registry login`. The worker's own win, because the node's operator decides for it.
+//! Credentials for pulls. The worker's own `config.json` of `docker login` wins over `kubeleet registry
+//! login`: the node's operator decides.
 //!
-//! Both are read for each pull, so new ones need no restart. Credentials go to the engine only, never into
-//! logs or messages.
+//!
+//! Both are read for each pull. Credentials go to the engine only, never into logs or messages.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -55,7 +55,7 @@ struct RegistryEntry {
 }
 
 impl RegistryConfig {
-    /// Finds the credentials for a registry. Skips unreadable sources: the image may need none.
+    /// Skips unreadable sources: the image may need none.
     pub(crate) async fn find(&self, host: &RegistryHost, logins: &dyn RegistryLogins) -> FoundCredentials {
         let mut found = FoundCredentials::default();
         if let Some(path) = &self.path {
@@ -77,7 +77,7 @@ impl RegistryConfig {
 }
 
 impl ConfigFile {
-    /// Adds credentials in Docker's order: the registry's helper, the default helper, the file.
+    /// In Docker's order: the registry's helper, the default helper, the file.
     async fn find(&self, path: &Path, host: &RegistryHost, found: &mut FoundCredentials) {
         let is_host = |key: &str| RegistryHost::of_address(key).is_ok_and(|key| key == *host);
         let helper = self.cred_helpers.iter().find(|(key, _)| is_host(key));
@@ -110,7 +110,7 @@ impl RegistryEntry {
         !(self.auth.is_empty() && self.username.is_empty() && self.identitytoken.is_empty())
     }
 
-    /// Returns `None` if `auth` is not valid.
+    /// `None` if `auth` is not valid.
     fn login(&self) -> Option<EngineLogin> {
         let secret = |text: &str| ValueBytes::new(text.as_bytes().to_vec());
         if !self.identitytoken.is_empty() {
@@ -174,7 +174,7 @@ impl RegistryCredentials {
     }
 }
 
-/// Shows the user and the source, without the secret.
+/// Without the secret.
 impl fmt::Display for RegistryCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.login {

@@ -1,4 +1,4 @@
-//! Pulls images that are missing or must be pulled again, once for all pods that wait for the same image.
+//! Pulls images, once for all pods that wait for the same one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,13 +21,12 @@ use crate::docker::deadlines::{PING, READ};
 use crate::docker::errors::{EngineCall, EngineFailure};
 use crate::{LocalImage, RegistryLogins, RuntimeError};
 
-/// Deadline of a whole pull. The engine keeps the loaded layers, so the next attempt continues there.
+/// The engine keeps the loaded layers, so the next attempt continues there.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
-/// Time without progress after which the registry is considered dead.
+/// Without progress for so long, the registry is considered dead.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Time for which a found image is not looked up again: a hundred pods of one service would ask a hundred
-/// times. A caller that finds it missing calls [`Images::mark_missing`].
+/// A found image is not looked up again for so long: a hundred pods of a service would ask a hundred times.
 const PRESENCE_CACHE: Duration = Duration::from_secs(5);
 
 type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
@@ -35,7 +34,7 @@ type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
 #[derive(Default)]
 pub(crate) struct Images {
     pub(crate) registries: RegistryConfig,
-    /// Pulls in progress, by image. Weak references: a pull ends when no start waits for it.
+    /// By image. A pull ends when no start waits for it.
     pulls: Mutex<HashMap<String, WeakShared<Pull>>>,
     seen: Mutex<HashMap<String, SeenImage>>,
 }
@@ -77,7 +76,7 @@ impl Images {
         logins: &Arc<dyn RegistryLogins>,
     ) -> Shared<Pull> {
         let mut pulls = self.pulls.lock();
-        // A finished pull is not reused: its image may be missing again, its failure outdated.
+        // Its image may be missing again, its failure outdated.
         pulls.retain(|_, pull| pull.upgrade().is_some_and(|pull| pull.peek().is_none()));
         if let Some(pull) = pulls.get(image).and_then(WeakShared::upgrade) {
             return pull;
@@ -120,17 +119,12 @@ pub(crate) async fn ensure(
                        write `missing`";
             return Err(RuntimeError::Image(why.to_owned()));
         }
-        // A caller that needs more inspects the image.
         None => images.join(client, &with_tag(image), logins).await?,
     }
     Ok(())
 }
 
-/// Returns an image's health check; `None` if it has none or is missing. One inspection serves all pods of a
-/// service, and [`ensure`].
-///
-/// # Errors
-/// If the engine cannot inspect it.
+/// `None` also for a missing image. One inspection serves all pods of a service.
 pub(crate) async fn check_of(
     client: &EngineClient,
     images: &Images,
@@ -145,10 +139,7 @@ pub(crate) async fn check_of(
     Ok(check)
 }
 
-/// Inspects an image. Returns `None` if it is missing.
-///
-/// # Errors
-/// If the name is invalid, or the engine cannot inspect it.
+/// `None` if it is missing.
 pub(crate) async fn inspect(
     client: &EngineClient,
     image: &str,
@@ -269,7 +260,6 @@ async fn follow_pull(
     }
 }
 
-/// Distinguishes an unresponsive registry from an unresponsive engine.
 async fn stall_error(client: &EngineClient, image: &str) -> RuntimeError {
     let ping = match client.docker() {
         Ok(docker) => client.within(EngineCall::Ping, PING, docker.ping()).await.map_err(RuntimeError::from),
@@ -281,13 +271,13 @@ async fn stall_error(client: &EngineClient, image: &str) -> RuntimeError {
     }
 }
 
-/// Adds the tag `latest` to a name without tag and digest. Without it an engine would pull every tag.
+/// Without a tag an engine would pull every tag.
 fn with_tag(image: &str) -> String {
     let (name, tag) = split(image);
     if image.contains('@') { image.to_owned() } else { format!("{name}:{tag}") }
 }
 
-/// Splits an image reference into name and tag (default `latest`). A registry's port is not a tag.
+/// The default tag is `latest`. A registry's port is not a tag.
 pub(crate) fn split(image: &str) -> (&str, &str) {
     match image.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),

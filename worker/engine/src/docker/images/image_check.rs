@@ -1,12 +1,11 @@
-//! The health check of an image (`HEALTHCHECK` in its Dockerfile). The worker runs it like checks of
-//! services, so that one set of rules applies. Pure.
+//! The health check of an image (`HEALTHCHECK`), which the worker runs like those of services. Pure.
 
 use std::time::Duration;
 
 use bollard::models::{HealthConfig, ImageConfig, ImageInspect};
 use model::spec::{Command, HealthCheck, HealthTest, Milliseconds};
 
-/// Limits of a service's own check, to which an image's values are clamped.
+/// Limits of a service's own check.
 const INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Milliseconds::MAX);
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3600));
 const RETRIES: (i64, i64) = (1, 1000);
@@ -22,16 +21,14 @@ pub(crate) fn of_image(config: &ImageConfig) -> Option<HealthCheck> {
     let shell = config.shell.as_deref().filter(|shell| !shell.is_empty());
     let (test, command) = match (kind.as_str(), shell) {
         ("NONE", _) => return None,
-        // The image names its own shell.
         ("CMD-SHELL", Some(shell)) => (None, Command([shell, rest].concat())),
         _ => (Some(HealthTest::new(words)), Command::default()),
     };
     Some(HealthCheck { test, command, ..times(described) })
 }
 
-/// Docker counts in nanoseconds, and 0 means unset. An engine never stops containers because of their image's
-/// check, so its author need not have considered the startup time. So failures count only after a probe has
-/// passed.
+/// Docker counts in nanoseconds; 0 means unset. Engines never stop containers because of an image's check, so
+/// its author need not have considered the startup time: failures count only after a probe has passed.
 fn times(described: &HealthConfig) -> HealthCheck {
     let duration = |nanos: Option<i64>, (least, most): (Duration, Duration)| {
         let nanos = u64::try_from(nanos?).ok().filter(|nanos| *nanos > 0)?;

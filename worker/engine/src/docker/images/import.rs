@@ -1,8 +1,9 @@
 //! Creates an image from a tar of its files.
 //!
-//! The client library sends all instructions as one multi-line parameter, and name and tag apart. Docker
-//! accepts both; Podman takes several lines for one instruction, and Podman 4 drops the tag. One parameter
-//! per instruction and the tag in the name work on both.
+//!
+//! bollard sends all instructions as one multi-line parameter, and the tag apart. Podman takes several lines
+//! for one instruction, and Podman 4 drops the tag. One parameter per instruction and the tag in the name
+//! work everywhere.
 
 use bollard::errors::Error;
 use bytes::Bytes;
@@ -44,7 +45,7 @@ fn path(name: &str, changes: &[String]) -> String {
     format!("/images/create?fromSrc=-&repo={}{changes}", encode(&format!("{repo}:{tag}")))
 }
 
-/// A late import failure still has a success status; only the progress reports it.
+/// A late failure still has a success status.
 fn reported_error(progress: &[u8]) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Progress {

@@ -41,7 +41,7 @@ async fn ask(client: &EngineClient, host: &RegistryHost, login: &RegistryLogin) 
     raw_request::body(response).await.map(drop)
 }
 
-/// An engine answers alike for unreachable registries and for refusals, except for the text.
+/// Unreachable registries and refusals differ only in the text.
 fn refused(error: &Error) -> LoginVerdict {
     match error {
         Error::DockerResponseServerError { status_code, message }

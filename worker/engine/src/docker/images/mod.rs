@@ -1,4 +1,4 @@
-//! Images: lookup, pulls with registry credentials, and the images' health checks.
+//! Images: lookup, pulls with registry credentials, and health checks.
 
 mod credential_helper;
 pub(crate) mod credentials;
