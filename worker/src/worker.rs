@@ -30,8 +30,8 @@ use crate::support::change_log::RedisLog;
 use crate::support::timings::WorkerTimings;
 use policy::NodePolicy;
 
-/// Maximum number of start attempts of a pod that never runs, before it becomes a dead letter. Restarts of
-/// this worker count too: a pod that crashes its worker is given up, but not one that met a few restarts.
+/// Of a pod that never runs, before it becomes a dead letter. A pod that crashes its worker is given up, but
+/// not one that met a few restarts.
 pub(crate) const MAX_START_ATTEMPTS: u32 = 20;
 
 pub(crate) struct Worker {
@@ -46,10 +46,10 @@ pub(crate) struct Worker {
     pub(crate) identity: ClusterIdentity,
     pub(crate) engine: EngineHealth,
     pub(crate) policy: NodePolicy,
-    /// The memory limit of a pod that sets none; `None` for no limit.
+    /// Of a pod that sets none.
     pub(crate) default_memory: Option<Memory>,
     pub(crate) liveness: LivenessPipe,
-    /// Problems of this node that do not stop its pods.
+    /// They do not stop pods.
     pub(crate) problems: NodeProblems,
     pub(crate) known: KnownContainers,
     pub(crate) backup: PodBackup,
@@ -60,7 +60,6 @@ pub(crate) struct Worker {
     pub(crate) uses_machine: bool,
     pub(crate) proxy: Option<Arc<dyn ProxySocket>>,
     pub(crate) kept_logs: KeptLogs,
-    /// Logs when Redis becomes unavailable to any loop, and when it is back.
     pub(crate) redis_log: Arc<RedisLog>,
 }
 
@@ -110,23 +109,16 @@ impl Worker {
         self.clock.now()
     }
 
-    /// Renews the lease after `redis` answered a heartbeat that was sent at `sent` or later.
+    /// `sent` is a time not after the heartbeat's.
     pub(crate) fn renew_lease(&self, sent: BootInstant, redis: &RedisProcess) {
         self.lease.renew(self.now(), sent.plus(self.config.timing.fence_after), redis);
     }
 
-    /// Returns the containers of this node and cluster, in any state.
-    ///
-    /// # Errors
-    /// If the engine cannot list them.
+    /// In any state.
     pub(crate) async fn list(&self) -> Result<Vec<Container>, RuntimeError> {
         engine::list_own(&*self.runtime, &self.node, self.identity.cluster().as_ref()).await
     }
 
-    /// Returns the containers of this node and cluster that run or may start to run.
-    ///
-    /// # Errors
-    /// If the engine cannot list them.
     pub(crate) async fn list_live(&self) -> Result<Vec<Container>, RuntimeError> {
         let cluster = self.identity.cluster();
         let mut containers = self.runtime.list_live(&self.node).await?;

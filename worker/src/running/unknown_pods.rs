@@ -7,8 +7,7 @@ use model::ids::PodId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// First time of each unknown pod in the stop requests. [`crate::running::read_back`] resolves those that
-/// stay unknown.
+/// Since when. [`crate::running::read_back`] resolves those that stay unknown.
 #[derive(Default)]
 pub(crate) struct UnknownPods {
     since: Mutex<HashMap<PodId, Instant>>,
@@ -19,8 +18,7 @@ impl UnknownPods {
         self.since.lock().entry(pod.clone()).or_insert_with(Instant::now);
     }
 
-    /// Removes and returns the pods unknown for at least `age`. The next heartbeat adds those again that are
-    /// still requested.
+    /// The next heartbeat adds those again that are still requested.
     pub(crate) fn take_overdue(&self, age: Duration) -> Vec<PodId> {
         let mut since = self.since.lock();
         let overdue = since.iter().filter(|(_, at)| at.elapsed() >= age);

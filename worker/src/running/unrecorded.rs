@@ -16,8 +16,8 @@ use crate::running::held_pods;
 use crate::running::remove::{Why, remove};
 use crate::session::context::SessionContext;
 
-/// Decides about all containers without a record, and about managed pods with neither record nor container.
-/// Returns false without any action if Redis did not answer completely.
+/// `managed` are pods with neither record nor container. Returns false without any action if Redis did not
+/// answer completely.
 pub(crate) async fn decide(
     context: &Arc<SessionContext>,
     managed: &HashSet<PodKey>,
@@ -42,7 +42,7 @@ pub(crate) async fn decide(
     true
 }
 
-/// Forgets pods with neither record nor container: nothing is left to hold.
+/// Nothing is left to hold.
 fn forget(context: &SessionContext, pods: &HashSet<PodKey>, containers: &[Container]) {
     let with_container: HashSet<PodKey> = containers.iter().map(Container::key).collect();
     for (pod, assignment) in pods.difference(&with_container) {
@@ -52,7 +52,7 @@ fn forget(context: &SessionContext, pods: &HashSet<PodKey>, containers: &[Contai
 
 struct Sorted {
     held: HashSet<PodKey>,
-    /// Pods that are not held because they must not run twice. Their saved entries stay.
+    /// Not held, because they must not run twice. Their saved entries stay.
     fenced: HashSet<PodKey>,
 }
 
@@ -71,8 +71,7 @@ async fn sort(
     if held_pods::must_hold(unknown, all, is_new) {
         return Ok(Sorted { held: pods, fenced: HashSet::new() });
     }
-    // While records come back one by one, the rest stays held even when it is no longer most of the pods
-    // here.
+    // While records come back one by one, the rest stays held even when it is no longer most of the pods.
     let mut held = context.held.among(&pods);
     let may_run = unknown.iter().filter(|container| container.state.may_run());
     let running: HashSet<PodKey> = may_run.map(|container| container.key()).collect();
@@ -84,8 +83,7 @@ async fn sort(
     Ok(Sorted { held, fenced })
 }
 
-/// Returns those of these pods that are too old for a failover to have lost their records, unless Redis says
-/// that they are not wanted.
+/// Pods too old for a failover to have lost their records, unless Redis says that they are not wanted.
 async fn wanted(context: &SessionContext, pods: HashSet<PodKey>) -> Result<HashSet<PodKey>, StoreError> {
     if pods.is_empty() {
         return Ok(pods);
@@ -106,10 +104,10 @@ fn hold(context: &SessionContext, unknown: &[&Container], held: &HashSet<PodKey>
     let pods: HashMap<_, _> =
         containers.map(|container| (container.key(), slot_of(context, container))).collect();
     let (node, count) = (&context.worker.node, pods.len());
-    // Held before they are no longer managed, so that their saved entries stay.
+    // Before they are no longer managed, so that their saved entries stay.
     let is_changed = context.held.set(pods);
     for (pod, assignment) in held {
-        // Nothing restarts or stops a held pod; once its record is back, it is found in `cs` again.
+        // Once its record is back, it is found in `cs` again.
         context.table.remove(pod, assignment);
     }
     if is_changed && count > 0 {

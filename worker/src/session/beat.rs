@@ -13,26 +13,27 @@ use crate::session::reply_class::ReplyClass;
 use crate::support::measure;
 
 pub(crate) struct HeartbeatOutcome {
-    /// The time of sending, or a little earlier.
+    /// Or a little earlier.
     pub(crate) sent: BootInstant,
-    /// When the answering master took over; identifies the master.
+    /// Identifies the answering master.
     pub(crate) master_changed_at: RedisMillis,
     pub(crate) foreign: Vec<PodId>,
     pub(crate) unknown: Vec<PodId>,
     pub(crate) redis: RedisProcess,
 }
 
-/// The failure of a heartbeat, already logged.
+/// Already logged.
 pub(crate) enum HeartbeatError {
-    /// The cluster has given up this session, whose end was requested.
+    /// The end of the session was requested.
     Fenced,
     /// Redis is unavailable, or a key of this node is broken.
     Store(StoreError),
 }
 
-/// Sends one heartbeat, and checks that the pods in `checked`, each at most once, are still this node's.
+/// `checked` has each pod at most once.
 ///
-/// It renews the lease, unless a pod that must not run twice may run here although this master assigned it,
+///
+/// The lease is renewed, unless a pod that must not run twice may run here although this master assigned it,
 /// or may assign it, to another node.
 pub(crate) async fn beat(
     context: &SessionContext,
@@ -102,8 +103,7 @@ fn apply(context: &SessionContext, reply: &HeartbeatReply) {
     }
 }
 
-/// Stops checked pods that are managed or starting but not this node's. Managed pods without a record may be
-/// held: the next full listing decides.
+/// Managed pods without a record may be held: the next full listing decides.
 pub(crate) fn settle(
     context: &SessionContext,
     checked: &[(PodId, AssignmentId)],

@@ -33,9 +33,9 @@ use health::HealthChange;
 use health::monitor::HealthMonitor;
 use health::probe::RuntimeProber;
 
-/// Maximum number of connections to pods of a node. Each has a connection to Redis.
+/// Connections to pods. Each has a connection to Redis.
 pub(crate) const MAX_CHANNELS: usize = 64;
-/// Maximum number of concurrent starts on a simulated engine, where they cost nothing.
+/// Starts cost nothing there.
 const SIM_START_CONCURRENCY: usize = 64;
 
 pub(crate) struct SessionContext {
@@ -60,7 +60,7 @@ pub(crate) struct SessionContext {
     pub(crate) log_throttle: Mutex<TokenBucket>,
     pub(crate) channel_permits: Semaphore,
     pub(crate) start_permits: Arc<Semaphore>,
-    /// Cancelled after the first full listing of containers: from then on pods may start.
+    /// After the first full listing of containers pods may start.
     pub(crate) first_listing_done: CancellationToken,
 }
 
@@ -103,7 +103,7 @@ impl SessionContext {
         (Arc::new(context), ack_requests, health_changes)
     }
 
-    /// Classifies a reply of Redis to `operation`. Logs when Redis becomes unavailable or returns.
+    /// Logs when Redis becomes unavailable or returns.
     pub(crate) fn classify<T>(&self, operation: &str, reply: SessionResult<T>) -> ReplyClass<T> {
         match reply {
             Ok(Ok(value)) => {
@@ -128,8 +128,8 @@ impl SessionContext {
         }
     }
 
-    /// Repeats a write until Redis replies. Returns `None` if this session is fenced, or if repeating is
-    /// useless, which is logged.
+    /// Repeats a write until Redis replies. `None` if this session is fenced, or if repeating is useless,
+    /// which is logged.
     pub(crate) async fn persist<'a, T>(
         &self,
         operation: &str,

@@ -12,7 +12,7 @@ pub(crate) struct FencedSignal {
 }
 
 impl FencedSignal {
-    /// Ends the session. The first reason counts.
+    /// The first reason counts.
     pub(crate) fn set(&self, reason: Fenced) {
         self.reason.get_or_init(|| reason);
         self.is_set.cancel();

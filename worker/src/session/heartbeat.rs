@@ -1,10 +1,9 @@
 //! The heartbeat loop: keeps the lease valid, and checks this node's pods against Redis in turn.
 //!
-//! Restores invariant 5 (a pod runs under a valid lease or is fenced) and invariant 3 (a worker that was
-//! declared dead learns so at its next call).
 //!
-//! It waits only for Redis: the engine is pinged in the background, and the heartbeat reports its last
-//! answer.
+//! Restores invariant 5 (a pod runs under a valid lease or is fenced) and invariant 3 (a worker that was
+//! declared dead learns so at its next call). It waits only for Redis: the engine is pinged in the
+//! background.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,16 +21,14 @@ use crate::node::engine_health::CheckedCall;
 use crate::session::beat::{self, HeartbeatError};
 use crate::session::context::SessionContext;
 
-/// Pods that all workers together check per second: about a thirtieth of Redis' capacity.
+/// By all workers together: about a thirtieth of Redis' capacity.
 const CHECKS_PER_SECOND: f64 = 4_000.0;
-/// Minimum number of pods checked per heartbeat,
+/// Per heartbeat.
 const MIN_CHECKS: usize = 4;
-/// and maximum.
 const MAX_CHECKS: usize = 64;
-/// Minimum interval of heartbeats, so that a burst of requests is one heartbeat.
+/// So that a burst of requests is one heartbeat.
 const MIN_GAP: Duration = Duration::from_millis(20);
-/// Interval of heartbeats while Redis answers and the lease is not valid: the fence, or a pass over the
-/// containers, must finish first.
+/// While Redis answers and the lease is not valid: the fence, or a pass, must finish first.
 const UNLEASED_PERIOD: Duration = Duration::from_millis(250);
 
 pub(crate) struct HeartbeatLoop {
@@ -39,9 +36,9 @@ pub(crate) struct HeartbeatLoop {
     subscription: Subscription,
     due: Instant,
     last_sent: Option<Instant>,
-    /// True right after registration, which counted as a heartbeat: the first step sends none.
+    /// Registration counted as a heartbeat.
     has_just_registered: bool,
-    /// The last checked pod: each heartbeat checks the next ones.
+    /// Each heartbeat checks the next ones.
     last_checked: Option<PodId>,
     is_ping_in_flight: Arc<AtomicBool>,
 }
@@ -86,8 +83,7 @@ impl Loop<StoreError> for HeartbeatLoop {
         Backoff::new(Duration::from_millis(100), period.min(Duration::from_secs(2)))
     }
 
-    /// Requests and messages end the wait early: after a lost connection, the first message shows that Redis
-    /// is back.
+    /// After a lost connection, the first message shows that Redis is back.
     async fn back_off(&mut self, pause: Duration) {
         self.due = Instant::now() + pause;
         self.wait().await;
@@ -111,7 +107,6 @@ impl HeartbeatLoop {
         }
     }
 
-    /// Waits until the next heartbeat is due, requested, or hinted at by a message. Then serves requests.
     async fn wait(&mut self) {
         if let Some(last_sent) = self.last_sent {
             tokio::time::sleep_until(last_sent + MIN_GAP).await;

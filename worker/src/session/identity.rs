@@ -1,6 +1,7 @@
 //! The worker's memory on disk, across its processes: its cluster, and the id under which it holds its node's
 //! name.
 //!
+//!
 //! A Redis that does not know the cluster was emptied, or is another one. A name held under another id is
 //! another machine's. That id is valid for this boot only, so a copy of the machine's disk does not have it.
 
@@ -17,33 +18,28 @@ use serde::{Deserialize, Serialize};
 use crate::fencing::lease_file::{self, SavedLease};
 use crate::fencing::other_lease::OtherLease;
 
-/// Stores the identity beyond the worker process.
 pub trait IdentityStore: Send + Sync {
-    /// Returns the last saved cluster id.
     fn load(&self) -> Option<ClusterId>;
 
-    /// Saves the cluster id. A failure is logged; then the next worker process joins the cluster that its
-    /// Redis knows.
+    /// After a failure the next worker process joins the cluster that its Redis knows.
     fn save(&self, cluster: &ClusterId);
 
-    /// Returns the id under which this machine's workers hold their node's name. Creates and saves one the
-    /// first time.
+    /// The id under which this machine's workers hold their node's name; creates it the first time.
     fn holder(&self) -> HolderId;
 
-    /// Saves that id again if the file was removed: without it, a restarted worker waits.
+    /// If the file was removed: without it, a restarted worker waits.
     fn keep_holder(&self, _holder: &HolderId) {}
 
-    /// Returns the id of the node's last container engine, if known.
+    /// The last container engine's id.
     fn engine(&self) -> Option<String>;
 
-    /// Saves that id. A failure is logged; then a worker whose engine does not answer waits before it
-    /// registers.
+    /// After a failure a worker whose engine does not answer waits before it registers.
     fn save_engine(&self, id: &str);
 
-    /// Records for other processes of this machine why the worker holds; `None` clears it.
+    /// For other processes of this machine; `None` clears it.
     fn note_hold(&self, why: Option<&str>);
 
-    /// Returns the leases of other workers that run, or ran since the last boot, on this machine.
+    /// Of other workers that run, or ran since the last boot, on this machine.
     fn other_leases(&self) -> Vec<OtherLease>;
 }
 
@@ -66,7 +62,6 @@ impl ClusterIdentity {
         self.cluster.lock().clone()
     }
 
-    /// Returns the id under which this worker holds its node's name.
     pub(crate) fn holder(&self) -> &HolderId {
         &self.holder
     }
@@ -122,10 +117,10 @@ struct HolderRecord {
     holder: HolderId,
 }
 
-/// The files of one worker: `<node>.cluster` has the cluster id, `<node>.holder` the id of the name's holder,
-/// `<node>.engine` that of the container engine; `<node>.hold` exists while the worker holds.
+/// `<node>.cluster`, `<node>.holder` (of the name), `<node>.engine` (its id), and `<node>.hold`, which exists
+/// while the worker holds.
 pub(crate) struct IdentityFiles {
-    /// Candidates for the cluster file, best first: a directory that outlives a reboot, then the lease's.
+    /// Best first: a directory that outlives a reboot, then the lease's.
     clusters: [StateFile; 2],
     engine: StateFile,
     holder: StateFile,
@@ -246,7 +241,6 @@ impl IdentityStore for IdentityFiles {
     }
 }
 
-/// Returns the cluster that this node's worker remembers.
 pub fn cluster_of(config: &Config) -> Option<ClusterId> {
     IdentityFiles::of(config).load()
 }

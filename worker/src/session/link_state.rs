@@ -11,31 +11,31 @@ use parking_lot::Mutex;
 
 use crate::support::timings::WorkerTimings;
 
-/// The link to Redis, as seen through heartbeats. A master is identified by the time at which it took over.
+/// A master is identified by the time at which it took over.
 pub(crate) struct LinkState {
     clock: Arc<dyn Clock>,
     fence_after: Duration,
-    /// Until when Redis counts as reachable, in milliseconds on the boot clock.
+    /// In milliseconds on the boot clock.
     in_touch_until: AtomicU64,
     masters: Mutex<Masters>,
 }
 
 #[derive(Default)]
 struct Masters {
-    /// The master that answered last; `None` before the first heartbeat.
+    /// `None` before the first heartbeat.
     current: Option<RedisMillis>,
-    /// The master that confirmed every pod here that must not run twice.
+    /// It confirmed every pod here that must not run twice.
     confirmed_by: Option<RedisMillis>,
-    /// True if the current one may have lost reports.
+    /// The current master may have lost reports.
     is_doubted: bool,
-    /// The last answer of the current one.
+    /// Of the current master.
     answered_at: Option<BootInstant>,
     /// The last answer of the former master, and the first of the current one.
     changed: Option<(BootInstant, BootInstant)>,
 }
 
 impl LinkState {
-    /// Returns the state right after registration, which was an answer of Redis.
+    /// Registration was an answer of Redis.
     pub(crate) fn new(clock: Arc<dyn Clock>, fence_after: Duration) -> Self {
         let link = Self { clock, fence_after, in_touch_until: AtomicU64::new(0), masters: Mutex::default() };
         link.note_answer();
@@ -47,13 +47,12 @@ impl LinkState {
         self.in_touch_until.store(until.millis, Ordering::Release);
     }
 
-    /// Returns true if Redis has answered within the last `fence_after`.
+    /// Within the last `fence_after`.
     pub(crate) fn is_in_touch(&self) -> bool {
         self.clock.now().millis < self.in_touch_until.load(Ordering::Acquire)
     }
 
-    /// Records which master answered, by the time of its election. Returns true if it is another one than
-    /// before.
+    /// Returns true if it is another master than before.
     pub(crate) fn note_master(&self, changed_at: RedisMillis) -> bool {
         let now = self.clock.now();
         let mut masters = self.masters.lock();
@@ -66,8 +65,8 @@ impl LinkState {
         is_other
     }
 
-    /// Returns the time since which a failover may have lost the records of started pods: a moment before the
-    /// former master's last answer. Without a change of the master, a moment ago.
+    /// A failover may have lost the records of pods started since then: a moment before the former master's
+    /// last answer; without a change, a moment ago.
     pub(crate) fn doubtful_since(&self, timings: &WorkerTimings) -> BootInstant {
         let now = self.clock.now();
         let changed = self.masters.lock().changed;
@@ -76,7 +75,7 @@ impl LinkState {
         BootInstant { millis: since.millis.saturating_sub(timings.record_lag.as_millis() as u64) }
     }
 
-    /// Like [`Self::doubtful_since`], as a time of Redis, where it is `now`.
+    /// As a time of Redis, where it is `now`.
     pub(crate) fn doubtful_time(&self, now: RedisMillis, timings: &WorkerTimings) -> RedisMillis {
         let lately = now.saturating_sub(timings.failover_memory.as_millis() as RedisMillis);
         let since = self.master().filter(|changed| *changed >= lately).unwrap_or(now);
@@ -100,13 +99,11 @@ impl LinkState {
         self.masters.lock().confirmed_by = master;
     }
 
-    /// Returns true if this master confirmed every pod here that must not run twice. Another one may have
-    /// lost the assignments, and may assign the pods elsewhere.
+    /// Another master may have lost the assignments, and may assign the pods elsewhere.
     pub(crate) fn is_confirmed_by(&self, changed_at: RedisMillis) -> bool {
         self.masters.lock().confirmed_by == Some(changed_at)
     }
 
-    /// Returns true if the master that answered last has confirmed them.
     pub(crate) fn is_confirmed(&self) -> bool {
         let masters = self.masters.lock();
         masters.current.is_some() && masters.current == masters.confirmed_by
@@ -126,8 +123,7 @@ mod tests {
         }
     }
 
-    /// A user who deletes records must not have the pods of the last minute removed; a failover loses writes
-    /// of the moment before it.
+    /// A user who deletes records must not have the pods of the last minute removed.
     #[test]
     fn a_record_may_be_lost_that_was_written_a_moment_ago_or_before_the_master_changed() {
         let clock = Arc::new(SetClock::default());

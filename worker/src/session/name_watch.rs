@@ -1,7 +1,8 @@
-//! Decides about a worker whose name another one has, from Redis' replies. Pure.
+//! Decides about a worker whose name another one has. Pure.
 //!
-//! If the other worker's heartbeats go on, it is alive and this one ends. If they do not, the other one has
-//! died, and this one registers as soon as Redis allows it.
+//!
+//! If the other worker's heartbeats go on, it is alive and this one ends; else this one registers as soon as
+//! Redis allows it.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use store::NameTaken;
 
 use crate::fencing::fence::SAFETY_MARGIN;
 
-/// Heartbeats that prove that the other worker is alive. One may have been in flight when the worker died, or
-/// a change of the master may have brought an older value back.
+/// One may have been in flight when the worker died, or a change of the master may have brought an older
+/// value back.
 const SIGNS_OF_LIFE: u32 = 2;
 const MIN_WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -24,9 +25,7 @@ pub(crate) struct NameWatch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameVerdict {
-    /// Check again after this time.
     Wait(Duration),
-    /// The other worker is alive and keeps the name.
     OtherIsAlive,
 }
 
@@ -49,9 +48,8 @@ impl NameWatch {
     }
 }
 
-/// Returns the silence after which another worker may take over a name: when the silent one has fenced its
-/// pods, and shortly before it is declared dead. A worker that comes back to its machine without its files is
-/// in time to keep its pods.
+/// When the silent worker has fenced its pods, and shortly before it is declared dead: a worker that comes
+/// back to its machine without its files is in time to keep its pods.
 pub(crate) fn takes_over_after(timing: &Timing) -> Duration {
     timing.fence_after.max(timing.dead_after.saturating_sub(SAFETY_MARGIN / 2))
 }

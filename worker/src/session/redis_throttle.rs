@@ -1,19 +1,19 @@
 //! Limits one worker's share of Redis' time.
 //!
+//!
 //! When thousands of pods are assigned at once, a thousand workers polling for the next one or two keep Redis
-//! from assigning the rest. So a loop pauses several times as long as its last round with Redis took. With an
-//! idle Redis that is next to nothing. A busy one is left alone for longer, and then returns many pods in one
-//! reply. The number of nodes, known from heartbeats, bounds the pause.
+//! from assigning the rest. So a loop pauses several times as long as its last round took: an idle Redis is
+//! asked at once, a busy one left alone, and then returns many pods in one reply. The number of nodes bounds
+//! the pause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PAUSE_FACTOR: u32 = 8;
-/// Maximum pause per node: roughly the time that Redis needs to serve all of them once.
+/// Roughly the time that Redis needs to serve all nodes once.
 const MAX_PAUSE_PER_NODE: Duration = Duration::from_micros(100);
-/// Maximum pause for any number of nodes.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
-/// A small command that takes this long means that Redis is busy; an idle Redis needs a fraction of it.
+/// For a small command; an idle Redis needs a fraction of it.
 const BUSY_THRESHOLD: Duration = Duration::from_millis(3);
 
 #[derive(Debug)]
@@ -39,8 +39,7 @@ impl RedisThrottle {
         round.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE_PER_NODE.saturating_mul(nodes)).min(MAX_PAUSE)
     }
 
-    /// Returns the pause between two halves of a round, the first of which took `first`. Zero unless Redis is
-    /// busy.
+    /// Zero unless Redis is busy.
     pub(crate) fn pause_between(&self, first: Duration) -> Duration {
         if first < BUSY_THRESHOLD { Duration::ZERO } else { self.pause_after(first) }
     }

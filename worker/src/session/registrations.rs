@@ -7,10 +7,10 @@ use model::ids::Incarnation;
 
 /// A worker replaced twice within this time shares its name, and the id of the holder, with another process.
 const SHARED_NAME_WINDOW: Duration = Duration::from_secs(60);
-/// Maximum number of remembered registrations. A failover loses seconds, not days.
+/// A failover loses seconds, not days.
 const MAX_REMEMBERED: usize = 16;
 
-/// The registrations of this process, the newest last.
+/// The newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {
     own: VecDeque<Incarnation>,
@@ -21,9 +21,9 @@ pub(crate) struct Registrations {
 pub(crate) enum Replacement {
     /// Redis has none, or an earlier one of this process: a failover lost the last one.
     Lost,
-    /// Another worker registered, or a failover restored a registration of an earlier process.
+    /// Or a failover restored a registration of an earlier process.
     Another,
-    /// The same again within a short time: another worker takes the name whenever it finds it taken.
+    /// Again within a short time: another worker takes the name whenever it finds it taken.
     AnotherAgain,
 }
 

@@ -4,7 +4,7 @@ use store::StoreError;
 
 pub(crate) enum ReplyClass<T> {
     Reply(T),
-    /// This session may not write any more. Its end was requested.
+    /// The session may not write any more. Its end was requested.
     Fenced,
     /// Redis is unavailable: try again later.
     Transient(StoreError),

@@ -1,9 +1,8 @@
 //! The sessions of a worker: register, run the loops, end them in order, and perhaps begin another session.
 //!
-//! A session ends at shutdown, or when the cluster gives up on this worker. In the latter case its pods were
-//! assigned to other nodes: its containers are removed, and the next session begins with none.
 //!
-//! Only this file knows the loops. Their shared state is in [`crate::session::context`].
+//! When the cluster gives up on this worker, its pods were assigned to other nodes: its containers are
+//! removed, and the next session begins with none. Only this file knows the loops.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,8 +43,7 @@ enum SessionEnd {
     LoopPanicked,
 }
 
-/// Runs a worker until `shutdown`, or until it cannot continue. The fence starts first, and spans all
-/// sessions.
+/// The fence starts first, and spans all sessions.
 pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Result<(), WorkerError> {
     let (startup_fence_done, is_startup_fence_done) = oneshot::channel();
     let fence = tokio::spawn(fence::run(worker.clone(), shutdown.clone(), startup_fence_done));
@@ -95,7 +93,7 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
                     }
                 }
             }
-            // Nothing is removed: registration logs the reason, and waits until the cluster is back.
+            // Nothing is removed: registration waits until the cluster is back.
             SessionEnd::Fenced(Fenced::UnknownCluster) => {}
             SessionEnd::Fenced(Fenced::Dead) => {
                 tracing::warn!(%node, "declared dead, its pods move to other nodes: removing its containers");
@@ -107,8 +105,8 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
     Ok(())
 }
 
-/// Runs the loops until the session ends, then ends them in order: no new work starts, running tasks get time
-/// to end, everything is aborted. Heartbeats go on until the last stage.
+/// Ends in order: no new work starts, running tasks get time to end, everything is aborted. Heartbeats go on
+/// until the last stage.
 async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &CancellationToken) -> SessionEnd {
     let (context, ack_requests, health_changes) = SessionContext::new(worker.clone(), session);
     // Even if this future is dropped.
@@ -144,8 +142,7 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     end
 }
 
-/// Waits until a loop has panicked; the panic has been logged. A loop may also end because it has nothing
-/// left to do.
+/// A loop may also end because it has nothing left to do.
 async fn any_panicked(loops: &mut JoinSet<()>) {
     while let Some(ended) = loops.join_next().await {
         if ended.is_err() {

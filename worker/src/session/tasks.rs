@@ -6,9 +6,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 pub(crate) struct Tasks {
-    /// Stage one: start no new work. Running tasks go on.
+    /// No new work starts. Running tasks go on.
     stopping: CancellationToken,
-    /// Stage two: every task and loop is dropped.
+    /// Every task and loop is dropped.
     aborted: CancellationToken,
     tracker: TaskTracker,
 }
@@ -24,8 +24,7 @@ impl Tasks {
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let aborted = self.aborted.clone();
-        // Boxed, because the future of a pod's start has some kilobytes, which each future around it would
-        // copy.
+        // The future of a pod's start has some kilobytes, which each future around it would copy.
         let task = Box::pin(task);
         self.tracker.spawn(async move {
             tokio::select! {
@@ -47,7 +46,7 @@ impl Tasks {
         self.aborted.clone().drop_guard()
     }
 
-    /// Stage one: waits up to `limit` for running tasks. Returns false if some are left.
+    /// Returns false if tasks are left.
     pub(crate) async fn stop(&self, limit: Duration) -> bool {
         self.stopping.cancel();
         self.tracker.close();
@@ -58,7 +57,7 @@ impl Tasks {
         self.aborted.cancel();
     }
 
-    /// Waits for `pause`, or until stage one. Returns false if the session ends.
+    /// Returns false if the session ends.
     pub(crate) async fn pause(&self, pause: Duration) -> bool {
         // A zero sleep would still last until the next millisecond of the timer.
         if pause.is_zero() {

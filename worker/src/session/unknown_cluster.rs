@@ -1,9 +1,9 @@
 //! Holding: the answering Redis does not know this worker's cluster. It was emptied, or is another one.
 //!
-//! The worker then begins no session, starts and removes nothing, reports it, and registers repeatedly until
-//! the cluster is back. Its lease goes on only while the Redis that granted it answers (see
-//! [`crate::fencing::lease::Lease::prolong`]); otherwise the fence stops `on_disconnect: stop` pods as
-//! always.
+//!
+//! The worker then begins no session, starts and removes nothing, and registers repeatedly until the cluster
+//! is back. Its lease goes on only while the Redis that granted it answers (see
+//! [`crate::fencing::lease::Lease::prolong`]).
 
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ use tokio::time::Instant;
 
 use crate::worker::Worker;
 
-/// Maximum interval of registrations while the worker holds.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -22,7 +21,7 @@ pub(crate) struct UnknownCluster {
 }
 
 impl UnknownCluster {
-    /// Reports why the worker holds, at once and then every minute.
+    /// At once and then every minute.
     pub(crate) fn say(
         &mut self,
         worker: &Worker,

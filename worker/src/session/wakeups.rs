@@ -37,7 +37,7 @@ impl Wakeups {
         self.reconcile.notify_one();
     }
 
-    /// Requests a full reconcile pass, which also reads the running pods back from Redis.
+    /// A full pass also reads the running pods back from Redis.
     pub(crate) fn request_full_reconcile(&self) {
         self.full_reconcile.store(true, Ordering::Release);
         self.reconcile.notify_one();
@@ -47,7 +47,6 @@ impl Wakeups {
         self.reconcile.notified().await;
     }
 
-    /// Returns true if a full pass was requested, and consumes the request.
     pub(crate) fn take_full_reconcile(&self) -> bool {
         self.full_reconcile.swap(false, Ordering::AcqRel)
     }
@@ -60,12 +59,11 @@ impl Wakeups {
         self.volumes.notified().await;
     }
 
-    /// Requests a sweep of the in-flight list (`rq`) before the next payload is taken.
+    /// Before the next payload is taken.
     pub(crate) fn request_sweep(&self) {
         self.sweep.store(true, Ordering::Release);
     }
 
-    /// Returns true if a sweep was requested, and consumes the request.
     pub(crate) fn take_sweep(&self) -> bool {
         self.sweep.swap(false, Ordering::AcqRel)
     }

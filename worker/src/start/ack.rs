@@ -1,5 +1,6 @@
 //! The acknowledgement loop: reports started pods to Redis, all waiting ones in one call.
 //!
+//!
 //! Restores invariant 2 for newly started pods: their payload moves from the in-flight list (`rq`) to the set
 //! of running pods (`cs`). Acknowledging is idempotent, so a batch is repeated until Redis answers.
 
@@ -17,7 +18,7 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::ack_queue::AckRequest;
 
 const MAX_BATCH: usize = 128;
-/// Pods claimed together start within moments of each other: the first waits this long for the others.
+/// Pods claimed together start within moments of each other.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
 pub(crate) struct AckLoop {
@@ -25,7 +26,7 @@ pub(crate) struct AckLoop {
     requests: mpsc::Receiver<AckRequest>,
     /// Unanswered requests; empty while the loop waits for requests.
     batch: Vec<AckRequest>,
-    /// Number of requests in the next call. One after a broken record, which fails the whole call.
+    /// One after a broken record, which fails the whole call.
     per_call: usize,
     begun: Option<Instant>,
     pause: Option<Duration>,
@@ -37,8 +38,7 @@ impl Loop<StoreError> for AckLoop {
     /// [`SessionContext::classify`] has logged it.
     const LOGS_FAILURES: bool = false;
 
-    /// Sends the batch, or its first request. Only a transient error fails the step; then the batch is sent
-    /// again.
+    /// Only a transient error fails the step; then the batch is sent again.
     async fn step(&mut self) -> Result<Next, StoreError> {
         if self.batch.is_empty() {
             return Ok(Next::Rest);
@@ -74,7 +74,7 @@ impl Loop<StoreError> for AckLoop {
         }
         self.per_call = MAX_BATCH;
         if self.requests.recv_many(&mut self.batch, MAX_BATCH).await == 0 {
-            // The context holds a sender, so this does not happen while the loop runs.
+            // The context holds a sender.
             return std::future::pending().await;
         }
         if self.batch.len() < MAX_BATCH {

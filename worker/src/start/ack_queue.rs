@@ -20,8 +20,7 @@ impl AckQueue {
         (Self { requests }, receiver)
     }
 
-    /// Reports to Redis that a pod runs. Returns `None` if Redis cannot record it: this session is fenced, or
-    /// the pod's record is broken.
+    /// `None` if this session is fenced, or the pod's record is broken.
     pub(crate) async fn acknowledge(&self, item: AckItem) -> Option<Ack> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(AckRequest { item, reply }).await.ok()?;

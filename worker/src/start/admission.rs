@@ -24,16 +24,15 @@ pub(crate) struct StartJob {
     pub(crate) spec: Option<Arc<PodSpec>>,
 }
 
-/// The exclusive right to start one pod in this session. Dropping it ends the start.
+/// The exclusive right to start one pod in this session.
 pub(crate) struct StartGuard {
     context: Arc<SessionContext>,
     payload: Payload,
-    /// Notified when Redis must be asked again before the start continues.
+    /// Redis must be asked again before the start continues.
     pub(crate) recheck: Arc<Notify>,
 }
 
 impl StartGuard {
-    /// Returns `None` if the pod is already starting.
     fn acquire(context: &Arc<SessionContext>, payload: &Payload) -> Option<Self> {
         match context.table.admit(payload) {
             Admission::Started(recheck) => {
@@ -58,8 +57,8 @@ pub(crate) struct AdmittedJob {
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// Parses payloads and reads their specifications. Payloads that cannot be pods become dead letters.
-/// Duplicates of starting pods stay in the in-flight list.
+/// Payloads that cannot be pods become dead letters. Duplicates of starting pods stay in the in-flight list.
+///
 ///
 /// # Errors
 /// If specifications cannot be read now. All payloads are then still in the in-flight list, or were rejected.
@@ -109,7 +108,7 @@ fn service_of(name: &PodName) -> Option<ServiceName> {
     ServiceName::new(name.as_str()).ok()
 }
 
-/// The reply has one claim for each job, in the same order.
+/// One claim for each job, in the same order.
 pub(crate) async fn claim<'a>(
     context: &SessionContext,
     jobs: impl Iterator<Item = &'a StartJob>,

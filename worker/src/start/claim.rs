@@ -1,8 +1,10 @@
 //! The claim loop: takes payloads from this node's queue and begins their starts.
 //!
+//!
 //! Restores invariant 2 (each payload is in exactly one place): payloads in the in-flight list (`rq`) may
-//! lack a start after a lost reply or an ended session. The sweep finds them. Restores invariant 7: bad
+//! lack a start after a lost reply or an ended session; the sweep finds them. Restores invariant 7: bad
 //! payloads become dead letters, and one broken record does not delay the others.
+//!
 //!
 //! A payload is taken only when its start can begin at once, so that the in-flight list stays short.
 
@@ -21,7 +23,7 @@ use crate::start::admission::{self, AdmittedJob};
 use crate::start::pod_start;
 
 const MAX_BATCH: usize = 64;
-/// Consecutive failures, while heartbeats succeed, after which the queue itself is the problem and not Redis.
+/// While heartbeats succeed: then the queue itself is the problem and not Redis.
 const SUSPICIOUS_FAILURES: u32 = 8;
 
 pub(crate) struct ClaimLoop {
@@ -30,7 +32,7 @@ pub(crate) struct ClaimLoop {
     /// unusable.
     queue: Option<WorkQueue>,
     next_sweep: Option<Instant>,
-    /// Number of left-over payloads handled by sweeps: the next one begins after them.
+    /// The next sweep begins after these.
     swept: usize,
     pause: Duration,
 }
@@ -64,7 +66,7 @@ impl Loop<StoreError> for ClaimLoop {
         format!("the claim loop of {}", self.context.worker.node)
     }
 
-    /// The heartbeat loop logs that Redis is unavailable; only problems of the queue itself are logged here.
+    /// The heartbeat loop logs that Redis is unavailable.
     fn is_logged(&self, error: &StoreError, failures: u32) -> bool {
         !error.is_transient()
             || error.is_out_of_memory()
@@ -103,8 +105,7 @@ impl ClaimLoop {
         };
         let first = match first {
             Err(error) if error.is_out_of_memory() => {
-                // The script that moves several payloads works even when Redis refuses BRPOPLPUSH. The
-                // backoff after the error sets the pace.
+                // The script that moves several payloads works even when Redis refuses BRPOPLPUSH.
                 drop(permit);
                 begin_starts(context, take_more(context).await).await?;
                 return Err(error);
@@ -147,8 +148,8 @@ fn free_permits(context: &SessionContext, max: usize) -> Vec<OwnedSemaphorePermi
     std::iter::from_fn(|| context.start_permits.clone().try_acquire_owned().ok()).take(max).collect()
 }
 
-/// Begins the starts of in-flight payloads without one, as far as permits are free, and returns their number.
-/// Payloads that cannot be cleared stay the oldest, so each sweep begins elsewhere.
+/// In-flight payloads without a start, as far as permits are free. Payloads that cannot be cleared stay the
+/// oldest, so each sweep begins elsewhere.
 async fn sweep(context: &Arc<SessionContext>, swept: usize) -> Result<usize, StoreError> {
     let in_flight = context.session.in_flight().await?.into_iter();
     let mut left_over: Vec<Bytes> = in_flight.filter(|raw| !is_being_started(context, raw)).collect();
@@ -166,15 +167,13 @@ async fn sweep(context: &Arc<SessionContext>, swept: usize) -> Result<usize, Sto
     Ok(count)
 }
 
-/// Returns true if a start works on this payload, or on another text of the same pod. Such a text is handled
-/// after that start, and takes no permit before.
+/// Another text of a starting pod is handled after that start, and takes no permit before.
 fn is_being_started(context: &SessionContext, raw: &Bytes) -> bool {
     context.table.is_starting_payload(raw)
         || Payload::parse(raw.clone()).is_ok_and(|payload| context.table.is_duplicate(&payload))
 }
 
-/// Rejects payloads that cannot be pods, and claims the rest in one call. Payloads whose start does not begin
-/// here stay in the in-flight list for the sweep.
+/// Payloads whose start does not begin here stay in the in-flight list for the sweep.
 async fn begin_starts(
     context: &Arc<SessionContext>,
     taken: Vec<(Bytes, OwnedSemaphorePermit)>,
@@ -206,8 +205,7 @@ async fn claim_batch(context: &Arc<SessionContext>, batch: Vec<AdmittedJob>) -> 
     }
 }
 
-/// Waits `remaining` after a change of the Redis master, in which no pod may start. Taken payloads stay in
-/// the in-flight list.
+/// No pod may start for some time after a change of the Redis master.
 async fn wait_after_failover(context: &SessionContext, remaining: Duration) {
     let node = &context.worker.node;
     tracing::info!(%node, ?remaining, "the Redis master has changed: starting no pods for now");
@@ -218,8 +216,7 @@ async fn wait_after_failover(context: &SessionContext, remaining: Duration) {
     }
 }
 
-/// Finds the payload with a broken record, so that it does not delay the others. If a key of this node is
-/// broken, all wait for its repair.
+/// Finds the payload with a broken record. If a key of this node is broken, all wait for its repair.
 async fn claim_one_by_one(
     context: &Arc<SessionContext>,
     batch: Vec<AdmittedJob>,

@@ -1,5 +1,5 @@
-//! The secrets and configs of a container: reads them from Redis, decrypts them, and writes them where the
-//! engine mounts them.
+//! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts
+//! them.
 
 use daemon::config::RuntimeKind;
 use engine::file_store::{DirectoryGuard, NewFile};
@@ -12,7 +12,7 @@ use crate::worker::Worker;
 
 pub(crate) struct ProvidedFiles {
     pub(crate) files: Vec<MountedFile>,
-    /// Keeps them until the engine lists the container.
+    /// Until the engine lists the container.
     _guard: Option<DirectoryGuard>,
 }
 
@@ -37,8 +37,8 @@ pub(crate) async fn provide(
     Ok(ProvidedFiles { files: mounted.collect(), _guard: Some(guard) })
 }
 
-/// Writes a restarting container's files if a reboot of the machine has emptied its memory. Existing files
-/// stay: a restart does not change the container's version.
+/// After a reboot of the machine has emptied its memory. Existing files stay: a restart does not change the
+/// container's version.
 pub(crate) async fn provide_missing(
     worker: &Worker,
     request: &ContainerRequest,
@@ -51,9 +51,8 @@ pub(crate) async fn provide_missing(
     provide(worker, request).await.map(drop)
 }
 
-/// A file of a running container that is replaced when its secret or config changes.
 pub(crate) struct Reloaded {
-    /// Its name in the container's directory.
+    /// In the container's directory.
     pub(crate) name: String,
     pub(crate) kind: ValueKind,
     pub(crate) file: FileReference,
@@ -67,7 +66,7 @@ pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reload
     wanted(worker, container).into_iter().filter_map(of).collect()
 }
 
-/// Writes the current version into a container's file. Returns true if the container must be notified.
+/// Returns true if the container must be notified.
 pub(crate) async fn reload(
     worker: &Worker,
     identity: &Identity,
@@ -80,8 +79,7 @@ pub(crate) async fn reload(
     replaced.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })
 }
 
-/// Only containers of an engine have files: plain processes are refused by the name of the field, and
-/// simulated containers have none.
+/// Plain processes are refused by the name of the field, and simulated containers have no files.
 fn wanted<'a>(worker: &Worker, container: &'a ContainerSpec) -> Vec<(String, ValueKind, &'a FileReference)> {
     if worker.config.runtime != RuntimeKind::Docker {
         return Vec::new();

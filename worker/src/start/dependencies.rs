@@ -1,8 +1,8 @@
-//! Waiting for the services that a pod's service depends on, before the pod starts.
+//! Waiting for the services that a pod's service depends on.
+//!
 //!
 //! A pod's first start waits in [`crate::start::pod_start`]. Here wait pods whose containers all ended unseen
-//! by a worker, for example while their machine was down. A container that ends while this worker looks
-//! restarts without a wait.
+//! by a worker, for example while their machine was down.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
 use crate::start::dependency_gate::POLL_INTERVAL;
 
-/// Makes all managed pods of services wait: nothing runs on this machine any more, and no worker saw it end.
+/// Nothing runs on this machine any more, and no worker saw it end.
 pub(crate) fn wait_all(context: &SessionContext, pods: &[ManagedPod]) {
     for managed in pods {
         if managed.service.is_some() && managed.desired == DesiredState::Run {

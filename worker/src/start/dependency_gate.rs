@@ -11,13 +11,11 @@ use tokio::time::Instant;
 
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const FRESH: Duration = Duration::from_millis(900);
-/// Time after which a service without requests is no longer read.
+/// A service without requests is no longer read.
 const FORGET_AFTER: Duration = Duration::from_secs(5);
 
 pub(crate) const WAITING: &str = "WaitingForDependencies";
 
-/// Reads the missing dependencies of services, in one read for all pods of this worker that ask at about the
-/// same time.
 #[derive(Default)]
 pub(crate) struct DependencyGate {
     asked: Mutex<HashSet<ServiceName>>,
@@ -79,7 +77,7 @@ impl DependencyGate {
         Some(found.obstacle.clone())
     }
 
-    /// Forgets services without recent requests, and returns those whose pods wait.
+    /// Forgets services without recent requests.
     fn waiting(&self) -> HashSet<ServiceName> {
         let now = Instant::now();
         let mut known = self.known.lock();

@@ -1,6 +1,5 @@
 //! Missing files or volumes of a container.
 
-/// Missing files of a container: the start is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilesUnavailable {
     pub(crate) reason: &'static str,

@@ -1,5 +1,5 @@
-//! The first containers of a pod: its sandbox, and the containers without dependencies. The others start once
-//! the pod is managed.
+//! The first containers of a pod: its sandbox, and those without dependencies. The others start once the pod
+//! is managed.
 
 use engine::{Container, RuntimeError};
 use model::spec::Port;
@@ -11,15 +11,12 @@ use crate::start::image_checks;
 use crate::worker::Worker;
 
 pub(crate) enum Interrupted {
-    /// The lease has expired: nothing may be started.
     NoLease,
-    /// A secret or config is missing.
     NoFiles(FilesUnavailable),
-    /// The engine failed to start a container of this image.
     Failed { error: RuntimeError, image: String },
 }
 
-/// Records them in `managed`. Finds earlier started ones.
+/// Finds earlier started ones.
 pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<Vec<Container>, Interrupted> {
     let mut started = Vec::new();
     image_checks::find(worker, managed).await;
@@ -35,7 +32,7 @@ pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<V
         let mut provided = container_files::provide(worker, &request).await.map_err(Interrupted::NoFiles)?;
         request.files = std::mem::take(&mut provided.files);
         worker.shared.provide(&mut request).await.map_err(Interrupted::NoFiles)?;
-        // Pulls and starts may have taken minutes, and the lease may have expired meanwhile.
+        // Pulls may have taken minutes, and the lease may have expired meanwhile.
         let permit = worker.lease.permit_start(worker.now()).ok_or(Interrupted::NoLease)?;
         let run = worker.runtime.run(&request).await;
         drop(permit);

@@ -3,8 +3,7 @@
 use crate::running::table::{ContainerChecks, ManagedPod};
 use crate::worker::Worker;
 
-/// Sets the checks of a pod's containers, including those of their images. If the engine does not answer, an
-/// image counts as having none.
+/// If the engine does not answer, an image counts as having none.
 pub(crate) async fn find(worker: &Worker, managed: &mut ManagedPod) {
     let spec = managed.spec.clone();
     for (spec, container) in spec.containers.iter().zip(&mut managed.containers) {

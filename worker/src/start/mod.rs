@@ -1,8 +1,5 @@
-//! From a payload in this node's queue to a running and acknowledged pod.
-//!
-//! In the order of a start: `claim` takes the payload, `admission` checks and claims it, `pod_start` runs
-//! the rest (`dependencies`, `pod_images`, `volume_claims`, `container_files`, `first_containers`), and
-//! `ack` reports it.
+//! From a payload in this node's queue to a running and acknowledged pod: `claim` takes the payload,
+//! `admission` checks and claims it, `pod_start` runs the rest, and `ack` reports it.
 //!
 //! Tests: beside the code, tests::claiming, scenarios::secrets, schedules
 

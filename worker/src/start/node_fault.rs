@@ -1,7 +1,6 @@
 //! Decides by the engine's message whether a pod's start failed because of its node. Pure.
 
-/// Engine messages about missing resources of the machine, in lower case. Failures that a pod can cause
-/// alone, such as a program missing in its image, are not among them.
+/// In lower case. Failures that a pod can cause alone are not among them.
 const NODE_FAULTS: [&str; 13] = [
     "no space left on device",
     "disk quota exceeded",

@@ -15,11 +15,10 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::admission::StartJob;
 use crate::worker::Worker;
 
-/// Maximum number of lost races to record the images before Redis is asked again about the pod.
+/// Lost races to record the images, before Redis is asked again about the pod.
 const MAX_ROUNDS: usize = 3;
 
 pub(crate) enum ImagesUnavailable {
-    /// The engine cannot get this image.
     Failed {
         error: RuntimeError,
         image: String,
@@ -30,15 +29,14 @@ pub(crate) enum ImagesUnavailable {
 }
 
 struct ChosenImage {
-    /// The engine's reference: the name in the specification, or one of exactly this content.
+    /// The name in the specification, or one of exactly this content.
     reference: String,
     content: Option<ImageContent>,
-    /// The difference to the pinned content; empty if there is none.
+    /// From the pinned content; empty if it does not.
     differs: String,
 }
 
-/// Pulls the images of a pod about to start, and records their content. Returns its specification with these
-/// images.
+/// Returns the specification with the images that the pod runs.
 pub(crate) async fn ensure(
     context: &SessionContext,
     job: &StartJob,
@@ -76,9 +74,6 @@ pub(crate) async fn ensure(
 }
 
 /// Pulls the images that pods of this specification will need here.
-///
-/// # Errors
-/// The engine's error, and the image.
 pub(crate) async fn prepare(
     worker: &Worker,
     spec: &PodSpec,
@@ -139,8 +134,7 @@ async fn choose(
         return Ok(exactly(name.clone(), pin, here.unwrap_or_default()));
     }
     let Some(reference) = pin.reference() else {
-        // It came from no registry. The tag may have moved on this node, and the old content may still be
-        // here.
+        // It came from no registry. The tag may have moved on this node, and the old content still be here.
         return match worker.runtime.local_image(&pin.id).await? {
             Some(found) => Ok(exactly(pin.id.clone(), pin, found)),
             None => by_name(worker, container, Some(pin)).await,
@@ -156,7 +150,7 @@ async fn choose(
             let found = worker.runtime.local_image(&reference).await?.unwrap_or_default();
             Ok(exactly(reference, pin, found))
         }
-        // A node where the tag is an image that was built or loaded starts that, as it always did.
+        // A node where the tag is an image that was built or loaded starts that.
         Err(RuntimeError::Image(reason))
             if here.is_some() && container.pull_policy != PullPolicy::Always && is_refusal(&reason) =>
         {
@@ -170,7 +164,6 @@ async fn choose(
     }
 }
 
-/// Chooses the current content of the image's name on this node.
 async fn by_name(
     worker: &Worker,
     container: &ContainerSpec,
@@ -205,8 +198,7 @@ fn is_pinned(here: &LocalImage, pin: &ImageContent) -> bool {
     here.id == pin.id || pin.digest.as_ref().is_some_and(|digest| here.digests.contains(digest))
 }
 
-/// Returns true if asking the registry again is useless: it does not have the content, or this node may not
-/// ask.
+/// Asking the registry again is useless.
 fn is_refusal(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     ["denied", "unauthorized", "authentication required", "not found", "unknown", "does not exist", "forbids"]

@@ -1,8 +1,9 @@
 //! One start: from a claimed payload to a running and acknowledged container, or to the reason of a failure.
 //!
-//! Only one start at a time works on a pod. A waiting start returns its permit, so that a missing image
-//! delays no other pod; its payload stays in the in-flight list (`rq`). Whenever something may have changed
-//! (a stop, a move, another Redis master), Redis is asked again first.
+//!
+//! A waiting start returns its permit, so that a missing image delays no other pod; its payload stays in the
+//! in-flight list (`rq`). Whenever something may have changed (a stop, a move, another Redis master), Redis
+//! is asked again first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,41 +34,35 @@ use crate::support::text::seconds;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Number of attempts for a pod that fails because of its node, or whose host port another program has,
-/// before it is given back.
+/// Of a pod that fails because of its node, or whose host port another program has.
 const MAX_NODE_FAILURES: u32 = 3;
 
 const HOST_PORT_TAKEN: &str = "HostPortTaken";
 const VOLUME_ELSEWHERE: &str = "VolumeElsewhere";
 
-/// Maximum wait for a secret or config: its creation wakes no worker.
+/// For a secret or config, whose creation wakes no worker.
 const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
 
 enum StartPhase {
-    /// It has ended, one way or the other.
     Done,
-    /// Ask Redis about the payload.
     Claim,
-    /// It must stop, and parts of it may have started.
+    /// Parts of it may have started.
     Stop,
-    /// Try to start it under this assignment.
     Attempt(AssignmentId),
-    /// Wait, then try again.
     Wait(AssignmentId, Obstacle),
-    /// It cannot start because of this node, with reason and message: let the schedulers choose another one.
+    /// Because of this node, with reason and message: the schedulers choose another one.
     GiveBack(AssignmentId, &'static str, String),
-    /// It cannot be a pod of this node: move it to the dead letters.
+    /// To the dead letters.
     Reject(String),
 }
 
 enum Obstacle {
-    /// A problem of this pod, as reason and message of its status.
+    /// Reason and message of its status.
     Pod(&'static str, String),
-    /// A missing secret or config.
     Files(FilesUnavailable),
-    /// Missing services that its service depends on, in a sentence; `None` if Redis does not answer.
+    /// In a sentence; `None` if Redis does not answer.
     Services(Option<String>),
-    /// A problem of the engine, which the node's heartbeat reports.
+    /// The node's heartbeat reports it.
     Engine,
 }
 
@@ -76,10 +71,9 @@ struct PodStart {
     job: StartJob,
     guard: StartGuard,
     permit: Option<OwnedSemaphorePermit>,
-    /// Number of failures because of this node.
+    /// Because of this node.
     node_failures: u32,
-    /// True once the services that its service depends on were there. They are not checked again: later
-    /// failures are no reason to wait for them.
+    /// Once they were there, services are not checked again.
     has_dependencies: bool,
     reported_missing: String,
     pod_backoff: Backoff,
@@ -170,7 +164,7 @@ impl PodStart {
         }
     }
 
-    /// Checks a pod that this node must run. Only now: a stale copy of a payload is dropped, not rejected.
+    /// Only now: a stale copy of a payload is dropped, not rejected.
     fn check_policy(&self, assignment: AssignmentId) -> StartPhase {
         let Some(spec) = &self.job.spec else {
             return StartPhase::Reject(format!(
@@ -292,8 +286,7 @@ impl PodStart {
         }
     }
 
-    /// Waits for a valid lease, a permit, and the end of anything else of the pod. Returns false if Redis
-    /// must be asked first.
+    /// Returns false if Redis must be asked first.
     async fn wait_for_turn(&mut self, assignment: &AssignmentId) -> bool {
         let pod = self.job.payload.id.clone();
         let mut has_requested_reconcile = false;
@@ -366,8 +359,7 @@ impl PodStart {
         }
     }
 
-    /// Keeps new pods from the node for a while, through its next heartbeat: so the schedulers know it before
-    /// the pod is given back.
+    /// The node's next heartbeat keeps new pods away: the schedulers know it before the pod is given back.
     fn after_node_fault(
         &mut self,
         assignment: AssignmentId,
@@ -439,7 +431,7 @@ impl PodStart {
         after_wait(assignment, self.sleep(wait).await)
     }
 
-    /// Waits before the services are checked again. Reports missing services once, not with each check.
+    /// Reports missing services once, not with each check.
     async fn wait_for_services(&mut self, assignment: AssignmentId, missing: Option<String>) -> StartPhase {
         if let Some(missing) = missing.filter(|missing| *missing != self.reported_missing) {
             tracing::info!(pod = %self.job.payload.id, missing, "the pod is not started yet");
@@ -470,12 +462,11 @@ impl PodStart {
         let pod = PodRef { id: &self.job.payload.id, assignment };
         let status = StatusReport { reason, message, ..StatusReport::default() };
         let reply = self.context.session.report(pod, &status).await;
-        // Other outcomes do not matter, because the start is retried anyway. A pod that must stop is `Stale`
-        // here too, and the claim after the wait handles it.
+        // The start is retried anyway. A pod that must stop is `Stale` here too; the claim handles it.
         !matches!(self.context.classify("reporting the status of a pod", reply), ReplyClass::Fenced)
     }
 
-    /// Returns false if it was woken because Redis must be asked again, or because the session ends.
+    /// Returns false if Redis must be asked again, or the session ends.
     async fn sleep(&self, wait: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
@@ -528,7 +519,7 @@ fn after_wait(assignment: AssignmentId, is_over: bool) -> StartPhase {
     if is_over { StartPhase::Attempt(assignment) } else { StartPhase::Claim }
 }
 
-/// Returns the ports named in the engine's message; all if it names none.
+/// All if the message names none.
 fn ports_named_in(ports: &HostPorts, message: &str) -> HostPorts {
     let numbers: Vec<&str> = message.split(|c: char| !c.is_ascii_digit()).collect();
     let is_named = |port: &&str| port.split_once('/').is_some_and(|(number, _)| numbers.contains(&number));

@@ -1,5 +1,5 @@
-//! Checks, before a pod's containers are created, that they may have its persistent volumes: an engine
-//! creates missing volumes, and the pod would start without its data.
+//! Checks that a pod may have its persistent volumes: an engine creates missing ones, and the pod would start
+//! without its data.
 
 use engine::{RuntimeError, VolumeOwner};
 use model::ids::VolumeName;
@@ -12,9 +12,9 @@ use crate::start::files_unavailable::FilesUnavailable;
 
 #[derive(Debug)]
 pub(crate) enum VolumeObstacle {
-    /// They are missing, or their place is unknown: the start is retried.
+    /// Missing, or their place is unknown.
     Waits(FilesUnavailable),
-    /// The data is on another node, in a sentence: the schedulers place the pod again.
+    /// On the node in the sentence: the schedulers place the pod again.
     Elsewhere(String),
     Engine(RuntimeError),
     /// Redis must be asked again about the pod.
@@ -22,7 +22,7 @@ pub(crate) enum VolumeObstacle {
     Fenced,
 }
 
-/// Records the epochs of the persistent volumes that the pod's containers create.
+/// Records the epochs of the volumes that the containers create.
 pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) -> Result<(), VolumeObstacle> {
     let Some(service) = &managed.service else { return Ok(()) };
     let claims = VolumeClaim::of_replica(service, &managed.spec, managed.payload.replica);
@@ -65,7 +65,6 @@ pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) ->
     Ok(())
 }
 
-/// Returns the engine's persistent volumes of this node and cluster, and whether a pod uses each.
 pub(crate) async fn own_copies(context: &SessionContext) -> Result<Vec<EngineCopy>, RuntimeError> {
     let worker = &context.worker;
     let mut own = worker.runtime.volumes(&worker.node).await?;

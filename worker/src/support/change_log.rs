@@ -7,10 +7,9 @@ use parking_lot::Mutex;
 use store::StoreError;
 use tokio::time::Instant;
 
-/// A Redis that refuses only some commands counts as working again once none was refused for this time.
+/// A Redis that refuses only some commands works again once none was refused for so long.
 const NO_REFUSAL_FOR: Duration = Duration::from_secs(30);
 
-/// Remembers whether the last attempt failed, and logs only changes.
 #[derive(Debug)]
 pub(crate) struct ChangeLog {
     subject: String,
@@ -35,7 +34,7 @@ impl ChangeLog {
         }
     }
 
-    /// Records whether it is failing now. Returns whether it was before.
+    /// Returns the former value.
     fn replace(&self, is_failing: bool) -> bool {
         let mut current = self.is_failing.lock();
         let before = *current;
@@ -44,7 +43,7 @@ impl ChangeLog {
     }
 }
 
-/// Like [`ChangeLog`] for the connection to Redis. Also logs a failure with another cause.
+/// Also logs a failure with another cause.
 #[derive(Debug, Default)]
 pub(crate) struct RedisLog {
     failure: Mutex<Option<RedisFailure>>,
@@ -53,7 +52,7 @@ pub(crate) struct RedisLog {
 #[derive(Debug)]
 struct RedisFailure {
     cause: &'static str,
-    /// True if the failure concerns one command only.
+    /// Concerns one command only.
     is_refusal: bool,
     last: Instant,
 }
@@ -71,7 +70,7 @@ impl RedisLog {
         }
     }
 
-    /// Returns true for the first failure with this cause.
+    /// True for the first failure with this cause.
     fn note_failure(&self, error: &StoreError) -> bool {
         let is_refusal = !matches!(error, StoreError::Unreachable { .. } | StoreError::Timeout { .. });
         let cause = error.cause().unwrap_or("command");
@@ -79,7 +78,7 @@ impl RedisLog {
         before.is_none_or(|before| before.cause != cause)
     }
 
-    /// Returns true if a failure ends with this success. A refusal of one command does only after a while.
+    /// A refusal of one command ends only after a while.
     fn note_success(&self) -> bool {
         let has_ended =
             |failure: &mut RedisFailure| !failure.is_refusal || failure.last.elapsed() >= NO_REFUSAL_FOR;

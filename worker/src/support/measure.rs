@@ -51,7 +51,6 @@ pub(crate) fn describe() {
     daemon::control_loop::describe_metrics();
 }
 
-/// Counts the end of a start. `result`: see [`describe`].
 pub(crate) fn start(result: &'static str) {
     counter!(STARTS, "result" => result).increment(1);
 }
@@ -60,7 +59,6 @@ pub(crate) fn start_took(duration: Duration) {
     histogram!(START_SECONDS).record(duration.as_secs_f64());
 }
 
-/// Counts a heartbeat. `result`: see [`describe`].
 pub(crate) fn heartbeat(result: &'static str) {
     counter!(HEARTBEATS, "result" => result).increment(1);
 }
@@ -78,9 +76,8 @@ pub(crate) enum ContainerStopReason {
     Requested,
     NotAssigned,
     Fenced,
-    /// The pod has ended, and the container only served the others.
+    /// The container only served the others.
     Ended,
-    /// Its health check has failed.
     Unhealthy,
 }
 
@@ -103,8 +100,8 @@ pub(crate) fn managed_pods(node: &NodeName, count: usize) {
     gauge!(PODS, "node" => node.to_string()).set(count as f64);
 }
 
-/// Sets the usage of a pod; NaN for unknown values. Pods are named by service and index, which successors
-/// share, so that their number stays bounded.
+/// NaN for unknown values. Pods are named by service and index, which successors share, so their number stays
+/// bounded.
 pub(crate) fn pod_uses(node: &NodeName, pod: &str, usage: &Usage) {
     let value = |amount: Option<u64>, unit: f64| amount.map_or(f64::NAN, |amount| amount as f64 / unit);
     for (name, value) in [

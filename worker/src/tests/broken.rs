@@ -22,7 +22,7 @@ async fn break_records(rig: &Rig) {
     rig.redis.cli::<()>(&junk).await;
 }
 
-/// Waits until the node has sent that many more heartbeats: each checks all pods of these tests.
+/// Each heartbeat checks all pods of these tests.
 async fn heartbeats(rig: &Rig, count: usize) {
     for _ in 0..count {
         let beat = || async { rig.store.node(&rig.node()).await.unwrap().unwrap().beat };
@@ -63,7 +63,6 @@ async fn broken_records_leave_their_pods_running_and_harm_no_other_before_and_af
     all_run(&rig, "after a restart of the worker");
     assert_eq!(rig.length("dq"), 0);
 
-    // A copy of a broken pod's payload ends, and the container is still left alone.
     rig.push(&payload("b1", "alpine"));
     rig.push(&payload("b2", "alpine"));
     eventually("two dead letters", || async { rig.length("dq") == 2 && rig.length("rq:w") == 0 }).await;

@@ -13,7 +13,6 @@ async fn a_pod_pushed_twice_is_one_container() {
     let worker = rig.worker();
     rig.push(&payload("p", "alpine"));
     rig.push(&payload("p", "alpine"));
-    // The same pod in a different payload.
     rig.push(&payload_with("p", "alpine", r#""note":"again""#));
     rig.until("p", Phase::Running).await;
     rig.until_settled(1).await;
@@ -65,7 +64,6 @@ async fn a_command_that_cannot_be_started_is_retried_and_no_dead_letter() {
     let message = rig.record("typo").await.unwrap().message;
     assert!(message.contains("the command cannot be started: \"x\": not found; retrying in"), "{message}");
     assert_eq!(rig.length("dq"), 0);
-    // It is corrected or deleted like any other pod.
     rig.stop("typo").await;
     rig.until("typo", Phase::Stopped).await;
     worker.end().await.unwrap();
@@ -89,7 +87,6 @@ async fn the_policy_of_a_node_holds_for_pushed_pods_and_for_pods_of_services() {
     let events = rig.store.last_events(100).await.unwrap();
     let refusals = events.iter().filter(|event| event.message.contains("policy of this node")).count();
     assert_eq!((refusals, rig.length("dq")), (2, 2), "each was refused once, and says why");
-    // A payload that asks for nothing more runs.
     rig.push(&payload_with("local", "alpine", r#""ports":["8082:80"]"#));
     rig.until("local", Phase::Running).await;
     rig.until_settled(1).await;
@@ -124,7 +121,6 @@ async fn a_missing_image_does_not_block_other_pods() {
     assert!(record.message.contains("missing-image"), "the engine's own message: {}", record.message);
     rig.push(&payload("good", "alpine"));
     rig.until("good", Phase::Running).await;
-    // A waiting pod can be stopped, and is then gone.
     rig.stop("absent").await;
     rig.until("absent", Phase::Stopped).await;
     rig.until_settled(1).await;
@@ -147,8 +143,8 @@ async fn a_queue_of_the_wrong_type_is_retried_without_spinning() {
     worker.end().await.unwrap();
 }
 
-/// Counts a second of Redis commands, including those of scripts: nearly all belong to heartbeats. A spinning
-/// loop makes thousands.
+/// Commands of a second, with those of scripts: nearly all belong to heartbeats. A spinning loop makes
+/// thousands.
 async fn assert_does_not_spin(rig: &Rig) {
     let commands = || -> u64 {
         let stats: String = rig.redis.blocking_cli(&["INFO", "stats"]);
@@ -169,13 +165,11 @@ async fn a_full_redis_fences_no_pod_and_a_stop_still_reaches_its_node() {
         rig.until(pod, Phase::Running).await;
     }
     let maxmemory = async |bytes| rig.redis.cli::<()>(&["CONFIG", "SET", "maxmemory", bytes]).await;
-    // Payloads queued while Redis is full start nevertheless.
     rig.push(&payload("last", "alpine"));
     maxmemory("1").await;
     rig.until("last", Phase::Running).await;
     rig.stop("goes").await;
     rig.until("goes", Phase::Stopped).await;
-    // Twice as long as a lease lasts.
     tokio::time::sleep(2 * rig.config.timing.fence_after).await;
     assert_does_not_spin(&rig).await;
     assert!(rig.has_phase("keeps", Phase::Running).await);

@@ -22,7 +22,6 @@ use crate::session::identity;
 
 const IMAGE: &str = "kubeleet-test/worker-sleep:1";
 
-/// Removes the containers of the test, even if it panics.
 struct Cleanup(String);
 
 impl Drop for Cleanup {
@@ -83,7 +82,6 @@ async fn a_push_is_one_container_across_restarts_and_gone_after_a_stop() {
         rig.store.last_events(50).await.unwrap().iter().any(|event| event.reason == "NodeRestarted")
     })
     .await;
-    // A container removed by hand is created again; the other is left alone.
     let other = rig.containers_on(engine.as_ref(), "two").await.remove(0).handle;
     let removed = rig.containers_on(engine.as_ref(), "one").await.remove(0).handle;
     docker(&["rm", "-f", &removed]);
@@ -131,14 +129,13 @@ async fn the_record_has_the_ports_that_the_engine_chose_also_after_a_restart() {
     assert!(first.starts_with("127.0.0.1:") && first.ends_with("->80/tcp"), "with the ack: {first:?}");
     assert_eq!(first, shown());
 
-    // Another program takes the port meanwhile, so that the engine must choose another one.
+    // So that the engine must choose another port.
     docker(&["kill", &docker(&["ps", "-q", "--filter", &filter])]);
     let port = first.trim_end_matches("->80/tcp").to_owned();
     let _taken = eventually("the port is free", || async { std::net::TcpListener::bind(&port).ok() }).await;
     let second = agreed("the port after the restart of the container is recorded").await;
     assert_ne!(second, first);
 
-    // The container is restarted while no worker looks.
     drop(worker);
     let container = docker(&["ps", "-q", "--filter", &filter]);
     docker(&["stop", "-t", "0", &container]);
@@ -174,8 +171,8 @@ async fn a_pod_without_a_memory_limit_gets_that_of_the_node() {
     worker.end().await.unwrap();
 }
 
-/// Each fault alone: a list that takes longer than any other call waits, one that fails, an ended container
-/// that cannot be inspected, and an unknown state.
+/// A list that takes longer than any other call or fails, an ended container that cannot be inspected, and an
+/// unknown state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
     let Some(mut rig) = Rig::new("a_sick_engine") else { return };

@@ -34,7 +34,6 @@ fn socket(rig: &Rig) -> PathBuf {
     rig.config.proxy_socket.clone().unwrap()
 }
 
-/// The proxy of a rig's host, as far as workers talk to it.
 struct Host {
     gates: Arc<Gates>,
     shutdown: CancellationToken,
@@ -76,7 +75,7 @@ async fn drained_event(rig: &Rig, pod: &str) -> Option<String> {
     of_pod.next().map(|event| event.message)
 }
 
-/// Starts a worker with the running pod `p`, with `more` fields, and a request in flight to it.
+/// With `more` fields, and a request in flight.
 async fn with_request(rig: &Rig, host: &Host, more: &str) -> (RunningWorker, Pass) {
     let worker = rig.worker();
     rig.push(&payload_with("p", "alpine", more));
@@ -190,7 +189,7 @@ async fn a_proxy_that_dies_while_it_drains_holds_up_no_stop() {
 #[tokio::test]
 async fn a_proxy_that_hangs_holds_up_a_stop_for_its_drain_and_two_seconds() {
     let Some(rig) = rig("a_proxy_that_hangs_holds_up_a_stop_for_its_drain_and_two_seconds") else { return };
-    // It accepts connections, as the kernel does for it, and reads nothing.
+    // The kernel accepts connections for it.
     let _hung = UnixListener::bind(socket(&rig)).unwrap();
     let worker = rig.worker();
     rig.push(&payload_with("p", "alpine", r#""drain":"1s""#));
@@ -320,7 +319,7 @@ async fn a_pod_that_belongs_to_another_node_is_drained_unless_it_must_not_run_tw
 #[tokio::test]
 async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_pod() {
     let Some(mut rig) = rig("the_fence_closes_the_gate_and_cuts_before_another_node") else { return };
-    // 2 of the 9 s from the fence until the death of the node are kept free, and half of the rest is for
+    // 2 of the 9 s from the fence until the death of the node are kept free; half of the rest is for
     // requests.
     rig.config.timing.dead_after = Duration::from_secs(10);
     let host = Host::start(&rig).await;
@@ -409,7 +408,6 @@ async fn stop_pods_are_stopped_beside_keep_pods_that_still_answer_requests() {
     let stopping = drain_and_stop(Some(&socket as &dyn ProxySocket), &containers, within, stop);
     let requests = async {
         let [keep, stop] = passes;
-        // It is cut, and its pod was stopped without waiting for that.
         stop.cut().await;
         assert_eq!(*stopped.lock(), ["stop"]);
         drop(stop);

@@ -82,7 +82,6 @@ async fn a_container_that_is_not_ready_is_left_alone() {
     assert_eq!(rig.record(pod.as_str()).await.unwrap().restarts, 0);
 }
 
-/// Its address is never reachable from this node.
 #[tokio::test]
 async fn a_pod_whose_probes_say_nothing_says_so() {
     let Some(rig) = Rig::new("health_inconclusive") else { return };
@@ -100,7 +99,7 @@ async fn a_pod_whose_probes_say_nothing_says_so() {
     .await;
 }
 
-/// A remark about the check of a ready pod, from a worker that died before its probes had results again.
+/// From a worker that died before the probes had results again.
 #[tokio::test]
 async fn a_remark_about_a_check_ends_with_the_worker_that_made_it() {
     let Some(rig) = Rig::new("health_remark") else { return };
@@ -116,7 +115,6 @@ async fn a_remark_about_a_check_ends_with_the_worker_that_made_it() {
     assert!(rig.record(pod).await.unwrap().is_ready());
 }
 
-/// It is `Starting`, and its service's rollout waits for it.
 #[tokio::test]
 async fn a_pod_is_not_ready_before_its_checks_have_passed() {
     let Some(rig) = Rig::new("health_starting") else { return };
@@ -150,7 +148,6 @@ async fn a_pod_stays_ready_while_its_worker_is_restarted() {
     let probed = rig.engine.exec_count(&pod);
     eventually("it is probed again", || async { rig.engine.exec_count(&pod) > probed + 10 }).await;
     assert_eq!(rig.record(pod.as_str()).await.unwrap(), before);
-    // The new worker also sees when it fails.
     rig.engine.set_exec_exit_code(&pod, Some(1));
     rig.until_reason(pod.as_str(), "CrashLoopBackOff").await;
 }

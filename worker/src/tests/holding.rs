@@ -23,7 +23,7 @@ async fn until_held(rig: &Rig, count: usize) {
     .await;
 }
 
-/// Waits until the lease goes on for three fence periods from now.
+/// For three fence periods from now.
 async fn until_lease_is_prolonged(rig: &Rig) {
     let until = BootClock.now().plus(3 * rig.config.timing.fence_after);
     let boot_id = lease_file::boot_id().unwrap();
@@ -96,7 +96,7 @@ async fn at_another_database_stop_pods_are_fenced_and_keep_pods_go_on() {
     let worker = rig.worker();
     run_two(&rig).await;
     drop(worker);
-    // Another database's ignorance of the cluster proves nothing: the cluster may go on in the first one.
+    // Another database's ignorance of the cluster proves nothing.
     rig.config.redis = format!("{}/5", rig.redis.url()).parse().unwrap();
     let worker = rig.worker();
     rig.until_containers("stop", 0).await;
@@ -203,7 +203,6 @@ async fn an_unlabelled_container_that_redis_does_not_know_is_left_alone() {
     rig.engine.run(&labelled("theirs", Some(ClusterId::random()))).await.unwrap();
     let worker = rig.worker();
     run_two(&rig).await;
-    // A container of this cluster that Redis does not know is removed, in the same pass.
     let own = rig.store.cluster_id().await.unwrap();
     rig.engine.run(&labelled("stale", own)).await.unwrap();
     rig.until_containers("stale", 0).await;
@@ -271,7 +270,6 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
             .is_some_and(|held| (held.containers, held.reason) == (4, HoldReason::Records))
     })
     .await;
-    // Other pods of the node are served meanwhile, and a restart of the worker changes nothing.
     run_keepers(&rig, &["e"]).await;
     drop(worker);
     let worker = rig.worker();
@@ -297,7 +295,7 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     worker.end().await.unwrap();
 }
 
-/// Waits until this many pods are saved with the times of their assignments.
+/// With the times of their assignments.
 async fn until_dated(rig: &Rig, count: usize) {
     eventually(&format!("{count} pods are saved"), || async {
         saved(rig)

@@ -18,7 +18,6 @@ async fn ask(rig: &Rig, pod: &str, follow: bool) -> NodeAnswer {
     rig.store.ask(&rig.node(), NodeQuestion::Output(wanted)).await.unwrap()
 }
 
-/// Returns all frames of an answer with output or an end.
 async fn read(mut answer: NodeAnswer) -> Vec<Frame> {
     let mut frames = Vec::new();
     while !frames.last().is_some_and(Frame::is_last) {
@@ -106,7 +105,7 @@ async fn a_node_answers_few_readers_of_logs_at_a_time_and_tells_the_next_one() {
     let worker = rig.worker_on(Arc::new(ProcessRuntime::new(folder.path().to_owned())));
     rig.push(&payload_with("p", "none", r#""command":["/bin/sleep","60"]"#));
     rig.until("p", Phase::Running).await;
-    // One request too many: it does not matter which one is refused.
+    // It does not matter which one is refused.
     let mut answers = Vec::new();
     for _ in 0..=MAX_READERS {
         answers.push(ask(&rig, "p", true).await);

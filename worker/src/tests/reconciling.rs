@@ -22,7 +22,6 @@ async fn a_stop_request_ends_a_pod() {
     rig.until_settled(1).await;
     assert_eq!((rig.containers("a").await.len(), rig.engine.running()), (0, 1));
     assert_eq!(rig.redis.cli::<u64>(&["EXISTS", "stop:w"]).await, 0);
-    // A late duplicate starts nothing.
     rig.push(&payload("a", "alpine"));
     rig.until_settled(1).await;
     assert_eq!(rig.engine.running(), 1);
@@ -178,7 +177,7 @@ async fn stop_requests_for_unknown_pods_are_resolved() {
     .await;
     worker.end().await.unwrap();
 
-    // Its payload is lost while no worker runs: its record is enough to stop it.
+    // Its record is enough to stop it.
     rig.redis.cli::<()>(&["SREM", "cs:w", &payload("p", "alpine")]).await;
     rig.stop("p").await;
     let worker = rig.worker();

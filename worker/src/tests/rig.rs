@@ -34,7 +34,7 @@ pub(super) struct Rig {
     pub(super) directory: tempfile::TempDir,
 }
 
-/// A running worker. Dropping it is a crash.
+/// Dropping it is a crash.
 pub(super) struct RunningWorker {
     shutdown: CancellationToken,
     task: JoinHandle<Result<(), WorkerError>>,
@@ -68,7 +68,7 @@ impl Drop for RunningWorker {
 }
 
 impl Rig {
-    /// Short timings: heartbeat 0.2 s, fence 1 s, dead after 4 s. `None` if there is no redis-server.
+    /// Heartbeat 0.2 s, fence 1 s, dead after 4 s. `None` if there is no redis-server.
     pub(super) fn new(test: &str) -> Option<Self> {
         Self::with_engine(test, SimOptions::default())
     }
@@ -102,7 +102,7 @@ impl Rig {
         self.worker_of(self.config.clone(), engine)
     }
 
-    /// Starts a worker with the same name on another machine.
+    /// With the same name.
     pub(super) fn worker_elsewhere(&self) -> RunningWorker {
         let machine = self.directory.path().join(HolderId::random().as_str());
         let config = Config { state_dir: machine.clone(), data_dir: machine, ..self.config.clone() };
@@ -134,7 +134,7 @@ impl Rig {
         let _length: u64 = self.redis.blocking_cli(&["LPUSH", &queue, payload]);
     }
 
-    /// Stores a service and assigns its pods to the worker, like a scheduler. Returns their ids.
+    /// Like a scheduler.
     pub(super) async fn assign_service(&self, json: &str) -> Vec<PodId> {
         let desired =
             ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
@@ -218,7 +218,7 @@ impl Rig {
         self.store.stop_pods(None, &pods, "Test", "stopped by the test").await.unwrap();
     }
 
-    /// Declares the silent worker dead and drains its queues, like a scheduler.
+    /// Like a scheduler.
     pub(super) async fn declare_dead(&self) {
         let short = Duration::from_millis(1);
         eventually("the node is declared dead", || async {

@@ -27,7 +27,6 @@ async fn a_worker_restarted_during_a_start_manages_the_same_container() {
     rig.until_settled(1).await;
     assert_eq!(rig.engine.running(), 1);
 
-    // The next worker manages a running pod without touching its container.
     let before = (rig.containers("p").await, rig.record("p").await.unwrap().assignment);
     drop(worker);
     let worker = rig.worker();
@@ -126,7 +125,7 @@ async fn a_worker_that_died_loses_its_name_to_another_machine_before_it_is_decla
     second.end().await.unwrap();
 }
 
-/// Both take the name, however fresh the other's heartbeats are.
+/// However fresh the other's heartbeats are.
 #[tokio::test]
 async fn a_worker_that_another_process_replaces_twice_ends() {
     let Some(rig) = Rig::new("a_worker_that_another_process_replaces_twice_ends") else { return };
@@ -144,7 +143,7 @@ async fn a_worker_that_another_process_replaces_twice_ends() {
     assert!(matches!(error, WorkerError::Replaced { .. }), "{error}");
 }
 
-/// Redis returns to an earlier registration, or to before the first one, any number of times.
+/// To an earlier registration, or before the first one, any number of times.
 #[tokio::test]
 async fn a_worker_whose_registration_a_failover_loses_registers_again_each_time() {
     let Some(rig) = Rig::new("a_worker_whose_registration_a_failover_loses") else { return };
@@ -178,7 +177,6 @@ async fn without_redis_the_fence_stops_pods_that_must_not_run_twice() {
     rig.redis.freeze();
     rig.until_containers("stop", 0).await;
     assert_eq!(rig.containers("keep").await.len(), 1);
-    // A `keep` pod whose container exits meanwhile is restarted.
     assert!(rig.engine.exit(&id("keep"), 1));
     eventually("`keep` is restarted", || async { rig.engine.running() == 1 }).await;
     rig.redis.thaw();
@@ -200,7 +198,7 @@ async fn a_pod_that_the_fence_stopped_before_its_acknowledgement_is_started_agai
     let worker = rig.worker();
     rig.push(&payload_with("stop", "alpine", STOP));
     rig.until("stop", Phase::Assigned).await;
-    // Its start is in flight and ends before the lease expires, but Redis does not learn of it.
+    // Redis does not learn of the start, which ends before the lease expires.
     rig.redis.freeze();
     rig.until_containers("stop", 1).await;
     rig.until_containers("stop", 0).await;
@@ -225,7 +223,7 @@ async fn after_an_expired_lease_leftovers_are_stopped_before_anything_else() {
         rig.until(pod, Phase::Running).await;
     }
     drop(worker);
-    // Without Redis the next worker only has the lease file.
+    // The next worker only has the lease file.
     rig.redis.freeze();
     let worker = rig.worker();
     // The lease from the file has expired, or expires now: the outcome is the same.
@@ -311,7 +309,7 @@ async fn health_is_read_from_the_lease_file() {
     .await;
 }
 
-/// Dropping a worker leaves its starts in flight: an engine completes the calls of a dead client.
+/// An engine completes the calls of a dead client.
 #[tokio::test]
 async fn however_often_the_worker_crashes_each_pod_is_one_container() {
     let options = SimOptions { start_delay: Duration::from_millis(30), ..SimOptions::default() };

@@ -152,7 +152,7 @@ async fn a_stop_removes_all_containers() {
     rig.until_settled(0).await;
 }
 
-/// The second container cannot start, and the first one runs: the resources stay taken until both are gone.
+/// The resources stay taken until both containers are gone.
 #[tokio::test]
 async fn a_pod_that_is_stopped_while_it_starts_ends_after_its_containers() {
     let options = SimOptions { stop_delay: Duration::from_millis(200), ..SimOptions::default() };
@@ -171,7 +171,7 @@ async fn a_pod_that_is_stopped_while_it_starts_ends_after_its_containers() {
     rig.until_settled(0).await;
 }
 
-/// The worker is killed at many moments of a start whose steps take 40 ms each, and of a stop.
+/// At many moments of a start whose steps take 40 ms each, and of a stop.
 #[tokio::test]
 async fn a_worker_killed_between_two_containers_leaves_none_twice_and_none_out() {
     for moment in [10, 30, 60, 90, 120, 150, 180] {

@@ -1,4 +1,4 @@
-//! Tests against this machine's real engine. Each uses its own node, so that they do not affect each other.
+//! Tests against this machine's real engine. Each uses its own node.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,7 +39,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Returns `None` if there is no engine; panics then if `REQUIRE` names docker.
+    /// `None` without an engine; panics then if `REQUIRE` names docker.
     async fn new() -> Option<Self> {
         let docker = DockerRuntime::connect(None).unwrap();
         if let Err(error) = docker.ping().await {
@@ -61,7 +61,7 @@ impl Fixture {
     fn request(&self, pod: &str, script: &str) -> ContainerRequest {
         let mut container = ContainerSpec::from_image(SHELL_IMAGE);
         container.command.0 = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-        // The pod's id determines the container's name, which is unique on the engine, not on the node.
+        // The container's name is unique on the engine, not on the node.
         let pod = format!("{pod}-{}", self.node);
         ContainerRequest {
             identity: identity(self.node.as_str(), &pod, "assignment"),
@@ -78,7 +78,7 @@ impl Fixture {
 }
 
 impl Drop for Fixture {
-    /// Uses the command line, because a panicking test cannot await.
+    /// By the command line, because a panicking test cannot await.
     fn drop(&mut self) {
         let shell = format!(
             "docker ps -aq --filter label=kubeleet.node={} | xargs -r docker rm -fv >/dev/null",
@@ -88,7 +88,7 @@ impl Drop for Fixture {
     }
 }
 
-/// Sleeps until SIGTERM and then exits with 7: a bare `sleep` as process 1 would ignore the signal.
+/// A bare `sleep` as process 1 would ignore SIGTERM.
 const GRACEFUL: &str = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn a_container_that_cannot_start_is_removed() {
 #[tokio::test]
 async fn limits_reach_the_container_and_memory_is_enforced() {
     let Some(fixture) = Fixture::new().await else { return };
-    // An engine may miss the cause of a container's death right after its start:
+    // An engine may miss the cause of a death right after the start:
     // <https://github.com/containerd/containerd/issues/8180>.
     for name in ["memory-1", "memory-2", "memory-3"] {
         let mut request = fixture.request(name, "x=0123456789abcdef; while :; do x=$x$x; done");
@@ -257,7 +257,7 @@ async fn every_setting_of_a_container_takes_effect() {
     let output = output.await;
     let lines: Vec<&str> = output.lines().collect();
     assert_eq!(lines, ["/bin", "100", "closed", "open", "1000", "0000000000000000", "ready"]);
-    // Process 1 ignores SIGTERM without a handler: that signal would take the whole grace period.
+    // Process 1 ignores SIGTERM without a handler.
     let began = Instant::now();
     fixture.docker.stop(&container.handle, Duration::from_secs(30)).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -265,8 +265,7 @@ async fn every_setting_of_a_container_takes_effect() {
 
 /// `AUDIT_WRITE`, `MKNOD`, `NET_RAW` and `SETFCAP`, as in `linux/capability.h`.
 const UNUSUAL_CAPABILITIES: [u32; 4] = [29, 27, 13, 31];
-/// Capabilities of files, users, signals and low ports, and `SETPCAP` and `SYS_CHROOT`: nginx, postgres,
-/// redis and sshd use them.
+/// Files, users, signals, low ports, `SETPCAP` and `SYS_CHROOT`: nginx, postgres, redis and sshd use them.
 const USUAL_CAPABILITIES: [u32; 10] = [0, 1, 3, 4, 5, 6, 7, 10, 8, 18];
 
 #[tokio::test]
@@ -290,7 +289,7 @@ async fn a_container_of_another_node_with_our_name_is_not_taken_over() {
     let Some(fixture) = Fixture::new().await else { return };
     let request = fixture.request("taken", GRACEFUL);
     fixture.docker.run(&request).await.unwrap();
-    // The same name, because pod and assignment are the same, but another node's.
+    // Same pod and assignment, but another node's.
     let other = NodeName::new(format!("{}-b", fixture.node)).unwrap();
     let request_of_other = ContainerRequest {
         identity: Identity { node: other, ..request.identity.clone() },
@@ -317,7 +316,7 @@ async fn a_created_container_is_started_by_the_next_run() {
     assert_eq!(fixture.list().await.len(), 1);
 }
 
-/// A fake engine that answers each request by its head, and never answers for `None`.
+/// Never answers for `None`.
 struct FakeEngine {
     runtime: DockerRuntime,
     host: String,
@@ -461,7 +460,7 @@ async fn an_image_of_a_private_registry_is_pulled_with_its_credentials() {
         .to_string();
     assert!(other.contains("access denied; credentials used for other.example: none; "), "{other}");
     assert!(other.contains("docker-credential-kubeleet-none is not in the PATH"), "{other}");
-    // A file broken after the start is an error of the pulls, and its content is never shown.
+    // The content of the file is never shown.
     std::fs::write(&path, "hunter2").unwrap();
     let broken = runtime
         .ensure_image("reg.example:5000/team/api:1", PullPolicy::Missing, &no_logins())
@@ -512,7 +511,7 @@ async fn podman_is_told_from_docker() {
     assert_eq!((info.runtime, info.version.as_str()), ("podman", "4.9.3"));
 }
 
-/// Like an engine whose disk hangs: it accepts connections and never answers.
+/// Like an engine whose disk hangs.
 #[tokio::test]
 async fn an_engine_that_does_not_answer_is_an_engine_error_in_time() {
     let engine = FakeEngine::new(|_| async { None });
@@ -544,8 +543,7 @@ async fn an_image_of_this_executable_is_created_once_and_runs() {
     let mut request = fixture.request("hello", "");
     request.container = ContainerSpec::from_image(tags[1]);
     let container = docker.run(&request).await.unwrap();
-    // This executable is the test harness, to which `hello` is a filter. The test is that it finds its
-    // libraries.
+    // This executable is the test harness, to which `hello` is a filter: it finds its libraries.
     let output = eventually("output of the test harness", || async {
         let output = read(&fixture, &container, 100).await;
         output.contains("test result").then_some(output)
@@ -671,7 +669,7 @@ async fn no_command_runs_in_a_container_that_has_ended() {
     assert!(matches!(result, Err(RuntimeError::NotFound(_))), "{result:?}");
 }
 
-/// Like `fsGroup` of Kubernetes: a program that is not root can write to its volume.
+/// Like `fsGroup` of Kubernetes.
 #[tokio::test]
 async fn a_new_volume_belongs_to_whom_its_document_says() {
     let Some(fixture) = Fixture::new().await else { return };
@@ -773,7 +771,7 @@ async fn containers_whose_processes_are_not_seen_are_ended_by_the_engine() {
     assert!(matches!(state.await, ContainerState::Exited { code: 137, .. }));
 }
 
-/// Like a change of `DOCKER_HOST`: the former engine's containers are neither lost nor started here.
+/// Like a change of `DOCKER_HOST`.
 #[tokio::test]
 async fn an_engine_that_has_not_the_pods_of_this_node_is_not_used() {
     let Some(fixture) = Fixture::new().await else { return };

@@ -17,7 +17,7 @@ use crate::ContainerState;
 use crate::testing::identity;
 use testkit::eventually;
 
-/// A private root. Processes below it are killed at the end, even if the test fails.
+/// Processes below it are killed at the end, even if the test fails.
 struct Fixture {
     root: TempDir,
     runtime: ProcessRuntime,
@@ -31,7 +31,7 @@ impl Fixture {
         Self { root, runtime, node: NodeName::new("node").unwrap() }
     }
 
-    /// Returns the runtime of a restarted worker: new memory, the same disk.
+    /// New memory, the same disk.
     fn restarted(&self) -> ProcessRuntime {
         ProcessRuntime::new(self.root.path().to_owned())
     }
@@ -160,7 +160,6 @@ async fn a_stop_waits_for_the_grace_period_and_ends_all_processes() {
     let fixture = Fixture::new();
     let graceful = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
     let graceful = fixture.runtime.run(&request("graceful", graceful)).await.unwrap();
-    // One process ignores SIGTERM, one has left the process group, one the environment as well.
     let mark = format!("600.{}", std::process::id());
     let stubborn = format!(
         "trap '' TERM; sleep 600 & setsid sleep 600 & env -i setsid sleep {mark} & echo ready; wait; sleep 600"
@@ -242,7 +241,7 @@ async fn limits_reach_the_process() {
 
 const WORKER_ROOT: &str = "KUBELEET_TEST_WORKER_ROOT";
 
-/// Not a test by itself: the worker process that the next test kills.
+/// Not a test by itself: the next test kills it.
 #[tokio::test]
 #[ignore = "run by pods_outlive_a_killed_worker in a process of its own"]
 async fn a_worker_to_be_killed() {
@@ -288,7 +287,7 @@ async fn pods_outlive_a_killed_worker() {
     assert_eq!(fixture.states().await, [ContainerState::Running]);
 }
 
-/// Takes longer than any call of the runtime may.
+/// Longer than any call of the runtime may take.
 #[tokio::test]
 async fn the_exit_code_is_kept_however_long_the_lock_of_the_node_is_waited_for() {
     let fixture = Fixture::new();
@@ -328,7 +327,6 @@ async fn a_command_runs_beside_the_pod_with_its_folder_and_environment() {
     let result = fixture.runtime.exec(&container.handle, &missing, long).await.unwrap();
     assert_eq!(result.exit_code, Some(127));
     assert!(result.output.contains("/no/such/program"), "{result:?}");
-    // A leftover process of a command does not delay its result, and ends with the pod.
     let result = exec(&fixture, &container.handle, "sleep 600 & echo left", long).await;
     assert_eq!(result, ExecResult { exit_code: Some(0), output: "left\n".to_owned() });
 
@@ -347,7 +345,6 @@ async fn a_command_that_takes_too_long_is_killed_with_its_children() {
         exec(&fixture, &container.handle, "echo begun; sleep 500; echo no", Duration::from_secs(2)).await;
     assert_eq!(result, ExecResult { exit_code: None, output: "begun\n".to_owned() });
     eventually("only the pod is left", || async { (marked(&path).len() == 1).then_some(()) }).await;
-    // The same if the caller gives up.
     let given_up = tokio::time::timeout(
         Duration::from_millis(300),
         exec(&fixture, &container.handle, "sleep 500", CALL_TIMEOUT),
@@ -365,7 +362,7 @@ async fn a_command_is_not_taken_for_the_pods_process() {
     let folder = Folder::new(fixture.root.path(), handle).unwrap();
     folder.create().unwrap();
     folder.store_environment(&std::collections::BTreeMap::new()).unwrap();
-    // The record names this test as the pod's process, so only the command has the pod's environment.
+    // Only the command has the pod's environment.
     let own = ProcessIdentity::of(std::process::id() as i32).unwrap();
     let record = Record { state: PodState::Running(own), ..Record::starting(&request("leader", "")) };
     folder.store(&record).unwrap();

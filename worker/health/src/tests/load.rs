@@ -77,7 +77,7 @@ fn serve() -> SocketAddr {
     receiver.recv().unwrap()
 }
 
-/// Runs all checks on one thread; prints CPU and lateness. Returns the number of false alarms.
+/// Returns the number of false alarms.
 fn measure(name: &str, spec: &str) -> usize {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -115,7 +115,7 @@ fn measure(name: &str, spec: &str) -> usize {
     })
 }
 
-/// Returns the sorted lateness of each probe, relative to the earliest of its container.
+/// Relative to the earliest probe of the container.
 fn lateness(probes: &HashMap<String, Vec<f64>>) -> Vec<f64> {
     let mut all: Vec<f64> = Vec::new();
     for times in probes.values() {

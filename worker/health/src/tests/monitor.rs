@@ -19,8 +19,8 @@ use crate::monitor::HealthMonitor;
 use crate::probe::Prober;
 use crate::{CheckChange, HealthChange};
 
-/// Answers by the script of each container, one character per probe: `+`, `-`, `?` is inconclusive, `!`
-/// panics, and `.` never answers. The last one is repeated.
+/// One character per probe: `+`, `-`, `?` is inconclusive, `!` panics, and `.` never answers. The last one is
+/// repeated.
 #[derive(Default)]
 struct Script {
     answers: HashMap<String, String>,
@@ -274,7 +274,6 @@ async fn readiness_recovers_and_is_separate_from_health() {
     let changes = fixture.pass(60 * SECOND).await;
     assert!(changes.iter().all(|change| change.change == CheckChange::Inconclusive), "{changes:?}");
     sim.restart(&container.handle).await.unwrap();
-    // A command that does not end has failed at its deadline.
     sim.set_exec_exit_code(&container.pod, None);
     let mut change = fixture.change().await;
     while change.change != CheckChange::Health {

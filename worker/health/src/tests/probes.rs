@@ -12,7 +12,7 @@ use super::*;
 use crate::judge::ProbeOutcome;
 use crate::probe::{Prober, RuntimeProber};
 
-/// Reads a request on every connection, sends these bytes, and closes it; without any it stays open.
+/// The connection stays open without an answer.
 async fn server(answer: Option<&'static str>) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -58,9 +58,7 @@ async fn an_http_answer_counts_by_its_status() {
     for (answer, spec, expected) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", HTTP, None),
         ("HTTP/1.0 204 No Content\r\n\r\n", HTTP, None),
-        // A redirect counts as a response and is not followed.
         ("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", HTTP, None),
-        // The body is not awaited.
         ("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nthe rest never comes", HTTP, None),
         ("HTTP/1.1 503 Sorry\r\nContent-Length: 0\r\n\r\n", HTTP, Some("answered 503, expected 200-399")),
         (
@@ -107,7 +105,7 @@ async fn a_server_without_an_answer_fails_at_the_deadline() {
     let (address, _requests) = server(None).await;
     let begin = std::time::Instant::now();
     let outcome = probe(address, HTTP, Duration::from_millis(150)).await;
-    // On a busy machine the deadline is noticed late, and then it is no failure.
+    // On a busy machine the deadline is noticed late.
     if !matches!(outcome, ProbeOutcome::Inconclusive(_)) {
         assert!(failed(&outcome).ends_with("no answer within 150 ms"), "{outcome:?}");
     }
@@ -132,7 +130,7 @@ async fn a_deadline_that_passed_while_the_worker_could_not_run_is_no_failure() {
     let (address, _requests) = server(None).await;
     let probing = tokio::spawn(probe(address, HTTP, Duration::from_millis(200)));
     tokio::task::yield_now().await;
-    // Nothing else runs on this thread meanwhile, as if the process had been stopped.
+    // As if the process had been stopped.
     std::thread::sleep(Duration::from_millis(600));
     let outcome = probing.await.unwrap();
     let ProbeOutcome::Inconclusive(why) = &outcome else { panic!("{outcome:?}") };

@@ -22,7 +22,7 @@ fn at(seconds: u64) -> Option<BootInstant> {
     Some(BootInstant { millis: seconds * 1000 })
 }
 
-/// A pod that must run, at second 1000, with a valid lease.
+/// At second 1000, with a valid lease.
 fn facts(observed: Option<ContainerState>) -> PodFacts {
     pod(container(observed))
 }
@@ -126,7 +126,6 @@ fn the_restart_policy_decides_what_follows_an_exit() {
     }
 }
 
-/// All its containers ended with it, and none of them crashed.
 #[test]
 fn what_ended_with_its_engine_is_started_again_at_once() {
     let table = [
@@ -226,7 +225,7 @@ fn after_a_failed_action_nothing_is_done_before_the_retry_time() {
     }
 }
 
-/// A pod with a migration that the others wait for, a web server, and its sidecar.
+/// A migration that the others wait for, a web server, and its sidecar.
 fn several(states: [Option<ContainerState>; 3]) -> PodFacts {
     let [migration, web, sidecar] = states;
     let completed = (0, StartCondition::ServiceCompletedSuccessfully);
@@ -254,7 +253,6 @@ fn containers_start_in_the_order_of_what_they_depend_on() {
         ([ended, CREATED, None], Action::Containers(vec![(1, ContainerAction::Restart)])),
         ([ended, running, None], create(2)),
         ([ended, running, running], Action::Leave),
-        // A missing one is created again, and the others go on.
         ([ended, None, running], create(1)),
         ([ended, exited(0), running], Action::Finish { exit: exit(0) }),
         ([ended, exited(3), exited(1)], Action::Finish { exit: exit(3) }),

@@ -20,9 +20,9 @@ struct CheckState {
     check: Arc<(ProbeMethod, CheckTiming)>,
     health: Health,
     message: String,
-    /// The failure of its probes while the container starts; empty if nothing is wrong.
+    /// Of its probes while the container starts; empty if nothing is wrong.
     failing: String,
-    /// Why its probes are inconclusive, and what to do; empty while they are conclusive.
+    /// With what to do; empty while probes are conclusive.
     inconclusive: String,
 }
 
@@ -46,8 +46,7 @@ impl CheckState {
 }
 
 impl ContainerChecks {
-    /// Returns the checks of a container. `of_image` applies if the specification has no health check, or
-    /// only its times.
+    /// `of_image` applies if the specification has no health check, or only its times.
     pub(crate) fn of(spec: &ContainerSpec, of_image: Option<&HealthCheck>) -> Self {
         let healthcheck = match (&spec.healthcheck, of_image) {
             (Some(own), Some(of_image)) if own.has_only_times() => Some(own.of_image_with_times(of_image)),

@@ -13,16 +13,16 @@ const SHORT_HANDLE: usize = 12;
 pub(crate) struct ManagedContainer {
     pub(crate) handle: Option<String>,
     pub(crate) progress: ContainerProgress,
-    /// True if another client of the engine paused it.
+    /// By another client of the engine.
     pub(crate) is_paused: bool,
     pub(crate) checks: ContainerChecks,
-    /// True if it was stopped as unhealthy, and has not restarted since.
+    /// And has not restarted since.
     pub(crate) was_unhealthy: bool,
     pub(crate) restarts: u32,
     pub(crate) crash_streak: u32,
     pub(crate) running_since: Option<BootInstant>,
     pub(crate) restart_at: Option<BootInstant>,
-    /// One word in CamelCase; empty if it is well.
+    /// In CamelCase; empty if it is well.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) exit_code: Option<i64>,

@@ -22,7 +22,7 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Records that a container is being removed. Returns false if it was already.
+    /// Returns false if it is being removed already.
     pub(super) fn begin_removal(&mut self, handle: &str, pod: &PodId) -> bool {
         self.removing.insert(handle.to_owned(), pod.clone()).is_none()
     }

@@ -88,8 +88,7 @@ impl ManagedPods {
         Some(managed.payload.id.clone())
     }
 
-    /// Reserves a pod for one action. Returns false if it has changed since it was `seen`, or has an
-    /// action.
+    /// Returns false if the pod has changed since it was `seen`, or has an action.
     pub(super) fn mark_busy(&mut self, seen: &ManagedPod) -> bool {
         let found = self.pods.get_mut(&seen.payload.id);
         match found.filter(|managed| managed.version == seen.version && !managed.busy) {
@@ -114,7 +113,6 @@ impl ManagedPods {
         Some(managed.clone())
     }
 
-    /// Makes the pod one to stop. Returns false if it is not managed.
     pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
         let version = self.next_version();
         let Some(managed) = self.pods.get_mut(pod) else { return false };
@@ -129,8 +127,7 @@ impl ManagedPods {
         true
     }
 
-    /// Makes the pod one to discard, because another node has it now. Returns false if it is not managed
-    /// under this assignment.
+    /// Another node has the pod now. Returns false if it is not managed under this assignment.
     pub(super) fn mark_foreign(&mut self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let version = self.next_version();
         match self.pods.get_mut(pod).filter(|managed| managed.assignment == *assignment) {
@@ -166,10 +163,9 @@ impl ManagedPods {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartCheck {
-    /// Nothing is in the way.
     Free,
     /// A container of an older assignment must be removed first.
     Occupied,
-    /// An action on the pod under this very assignment is in progress. It may end in another assignment.
+    /// An action under this very assignment may end in another assignment.
     Busy,
 }

@@ -1,8 +1,9 @@
 //! The pods of one session: [managed](managed) ones, [starting](starting) ones, and [leftover](leftovers)
 //! containers.
 //!
-//! All of it can be rebuilt from Redis and the engine, and is lost with the session. One lock covers
-//! everything and is never held across an await.
+//!
+//! All of it can be rebuilt from Redis and the engine. One lock covers everything and is never held across an
+//! await.
 
 mod checks;
 mod container;
@@ -61,20 +62,18 @@ impl TableInner {
     }
 }
 
-/// Starting pods.
 impl PodTable {
-    /// Begins the start of a payload, unless its pod is already starting. Must be followed by
-    /// [`PodTable::release_start`].
+    /// Must be followed by [`PodTable::release_start`].
     pub(crate) fn admit(&self, payload: &Payload) -> Admission {
         self.inner.lock().starts.admit(payload)
     }
 
-    /// Returns true if the payload's pod is starting. Then the list must be swept when that start ends.
+    /// Then the list must be swept when that start ends.
     pub(crate) fn is_duplicate(&self, payload: &Payload) -> bool {
         self.inner.lock().starts.note_duplicate(&payload.id)
     }
 
-    /// Ends the start of `pod`. Returns true if a duplicate payload arrived meanwhile.
+    /// Returns true if a duplicate payload arrived meanwhile.
     pub(crate) fn release_start(&self, pod: &PodId) -> bool {
         self.inner.lock().starts.release(pod)
     }
@@ -91,8 +90,7 @@ impl PodTable {
         self.inner.lock().starts.recheck_all();
     }
 
-    /// Inserts a started and acknowledged pod. Returns its desired state, which includes a stop requested
-    /// during the start.
+    /// Returns the desired state, which includes a stop requested during the start.
     pub(crate) fn insert_started(&self, mut managed: ManagedPod) -> DesiredState {
         let mut inner = self.inner.lock();
         if inner.starts.is_stop_requested(&managed.payload.id) {
@@ -103,9 +101,8 @@ impl PodTable {
         desired
     }
 
-    /// Checks whether a claimed pod can start now, and makes way for it. A pod managed under an older
-    /// assignment is marked for removal. One managed under this very assignment (a failover can put back its
-    /// payload) is removed from the table: from here on only the start decides about it.
+    /// Makes way for a claimed pod. One managed under this very assignment (a failover can put back its
+    /// payload) leaves the table: from here on only the start decides about it.
     pub(crate) fn can_start(&self, pod: &PodId, assignment: &AssignmentId) -> StartCheck {
         let mut inner = self.inner.lock();
         if inner.leftovers.is_removing_container_of(pod) {
@@ -115,7 +112,6 @@ impl PodTable {
     }
 }
 
-/// Managed pods.
 impl PodTable {
     pub(crate) fn insert_recovered(&self, managed: ManagedPod) {
         let mut inner = self.inner.lock();
@@ -145,7 +141,7 @@ impl PodTable {
         self.inner.lock().managed.len()
     }
 
-    /// Ignores a result for an earlier start of the container. Returns its pod.
+    /// Ignores a result for an earlier start of the container.
     pub(crate) fn note_health(&self, change: &HealthChange) -> Option<PodId> {
         self.inner.lock().managed.note_health(change)
     }
@@ -195,14 +191,12 @@ impl PodTable {
         self.inner.lock().managed.update(pod, assignment, change)
     }
 
-    /// Marks a pod busy if it has not changed since it was `seen`. After `true` the caller must end with
-    /// [`PodTable::update`] or [`PodTable::remove`].
+    /// After `true` the caller must end with [`PodTable::update`] or [`PodTable::remove`].
     pub(crate) fn mark_busy(&self, seen: &ManagedPod) -> bool {
         self.inner.lock().managed.mark_busy(seen)
     }
 
-    /// Records the observed containers of a pod, in the order of its specification, if it has not changed
-    /// since it was `seen`. Returns the updated pod.
+    /// Only if the pod has not changed since it was `seen`.
     pub(crate) fn note_observed(&self, seen: &ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
         self.inner.lock().managed.note_observed(seen, observed)
     }
@@ -211,16 +205,14 @@ impl PodTable {
         self.inner.lock().managed.remove(pod, assignment);
     }
 
-    /// Returns the next time at which a managed pod is due for an action. Pods due at `looked_at` were left
-    /// for a reason that only a change can remove.
+    /// Pods due at `looked_at` were left for a reason that only a change can remove.
     pub(crate) fn next_due(&self, looked_at: BootInstant, recovers_after: Duration) -> Option<BootInstant> {
         let inner = self.inner.lock();
         let times = inner.managed.idle().flat_map(|managed| due_times(managed, recovers_after));
         times.filter(|at| *at > looked_at).min()
     }
 
-    /// Returns the pods that became due after `looked_at` and until `now`, each with the handle of one
-    /// container, if any.
+    /// After `looked_at` and until `now`, each with the handle of one container, if any.
     pub(crate) fn due(
         &self,
         (looked_at, now): (BootInstant, BootInstant),
@@ -242,7 +234,6 @@ fn due_times(managed: &ManagedPod, recovers_after: Duration) -> impl Iterator<It
     managed.containers.iter().flat_map(of_container).chain([managed.retry_at]).flatten()
 }
 
-/// Managed and starting pods.
 impl PodTable {
     pub(crate) fn contains(&self, pod: &PodId) -> bool {
         let inner = self.inner.lock();
@@ -261,8 +252,7 @@ impl PodTable {
         inner.managed.mark_foreign(pod, assignment) || inner.starts.mark_foreign(pod, assignment)
     }
 
-    /// Returns true if a hint about a container of this pod is news. `is_start` means that it was created or
-    /// started. Hints of our own starts and actions are no news, nor are those irrelevant to managed pods.
+    /// Hints of our own starts and actions are no news, nor are those irrelevant to managed pods.
     pub(crate) fn is_news(&self, pod: &PodId, is_start: bool) -> bool {
         let inner = self.inner.lock();
         let is_starting = inner.starts.contains(pod);
@@ -270,7 +260,7 @@ impl PodTable {
         if is_start { !is_starting } else { is_starting || is_idle }
     }
 
-    /// Returns the assignments of pods that may start to run here and may need exclusivity.
+    /// Of pods that may start to run here and may need exclusivity.
     pub(crate) fn exclusive_assignments(&self) -> Vec<(PodId, AssignmentId)> {
         let inner = self.inner.lock();
         let exclusive = inner.managed.iter().filter(|pod| pod.spec.on_disconnect == OnDisconnect::Stop);
@@ -279,8 +269,7 @@ impl PodTable {
         all.map(|(pod, assignment)| (pod.clone(), assignment.clone())).collect()
     }
 
-    /// Returns up to `count` own pods and assignments, in the order of their ids after `after`, wrapping
-    /// around, each once.
+    /// In the order of their ids after `after`, wrapping around, each once.
     pub(crate) fn assignments_after(
         &self,
         after: Option<&PodId>,
@@ -295,10 +284,8 @@ impl PodTable {
     }
 }
 
-/// Containers.
 impl PodTable {
-    /// Returns true if the container's pod is managed or starting under this assignment, it is in removal, or
-    /// it is kept for its logs.
+    /// True if the pod is here under this assignment, or the container is in removal or kept for its logs.
     pub(crate) fn accounts_for(&self, handle: &str, pod: &PodId, assignment: &AssignmentId) -> bool {
         let inner = self.inner.lock();
         inner.has(pod, assignment) || inner.leftovers.is_removing(handle)

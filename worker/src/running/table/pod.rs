@@ -17,7 +17,7 @@ use super::container::ManagedContainer;
 use crate::running::step::DesiredState;
 use crate::worker::Worker;
 
-/// A pod acknowledged here, or found in `cs` after a restart of the worker.
+/// Acknowledged here, or found in `cs` after a restart of the worker.
 #[derive(Debug, Clone)]
 pub(crate) struct ManagedPod {
     pub(crate) payload: Payload,
@@ -30,13 +30,12 @@ pub(crate) struct ManagedPod {
     pub(crate) version: u64,
     pub(crate) containers: Vec<ManagedContainer>,
     pub(crate) sandbox: Option<String>,
-    /// Missing services that its service depends on, once they were checked. Its containers restart only
-    /// after they are there.
+    /// Missing services, once they were checked. Containers restart only after they are there.
     pub(crate) waits_for: Option<String>,
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) network: ContainerNetwork,
     pub(crate) volume_epochs: BTreeMap<String, u64>,
-    /// The requests in flight at its stop, and the outcome of the drain, in a sentence.
+    /// The outcome of the drain, in a sentence.
     pub(crate) drained: Option<String>,
     pub(crate) runs: Vec<EndedRun>,
     pub(crate) is_reported: bool,
@@ -113,8 +112,7 @@ impl ManagedPod {
             || network.is_some_and(|network| *network != self.network)
     }
 
-    /// Records the progress of its containers, their handles and their network: with each start the engine
-    /// may choose another address and other ports.
+    /// With each start the engine may choose another address and other ports.
     pub(crate) fn note_observed(&mut self, observed: &ObservedPod<'_>) {
         // The status of the only container is that of the pod.
         let has_progress = self.has_several();
@@ -211,7 +209,6 @@ impl ManagedPod {
 pub(crate) struct ObservedPod<'a> {
     /// In the order of the specification.
     pub(crate) containers: Vec<Option<&'a Container>>,
-    /// The sandbox, if there are several containers.
     pub(crate) sandbox: Option<&'a Container>,
 }
 

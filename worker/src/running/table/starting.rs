@@ -9,18 +9,17 @@ use model::pod::payload::Payload;
 use tokio::sync::Notify;
 
 pub(crate) enum Admission {
-    /// Its start begins. The `Notify` signals to ask Redis again.
+    /// The `Notify` signals to ask Redis again.
     Started(Arc<Notify>),
-    /// Its pod is already starting.
     Duplicate,
 }
 
 struct Starting {
     raw: Bytes,
     assignment: Option<AssignmentId>,
-    /// Another copy of the payload arrived: the in-flight list must be swept when this start ends.
+    /// The in-flight list must be swept when this start ends.
     has_duplicate: bool,
-    /// Ask Redis again before continuing: the pod may have to stop, or may have moved.
+    /// Before continuing: the pod may have to stop, or may have moved.
     recheck: Arc<Notify>,
     stop_requested: bool,
 }
@@ -47,13 +46,13 @@ impl Starts {
         Admission::Started(recheck)
     }
 
-    /// Records that the payload arrived again. Returns false if the pod is not starting.
+    /// Returns false if the pod is not starting.
     pub(super) fn note_duplicate(&mut self, pod: &PodId) -> bool {
         let starting = self.starts.get_mut(pod);
         starting.map(|starting| starting.has_duplicate = true).is_some()
     }
 
-    /// Ends the start. Returns true if its payload arrived again meanwhile.
+    /// Returns true if its payload arrived again meanwhile.
     pub(super) fn release(&mut self, pod: &PodId) -> bool {
         self.starts.remove(pod).is_some_and(|starting| starting.has_duplicate)
     }
@@ -84,8 +83,7 @@ impl Starts {
         self.starts.get(pod).is_some_and(|starting| starting.stop_requested)
     }
 
-    /// Has the start check whether it may go on: a stop is requested. Returns false if the pod is not
-    /// starting.
+    /// Returns false if the pod is not starting. Same below.
     pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
         let Some(starting) = self.starts.get_mut(pod) else { return false };
         if !starting.stop_requested {
@@ -95,8 +93,6 @@ impl Starts {
         true
     }
 
-    /// Has the start check whether it may go on. Returns false if the pod is not starting under this
-    /// assignment.
     pub(super) fn mark_foreign(&self, pod: &PodId, assignment: &AssignmentId) -> bool {
         match self.starts.get(pod) {
             Some(starting) if starting.assignment.as_ref() == Some(assignment) => {

@@ -10,7 +10,7 @@ use crate::start::dependency_gate::WAITING;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PodStatus {
-    /// One word in CamelCase; empty if the pod is well.
+    /// In CamelCase; empty if the pod is well.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) restarts: u32,

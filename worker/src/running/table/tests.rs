@@ -111,7 +111,6 @@ fn what_became_due_since_the_last_look_is_due_once() {
     assert_eq!((next(50), due(50, 120)), (None, false), "an action on it is under way");
 }
 
-/// An inconclusive check withdraws no verdict, neither healthy nor unhealthy.
 #[test]
 fn a_pod_says_that_its_check_is_inconclusive_whatever_its_health() {
     use CheckChange::{Conclusive, Failing, Health as Verdict, Inconclusive};
