@@ -24,22 +24,17 @@ pub struct WorkerEnv {
     pub runtime: Arc<dyn Runtime>,
     /// Measures the lease. Must count the time that the machine is suspended.
     pub clock: Arc<dyn Clock>,
-    /// For the next worker process; `None` if no container outlives this process.
+    /// `None` if no container outlives this process. Same below.
     pub lease_store: Option<Arc<dyn LeaseStore>>,
-    /// Likewise, with the cluster id.
     pub identity_store: Option<Arc<dyn IdentityStore>>,
     pub pod_store: PodStore,
-    /// Containers use this machine's disk, processor and memory, and write logs. False for a simulation.
+    /// False for a simulation.
     pub uses_machine: bool,
-    /// `None` if this host has none.
     pub proxy: Option<Arc<dyn ProxySocket>>,
-    /// `None` if the kernel has no pressure stall information.
     pub pressure: fn() -> Option<Psi>,
 }
 
 impl WorkerEnv {
-    /// # Errors
-    /// If the lease cannot be written.
     pub(crate) fn real(config: &Config, runtime: Arc<dyn Runtime>) -> Result<Self, WorkerError> {
         Ok(Self {
             runtime,
@@ -90,8 +85,8 @@ fn lease_store(config: &Config) -> Result<Option<Arc<dyn LeaseStore>>, WorkerErr
     let file = LeaseFile::new(path.clone(), lease_file::boot_id().map_err(failed)?);
     match file.check() {
         Ok(()) => {}
-        // Its supervisor could write there at its start. A worker that ended for this would take the node and
-        // its pods down. The next worker fences as needed.
+        // A worker that ended for this would take the node and its pods down. The next worker fences as
+        // needed.
         Err(error) if config.guard => tracing::error!(
             %node, path = %path.display(), %error,
             "the lease cannot be written: going on without; make room, or make the directory writable"

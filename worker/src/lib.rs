@@ -1,11 +1,9 @@
 //! The worker: runs the pods assigned to this node on its container engine and reports their state.
 //!
-//!
 //! [`run`] is the daemon. `session` registers and runs the loops; `start` turns payloads into running pods,
 //! `running` reconciles them, `handover` reports them to the proxy, `answer` serves people's requests, `node`
 //! manages the machine, `backup` saves the running pods. `fencing` enforces the lease across sessions; the
 //! [`supervisor`] does so when this process cannot. Decisions are pure: `running::step`, `start::policy`.
-//!
 //!
 //! Nothing important is only in memory: payloads stay in the in-flight list (`rq`) until their pods run, and
 //! containers are found again by their labels.
@@ -56,21 +54,13 @@ pub use crate::node::node_problems::NodeProblems;
 pub use crate::session::identity::{IdentityStore, cluster_of};
 pub use crate::support::timings::WorkerTimings;
 
-/// Runs until `shutdown`, which takes up to ten seconds; the `sim` runtime runs all simulated workers. Pods
-/// are left running; those that are starting stay in the queue for the next worker process.
-///
-///
-/// # Errors
-/// If the worker cannot start or continue.
+/// The shutdown takes up to ten seconds. Pods are left running; those that are starting stay in the queue for
+/// the next worker process.
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), WorkerError> {
     run_supervised(config, LivenessPipe::none(), NodeProblems::default(), shutdown).await
 }
 
-/// Like [`run`], with a supervisor at the other end of `liveness`, and further `problems` to report.
-///
-///
-/// # Errors
-/// If the worker cannot start or continue.
+/// With a supervisor at the other end of `liveness`.
 pub async fn run_supervised(
     config: Arc<Config>,
     liveness: LivenessPipe,
@@ -95,11 +85,6 @@ pub async fn run_supervised(
     sessions::run(Arc::new(Worker { liveness, problems, ..worker }), shutdown).await
 }
 
-/// Like [`run`], with the given store and container runtime.
-///
-///
-/// # Errors
-/// If the worker cannot start or continue.
 pub async fn run_with(
     config: Arc<Config>,
     store: Store,
@@ -111,11 +96,7 @@ pub async fn run_with(
     run_in_env(config, store, env, WorkerTimings::default(), shutdown).await
 }
 
-/// Like [`run`], in an environment that may be simulated.
-///
-///
-/// # Errors
-/// If the worker cannot continue.
+/// The environment may be simulated.
 pub async fn run_in_env(
     config: Arc<Config>,
     store: Store,
@@ -126,7 +107,7 @@ pub async fn run_in_env(
     sessions::run(Arc::new(Worker::new(config, store, env, timings, Arc::default())), shutdown).await
 }
 
-/// Workers `<node>-1` … `<node>-N` with one engine and one connection to Redis. The first failure ends all.
+/// Workers `<node>-1` … `<node>-N`, with one connection to Redis. The first failure ends all.
 async fn run_many(
     config: Arc<Config>,
     store: Store,
@@ -154,19 +135,15 @@ async fn run_many(
     result
 }
 
-/// Units and help texts for the installed recorder.
 pub fn describe_metrics() {
     support::measure::describe();
 }
 
-/// Its Redis does not know its cluster.
 pub fn hold_reason(config: &Config) -> Option<String> {
     IdentityFiles::of(config).hold()
 }
 
-/// The remaining validity of the lease, in any process. Reads only the lease file; simulated workers have
-/// none.
-///
+/// The remaining validity of the lease, in any process.
 ///
 /// # Errors
 /// A sentence, if the lease has expired or there is none.

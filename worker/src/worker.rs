@@ -30,8 +30,7 @@ use crate::support::change_log::RedisLog;
 use crate::support::timings::WorkerTimings;
 use policy::NodePolicy;
 
-/// Of a pod that never runs, before it becomes a dead letter. A pod that crashes its worker is given up, but
-/// not one that met a few restarts.
+/// A pod that crashes its worker is given up, but not one that met a few restarts.
 pub(crate) const MAX_START_ATTEMPTS: u32 = 20;
 
 pub(crate) struct Worker {
@@ -46,10 +45,8 @@ pub(crate) struct Worker {
     pub(crate) identity: ClusterIdentity,
     pub(crate) engine: EngineHealth,
     pub(crate) policy: NodePolicy,
-    /// Of a pod that sets none.
     pub(crate) default_memory: Option<Memory>,
     pub(crate) liveness: LivenessPipe,
-    /// They do not stop pods.
     pub(crate) problems: NodeProblems,
     pub(crate) known: KnownContainers,
     pub(crate) backup: PodBackup,
@@ -109,12 +106,11 @@ impl Worker {
         self.clock.now()
     }
 
-    /// `sent` is a time not after the heartbeat's.
+    /// `sent` is not after the time of the heartbeat.
     pub(crate) fn renew_lease(&self, sent: BootInstant, redis: &RedisProcess) {
         self.lease.renew(self.now(), sent.plus(self.config.timing.fence_after), redis);
     }
 
-    /// In any state.
     pub(crate) async fn list(&self) -> Result<Vec<Container>, RuntimeError> {
         engine::list_own(&*self.runtime, &self.node, self.identity.cluster().as_ref()).await
     }

@@ -10,7 +10,6 @@ use crate::{Container, RuntimeError};
 /// Kills those that outlive their grace period, at `kill_by` at the latest. `stopped` asks one to stop and
 /// waits for its end.
 ///
-///
 /// # Errors
 /// The first error of `kill`; the other containers were killed nevertheless.
 pub(crate) async fn end_all<S, K>(

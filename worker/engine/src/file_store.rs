@@ -65,7 +65,6 @@ impl FileStore {
 
     /// Replaces existing files. Returns the paths.
     ///
-    ///
     /// # Errors
     /// Without the content.
     pub fn write(&self, identity: &Identity, files: &[NewFile]) -> Result<Vec<PathBuf>, String> {
@@ -82,7 +81,6 @@ impl FileStore {
 
     /// A mount follows the inode, so the content is replaced; a missing file stays missing. Returns true if
     /// the container must be notified, also after a worker was killed before [`FileStore::note_told`].
-    ///
     ///
     /// # Errors
     /// Without the content.

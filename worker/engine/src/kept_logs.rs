@@ -1,6 +1,5 @@
 //! Logs of removed containers on this worker's disk, limited in age and size.
 //!
-//!
 //! One file per container: a line of JSON with its owner, then the lines, each after its time.
 
 use std::collections::VecDeque;

@@ -221,7 +221,6 @@ pub trait Runtime: Send + Sync + 'static {
     /// In the container's directory, with its user, environment and limits. At the limit plain processes are
     /// killed; an engine cannot kill a command.
     ///
-    ///
     /// # Errors
     /// `NotFound` if the container does not run.
     fn exec<'a>(
@@ -238,7 +237,6 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// As [`Runtime::exec`].
     ///
-    ///
     /// # Errors
     /// `NotFound` if the container does not run; `Refused` if this runtime does not support the request.
     fn start_command<'a>(
@@ -252,7 +250,6 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Attaches to the main process. If the input belongs to the first client, that client receives all
     /// earlier output.
-    ///
     ///
     /// # Errors
     /// `NotFound` if the container does not exist; `Refused` without standard input or support.
@@ -277,7 +274,6 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// A tar archive, named as the last part of the path.
-    ///
     ///
     /// # Errors
     /// `Refused` if this runtime has no files of its own.

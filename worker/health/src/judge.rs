@@ -35,7 +35,6 @@ pub struct LastProbe {
 
 /// One check of one container, from its start to its end.
 ///
-///
 /// Probes are due at fixed times, so checks stay spread. A long probe skips the due times that it overlaps.
 #[derive(Debug, Clone)]
 pub struct HealthJudge {

@@ -1,6 +1,5 @@
 //! Probes all containers of a node on schedule, and reports changes of their health.
 //!
-//!
 //! One task and one timer serve all checks; a check needs a task only during its probe.
 
 use std::panic::AssertUnwindSafe;

@@ -1,6 +1,5 @@
 //! The node's policy: the allowed values of a pod's fields. Pure.
 //!
-//!
 //! A client that can write to a node's queue or to a specification in Redis would own the node if the worker
 //! granted everything. So the worker checks each pod before its start. Each field of a container has a rule
 //! and a row in `docs/reference/pod-policy.md`.

@@ -1,6 +1,5 @@
 //! Unknown fields of pushed payloads. Pure.
 //!
-//!
 //! Unknown fields that ask for more are refused by name: a pod that asked to be privileged must not silently
 //! start unprivileged. Harmless ones are ignored.
 

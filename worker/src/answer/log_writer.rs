@@ -7,9 +7,8 @@ use parking_lot::Mutex;
 use store::{ChannelError, ChannelWriter};
 use tokio::time::Instant;
 
-/// Concurrent log requests of a node, which share its write rate.
+/// They share the node's write rate.
 pub(crate) const MAX_READERS: usize = 128;
-/// Of all logs of a node. Each channel limits its own.
 pub(crate) const BYTES_PER_SECOND: f64 = 4.0 * 1_048_576.0;
 
 pub(crate) struct LogWriter<'a> {

@@ -6,7 +6,6 @@ use store::{PreparedImages, Store, StoreError};
 use crate::session::context::SessionContext;
 use crate::start::pod_images;
 
-/// After a failure the scheduler asks again.
 pub(super) async fn answer(
     context: &SessionContext,
     spec: &SpecId,
@@ -46,7 +45,6 @@ async fn pull(
         true => worker.store.pinned_images(service, spec).await?,
         false => Vec::new(),
     };
-    // A deleted specification needs no images.
     let Some(spec) = worker.store.pod_spec(spec).await? else { return Ok(PreparedImages::Ready) };
     if let Err((error, image)) = pod_images::prepare(worker, &spec, &pinned).await {
         tracing::warn!(image, %error, "the image cannot be pulled: the pods that run are not replaced");

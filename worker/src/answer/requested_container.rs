@@ -5,8 +5,8 @@ use model::ids::{ContainerName, PodId};
 
 use crate::session::context::SessionContext;
 
-/// The container of this name, by default the specification's first, under the current assignment; else a
-/// running one; else any.
+/// By default the specification's first container, under the current assignment; else a running one; else
+/// any.
 pub(super) async fn container_of(
     context: &SessionContext,
     pod: &PodId,

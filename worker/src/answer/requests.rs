@@ -22,7 +22,7 @@ pub(crate) fn serve(context: &Arc<SessionContext>) {
     context.tasks.spawn(async move {
         match task_context.worker.store.take_requests(&task_context.worker.node).await {
             Ok(requests) => requests.into_iter().for_each(|request| answer(&task_context, request)),
-            // Clients are told that the worker does not answer, or ask again.
+            // Clients ask again.
             Err(error) => tracing::debug!(%error, "requests could not be read"),
         }
     });

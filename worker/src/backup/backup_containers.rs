@@ -21,7 +21,6 @@ pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> K
     for pod in &file.state.pods {
         let identities = identities(pod, &file.state, &file.header.cluster, node);
         for identity in identities {
-            // The engine was not asked: it may run.
             let state = ContainerState::Unknown;
             known.insert(&Container::new(runtime.handle_of(&identity), &identity, state));
         }
@@ -37,7 +36,6 @@ pub(crate) fn pod_names(data_dir: &Path, node: &NodeName) -> Vec<String> {
     payloads.map(|payload| format!("{}-{}", payload.name, payload.replica)).collect()
 }
 
-/// Empty if the fence leaves the pod alone.
 fn identities(pod: &SavedPod, state: &SavedState, cluster: &ClusterId, node: &NodeName) -> Vec<Identity> {
     let Ok(payload) = pod.parsed() else { return Vec::new() };
     let Some((spec, assignment)) = spec_of(&payload, state).zip(pod.assignment.as_ref()) else {

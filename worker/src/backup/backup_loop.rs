@@ -1,7 +1,4 @@
 //! The loop that saves this node's pods ([`crate::backup::pod_backup`]): the workers are the backup of Redis.
-//!
-//!
-//! It reads services once per full listing of containers, and specifications once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +26,6 @@ pub(crate) struct BackupLoop {
 impl Loop<StoreError> for BackupLoop {
     const NAME: &'static str = "saved pods";
     const BACKOFF: Backoff = Backoff::new(INTERVAL, Duration::from_secs(10));
-    /// The connection to Redis logs its own failures.
     const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, StoreError> {
@@ -85,7 +81,6 @@ impl BackupLoop {
         let (store, saved) = (&self.context.worker.store, &self.context.worker.backup);
         self.read_records(is_due).await?;
         let needed = saved.needed();
-        // Records missing in Redis are not requested every second.
         if !is_due && self.read == needed {
             return Ok(());
         }
@@ -98,7 +93,6 @@ impl BackupLoop {
         Ok(())
     }
 
-    /// Pods stopped by the fence that have a record need not be kept.
     async fn read_records(&self, is_due: bool) -> Result<(), StoreError> {
         let saved = &self.context.worker.backup;
         let fenced = if is_due { saved.fenced() } else { Vec::new() };

@@ -1,9 +1,7 @@
 //! The pods saved by this worker, across its sessions: enough to restore their records in Redis.
 //!
-//!
-//! `<node>.pods` is readable by its owner only, because it has the pods' environments. Missing records in
-//! Redis remove nothing: an entry goes when its container is gone, or when the pod was moved. An entry whose
-//! container the fence stopped stays for an hour.
+//! Missing records in Redis remove nothing: an entry goes when its container is gone, or when the pod was
+//! moved. An entry whose container the fence stopped stays for an hour.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -25,12 +23,10 @@ use crate::running::table::EndedPod;
 
 const FENCED_RETENTION: Duration = Duration::from_secs(3600);
 
-/// Where a worker saves its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodStore {
     /// The worker also answers no recovery request.
     Nowhere,
-    /// Its containers end with the process.
     Memory,
     File(PathBuf),
 }
@@ -83,7 +79,6 @@ impl PodBackup {
         matches!(self.store, PodStore::File(_))
     }
 
-    /// The list must be complete.
     pub(crate) fn observe(&self, containers: &[Container]) {
         if self.is_used() {
             let keys = containers.iter().map(Container::key);
@@ -91,8 +86,7 @@ impl PodBackup {
         }
     }
 
-    /// Redis should still have the pods of these containers but may have lost them: entries stay for
-    /// [`FENCED_RETENTION`].
+    /// Redis should still have these pods but may have lost them.
     pub(crate) fn note_fenced<'a>(&self, containers: impl IntoIterator<Item = &'a Container>) {
         let (mut inner, now) = (self.inner.lock(), Instant::now());
         for container in containers {
@@ -107,7 +101,7 @@ impl PodBackup {
         self.inner.lock().fenced.keys().cloned().collect()
     }
 
-    /// For pods with a record in Redis: they come back here, or have moved.
+    /// These pods come back here, or have moved.
     pub(crate) fn forget_fenced(&self, pods: &[(PodId, AssignmentId)]) {
         let mut inner = self.inner.lock();
         inner.fenced.retain(|key, _| !pods.contains(key));
@@ -139,7 +133,6 @@ impl PodBackup {
         inner.state(|key| pods.contains(key) && is_older(key))
     }
 
-    /// Others stay as long as `is_kept`, and their container is listed.
     pub(crate) fn update(&self, pods: Vec<SavedPod>, is_kept: impl Fn(&PodId, &AssignmentId) -> Keep) {
         let mut inner = self.inner.lock();
         let BackupInner { pods: saved, listed, fenced, is_changed, .. } = &mut *inner;
@@ -188,8 +181,7 @@ impl PodBackup {
         (services.into_iter().collect(), missing)
     }
 
-    /// Forgets services and specifications of no saved pod. An older state of a service replaces no newer
-    /// one.
+    /// An older state of a service replaces no newer one.
     pub(crate) fn add(&self, services: Vec<SavedService>, specs: BTreeMap<SpecId, String>) {
         let mut state = SavedState::default();
         for service in services {
@@ -206,7 +198,6 @@ impl PodBackup {
         inner.forget_unused();
     }
 
-    /// Ignores an empty list from Redis.
     pub(crate) fn set_nodes(&self, nodes: Vec<NodeName>) {
         let mut inner = self.inner.lock();
         if !nodes.is_empty() && inner.nodes != nodes {
@@ -247,7 +238,7 @@ impl PodBackup {
         for pod in &mut state.pods {
             let container = pod.id().zip(pod.assignment.clone()).and_then(|key| by_key.get(&key));
             if container.is_none() && pod.phase == Phase::Running {
-                // It must restart. A running pod takes precedence.
+                // A running pod takes precedence.
                 pod.phase = Phase::Assigned;
             }
             let network = container.and_then(|container| container.network.as_ref());
@@ -271,7 +262,6 @@ impl PodBackup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     Yes,
-    /// As long as its container is listed.
     WithContainer,
     No,
 }
@@ -323,7 +313,6 @@ fn spec_of(pod: &SavedPod) -> Option<SpecId> {
     pod.parsed().ok()?.spec
 }
 
-/// A broken file is set aside.
 fn read(path: &Path) -> Option<SavedFile> {
     let read = std::fs::read_to_string(path).if_found().unwrap_or_else(|error| {
         tracing::error!(path = %path.display(), %error, "the saved pods cannot be read");
@@ -399,7 +388,6 @@ mod tests {
         let all: Vec<Container> = ["a", "b", "c"].map(container).into();
         saved.observe(&all);
         saved.note_fenced(&all);
-        // Right after the fence stopped it.
         saved.update(vec![pod("a"), pod("b"), pod("c")], |_, _| Keep::No);
         saved.observe(&[]);
         saved.update(Vec::new(), |_, _| Keep::No);

@@ -1,12 +1,8 @@
 //! The fence: when the lease has expired, stops pods that must never run twice. Restores invariant 5.
 //!
-//!
-//! It needs no Redis: it acts because Redis is unavailable. While the lease is expired it scans repeatedly,
-//! to catch containers whose start was in flight at the expiry; only then can the lease be renewed.
-//!
-//!
-//! It runs as long as the worker process, and sends the supervisor signs of life
-//! ([`crate::fencing::liveness`]). If they stop, the supervisor calls [`enforce`] itself.
+//! It needs no Redis. While the lease is expired it scans repeatedly, to catch containers whose start was in
+//! flight at the expiry; only then can the lease be renewed. It runs as long as the worker process; if its
+//! signs of life ([`crate::fencing::liveness`]) stop, the supervisor calls [`enforce`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -39,29 +35,25 @@ use crate::worker::Worker;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// While containers with a start in flight may still appear.
 pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Without findings. Redis may be unavailable for hours.
+/// Redis may be unavailable for hours.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
-/// Then the known containers are stopped without the list.
 const MAX_LIST_WAIT: Duration = Duration::from_secs(1);
 /// Between the last SIGKILL and the time when another node may start the pod.
 pub(crate) const SAFETY_MARGIN: Duration = Duration::from_secs(2);
-/// The pods of an earlier worker process may run elsewhere by now.
 const MAX_LEFTOVER_GRACE: Duration = Duration::from_secs(1);
 const MAX_PURGE_GRACE: Duration = Duration::from_secs(10);
 /// Only the next lease waits for removals.
 const REMOVE_CONCURRENCY: usize = 16;
 
-/// Handles leftovers of the previous worker process, signals `startup_done`, then watches this worker's pods.
 /// Ends early only if `shutdown` comes first.
 pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken, startup_done: oneshot::Sender<()>) {
     let fence = async {
         if startup_fence(&worker, &shutdown).await {
-            // The receiver is gone if the worker is ending.
             let _ended = startup_done.send(());
             watch(&worker).await;
         }
     };
-    // This very task sends the signs of life, so they stop when the fence hangs or panics.
+    // This very task sends the signs of life: they stop when the fence hangs or panics.
     worker.liveness.while_running(&worker.config.timing, fence).await;
 }
 
@@ -106,7 +98,7 @@ fn log_expiry(worker: &Worker) {
     );
 }
 
-/// Returns true if nothing was left to stop and no start is in flight.
+/// True if nothing was left to stop and no start is in flight.
 async fn stop_expired(worker: &Worker, deadline: BootInstant) -> bool {
     let timing = &worker.config.timing;
     let cluster = worker.identity.cluster();
@@ -134,8 +126,7 @@ pub(crate) struct FenceScope<'a> {
     pub(crate) saved: Option<&'a PodBackup>,
 }
 
-/// Stops every `on_disconnect: stop` pod of this node that may run, and returns their number. Stops the
-/// `known` ones while the engine is slow or fails to list containers.
+/// Returns the number of pods to stop. Stops the `known` ones while the engine does not list containers.
 pub(crate) async fn enforce(
     runtime: &dyn Runtime,
     scope: &FenceScope<'_>,
@@ -177,8 +168,7 @@ pub(crate) async fn enforce(
     stop(listed.into_iter().filter(is_own).filter(must_stop).collect()).await
 }
 
-/// Half of the time before the pod may start elsewhere. The other half is the container's, which often has
-/// something to save.
+/// Half of the time: the container often has something to save.
 fn fence_drain(timing: &Timing, deadline: BootInstant, now: BootInstant) -> Duration {
     time_left(timing, deadline, now) / 2
 }
@@ -204,12 +194,10 @@ async fn stop_all(
     };
     let removals = stream::iter(containers.to_vec()).map(remove);
     let removed: Vec<_> = removals.buffer_unordered(REMOVE_CONCURRENCY).collect().await;
-    // A container that could not be killed is gone once it is removed.
     removed.into_iter().collect::<Result<(), _>>().map_err(|error| ended.err().unwrap_or(error))
 }
 
-/// Stops leftovers of the previous worker process if its lease has expired. Returns true if done, false at a
-/// `shutdown`.
+/// Returns false at a `shutdown`. Same below.
 async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
     match worker.lease.load_saved() {
         SavedLease::Lease(lease) if worker.now() < lease.deadline => {
@@ -229,14 +217,13 @@ async fn startup_fence(worker: &Worker, shutdown: &CancellationToken) -> bool {
     stop_unleased(worker, shutdown).await
 }
 
-/// As [`startup_fence`].
 pub(crate) async fn stop_unleased(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let must_stop = |container: &Container| container.on_disconnect == OnDisconnect::Stop;
     stop_leftovers(worker, shutdown, ContainerStopReason::Fenced, must_stop, MAX_LEFTOVER_GRACE).await
 }
 
-/// Removes pods that moved after this node was declared dead. Returns false at a `shutdown`. Pods without a
-/// record have moved nowhere: the next session decides about them.
+/// Pods that moved after this node was declared dead. Those without a record have moved nowhere: the next
+/// session decides about them.
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool {
     let reason = ContainerStopReason::NotAssigned;
     // These do not wait for Redis.
@@ -271,7 +258,6 @@ async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<
     }
 }
 
-/// Retries until that succeeds. Returns false at a shutdown.
 async fn stop_leftovers(
     worker: &Worker,
     shutdown: &CancellationToken,
@@ -329,7 +315,6 @@ mod tests {
         let seconds = Duration::from_secs;
         let at = |seconds: u64| BootInstant { millis: seconds * 1000 };
         let timing = Timing::default();
-        // The node may be declared dead at 105.
         for (now, expected) in [(100, 3), (102, 1), (103, 0), (500, 0)] {
             assert_eq!(time_left(&timing, at(100), at(now)), seconds(expected), "{now}");
         }

@@ -1,9 +1,8 @@
-//! Fences containers with other node names of this machine: after a node was renamed, no worker or supervisor
-//! manages those of its former name. Restores invariant 5 for them.
-//!
+//! Fences containers with other node names of this machine: after a node was renamed, no worker manages those
+//! of its former name. Restores invariant 5 for them.
 //!
 //! A lease file shows that a worker of that name ran here. When its lease has expired, this does what that
-//! worker would do, so it is also right for several workers on one machine.
+//! worker would do.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use crate::worker::Worker;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// For a name without a worker: people remove its containers.
+/// People remove the containers.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 struct FencedName {
@@ -60,7 +59,7 @@ pub(crate) async fn watch(worker: &Worker) {
     }
 }
 
-/// The number of other running containers, once nothing was left to stop.
+/// The number of running containers, once nothing was left to stop.
 async fn fence_former(worker: &Worker, other: &OtherLease) -> Result<Option<usize>, RuntimeError> {
     let (runtime, timing) = (&*worker.runtime, &worker.config.timing);
     let OtherLease { node, cluster, deadline } = other;
@@ -95,7 +94,7 @@ async fn tell(worker: &Worker, former: &NodeName, count: usize) -> bool {
     match worker.store.report_former_containers(node, former, count).await {
         Ok(true) => {}
         Ok(false) => return false,
-        // An event lost while Redis is away is not worth another scan each second.
+        // Not worth another scan each second.
         Err(error) => tracing::debug!(%error, "the event about containers of a former name is not recorded"),
     }
     tracing::warn!(

@@ -1,5 +1,5 @@
-//! Containers that the fence stops although the engine does not list them: a list can take a minute or fail
-//! while single calls still work.
+//! Containers that the fence stops without the engine's list, which can take a minute or fail while single
+//! calls still work.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -8,14 +8,13 @@ use engine::Container;
 use model::spec::OnDisconnect;
 use parking_lot::Mutex;
 
-/// By handle, with the time when this process last saw them.
 #[derive(Default)]
 pub(crate) struct KnownContainers {
     containers: Mutex<HashMap<String, (Container, Instant)>>,
 }
 
 impl KnownContainers {
-    /// `listed` was requested at `asked`: containers started since then stay.
+    /// Containers started since `asked` stay.
     pub(crate) fn replace(&self, listed: &[Container], asked: Instant) {
         let mut known = self.containers.lock();
         known.retain(|_, (_, seen)| *seen >= asked);

@@ -1,13 +1,11 @@
 //! This worker's lease: until it expires, no other worker may run its pods.
 //!
+//! Each heartbeat renews it until `fence_after` past the moment *before* that heartbeat was sent. The
+//! [file](crate::fencing::lease_file) may be older than memory, never newer: a late write makes the next
+//! worker stop more, not less.
 //!
-//! Each heartbeat renews it until `fence_after` past the moment *before* that heartbeat was sent. The next
-//! worker process reads it from a [file](crate::fencing::lease_file), which may be older than memory, never
-//! newer: a late write makes the next worker stop more, not less.
-//!
-//!
-//! An expired lease is renewed only after the fence stopped the pods under it. Even if a failover lost this
-//! worker's death, its pods may run elsewhere.
+//! An expired lease is renewed only after the fence stopped the pods under it: even if a failover lost this
+//! worker's death, they may run elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,7 +19,6 @@ use crate::fencing::lease_file::{LeaseGrant, LeaseStore, SavedLease};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseState {
-    /// Also after it was given up.
     None,
     Valid(Duration),
     Expired(BootInstant),
@@ -30,7 +27,7 @@ pub(crate) enum LeaseState {
 pub(crate) struct Lease {
     /// Milliseconds on the boot clock; 0 if there is no lease.
     deadline: AtomicU64,
-    /// Deadline of the last expired lease whose pods the fence has stopped.
+    /// The last expired lease whose pods the fence has stopped.
     fenced: AtomicU64,
     starts: AtomicUsize,
     granted_by: Mutex<Option<RedisProcess>>,
@@ -81,16 +78,15 @@ impl Lease {
         self.deadline.fetch_max(lease.deadline.millis, Ordering::AcqRel);
     }
 
-    /// `None` without a valid lease. The start may outlast the lease; until the permit is dropped an expired
-    /// lease is not renewed, because the fence may not have seen that container yet.
+    /// The start may outlast the lease. Until the permit is dropped an expired lease is not renewed: the
+    /// fence may not have seen that container yet.
     pub(crate) fn permit_start(&self, now: BootInstant) -> Option<StartPermit<'_>> {
         self.starts.fetch_add(1, Ordering::AcqRel);
         let permit = StartPermit(self);
         self.is_valid(now).then_some(permit)
     }
 
-    /// The fence has stopped all pods under the lease that expired at `deadline`. Returns false and records
-    /// nothing while a start is in flight.
+    /// False while a start is in flight.
     pub(crate) fn mark_fenced(&self, deadline: BootInstant) -> bool {
         let is_complete = self.starts.load(Ordering::Acquire) == 0;
         if is_complete {
@@ -115,9 +111,9 @@ impl Lease {
         }
     }
 
-    /// Extends a valid lease after `redis` answered that it does not know this cluster (any more). It must be
-    /// the very process and database that granted the lease: then this worker was not declared dead before
-    /// the cluster was lost. Another Redis proves nothing: the cluster may go on elsewhere.
+    /// `redis` does not know this cluster (any more). It must be the very process and database that granted
+    /// the lease: then this worker was not declared dead before. Another Redis proves nothing: the cluster
+    /// may go on elsewhere.
     pub(crate) fn prolong(&self, now: BootInstant, deadline: BootInstant, redis: &RedisProcess) {
         let is_granter = self.granted_by.lock().as_ref() == Some(redis);
         if is_granter && self.is_valid(now) {
@@ -125,7 +121,7 @@ impl Lease {
         }
     }
 
-    /// No container of this worker runs under it any more.
+    /// No container runs under it any more.
     pub(crate) fn give_up(&self) {
         self.deadline.store(0, Ordering::Release);
     }

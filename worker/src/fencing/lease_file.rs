@@ -1,4 +1,4 @@
-//! The lease on disk, for the next worker process after a crash and for the supervisor process.
+//! The lease on disk, for the next worker process and for the supervisor.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,6 @@ use crate::support::change_log::ChangeLog;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SavedLease {
-    /// Of this boot of the machine.
     Lease(LeaseGrant),
     /// Missing, of an earlier boot, or unreadable, with the reason.
     Unusable(String),
@@ -24,12 +23,10 @@ pub enum SavedLease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseGrant {
     pub deadline: BootInstant,
-    /// The process and database that answered the heartbeat.
     pub granted_by: RedisProcess,
 }
 
 pub trait LeaseStore: Send + Sync {
-    /// Of this process or an earlier one.
     fn load(&self) -> SavedLease;
 
     /// Possibly late or not at all. The saved lease is never later than the last given one.
@@ -70,7 +67,7 @@ impl LeaseStore for LeaseFile {
         read(&self.path, &self.boot_id)
     }
 
-    /// On another thread, so that a slow disk never delays a heartbeat. Skipped while a write is in flight.
+    /// A slow disk never delays a heartbeat.
     fn save(&self, lease: &LeaseGrant) {
         let mut write_in_flight = self.write_in_flight.lock();
         if write_in_flight.as_ref().is_some_and(|handle| !handle.is_finished()) {
@@ -95,7 +92,7 @@ pub(crate) fn path(config: &Config) -> PathBuf {
     config.state_dir.join(format!("{}.lease", config.node))
 }
 
-/// The clock restarts at a boot, so a lease of another one is unusable.
+/// The clock restarts at a boot.
 pub(crate) fn read(path: &Path, boot_id: &str) -> SavedLease {
     let unusable = |why: String| SavedLease::Unusable(format!("{}: {why}", path.display()));
     let text = match std::fs::read(path).if_found() {

@@ -1,8 +1,7 @@
 //! The worker's signs of life to its supervisor process ([`crate::fencing::supervisor`]).
 //!
-//!
 //! Standard input of a supervised worker is one end of a socket pair. One byte each [`period`] means that the
-//! worker lives and enforces the fence. The end of the stream means that the supervisor is gone.
+//! worker enforces the fence; the end of the stream, that the supervisor is gone.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -26,13 +25,11 @@ pub(crate) fn period(timing: &Timing) -> Duration {
 }
 
 impl LivenessPipe {
-    /// For a worker without a supervisor.
     pub fn none() -> Self {
         Self { supervisor: None }
     }
 
-    /// To the other end of standard input. Must be called within the async runtime.
-    ///
+    /// Must be called within the async runtime.
     ///
     /// # Errors
     /// If standard input is not a socket.

@@ -1,5 +1,5 @@
-//! The lease, the fence that stops pods which must never run twice when the lease has expired, and the
-//! supervisor process that fences when this process cannot.
+//! The lease, the fence, which stops pods that must never run twice when the lease has expired, and the
+//! supervisor, which fences when this process cannot.
 //!
 //! Tests: beside the code, tests::sessions, scenarios::supervisor, scenarios::deaths, schedules
 

@@ -6,7 +6,6 @@ use model::ids::{ClusterId, NodeName};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherLease {
     pub node: NodeName,
-    /// If it remembers one.
     pub cluster: Option<ClusterId>,
     pub deadline: BootInstant,
 }

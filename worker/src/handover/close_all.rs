@@ -1,5 +1,5 @@
-//! Closes the gates of pods that the fence stops, or that belong to other nodes. Uses its own connection: the
-//! fence acts without a session, and also in the supervisor's process.
+//! Closes the gates of pods that the fence stops, or that belong to other nodes. The fence has no session,
+//! and also acts in the supervisor's process.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,9 +19,7 @@ const ANSWER_TIME: Duration = Duration::from_millis(200);
 /// Nothing waits for this answer.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Drains containers whose pods may run on another node, for at most `within`, then stops them. Those of
-/// `stop` pods are stopped at once: no request justifies running twice.
-///
+/// Those of `stop` pods are stopped at once: no request justifies running twice.
 ///
 /// # Errors
 /// The first error of `stop`, which is called for both kinds.
@@ -42,7 +40,7 @@ pub(crate) async fn drain_and_stop<'a>(
     stopped.and(kept)
 }
 
-/// Returns true if nothing is in flight; false without a proxy, at once.
+/// True if nothing is in flight; false without a proxy.
 pub(crate) async fn close_all(
     socket: Option<&dyn ProxySocket>,
     containers: &[&Container],
@@ -71,10 +69,8 @@ pub(crate) async fn cut_all(socket: Option<&dyn ProxySocket>, containers: &[&Con
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CloseOutcome {
-    /// Nothing is in flight.
     Drained,
     NoAnswer,
-    /// Or no time, or no gate to close.
     NoProxy,
 }
 
@@ -98,7 +94,6 @@ async fn ask(
     }
 }
 
-/// False without a proxy.
 async fn drained(socket: &dyn ProxySocket, containers: &[&Container], within: Duration) -> bool {
     let Ok(stream) = dial(socket).await else { return false };
     let mut lines = lines(stream);

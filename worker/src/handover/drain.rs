@@ -7,16 +7,13 @@ use crate::support::text::seconds;
 
 /// A proxy cuts at the limit and then answers at once.
 pub(crate) const ANSWER_MARGIN: Duration = Duration::from_secs(2);
-/// For the first attempt to reach a proxy.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// Of a container that may never answer requests; the pod's next steps wait for it.
 const BRIEF: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkStatus {
-    /// No socket is configured.
     Off,
-    /// Or to be tried again.
     Untried,
     /// It carries no traffic.
     Absent,
@@ -53,7 +50,7 @@ pub(crate) fn limit(facts: &StopFacts) -> Duration {
         return Duration::ZERO;
     }
     match reason {
-        // Without a lease the fence stops the pod at this very moment.
+        // The fence stops the pod at this very moment.
         ContainerStopReason::Requested if never_twice && !is_leased => Duration::ZERO,
         ContainerStopReason::Requested => drain,
         // It may run on its other node already.
@@ -73,13 +70,13 @@ pub(crate) struct DrainFacts {
     pub(crate) limit: Duration,
     /// A failover lost its stop request.
     pub(crate) is_revoked: bool,
-    /// This session ends and waits for nothing. The next one finds the gate closed and continues.
+    /// The next session finds the gate closed and continues.
     pub(crate) is_ending: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DrainStep {
-    /// At the proxy's next answer, after this time at the latest.
+    /// Or until the proxy's next answer.
     Wait(Duration),
     Stop(DrainEnd),
     Leave,
@@ -172,7 +169,6 @@ mod tests {
         };
         use ContainerStopReason::{Ended, NotAssigned, Requested, Unhealthy};
         let table = [
-            // reason, can answer, never twice, leased → limit
             (Requested, true, false, true, DRAIN),
             (Requested, true, true, true, DRAIN),
             (Requested, true, false, false, DRAIN),
@@ -203,9 +199,7 @@ mod tests {
         let table = [
             (Off, Requested, 0, stop(DrainEnd::NoProxy)),
             (Absent, Requested, 0, stop(DrainEnd::NoProxy)),
-            // The proxy died while it drained.
             (Absent, closed, 5, stop(DrainEnd::NoProxy)),
-            // Its last answer counts.
             (Absent, drained, 5, stop(end)),
             // The worker has just started, so it tries once first.
             (Untried, Requested, 0, wait(FIRST_LOOK)),
@@ -213,7 +207,6 @@ mod tests {
             (Connected, Requested, 0, wait(secs(32))),
             (Connected, closed, 30, wait(secs(2))),
             (Connected, drained, 1, stop(end)),
-            // It hangs.
             (Connected, Requested, 32, stop(DrainEnd::Unanswered { waited: secs(32) })),
             (Connected, closed, 33, stop(DrainEnd::Unanswered { waited: secs(33) })),
         ];

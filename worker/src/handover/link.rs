@@ -1,8 +1,7 @@
-//! The loop that tells this host's proxy this worker's identity, all its pods, and then each change.
+//! The loop that tells this host's proxy about this worker and its pods.
 //!
-//!
-//! It computes its messages after recording requests to close, so an outdated row never opens a gate that a
-//! stop has closed.
+//! It computes messages after recording requests to close, so an outdated row never opens a gate that a stop
+//! has closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +31,6 @@ pub(crate) struct HandoverLoop {
     wait: Duration,
 }
 
-/// The loop reconnects in any case.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
     #[error("{0}")]
@@ -57,7 +55,7 @@ impl Loop<LinkError> for HandoverLoop {
             let begun = Instant::now();
             let ended = self.serve(stream).await;
             self.wait = REDIAL_INTERVAL;
-            // In `dev` both end at the same time. A connection that ends at once is retried after a pause.
+            // In `dev` both end at the same time.
             if self.context.tasks.stopping().is_cancelled() || begun.elapsed() < REDIAL_INTERVAL {
                 break;
             }
@@ -128,13 +126,12 @@ impl HandoverLoop {
         send(lines, &messages).await
     }
 
-    /// A known pod that is briefly not managed keeps its row: its payload arrived again, or Redis lost its
-    /// record.
+    /// A pod that is briefly not managed keeps its row: its payload arrived again, or Redis lost its record.
     fn rows(&self, sent: Option<&Rows>) -> Rows {
         let SessionContext { table, held, handover, worker, .. } = &*self.context;
         let (uses_host_network, is_leased) = (worker.runtime.uses_host_network(), worker.is_leased());
         let mut rows: Rows = table.map_managed(|managed| {
-            // The fence closes it: no change of the pod may open it again.
+            // No change of the pod may open the gate again.
             let is_fenced = !is_leased && managed.spec.on_disconnect == OnDisconnect::Stop;
             let is_closing = is_fenced || handover.is_closing(&managed.assignment);
             let row = rows::row(managed, uses_host_network, is_closing)?;
@@ -152,7 +149,6 @@ impl HandoverLoop {
     }
 
     fn receive(&self, line: &str) {
-        // A proxy of a later version may send unknown messages.
         if let Ok(answer) = serde_json::from_str(line) {
             self.context.handover.note(&answer);
         }

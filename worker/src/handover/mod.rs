@@ -19,7 +19,6 @@ use tokio::sync::{Notify, watch};
 
 use self::drain::{DrainProgress, LinkStatus};
 
-/// Shared by the loop and the stops of one session.
 pub(crate) struct Handover {
     inner: Mutex<HandoverInner>,
     wake: Notify,
@@ -47,7 +46,7 @@ struct Closing {
     progress: DrainProgress,
 }
 
-/// Keeps a gate closed until it is dropped. Then the pod's row decides again.
+/// Then the pod's row decides again.
 pub(crate) struct ClosedGate<'a> {
     handover: &'a Handover,
     assignment: AssignmentId,
@@ -73,8 +72,7 @@ impl Handover {
         }
     }
 
-    /// Requests in flight are cut after `within`. Tries at once to reach a proxy if there was none a moment
-    /// ago.
+    /// Requests in flight are cut after `within`.
     pub(crate) fn close(&self, pod: &PodId, assignment: &AssignmentId, within: Duration) -> ClosedGate<'_> {
         let mut inner = self.inner.lock();
         let progress = DrainProgress::Requested;
@@ -155,7 +153,7 @@ impl Handover {
                 }
             }
             FromProxy::Drained { assignment, after_ms, cut, .. } => {
-                // Without an answer to this stop's own request, it ends the drain of an earlier stop.
+                // Otherwise it ends the drain of an earlier stop.
                 if let Some(closing) = inner.closings.get_mut(assignment)
                     && let DrainProgress::Closed { in_flight } = closing.progress
                 {

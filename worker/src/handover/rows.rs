@@ -12,14 +12,12 @@ use crate::running::table::ManagedPod;
 
 pub(super) type Rows = HashMap<AssignmentId, LocalPod>;
 
-/// `None` if the address is unknown. The gate is open unless the pod must stop, its stop is in progress, or a
-/// container has ended and not restarted yet.
+/// `None` if the address is unknown.
 pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: bool) -> Option<LocalPod> {
     let address: IpAddr = match uses_host_network {
         true => Ipv4Addr::LOCALHOST.into(),
         false => managed.network.address.parse().ok()?,
     };
-    // Sidecars serve no requests from outside.
     let ordinary = || managed.containers().filter(|(spec, _)| !spec.sidecar).map(|(_, container)| container);
     let is_down = ordinary().any(|container| {
         let has_ended = container.progress == ContainerProgress::Ended;
@@ -134,7 +132,7 @@ mod tests {
         one.containers.iter_mut().for_each(|container| container.progress = ContainerProgress::Running);
         end(&mut one, 0);
         assert!(!has_ended(&one), "its sidecar runs");
-        // While it is being stopped it still resolves names and connects.
+        // It still resolves names and connects.
         assert!(!row(&one, false, true).unwrap().ended);
         end(&mut one, 1);
         assert!(has_ended(&one));

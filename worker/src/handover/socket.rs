@@ -20,8 +20,6 @@ pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for S {}
 
 pub trait ProxySocket: Send + Sync {
-    /// # Errors
-    /// If no proxy listens.
     fn connect(&self) -> BoxFuture<'_, io::Result<ProxyStream>>;
 }
 

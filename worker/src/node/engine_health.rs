@@ -12,14 +12,14 @@ use crate::support::change_log::ChangeLog;
 /// Containers that ended until then are taken to have ended with the engine.
 const SETTLES_WITHIN: Duration = Duration::from_secs(30);
 
-/// The engine may answer one kind of call and hang at another.
+/// One kind may hang while the other one is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CheckedCall {
     Ping,
     List,
 }
 
-/// Without new pods, after a start that failed because of the node.
+/// The node gets no new pods after a start that failed because of it.
 const START_PROBLEM_TIME: Duration = Duration::from_secs(60);
 
 pub(crate) struct EngineHealth {
@@ -62,8 +62,7 @@ impl EngineHealth {
         self.problems.lock().first().cloned()
     }
 
-    /// True if the engine had an outage since a container started `ran_for` ago, and answers again since a
-    /// moment ago: containers that ended since then ended with it.
+    /// Containers that ended since then ended with the engine.
     pub(crate) fn was_away_since(&self, ran_for: Duration) -> bool {
         let outage = *self.outage.lock();
         outage.is_some_and(|outage| {
@@ -93,7 +92,7 @@ impl EngineHealth {
         self.problems.lock().start = Some((format!("it cannot start pods: {why}"), Instant::now()));
     }
 
-    /// Returns true if the engine has become healthy or unhealthy with it.
+    /// True if the engine has become healthy or unhealthy.
     pub(crate) fn record<T>(&self, call: CheckedCall, answer: &Result<T, RuntimeError>) -> bool {
         let mut problems = self.problems.lock();
         let had_problem = problems.first().is_some();

@@ -7,7 +7,7 @@ use model::spec::MAX_MEMORY_BYTES;
 use procfs::sys::kernel;
 use procfs::{Current, Meminfo};
 
-/// `volumes` is a directory on the disk to measure. `pods` is a setting and left at zero.
+/// `pods` is a setting and left at zero.
 pub fn resources(volumes: &Path) -> Resources {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let memory_bytes = Meminfo::current().map_or_else(
@@ -23,8 +23,7 @@ pub fn resources(volumes: &Path) -> Resources {
     Resources { cpu_millis: cores * 1000, memory_bytes, pids: pids(), disk_bytes: disk(volumes), pods: 0 }
 }
 
-/// Of the nearest existing parent: a worker in a container may not see the engine's directory, but usually
-/// shares its disk.
+/// See `garbage` for the nearest parent.
 fn disk(directory: &Path) -> u64 {
     let Some(found) = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok()) else {
         tracing::warn!(

@@ -8,14 +8,12 @@ use parking_lot::Mutex;
 const MAX_PROBLEMS: usize = 8;
 const MAX_CHARACTERS: usize = 600;
 
-/// By subject. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct NodeProblems {
     problems: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl NodeProblems {
-    /// A sentence; `None` clears it.
     pub fn set(&self, subject: &str, problem: Option<String>) {
         let mut problems = self.problems.lock();
         match problem {

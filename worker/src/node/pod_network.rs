@@ -1,5 +1,5 @@
-//! The loop that chooses the network of new containers: the pod network, in which they reach services by
-//! name, if this host's proxy resolves names; else the engine's default.
+//! The loop that chooses the network of new containers: the pod network if this host's proxy resolves names,
+//! else the engine's default.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::session::context::SessionContext;
 /// An operator may have removed the network.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// While no proxy answers, nothing changes for so long: it or the machine may be restarting.
+/// Until then nothing changes: the proxy or the machine may be restarting.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) struct PodNetworkLoop {
@@ -26,7 +26,6 @@ pub(crate) struct PodNetworkLoop {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Where {
     PodNetwork,
-    /// The engine's default, with the reason.
     EngineNetwork(String),
 }
 

@@ -1,5 +1,5 @@
-//! The loop that reports whether this node has the nodes' shared directory. Only then are pods with shared
-//! volumes placed here.
+//! The loop that reports whether this node has the nodes' shared directory, which pods with shared volumes
+//! need.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,6 @@ impl Loop<StoreError> for DirectoryLoop {
         let found = worker.shared.look(&cluster).await;
         let recorded = self.report(&cluster, &found).await;
         if recorded.is_none() && found == SharedDirectoryReport::WithoutId && self.has_reported {
-            // It is the first one of the cluster.
             let given = worker.shared.give_id(&cluster).await;
             let found = match given {
                 Ok(()) => worker.shared.look(&cluster).await,
@@ -42,7 +41,6 @@ impl Loop<StoreError> for DirectoryLoop {
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        // Soon after the registration, or pods would wait.
         let interval = self.context.worker.timings.relist_interval;
         let wait = if self.has_reported { interval } else { interval.min(Duration::from_secs(1)) };
         tokio::time::sleep(wait).await;

@@ -1,9 +1,7 @@
 //! The directory that this machine's operator shares with other nodes, and the volumes in it.
 //!
-//!
-//! Two machines may share different file systems by mistake, or one may not be mounted, and look like an
-//! empty volume. So the directory has a file with an id, and the cluster records the first id. A container
-//! gets a volume only while the directory has that id.
+//! A wrong or unmounted file system would look like an empty volume. So the directory has a file with an id,
+//! which the cluster records; a container gets a volume only while the ids match.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -27,12 +25,11 @@ use uuid::Uuid;
 use crate::start::files_unavailable::FilesUnavailable;
 
 const IDENTITY: &str = ".kubeleet-shared";
-/// No volume's name begins like this.
 const REMOVING: &str = ".removing-";
 const MAX_THREADS: usize = 4;
 /// A hanging file system must not delay anything for ever.
 const LIMIT: Duration = Duration::from_secs(10);
-/// A slow removal continues in its thread, and its remains are found again.
+/// It continues in its thread, and its remains are found again.
 const REMOVE_LIMIT: Duration = Duration::from_secs(60);
 /// Any user of a container can write to its volumes.
 const MODE: u32 = 0o777;
@@ -115,7 +112,7 @@ impl SharedDirectory {
         look.unwrap_or_else(|error| SharedDirectoryReport::Unusable(unusable(self.path.as_deref(), &error)))
     }
 
-    /// Leaves an existing id: another worker may have been faster.
+    /// Another worker may have been faster.
     pub(crate) async fn give_id(&self, cluster: &ClusterId) -> Result<(), String> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         let identity = DirectoryIdentity { cluster: cluster.clone(), id: Uuid::new_v4().to_string() };
@@ -167,7 +164,6 @@ impl SharedDirectory {
         }
     }
 
-    /// Also deletes the remains of earlier removals.
     pub(crate) async fn volumes(&self, cluster: Option<&ClusterId>) -> Vec<EngineVolume> {
         if self.path.is_none() {
             return Vec::new();
@@ -193,7 +189,6 @@ impl SharedDirectory {
         claims.filter(|claim| claim.scope.is_shared()).map(of_claim).collect()
     }
 
-    /// Returns false if it must be tried again.
     pub(crate) async fn remove(&self, name: &VolumeName, cluster: Option<&ClusterId>) -> bool {
         let Ok(root) = self.usable_root(cluster).await else { return false };
         let name = name.to_string();
@@ -247,7 +242,7 @@ fn create_identity(directory: &Path, identity: &DirectoryIdentity) -> io::Result
 
 fn create_volume(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(MODE).create(path) {
-        // This process's umask has removed bits from the mode.
+        // The umask has removed bits.
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(MODE)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             // A link could lead out of the directory.

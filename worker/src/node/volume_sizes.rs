@@ -1,8 +1,5 @@
-//! The loop that measures volumes with a `space`, and reports those that exceed it: engines' volumes have no
-//! limit on most file systems.
-//!
-//!
-//! It walks the volumes' folders. A worker in a container may not see them, and then measures nothing.
+//! The loop that measures volumes with a `space`: engines' volumes have no limit on most file systems. A
+//! worker in a container may not see the folders, and then measures nothing.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -31,7 +28,6 @@ pub(crate) struct VolumeSizeLoop {
 impl Loop<RuntimeError> for VolumeSizeLoop {
     const NAME: &'static str = "volume sizes";
     const BACKOFF: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_secs(300));
-    /// The engine's health has its own log lines.
     const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, RuntimeError> {
@@ -97,11 +93,10 @@ fn excess(volume: &EngineVolume, used: u64) -> Option<String> {
 
 async fn measured(path: PathBuf) -> Option<u64> {
     let measured = tokio::task::spawn_blocking(move || size_of(&path, MAX_FILES)).await.ok()?;
-    // Unreadable files may be readable next time.
     measured.ok().flatten()
 }
 
-/// In bytes; `None` above `max_files`. Follows no links, and does not leave the file system.
+/// Follows no links, and does not leave the file system.
 fn size_of(path: &Path, max_files: usize) -> io::Result<Option<u64>> {
     let root = fs::symlink_metadata(path)?;
     let (mut folders, mut files, mut blocks) = (vec![path.to_path_buf()], 0, root.blocks());

@@ -1,8 +1,5 @@
 //! The loop that manages this node's volumes: it removes local ones of gone pods, reports persistent and
-//! shared ones to Redis, and removes volumes on request.
-//!
-//!
-//! It reads everything anew each time, so a restarted worker continues at any step. The engine refuses to
+//! shared ones, and removes volumes on request. It reads everything anew each time; the engine refuses to
 //! remove a volume in use.
 
 use std::sync::Arc;
@@ -27,7 +24,6 @@ pub(crate) struct VolumeLoop {
     context: Arc<SessionContext>,
     seen_version: Option<u64>,
     due: Instant,
-    /// Without volumes nothing is urgent.
     has_volumes: bool,
     is_waiting: bool,
     redis_run: Option<String>,
@@ -37,7 +33,6 @@ pub(crate) struct VolumeLoop {
 impl Loop<RuntimeError> for VolumeLoop {
     const NAME: &'static str = "volumes";
     const BACKOFF: Backoff = Backoff::new(POLL_INTERVAL, Duration::from_secs(10));
-    /// The engine's health has its own log lines.
     const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, RuntimeError> {
@@ -55,7 +50,7 @@ impl Loop<RuntimeError> for VolumeLoop {
         let cluster = context.worker.identity.cluster();
         let mut own = context.worker.runtime.volumes(&context.worker.node).await?;
         own.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
-        // Reports of shared volumes are not urgent: such a volume is recorded when its first pod is assigned.
+        // Not urgent: a shared volume is recorded when its first pod is assigned.
         let looks_at_shared = is_due || self.is_waiting;
         self.is_waiting = !remove_local(context, &own).await?;
         self.has_volumes = !own.is_empty();
@@ -65,7 +60,7 @@ impl Loop<RuntimeError> for VolumeLoop {
         if is_due || own.iter().any(|volume| claim_of(volume).is_some()) {
             let seen_run = self.redis_run.clone();
             self.is_waiting |= !self.report(&own).await?;
-            // A Redis run that was unknown at the listing gets another report, because pods wait for it.
+            // Pods wait for a report to a Redis run that was unknown at the listing.
             let interval = self.context.worker.timings.relist_interval;
             let is_complete = self.redis_run.is_some() && self.redis_run == seen_run;
             self.due = Instant::now() + if is_complete { interval } else { Duration::ZERO };
@@ -100,7 +95,6 @@ impl VolumeLoop {
         }
     }
 
-    /// Returns true if nothing is left to remove.
     async fn report(&mut self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
         let present = own.iter().filter_map(|volume| {
             let claim = claim_of(volume)?.clone();
@@ -156,8 +150,8 @@ impl VolumeLoop {
         Ok(volume.map(|volume| volume.claim).or_else(|| VolumeClaim::from_name(name)))
     }
 
-    /// Returns true if nothing is left to do here. Reads the record again: another node may have removed the
-    /// volume, and a new one of this name may be in use.
+    /// Another node may have removed the volume, and a new one of this name may be in use: the record is read
+    /// again.
     async fn remove_shared(&self, claim: &VolumeClaim) -> bool {
         let worker = &self.context.worker;
         let is_asked = |volume: &Volume| {
@@ -188,7 +182,7 @@ fn claim_of(volume: &EngineVolume) -> Option<&VolumeClaim> {
     }
 }
 
-/// Returns true if all are gone. Containers of ended pods are kept for their logs, and keep their volumes.
+/// Containers of ended pods are kept for their logs, and keep their volumes.
 async fn remove_local(context: &SessionContext, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
     let mut are_gone = true;
     for volume in own {

@@ -1,12 +1,10 @@
-//! Containers whose state must be inspected: some engines list an ended container as running for most of a
-//! second after its event.
+//! Containers to inspect: some engines list an ended one as running for most of a second.
 
 use std::collections::HashMap;
 
 use model::ids::PodId;
 use parking_lot::Mutex;
 
-/// Handles by pod.
 #[derive(Default)]
 pub(crate) struct DoubtedContainers {
     handles: Mutex<HashMap<PodId, String>>,

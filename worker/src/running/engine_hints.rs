@@ -51,10 +51,8 @@ impl EngineHints {
         self.stream.is_some()
     }
 
-    /// Waits for the next relevant hint, the end of the stream, or the next attempt to subscribe. Returns the
-    /// pod and container to inspect; `None` means that the containers must be listed. Ignores our own starts
+    /// The pod and container to inspect; `None` means that containers must be listed. Ignores our own starts
     /// and stops: listing after each would keep the engine from other starts.
-    ///
     ///
     /// # Cancel safety
     /// At most irrelevant hints are lost.
@@ -64,7 +62,7 @@ impl EngineHints {
                 while let Some(hint) = stream.next().await {
                     let Hint { pod, handle, is_start } = hint;
                     match (pod, handle) {
-                        // Also during an action on it: a restarted container may have ended again.
+                        // A restarted container may have ended again.
                         (Some(pod), Some(handle)) if !is_start && table.contains(&pod) => {
                             return Some((pod, handle));
                         }

@@ -1,5 +1,5 @@
-//! Health checks of this node's pods: has the [monitor](health::monitor) probe running containers, and notes
-//! the results in the [table](crate::running::table).
+//! Health checks of this node's pods: has the [monitor](health::monitor) probe, and notes results in the
+//! [table](crate::running::table).
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +16,7 @@ use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
 use health::{CheckChange, CheckKind, HealthChange};
 
-/// Examined concurrently. Changes are noted in their order: the last one of a container wins.
+/// Changes are noted in their order: the last one of a container wins.
 const MAX_EXAMINED: usize = 32;
 
 pub(crate) fn spawn(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedReceiver<HealthChange>) {
@@ -40,8 +40,7 @@ pub(crate) fn spawn(context: &Arc<SessionContext>, mut changes: mpsc::UnboundedR
     });
 }
 
-/// Adds an unhealthy container's last output. `None` if the container has ended: the report of its exit says
-/// more than a failed probe.
+/// `None` if the container has ended: the report of its exit says more than a failed probe.
 async fn explain(context: &SessionContext, change: HealthChange) -> Option<HealthChange> {
     let is_failed = change.kind == CheckKind::Healthcheck
         && change.change == CheckChange::Health
@@ -100,7 +99,7 @@ pub(crate) fn update_checks(context: &SessionContext, managed: &ManagedPod) {
 }
 
 pub(crate) fn forget_gone_containers(context: &SessionContext) {
-    // Most nodes have no checks; then copying the handles of all pods at each pass is wasted.
+    // Most nodes have no checks.
     if context.health.is_empty() {
         return;
     }

@@ -1,11 +1,9 @@
 //! Held pods of this session: their containers run here without a record in Redis.
 //!
-//!
-//! A pod that moved or ended has a record of that for at least an hour. A missing record means that an older
-//! state of Redis was restored, or that records were lost. The container is left alone until the record is
-//! back or a person removes it, unless it is known that no one wants it, it is so young that a failover may
-//! have lost its record, or it must not run twice. If most of the containers here (or the only one) have no
-//! record, all are held in spite of that.
+//! A pod that moved or ended has a record for at least an hour. A missing one means that an older state of
+//! Redis was restored, or that records were lost: the container is left alone until the record is back.
+//! Exceptions: no one wants it, a failover may have lost its young record, or it must not run twice. If most
+//! of the containers here (or the only one) have no record, all are held in spite of that.
 //!
 //! Tests: tests::holding, scenarios::mistakes::lost_keys
 
@@ -44,7 +42,6 @@ impl HeldPods {
         self.contains_assignment(&container.pod, &container.assignment)
     }
 
-    /// The next pass lists all containers.
     pub(crate) fn request_check(&self, pods: impl IntoIterator<Item = PodKey>) {
         self.inner.lock().undecided.extend(pods);
     }
@@ -53,7 +50,7 @@ impl HeldPods {
         std::mem::take(&mut self.inner.lock().undecided)
     }
 
-    /// `None` keeps what is known of a pod. Returns true if the set has changed.
+    /// `None` keeps what is known of a pod.
     pub(crate) fn set(&self, mut pods: HashMap<PodKey, Option<HeldPod>>) -> bool {
         let mut inner = self.inner.lock();
         for (key, slot) in &mut pods {
@@ -76,8 +73,7 @@ impl HeldPods {
     }
 }
 
-/// True if they are more than half of those running here. New ones do not count: a failover may have lost
-/// their records.
+/// New ones do not count: a failover may have lost their records.
 pub(crate) fn must_hold(
     unknown: &[&Container],
     all: &[Container],
@@ -101,7 +97,7 @@ mod tests {
             Container::new(format!("c{number}"), &identity, state)
         };
         let ended = ContainerState::Exited { code: 0, out_of_memory: false };
-        // Numbers of running containers, those without a record, new ones among these, ended ones.
+        // running, without a record, new among these, ended
         for (running, unknown, new, exited, expected) in [
             (1, 1, 0, 0, true),
             (1, 0, 0, 0, false),

@@ -1,16 +1,10 @@
-//! A new master may have lost reports about pods, such as readiness: differences from the records are
-//! reported again.
+//! A new master may have lost reports about pods, such as readiness: they are sent again.
 
 use model::ids::PodId;
 use store::StoreError;
 
 use crate::session::context::SessionContext;
 
-/// Only if the master changed since the last call.
-///
-///
-/// # Errors
-/// Then the next call compares again.
 pub(crate) async fn find(context: &SessionContext) -> Result<(), StoreError> {
     if !context.link.take_doubt() {
         return Ok(());

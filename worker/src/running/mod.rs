@@ -1,6 +1,5 @@
 //! Reconciles the pods here. Begin with `reconcile_pass`: it lists the containers, `step` decides for each
-//! pod, and `actions` acts. `table` has the pods between passes. Containers without a pod are handled by
-//! `unrecorded`, `held_pods` and `remove`.
+//! pod, and `actions` acts. Containers without a pod are handled by `unrecorded`, `held_pods` and `remove`.
 //!
 //! Tests: beside the code, tests::reconciling, tests::holding, tests::pre_stop, scenarios::ends, schedules
 

@@ -1,5 +1,5 @@
-//! Restores the table of running pods from Redis: after a restart of the worker, a failover, or a manual
-//! repair. It starts or stops nothing.
+//! Restores the table of running pods from Redis, after a restart of the worker, a failover, or a manual
+//! repair.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), Stor
     Ok(())
 }
 
-/// Puts payloads back that another program has removed from the set. Schedulers do that for pods in slots; a
-/// pod whose slot is gone as well would run for ever, unknown to all but this worker.
+/// Another program has removed the payloads from the set. A pod whose slot is gone as well would run for
+/// ever, unknown to all but this worker.
 async fn list_again(
     context: &SessionContext,
     mut managed: Vec<(Payload, AssignmentId)>,
@@ -69,7 +69,6 @@ async fn list_again(
     Ok(())
 }
 
-/// Unreadable members of `cs` stay there for a person to repair.
 fn parse_member(context: &SessionContext, raw: Bytes) -> Option<Payload> {
     let payload = Payload::parse(raw.clone());
     if payload.is_err() {
@@ -78,8 +77,7 @@ fn parse_member(context: &SessionContext, raw: Bytes) -> Option<Payload> {
     payload.ok()
 }
 
-/// In this order: `Some(None)` if missing, `None` if broken. A broken record affects only its own pod, which
-/// is left as it is.
+/// `Some(None)` if missing, `None` if broken. A broken record affects only its own pod.
 async fn readable_records(
     context: &SessionContext,
     pods: &[PodId],
@@ -153,12 +151,9 @@ async fn spec_of(context: &SessionContext, payload: &Payload) -> Result<Arc<PodS
     Ok(spec.unwrap_or_else(|| Arc::new(of_image())))
 }
 
-/// Resolves stop requests for pods that have been unknown for too long.
-///
-///
 /// Most unknown pods wait in the queue, where the claim finishes them, or are in `cs` and are recovered. The
-/// others belong to another node, so the request is void, or a failover lost their payload: then the pod is
-/// inserted from its record so that it can be finished.
+/// request of another node's pod is void; a pod whose payload a failover lost is inserted from its record, to
+/// be finished.
 pub(crate) async fn resolve_unknown(context: &SessionContext) -> Result<(), StoreError> {
     let overdue = context.unknown_pods.take_overdue(context.worker.timings.sweep_interval);
     let unknown: Vec<PodId> = overdue.into_iter().filter(|pod| !context.table.contains(pod)).collect();
@@ -177,7 +172,6 @@ pub(crate) async fn resolve_unknown(context: &SessionContext) -> Result<(), Stor
                     insert(context, payload, &record).await?;
                 }
             }
-            // It is about to start or has ended: the claim handles it.
             Some(_) if is_here => {}
             Some(_) | None => withdraw_stop_request(context, pod).await,
         }

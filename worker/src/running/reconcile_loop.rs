@@ -1,9 +1,7 @@
 //! The reconcile loop: compares the engine's containers with the desired pods, and acts on the differences.
 //!
-//!
 //! Restores invariant 1 of `docs/internals/invariants.md` on this node. Hints bring the next
-//! [pass](crate::running::reconcile_pass) forward; at intervals, while Redis answers, a full pass asks Redis
-//! as well (invariant 8).
+//! [pass](crate::running::reconcile_pass) forward; at intervals a full pass asks Redis as well (invariant 8).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,17 +27,14 @@ pub(crate) struct WorkerReconcileLoop {
     context: Arc<SessionContext>,
     hints: EngineHints,
     begun: Instant,
-    /// When due pods were looked for last.
     looked_at: BootInstant,
     next_full: Instant,
-    /// After the last pass, unless something hurries the next one.
     wait: Duration,
 }
 
 impl Loop<PassError> for WorkerReconcileLoop {
     const NAME: &'static str = "containers";
     const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10));
-    /// Engine health and Redis have their own log lines.
     const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, PassError> {
@@ -47,8 +42,7 @@ impl Loop<PassError> for WorkerReconcileLoop {
         self.hints.open(&context.worker).await;
         self.begun = Instant::now();
         self.looked_at = context.worker.now();
-        // Without Redis only this node's own pods are handled. The request for a full pass stays until Redis
-        // answers.
+        // The request for a full pass stays until Redis answers.
         let full = context.link.is_in_touch()
             && (context.wakeups.take_full_reconcile() || self.begun >= self.next_full);
         if let Err(error) = reconcile(context, full).await {
@@ -64,7 +58,7 @@ impl Loop<PassError> for WorkerReconcileLoop {
             self.next_full = self.begun + relist_interval;
             context.first_listing_done.cancel();
         }
-        // Without Redis a full pass that is due does not begin: it must not shorten the pause to nothing.
+        // A due full pass does not begin without Redis: it must not shorten the pause to nothing.
         self.wait = match full || context.link.is_in_touch() {
             true => self.next_full.saturating_duration_since(Instant::now()),
             false => relist_interval,
@@ -80,7 +74,6 @@ impl Loop<PassError> for WorkerReconcileLoop {
         Ok(())
     }
 
-    /// Requests do not shorten the pause: after a failure nothing is urgent.
     async fn back_off(&mut self, pause: Duration) {
         tokio::time::sleep(pause).await;
         self.wait = Duration::ZERO;
@@ -96,8 +89,7 @@ impl WorkerReconcileLoop {
         Self { context, hints, begun: now, looked_at, next_full: now, wait: Duration::ZERO }
     }
 
-    /// A hint may bring the pass forward, but passes keep a minimum distance. Containers named by hints and
-    /// due pods are inspected at once.
+    /// Passes keep a minimum distance; containers named by hints and due pods are inspected at once.
     async fn wait_for_next_pass(&mut self) {
         let earliest = self.begun + self.context.worker.timings.min_relist_gap;
         let next_pass = tokio::time::sleep_until(earliest.max(Instant::now() + self.wait));
@@ -109,7 +101,7 @@ impl WorkerReconcileLoop {
                 () = &mut next_pass => return,
                 () = self.context.wakeups.reconcile_requested() => true,
                 () = tokio::time::sleep(self.until_pod_is_due()) => !self.doubt_due_pods(),
-                // Without a subscription this returns at once, so it is asked once.
+                // Returns at once without a subscription, so it is asked once.
                 doubted = self.hints.next(&self.context.table), if self.hints.is_open() || !is_hurried => {
                     match doubted {
                         Some((pod, handle)) => {
@@ -133,7 +125,7 @@ impl WorkerReconcileLoop {
         next.map_or(MAX_WAIT_FOR_DUE_POD, |at| at.since(context.worker.now()).min(MAX_WAIT_FOR_DUE_POD))
     }
 
-    /// Returns false if a pass is needed instead.
+    /// False if a pass is needed instead.
     fn doubt_due_pods(&mut self) -> bool {
         let context = &self.context;
         let now = context.worker.now();

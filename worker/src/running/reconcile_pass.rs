@@ -1,5 +1,4 @@
-//! One pass of the [reconcile loop](crate::running::reconcile_loop). A pod is left alone during an action on
-//! it, and when it changed after the pass began.
+//! One pass of the [reconcile loop](crate::running::reconcile_loop).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,15 +36,13 @@ pub(crate) enum PassError {
     Redis(#[from] StoreError),
 }
 
-/// A `full` pass also reads the running pods back from Redis.
 pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Result<(), PassError> {
-    // Without Redis managed pods are still handled.
     let recovered = if full { recover_all(context).await } else { Ok(()) };
     // Pods change while the engine lists: only those idle before and unchanged after are acted on.
     let idle = context.table.idle();
     let asked = Instant::now();
     let cluster = context.worker.identity.cluster();
-    // Before the list: a container created meanwhile has files, but is not on the list.
+    // A container created meanwhile has files, but is not on the list.
     let directories = context.worker.files.directories(cluster.as_ref());
     let listed = context.worker.list().await;
     if context.worker.engine.record(CheckedCall::List, &listed) {
@@ -83,8 +80,7 @@ pub(crate) async fn reconcile(context: &Arc<SessionContext>, full: bool) -> Resu
     Ok(recovered?)
 }
 
-/// The engine is asked about these containers alone, so other pods do not wait. Returns false if an
-/// inspection must be retried.
+/// Other pods do not wait. Returns false if an inspection must be retried.
 pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     let mut is_complete = true;
     for (pod, handle) in context.doubted.all() {
@@ -117,8 +113,7 @@ pub(crate) async fn inspect_doubted(context: &Arc<SessionContext>) -> bool {
     is_complete
 }
 
-/// The container with this handle, and the pod's other known ones. `None` if one of them is gone or another
-/// pod's.
+/// `None` if a container of the pod is gone or another pod's.
 async fn inspect(
     context: &SessionContext,
     managed: &ManagedPod,
@@ -194,8 +189,7 @@ fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'
     if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
 }
 
-/// Without a reply nothing is removed. If some containers have no record, asks about all, because their share
-/// matters.
+/// Without a reply nothing is removed. If some have no record, asks about all, because their share matters.
 async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container], full: bool) {
     let accounted = |c: &&Container| context.table.accounts_for(&c.handle, &c.pod, &c.assignment);
     let is_unaccounted = |c: &&Container| !accounted(c) && (full || !context.held.contains_container(c));
@@ -221,7 +215,6 @@ async fn remove_foreign(context: &Arc<SessionContext>, containers: &[Container],
 
 #[derive(Default)]
 struct ForeignContainers<'a> {
-    /// Redis assigned their pods to another node, or to none.
     moved: Vec<&'a Container>,
     unknown: Vec<&'a Container>,
 }
@@ -264,8 +257,8 @@ fn split_for_check<T>(all: Vec<T>, key: impl Fn(&T) -> (&PodId, &AssignmentId)) 
     })
 }
 
-/// Asks the current master to confirm that every pod here that must not run twice, and may run, is this
-/// node's. If so, heartbeats renew the lease from now on. If not, the foreign ones must be stopped first.
+/// If every pod here that must not run twice is this node's for the current master, heartbeats renew the
+/// lease. If not, the foreign ones must be stopped first.
 async fn confirm(context: &SessionContext, containers: &[Container]) {
     let may_run = |container: &&Container| container.state.may_run();
     let is_exclusive = |container: &&Container| container.on_disconnect == OnDisconnect::Stop;

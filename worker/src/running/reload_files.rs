@@ -1,9 +1,5 @@
-//! The loop that updates the files of running containers when their secret or config changes, and signals
-//! them: `on_change: signal`.
-//!
-//!
-//! It compares the files with Redis, so a restarted worker continues at any step: a container gets its signal
-//! at least once.
+//! The loop that updates the files of running containers when their secret or config changes: `on_change:
+//! signal`. It compares the files with Redis: a container gets its signal at least once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,12 +19,12 @@ use crate::start::container_files::{self, Reloaded};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A version and its time of storage: a value that was deleted and created again starts with 1.
+/// The time of storage too: a value that was created again starts with 1.
 type ValueVersion = (u64, RedisMillis);
 
 pub(crate) struct ReloadLoop {
     context: Arc<SessionContext>,
-    /// By container handle and file name: these are not compared again.
+    /// By container handle and file name.
     seen: HashMap<(String, String), ValueVersion>,
     failures: LogLimit<String>,
 }
@@ -42,7 +38,6 @@ struct Mounted {
 impl Loop<StoreError> for ReloadLoop {
     const NAME: &'static str = "reload";
     const BACKOFF: Backoff = Backoff::new(POLL_INTERVAL, Duration::from_secs(10));
-    /// The connection to Redis has its own log lines.
     const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, StoreError> {
@@ -95,7 +90,7 @@ impl ReloadLoop {
         self.context.table.reloading().iter().flat_map(of_pod).collect()
     }
 
-    /// Omits missing and unreadable values: containers keep what they have.
+    /// Containers keep missing and unreadable values.
     async fn versions(
         &self,
         mounted: &[Mounted],
@@ -112,7 +107,6 @@ impl ReloadLoop {
         Ok(versions)
     }
 
-    /// Returns false if it must be tried again.
     async fn reload(&mut self, one: &Mounted, version: u64) -> bool {
         let worker = &self.context.worker;
         let Reloaded { name, kind, file, signal } = &one.file;

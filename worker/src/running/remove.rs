@@ -16,7 +16,6 @@ const MAX_DRAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// Here or on another node.
     AssignedAnew,
     NoRecord,
     EndedLongAgo,
@@ -32,7 +31,7 @@ impl Why {
     }
 }
 
-/// Does nothing during a removal. After a failure the next pass finds the container again.
+/// After a failure the next pass finds the container again.
 pub(crate) fn remove(context: &Arc<SessionContext>, container: Container, why: Why) {
     if !context.table.begin_removal(&container.handle, &container.pod) {
         return;
@@ -71,7 +70,7 @@ async fn keep_log(context: &SessionContext, container: &Container) {
     if !worker.kept_logs.is_on() {
         return;
     }
-    // First, for the pod may run elsewhere, and Redis may take seconds to answer.
+    // First: the pod may run elsewhere, and Redis may take seconds to answer.
     if worker.runtime.halt(&container.handle, container.grace).await.is_err() {
         return;
     }

@@ -13,9 +13,9 @@ const KILLED: i64 = 137;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DesiredState {
     Run,
-    /// Stopped with a report to Redis.
+    /// With a report to Redis.
     Stop,
-    /// Not assigned to this node any more: stopped without a report.
+    /// Without a report.
     Discard,
 }
 
@@ -24,11 +24,11 @@ pub(crate) struct PodFacts {
     pub(crate) desired: DesiredState,
     pub(crate) containers: Vec<ContainerFacts>,
     pub(crate) sandbox: SandboxFacts,
-    /// Without a valid lease Redis cannot be written, and the fence decides about `stop` pods.
+    /// Without it Redis cannot be written, and the fence decides about `stop` pods.
     pub(crate) is_leased: bool,
     /// `on_disconnect: keep`.
     pub(crate) keeps_running: bool,
-    /// For services that its service depends on.
+    /// For services that it depends on.
     pub(crate) is_waiting: bool,
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) now: BootInstant,
@@ -49,22 +49,19 @@ pub(crate) struct ContainerFacts {
     /// `None` if it does not exist.
     pub(crate) observed: Option<ContainerState>,
     pub(crate) health: Option<Health>,
-    /// Its exit is a failure, whatever its code.
     pub(crate) was_unhealthy: bool,
     pub(crate) policy: RestartPolicy,
     pub(crate) crash_streak: u32,
     pub(crate) running_since: Option<BootInstant>,
     /// Restarted after an exit, and not yet counted as well.
     pub(crate) is_recovering: bool,
-    /// The engine returned a moment ago.
     pub(crate) ended_with_engine: bool,
     pub(crate) restart_at: Option<BootInstant>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RestartBackoff {
-    /// After the first exit, doubled with each further one. A restarted container that has run this long
-    /// counts as well.
+    /// A restarted container that has run this long counts as well.
     pub(crate) first: Duration,
     pub(crate) max: Duration,
     /// After a run this long the next exit is a first one again.
@@ -74,21 +71,15 @@ pub(crate) struct RestartBackoff {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Leave,
-    /// Then finish the pod as stopped.
     Stop,
-    /// Without a container.
     FinishStopped,
-    /// Stop and remove its containers, then forget the pod.
     Discard,
-    /// Without a container.
     Forget,
-    /// Its containers are gone: the pod is started anew.
     ReportLost,
     /// By index in the specification.
     Containers(Vec<(usize, ContainerAction)>),
-    /// Its network is gone: report it lost, then stop and remove its containers.
+    /// Its network is gone.
     Rebuild,
-    /// Its containers must not restart: stop the sidecars, then finish the pod.
     Finish {
         exit: ContainerExit,
     },
@@ -103,11 +94,10 @@ pub(crate) enum ContainerAction {
         crash_streak: u32,
     },
     Restart,
-    /// It ended with its engine, which counts as no crash.
+    /// Counts as no crash.
     StartAgain,
-    /// It restarted and has run for a while.
+    /// It has run for a while.
     Recover,
-    /// Its health check failed: it restarts after the stop.
     StopUnhealthy,
 }
 
@@ -132,8 +122,7 @@ impl ContainerExit {
         }
     }
 
-    /// The engine reports any killed process: a first process that survives the end of a child determines the
-    /// exit itself.
+    /// The engine reports any killed process, also a child.
     pub(crate) fn was_killed_for_memory(self) -> bool {
         self.out_of_memory && self.code == KILLED
     }
@@ -155,7 +144,7 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
         (DesiredState::Stop, true) => Action::Stop,
         (DesiredState::Stop, false) => Action::FinishStopped,
         (DesiredState::Run, false) if facts.is_leased => Action::ReportLost,
-        // The fence may have removed it, and without a lease Redis cannot be written.
+        // The fence may have removed it.
         (DesiredState::Run, false) => Action::Leave,
         (DesiredState::Run, true) => keep_running(facts, backoff),
     }
@@ -165,9 +154,7 @@ pub(crate) fn step(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
 enum ContainerStep {
     Leave,
     Act(ContainerAction),
-    /// For good.
     Ended(ContainerExit),
-    /// One of its dependencies failed for good.
     Blocked,
 }
 
@@ -195,7 +182,6 @@ fn keep_running(facts: &PodFacts, backoff: &RestartBackoff) -> Action {
 fn container_steps(facts: &PodFacts, backoff: &RestartBackoff) -> Vec<ContainerStep> {
     let of_one = |container| container_step(facts, container, backoff);
     let mut steps: Vec<ContainerStep> = facts.containers.iter().map(of_one).collect();
-    // A chain of blocked containers is at most as long as the list of containers.
     for _ in 0..steps.len() {
         for (index, container) in facts.containers.iter().enumerate() {
             if container.observed.is_none() && is_blocked(container, &steps) {
@@ -248,7 +234,6 @@ fn container_step(facts: &PodFacts, container: &ContainerFacts, backoff: &Restar
             after_exit(facts, container, backoff, ContainerExit { code, out_of_memory })
         }
         None if can_create(facts, container) => ContainerStep::Act(ContainerAction::Create),
-        // Left alone until the engine reports its state.
         Some(ContainerState::Running | ContainerState::Unknown | ContainerState::Created) | None => {
             ContainerStep::Leave
         }

@@ -1,10 +1,8 @@
-//! The order in which a pod's containers are stopped: the reverse of their starts, sidecars after the others,
-//! the sandbox last. Pure.
+//! The order of stops: the reverse of the starts, sidecars after the others, the sandbox last. Pure.
 
 use engine::Container;
 use model::spec::PodSpec;
 
-/// Containers of one group are stopped together.
 pub(crate) fn groups<'a>(spec: &PodSpec, containers: &'a [Container]) -> Vec<Vec<&'a Container>> {
     let mut ranked: Vec<(Rank, &Container)> =
         containers.iter().map(|container| (rank(spec, container), container)).collect();
@@ -15,7 +13,6 @@ pub(crate) fn groups<'a>(spec: &PodSpec, containers: &'a [Container]) -> Vec<Vec
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// The more steps before its start, the earlier its stop.
     Ordinary(std::cmp::Reverse<usize>),
     Sidecar(std::cmp::Reverse<usize>),
     /// The sandbox, and containers outside the specification.

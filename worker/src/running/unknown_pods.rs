@@ -7,7 +7,6 @@ use model::ids::PodId;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Since when. [`crate::running::read_back`] resolves those that stay unknown.
 #[derive(Default)]
 pub(crate) struct UnknownPods {
     since: Mutex<HashMap<PodId, Instant>>,
@@ -18,7 +17,7 @@ impl UnknownPods {
         self.since.lock().entry(pod.clone()).or_insert_with(Instant::now);
     }
 
-    /// The next heartbeat adds those again that are still requested.
+    /// The next heartbeat adds those that are still requested.
     pub(crate) fn take_overdue(&self, age: Duration) -> Vec<PodId> {
         let mut since = self.since.lock();
         let overdue = since.iter().filter(|(_, at)| at.elapsed() >= age);

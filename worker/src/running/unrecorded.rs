@@ -1,5 +1,5 @@
-//! Containers whose pods have no record in Redis: decides which are held ([`crate::running::held_pods`]), and
-//! which are removed.
+//! Containers whose pods have no record in Redis: which are held ([`crate::running::held_pods`]), and which
+//! are removed.
 //!
 //! Tests: tests::holding, scenarios::mistakes::lost_keys
 
@@ -16,8 +16,7 @@ use crate::running::held_pods;
 use crate::running::remove::{Why, remove};
 use crate::session::context::SessionContext;
 
-/// `managed` are pods with neither record nor container. Returns false without any action if Redis did not
-/// answer completely.
+/// False without any action if Redis did not answer completely.
 pub(crate) async fn decide(
     context: &Arc<SessionContext>,
     managed: &HashSet<PodKey>,
@@ -42,7 +41,6 @@ pub(crate) async fn decide(
     true
 }
 
-/// Nothing is left to hold.
 fn forget(context: &SessionContext, pods: &HashSet<PodKey>, containers: &[Container]) {
     let with_container: HashSet<PodKey> = containers.iter().map(Container::key).collect();
     for (pod, assignment) in pods.difference(&with_container) {
@@ -52,7 +50,7 @@ fn forget(context: &SessionContext, pods: &HashSet<PodKey>, containers: &[Contai
 
 struct Sorted {
     held: HashSet<PodKey>,
-    /// Not held, because they must not run twice. Their saved entries stay.
+    /// Not held, because they must not run twice.
     fenced: HashSet<PodKey>,
 }
 
@@ -71,7 +69,7 @@ async fn sort(
     if held_pods::must_hold(unknown, all, is_new) {
         return Ok(Sorted { held: pods, fenced: HashSet::new() });
     }
-    // While records come back one by one, the rest stays held even when it is no longer most of the pods.
+    // While records come back one by one, the rest stays held.
     let mut held = context.held.among(&pods);
     let may_run = unknown.iter().filter(|container| container.state.may_run());
     let running: HashSet<PodKey> = may_run.map(|container| container.key()).collect();
@@ -83,7 +81,7 @@ async fn sort(
     Ok(Sorted { held, fenced })
 }
 
-/// Pods too old for a failover to have lost their records, unless Redis says that they are not wanted.
+/// Too old for a failover to have lost their records.
 async fn wanted(context: &SessionContext, pods: HashSet<PodKey>) -> Result<HashSet<PodKey>, StoreError> {
     if pods.is_empty() {
         return Ok(pods);
@@ -104,10 +102,10 @@ fn hold(context: &SessionContext, unknown: &[&Container], held: &HashSet<PodKey>
     let pods: HashMap<_, _> =
         containers.map(|container| (container.key(), slot_of(context, container))).collect();
     let (node, count) = (&context.worker.node, pods.len());
-    // Before they are no longer managed, so that their saved entries stay.
+    // Their saved entries stay.
     let is_changed = context.held.set(pods);
     for (pod, assignment) in held {
-        // Once its record is back, it is found in `cs` again.
+        // It is found in `cs` again.
         context.table.remove(pod, assignment);
     }
     if is_changed && count > 0 {

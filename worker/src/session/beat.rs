@@ -1,5 +1,5 @@
-//! One heartbeat: renews the lease (invariant 5), and returns pods to stop and pods that belong to other
-//! nodes now (invariant 3).
+//! One heartbeat: renews the lease (invariant 5), and returns pods to stop and pods of other nodes (invariant
+//! 3).
 
 use daemon::clock::BootInstant;
 use model::RedisMillis;
@@ -24,17 +24,12 @@ pub(crate) struct HeartbeatOutcome {
 
 /// Already logged.
 pub(crate) enum HeartbeatError {
-    /// The end of the session was requested.
     Fenced,
-    /// Redis is unavailable, or a key of this node is broken.
     Store(StoreError),
 }
 
-/// `checked` has each pod at most once.
-///
-///
-/// The lease is renewed, unless a pod that must not run twice may run here although this master assigned it,
-/// or may assign it, to another node.
+/// The lease is not renewed if a pod that must not run twice may run here although this master may assign it
+/// to another node.
 pub(crate) async fn beat(
     context: &SessionContext,
     checked: &[(PodId, AssignmentId)],
@@ -69,7 +64,6 @@ pub(crate) async fn beat(
     if context.link.is_confirmed_by(reply.master_changed_at) {
         renew_lease(context, sent, &reply.redis);
     } else {
-        // The next full pass asks this master for its confirmation.
         context.wakeups.request_full_reconcile();
     }
     apply(context, &reply);
@@ -84,7 +78,7 @@ pub(crate) fn renew_lease(context: &SessionContext, sent: BootInstant, redis: &R
     let was_leased = context.worker.is_leased();
     context.worker.renew_lease(sent, redis);
     if !was_leased && context.worker.is_leased() {
-        // Resumes work that waited for the lease, and reports containers that the fence removed.
+        // Resumes work, and reports containers that the fence removed.
         context.wakeups.request_full_reconcile();
     }
 }

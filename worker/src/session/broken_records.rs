@@ -10,7 +10,6 @@ use crate::support::text::short_sha256;
 pub(crate) const UNUSABLE_FIELDS: &str =
     "it is no hash, or its phase, node or assignment is missing or wrong";
 
-/// At most the broken objects of one node.
 #[derive(Default)]
 pub(crate) struct BrokenRecords {
     logged: Mutex<HashSet<String>>,
@@ -27,7 +26,6 @@ impl BrokenRecords {
         }
     }
 
-    /// Without the member's content.
     pub(crate) fn note_member(&self, member: &[u8], key: &str) {
         let digest = short_sha256(member);
         if self.note_once(format!("member {digest}")) {
@@ -48,7 +46,6 @@ impl BrokenRecords {
         }
     }
 
-    /// Returns true the first time.
     fn note_once(&self, object: String) -> bool {
         self.logged.lock().insert(object)
     }

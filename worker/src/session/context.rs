@@ -33,9 +33,8 @@ use health::HealthChange;
 use health::monitor::HealthMonitor;
 use health::probe::RuntimeProber;
 
-/// Connections to pods. Each has a connection to Redis.
+/// Each has a connection to Redis.
 pub(crate) const MAX_CHANNELS: usize = 64;
-/// Starts cost nothing there.
 const SIM_START_CONCURRENCY: usize = 64;
 
 pub(crate) struct SessionContext {
@@ -128,8 +127,7 @@ impl SessionContext {
         }
     }
 
-    /// Repeats a write until Redis replies. `None` if this session is fenced, or if repeating is useless,
-    /// which is logged.
+    /// `None` if this session is fenced, or if repeating is useless, which is logged.
     pub(crate) async fn persist<'a, T>(
         &self,
         operation: &str,

@@ -1,9 +1,7 @@
 //! The heartbeat loop: keeps the lease valid, and checks this node's pods against Redis in turn.
 //!
-//!
 //! Restores invariant 5 (a pod runs under a valid lease or is fenced) and invariant 3 (a worker that was
-//! declared dead learns so at its next call). It waits only for Redis: the engine is pinged in the
-//! background.
+//! declared dead learns so at its next call). It waits only for Redis.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,14 +19,13 @@ use crate::node::engine_health::CheckedCall;
 use crate::session::beat::{self, HeartbeatError};
 use crate::session::context::SessionContext;
 
-/// By all workers together: about a thirtieth of Redis' capacity.
+/// Of all workers: about a thirtieth of Redis' capacity.
 const CHECKS_PER_SECOND: f64 = 4_000.0;
-/// Per heartbeat.
 const MIN_CHECKS: usize = 4;
 const MAX_CHECKS: usize = 64;
-/// So that a burst of requests is one heartbeat.
+/// A burst of requests is one heartbeat.
 const MIN_GAP: Duration = Duration::from_millis(20);
-/// While Redis answers and the lease is not valid: the fence, or a pass, must finish first.
+/// The fence, or a pass, must finish first.
 const UNLEASED_PERIOD: Duration = Duration::from_millis(250);
 
 pub(crate) struct HeartbeatLoop {
@@ -38,14 +35,12 @@ pub(crate) struct HeartbeatLoop {
     last_sent: Option<Instant>,
     /// Registration counted as a heartbeat.
     has_just_registered: bool,
-    /// Each heartbeat checks the next ones.
     last_checked: Option<PodId>,
     is_ping_in_flight: Arc<AtomicBool>,
 }
 
 impl Loop<StoreError> for HeartbeatLoop {
     const NAME: &'static str = "heartbeat";
-    /// [`SessionContext::classify`] has logged it.
     const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, StoreError> {
@@ -83,7 +78,7 @@ impl Loop<StoreError> for HeartbeatLoop {
         Backoff::new(Duration::from_millis(100), period.min(Duration::from_secs(2)))
     }
 
-    /// After a lost connection, the first message shows that Redis is back.
+    /// The first message after a lost connection shows that Redis is back.
     async fn back_off(&mut self, pause: Duration) {
         self.due = Instant::now() + pause;
         self.wait().await;
@@ -94,7 +89,7 @@ impl HeartbeatLoop {
     pub(crate) fn new(context: Arc<SessionContext>) -> Self {
         let worker = &context.worker;
         let subscription = worker.store.subscribe(&channel::worker(&worker.node));
-        // Spreads the heartbeats of thousands of workers that registered at the same time.
+        // Thousands of workers may have registered at the same time.
         let due = Instant::now() + worker.config.timing.heartbeat.mul_f64(rand::random::<f64>());
         Self {
             context,

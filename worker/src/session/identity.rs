@@ -1,9 +1,7 @@
-//! The worker's memory on disk, across its processes: its cluster, and the id under which it holds its node's
-//! name.
-//!
+//! The worker's memory on disk, across its processes.
 //!
 //! A Redis that does not know the cluster was emptied, or is another one. A name held under another id is
-//! another machine's. That id is valid for this boot only, so a copy of the machine's disk does not have it.
+//! another machine's; that id is valid for this boot only, so a copy of the machine's disk does not have it.
 
 use std::io;
 use std::path::Path;
@@ -21,25 +19,24 @@ use crate::fencing::other_lease::OtherLease;
 pub trait IdentityStore: Send + Sync {
     fn load(&self) -> Option<ClusterId>;
 
-    /// After a failure the next worker process joins the cluster that its Redis knows.
+    /// Otherwise the next worker process joins the cluster that its Redis knows.
     fn save(&self, cluster: &ClusterId);
 
-    /// The id under which this machine's workers hold their node's name; creates it the first time.
+    /// Creates it the first time.
     fn holder(&self) -> HolderId;
 
-    /// If the file was removed: without it, a restarted worker waits.
+    /// Without the file, a restarted worker waits.
     fn keep_holder(&self, _holder: &HolderId) {}
 
-    /// The last container engine's id.
     fn engine(&self) -> Option<String>;
 
-    /// After a failure a worker whose engine does not answer waits before it registers.
+    /// Otherwise a worker whose engine does not answer waits before it registers.
     fn save_engine(&self, id: &str);
 
-    /// For other processes of this machine; `None` clears it.
+    /// For other processes of this machine.
     fn note_hold(&self, why: Option<&str>);
 
-    /// Of other workers that run, or ran since the last boot, on this machine.
+    /// That run, or ran since the last boot, on this machine.
     fn other_leases(&self) -> Vec<OtherLease>;
 }
 
@@ -83,7 +80,6 @@ impl ClusterIdentity {
         }
     }
 
-    /// Returns true if the cluster was not known before.
     pub(crate) fn join(&self, cluster: &ClusterId) -> bool {
         if self.cluster.lock().as_ref() == Some(cluster) {
             return false;
@@ -117,8 +113,7 @@ struct HolderRecord {
     holder: HolderId,
 }
 
-/// `<node>.cluster`, `<node>.holder` (of the name), `<node>.engine` (its id), and `<node>.hold`, which exists
-/// while the worker holds.
+/// `<node>.hold` exists while the worker holds.
 pub(crate) struct IdentityFiles {
     /// Best first: a directory that outlives a reboot, then the lease's.
     clusters: [StateFile; 2],
@@ -200,7 +195,6 @@ impl IdentityStore for IdentityFiles {
             Ok(()) => {
                 tracing::warn!(%path, "the file was removed while this worker ran: it is written again")
             }
-            // An unwritable directory is reported elsewhere.
             Err(error) => tracing::debug!(%path, %error, "the holder of the name cannot be written again"),
         }
     }

@@ -1,5 +1,4 @@
-//! A session's view of its link to Redis: whether it answers, and which master has confirmed this node's
-//! pods.
+//! A session's view of its link to Redis.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +10,6 @@ use parking_lot::Mutex;
 
 use crate::support::timings::WorkerTimings;
 
-/// A master is identified by the time at which it took over.
 pub(crate) struct LinkState {
     clock: Arc<dyn Clock>,
     fence_after: Duration,
@@ -22,20 +20,16 @@ pub(crate) struct LinkState {
 
 #[derive(Default)]
 struct Masters {
-    /// `None` before the first heartbeat.
     current: Option<RedisMillis>,
-    /// It confirmed every pod here that must not run twice.
+    /// For every pod here that must not run twice.
     confirmed_by: Option<RedisMillis>,
-    /// The current master may have lost reports.
     is_doubted: bool,
-    /// Of the current master.
     answered_at: Option<BootInstant>,
     /// The last answer of the former master, and the first of the current one.
     changed: Option<(BootInstant, BootInstant)>,
 }
 
 impl LinkState {
-    /// Registration was an answer of Redis.
     pub(crate) fn new(clock: Arc<dyn Clock>, fence_after: Duration) -> Self {
         let link = Self { clock, fence_after, in_touch_until: AtomicU64::new(0), masters: Mutex::default() };
         link.note_answer();
@@ -47,12 +41,10 @@ impl LinkState {
         self.in_touch_until.store(until.millis, Ordering::Release);
     }
 
-    /// Within the last `fence_after`.
     pub(crate) fn is_in_touch(&self) -> bool {
         self.clock.now().millis < self.in_touch_until.load(Ordering::Acquire)
     }
 
-    /// Returns true if it is another master than before.
     pub(crate) fn note_master(&self, changed_at: RedisMillis) -> bool {
         let now = self.clock.now();
         let mut masters = self.masters.lock();
@@ -65,8 +57,8 @@ impl LinkState {
         is_other
     }
 
-    /// A failover may have lost the records of pods started since then: a moment before the former master's
-    /// last answer; without a change, a moment ago.
+    /// A failover may have lost the records of pods started since: a moment before the former master's last
+    /// answer.
     pub(crate) fn doubtful_since(&self, timings: &WorkerTimings) -> BootInstant {
         let now = self.clock.now();
         let changed = self.masters.lock().changed;
@@ -75,7 +67,7 @@ impl LinkState {
         BootInstant { millis: since.millis.saturating_sub(timings.record_lag.as_millis() as u64) }
     }
 
-    /// As a time of Redis, where it is `now`.
+    /// `now` is a time of Redis.
     pub(crate) fn doubtful_time(&self, now: RedisMillis, timings: &WorkerTimings) -> RedisMillis {
         let lately = now.saturating_sub(timings.failover_memory.as_millis() as RedisMillis);
         let since = self.master().filter(|changed| *changed >= lately).unwrap_or(now);
@@ -86,7 +78,6 @@ impl LinkState {
         self.masters.lock().is_doubted = true;
     }
 
-    /// Also clears the doubt.
     pub(crate) fn take_doubt(&self) -> bool {
         std::mem::take(&mut self.masters.lock().is_doubted)
     }
@@ -123,7 +114,6 @@ mod tests {
         }
     }
 
-    /// A user who deletes records must not have the pods of the last minute removed.
     #[test]
     fn a_record_may_be_lost_that_was_written_a_moment_ago_or_before_the_master_changed() {
         let clock = Arc::new(SetClock::default());
@@ -136,7 +126,6 @@ mod tests {
         for (seconds, master, expected) in [
             (100, Some(1), 90),
             (200, Some(1), 190),
-            // The former one answered last at 200.
             (230, Some(2), 190),
             (289, None, 190),
             (290, Some(2), 280),

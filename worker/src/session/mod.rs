@@ -1,5 +1,4 @@
-//! The sessions of a worker with its cluster. Begin with `sessions`. `register` begins a session or learns
-//! why not (`name_watch`, `unknown_cluster`), `heartbeat` keeps it, and `context` is what its loops share.
+//! The sessions of a worker with its cluster. Begin with `sessions`; `context` is what its loops share.
 //!
 //! Tests: beside the code, tests::sessions, scenarios::leaving, schedules
 

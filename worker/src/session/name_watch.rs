@@ -1,8 +1,4 @@
-//! Decides about a worker whose name another one has. Pure.
-//!
-//!
-//! If the other worker's heartbeats go on, it is alive and this one ends; else this one registers as soon as
-//! Redis allows it.
+//! Decides about a worker whose name another one has: it ends if the other worker's heartbeats go on. Pure.
 
 use std::time::Duration;
 
@@ -11,8 +7,7 @@ use store::NameTaken;
 
 use crate::fencing::fence::SAFETY_MARGIN;
 
-/// One may have been in flight when the worker died, or a change of the master may have brought an older
-/// value back.
+/// One may have been in flight when the worker died, or come from an older master.
 const SIGNS_OF_LIFE: u32 = 2;
 const MIN_WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -48,8 +43,8 @@ impl NameWatch {
     }
 }
 
-/// When the silent worker has fenced its pods, and shortly before it is declared dead: a worker that comes
-/// back to its machine without its files is in time to keep its pods.
+/// Shortly before the node is declared dead: a worker that comes back without its files is in time to keep
+/// its pods.
 pub(crate) fn takes_over_after(timing: &Timing) -> Duration {
     timing.fence_after.max(timing.dead_after.saturating_sub(SAFETY_MARGIN / 2))
 }

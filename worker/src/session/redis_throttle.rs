@@ -1,19 +1,17 @@
 //! Limits one worker's share of Redis' time.
 //!
-//!
 //! When thousands of pods are assigned at once, a thousand workers polling for the next one or two keep Redis
-//! from assigning the rest. So a loop pauses several times as long as its last round took: an idle Redis is
-//! asked at once, a busy one left alone, and then returns many pods in one reply. The number of nodes bounds
-//! the pause.
+//! from assigning the rest. So a loop pauses several times as long as its last round took; a busy Redis is
+//! left alone, and then returns many pods in one reply.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PAUSE_FACTOR: u32 = 8;
-/// Roughly the time that Redis needs to serve all nodes once.
+/// The time that Redis needs to serve all nodes once.
 const MAX_PAUSE_PER_NODE: Duration = Duration::from_micros(100);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
-/// For a small command; an idle Redis needs a fraction of it.
+/// An idle Redis needs a fraction of it for a small command.
 const BUSY_THRESHOLD: Duration = Duration::from_millis(3);
 
 #[derive(Debug)]
@@ -39,7 +37,6 @@ impl RedisThrottle {
         round.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE_PER_NODE.saturating_mul(nodes)).min(MAX_PAUSE)
     }
 
-    /// Zero unless Redis is busy.
     pub(crate) fn pause_between(&self, first: Duration) -> Duration {
         if first < BUSY_THRESHOLD { Duration::ZERO } else { self.pause_after(first) }
     }

@@ -22,13 +22,11 @@ use crate::session::unknown_cluster::{self, UnknownCluster};
 use crate::worker::Worker;
 
 const DRAINING_RETRY: Duration = Duration::from_millis(300);
-/// Then a worker registers without the number of its containers.
 const MAX_COUNT_WAIT: Duration = Duration::from_secs(1);
 /// The rest is found again as foreign.
 const PURGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Retries until the node is registered; `None` at `shutdown`.
-///
+/// `None` at `shutdown`.
 ///
 /// # Errors
 /// If another worker has the name and is alive.
@@ -48,7 +46,7 @@ pub(crate) async fn register(
     let mut is_purged = false;
     let mut hold = UnknownCluster::default();
     let mut known = worker.identity.cluster();
-    // Before the report: people look at a worker as soon as it holds.
+    // People look at a worker as soon as it holds.
     let mut containers = if known.is_some() { count_containers(worker).await } else { None };
     loop {
         let sent = worker.now();
@@ -71,7 +69,6 @@ pub(crate) async fn register(
                 prolong_lease(worker, sent, &redis);
                 containers = count_containers(worker).await.or(containers);
                 if found.is_some() && containers == Some(0) {
-                    // A worker without containers has nothing to hold.
                     known = None;
                     continue;
                 }
@@ -131,8 +128,7 @@ fn watch_name(worker: &Worker, watch: &mut NameWatch, taken: &NameTaken) -> Resu
     }
 }
 
-/// Containers in a cluster new to this worker may be those of an earlier worker whose files were lost:
-/// without a lease, those that must not run twice are stopped.
+/// In a cluster new to this worker, containers may be those of an earlier worker whose files were lost.
 async fn join(worker: &Worker, cluster: &ClusterId, shutdown: &CancellationToken) {
     if worker.identity.join(cluster) && !worker.is_leased() {
         fence::stop_unleased(worker, shutdown).await;
@@ -174,8 +170,7 @@ async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<Node
     })
 }
 
-/// An engine that does not answer counts as the node's last engine. A worker without a known engine waits,
-/// because this one may be on another machine than the volumes of this name.
+/// A worker without a known engine waits: this one may be on another machine than the volumes of this name.
 async fn engine_info(worker: &Worker) -> EngineInfo {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {

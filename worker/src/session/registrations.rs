@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use model::ids::Incarnation;
 
-/// A worker replaced twice within this time shares its name, and the id of the holder, with another process.
+/// Then another process has the name and the holder's id.
 const SHARED_NAME_WINDOW: Duration = Duration::from_secs(60);
-/// A failover loses seconds, not days.
+/// A failover loses seconds.
 const MAX_REMEMBERED: usize = 16;
 
-/// The newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Registrations {
     own: VecDeque<Incarnation>,
@@ -19,11 +18,11 @@ pub(crate) struct Registrations {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Replacement {
-    /// Redis has none, or an earlier one of this process: a failover lost the last one.
+    /// A failover lost the last registration.
     Lost,
-    /// Or a failover restored a registration of an earlier process.
+    /// Or an earlier process did, and a failover restored it.
     Another,
-    /// Again within a short time: another worker takes the name whenever it finds it taken.
+    /// Another worker takes the name whenever it finds it taken.
     AnotherAgain,
 }
 
@@ -59,7 +58,6 @@ mod tests {
         let own = [Incarnation::random(), Incarnation::random()];
         let (none, first, last, other) = (None, Some(&own[0]), Some(&own[1]), Some(&other));
         for replacements in [
-            // However often Redis goes back.
             &[(0, none, Lost), (1, first, Lost), (2, first, Lost), (3, last, Lost)][..],
             &[(0, other, Another), (59, other, AnotherAgain)],
             &[(0, other, Another), (60, other, Another), (119, other, AnotherAgain)],

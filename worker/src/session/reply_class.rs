@@ -4,10 +4,9 @@ use store::StoreError;
 
 pub(crate) enum ReplyClass<T> {
     Reply(T),
-    /// The session may not write any more. Its end was requested.
+    /// The end of the session was requested.
     Fenced,
-    /// Redis is unavailable: try again later.
     Transient(StoreError),
-    /// Retrying is useless until a person acts, for example repairs a record.
+    /// Until a person acts, for example repairs a record.
     Permanent(StoreError),
 }

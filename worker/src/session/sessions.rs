@@ -1,8 +1,7 @@
-//! The sessions of a worker: register, run the loops, end them in order, and perhaps begin another session.
-//!
+//! The sessions of a worker: register, run the loops, end them in order.
 //!
 //! When the cluster gives up on this worker, its pods were assigned to other nodes: its containers are
-//! removed, and the next session begins with none. Only this file knows the loops.
+//! removed. Only this file knows the loops.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,7 +42,7 @@ enum SessionEnd {
     LoopPanicked,
 }
 
-/// The fence starts first, and spans all sessions.
+/// The fence spans all sessions.
 pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Result<(), WorkerError> {
     let (startup_fence_done, is_startup_fence_done) = oneshot::channel();
     let fence = tokio::spawn(fence::run(worker.clone(), shutdown.clone(), startup_fence_done));
@@ -61,7 +60,7 @@ pub(crate) async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Res
     let _former_names = AbortOnDropHandle::new(former_names);
     tokio::select! {
         ended = run_sessions(&worker, &shutdown) => ended,
-        // The fence ends only if it panicked. Without it no pod may run here.
+        // Without the fence no pod may run here.
         _ = &mut fence => broken(),
     }
 }
@@ -74,8 +73,7 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
         match run_session(worker, session, shutdown).await {
             SessionEnd::Shutdown => break,
             SessionEnd::LoopPanicked => return Err(WorkerError::Broken { node: node.clone() }),
-            // Registration refuses to compete with another holder. A process that shares this one's state
-            // directory is the same holder, and competes.
+            // A process that shares this one's state directory is the same holder, and competes.
             SessionEnd::Fenced(Fenced::Replaced) => {
                 let found = worker.store.node(node).await.ok().flatten().and_then(|found| found.incarnation);
                 match registrations.replaced(found.as_ref(), Instant::now()) {
@@ -93,7 +91,7 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
                     }
                 }
             }
-            // Nothing is removed: registration waits until the cluster is back.
+            // Registration waits until the cluster is back.
             SessionEnd::Fenced(Fenced::UnknownCluster) => {}
             SessionEnd::Fenced(Fenced::Dead) => {
                 tracing::warn!(%node, "declared dead, its pods move to other nodes: removing its containers");
@@ -105,11 +103,9 @@ async fn run_sessions(worker: &Arc<Worker>, shutdown: &CancellationToken) -> Res
     Ok(())
 }
 
-/// Ends in order: no new work starts, running tasks get time to end, everything is aborted. Heartbeats go on
-/// until the last stage.
+/// Heartbeats go on until the last stage of the end.
 async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &CancellationToken) -> SessionEnd {
     let (context, ack_requests, health_changes) = SessionContext::new(worker.clone(), session);
-    // Even if this future is dropped.
     let _abort = context.tasks.abort_on_drop();
     let aborted = context.tasks.aborted();
     let mut loops = JoinSet::new();
@@ -142,7 +138,6 @@ async fn run_session(worker: &Arc<Worker>, session: Session, shutdown: &Cancella
     end
 }
 
-/// A loop may also end because it has nothing left to do.
 async fn any_panicked(loops: &mut JoinSet<()>) {
     while let Some(ended) = loops.join_next().await {
         if ended.is_err() {

@@ -6,9 +6,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 pub(crate) struct Tasks {
-    /// No new work starts. Running tasks go on.
     stopping: CancellationToken,
-    /// Every task and loop is dropped.
     aborted: CancellationToken,
     tracker: TaskTracker,
 }
@@ -24,7 +22,7 @@ impl Tasks {
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let aborted = self.aborted.clone();
-        // The future of a pod's start has some kilobytes, which each future around it would copy.
+        // The future of a start has some kilobytes, which each future around it would copy.
         let task = Box::pin(task);
         self.tracker.spawn(async move {
             tokio::select! {
@@ -46,7 +44,6 @@ impl Tasks {
         self.aborted.clone().drop_guard()
     }
 
-    /// Returns false if tasks are left.
     pub(crate) async fn stop(&self, limit: Duration) -> bool {
         self.stopping.cancel();
         self.tracker.close();
@@ -57,7 +54,7 @@ impl Tasks {
         self.aborted.cancel();
     }
 
-    /// Returns false if the session ends.
+    /// False if the session ends.
     pub(crate) async fn pause(&self, pause: Duration) -> bool {
         // A zero sleep would still last until the next millisecond of the timer.
         if pause.is_zero() {

@@ -1,9 +1,7 @@
 //! Holding: the answering Redis does not know this worker's cluster. It was emptied, or is another one.
 //!
-//!
-//! The worker then begins no session, starts and removes nothing, and registers repeatedly until the cluster
-//! is back. Its lease goes on only while the Redis that granted it answers (see
-//! [`crate::fencing::lease::Lease::prolong`]).
+//! The worker starts and removes nothing, and registers repeatedly. Its lease goes on only while the Redis
+//! that granted it answers ([`crate::fencing::lease::Lease::prolong`]).
 
 use std::time::Duration;
 
@@ -21,7 +19,6 @@ pub(crate) struct UnknownCluster {
 }
 
 impl UnknownCluster {
-    /// At once and then every minute.
     pub(crate) fn say(
         &mut self,
         worker: &Worker,

@@ -1,5 +1,4 @@
-//! Requests from parts of a session to its loops. All are hints: each loop also acts on its own schedule
-//! (invariant 8).
+//! Requests from parts of a session to its loops, which also act on their own schedule (invariant 8).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +13,6 @@ pub(crate) struct Wakeups {
 }
 
 impl Wakeups {
-    /// A full reconcile pass is pending from the beginning.
     pub(crate) fn new() -> Self {
         Self {
             heartbeat: Notify::new(),
@@ -37,7 +35,6 @@ impl Wakeups {
         self.reconcile.notify_one();
     }
 
-    /// A full pass also reads the running pods back from Redis.
     pub(crate) fn request_full_reconcile(&self) {
         self.full_reconcile.store(true, Ordering::Release);
         self.reconcile.notify_one();
@@ -59,7 +56,6 @@ impl Wakeups {
         self.volumes.notified().await;
     }
 
-    /// Before the next payload is taken.
     pub(crate) fn request_sweep(&self) {
         self.sweep.store(true, Ordering::Release);
     }

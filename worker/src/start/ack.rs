@@ -1,8 +1,7 @@
 //! The acknowledgement loop: reports started pods to Redis, all waiting ones in one call.
 //!
-//!
-//! Restores invariant 2 for newly started pods: their payload moves from the in-flight list (`rq`) to the set
-//! of running pods (`cs`). Acknowledging is idempotent, so a batch is repeated until Redis answers.
+//! Restores invariant 2: their payload moves from the in-flight list (`rq`) to the running pods (`cs`).
+//! Acknowledging is idempotent, so a batch is repeated until Redis answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +23,8 @@ const GATHER_TIME: Duration = Duration::from_millis(2);
 pub(crate) struct AckLoop {
     context: Arc<SessionContext>,
     requests: mpsc::Receiver<AckRequest>,
-    /// Unanswered requests; empty while the loop waits for requests.
     batch: Vec<AckRequest>,
-    /// One after a broken record, which fails the whole call.
+    /// A broken record fails the whole call.
     per_call: usize,
     begun: Option<Instant>,
     pause: Option<Duration>,
@@ -35,10 +33,9 @@ pub(crate) struct AckLoop {
 impl Loop<StoreError> for AckLoop {
     const NAME: &'static str = "ack";
     const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
-    /// [`SessionContext::classify`] has logged it.
     const LOGS_FAILURES: bool = false;
 
-    /// Only a transient error fails the step; then the batch is sent again.
+    /// Only a transient error sends the batch again.
     async fn step(&mut self) -> Result<Next, StoreError> {
         if self.batch.is_empty() {
             return Ok(Next::Rest);
@@ -50,13 +47,12 @@ impl Loop<StoreError> for AckLoop {
         match self.context.classify("acknowledging pods", reply) {
             ReplyClass::Reply(acks) => {
                 for (request, ack) in self.batch.drain(..count).zip(acks) {
-                    // A start that ended meanwhile does not wait for the reply.
                     let _start_ended = request.reply.send(ack);
                 }
             }
             ReplyClass::Transient(error) => return Err(error),
             ReplyClass::Permanent(_) if count > 1 => self.per_call = 1,
-            // Dropping a request tells its start that it cannot be acknowledged.
+            // Its start learns that it cannot be acknowledged.
             ReplyClass::Permanent(_) => drop(self.batch.drain(..count)),
             ReplyClass::Fenced => self.batch.clear(),
         }
@@ -74,7 +70,6 @@ impl Loop<StoreError> for AckLoop {
         }
         self.per_call = MAX_BATCH;
         if self.requests.recv_many(&mut self.batch, MAX_BATCH).await == 0 {
-            // The context holds a sender.
             return std::future::pending().await;
         }
         if self.batch.len() < MAX_BATCH {

@@ -20,7 +20,7 @@ impl AckQueue {
         (Self { requests }, receiver)
     }
 
-    /// `None` if this session is fenced, or the pod's record is broken.
+    /// `None` if the session is fenced, or the record is broken.
     pub(crate) async fn acknowledge(&self, item: AckItem) -> Option<Ack> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(AckRequest { item, reply }).await.ok()?;

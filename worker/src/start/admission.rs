@@ -1,5 +1,4 @@
-//! From a payload in the in-flight list (`rq`) to a pod that may start: parsing, the node's policy, and the
-//! claim.
+//! From a payload in the in-flight list (`rq`) to a pod that may start: parsing, policy, and claim.
 
 use std::sync::Arc;
 
@@ -20,15 +19,13 @@ use crate::worker::MAX_START_ATTEMPTS;
 pub(crate) struct StartJob {
     pub(crate) payload: Payload,
     pub(crate) service: Option<ServiceName>,
-    /// `None` if the payload names a specification that does not exist.
+    /// `None` if the specification does not exist.
     pub(crate) spec: Option<Arc<PodSpec>>,
 }
 
-/// The exclusive right to start one pod in this session.
 pub(crate) struct StartGuard {
     context: Arc<SessionContext>,
     payload: Payload,
-    /// Redis must be asked again before the start continues.
     pub(crate) recheck: Arc<Notify>,
 }
 
@@ -59,9 +56,8 @@ pub(crate) struct AdmittedJob {
 
 /// Payloads that cannot be pods become dead letters. Duplicates of starting pods stay in the in-flight list.
 ///
-///
 /// # Errors
-/// If specifications cannot be read now. All payloads are then still in the in-flight list, or were rejected.
+/// All payloads are then still in the in-flight list, or were rejected.
 pub(crate) async fn admit(
     context: &Arc<SessionContext>,
     taken: Vec<(Bytes, OwnedSemaphorePermit)>,
@@ -108,7 +104,6 @@ fn service_of(name: &PodName) -> Option<ServiceName> {
     ServiceName::new(name.as_str()).ok()
 }
 
-/// One claim for each job, in the same order.
 pub(crate) async fn claim<'a>(
     context: &SessionContext,
     jobs: impl Iterator<Item = &'a StartJob>,

@@ -1,12 +1,9 @@
 //! The claim loop: takes payloads from this node's queue and begins their starts.
 //!
-//!
 //! Restores invariant 2 (each payload is in exactly one place): payloads in the in-flight list (`rq`) may
 //! lack a start after a lost reply or an ended session; the sweep finds them. Restores invariant 7: bad
-//! payloads become dead letters, and one broken record does not delay the others.
-//!
-//!
-//! A payload is taken only when its start can begin at once, so that the in-flight list stays short.
+//! payloads become dead letters, and one broken record does not delay the others. A payload is taken only
+//! when its start can begin at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,16 +20,14 @@ use crate::start::admission::{self, AdmittedJob};
 use crate::start::pod_start;
 
 const MAX_BATCH: usize = 64;
-/// While heartbeats succeed: then the queue itself is the problem and not Redis.
+/// Then the queue is the problem and not Redis.
 const SUSPICIOUS_FAILURES: u32 = 8;
 
 pub(crate) struct ClaimLoop {
     context: Arc<SessionContext>,
-    /// `None` after an error: the result of a blocking pop is in the in-flight list, and its connection is
-    /// unusable.
+    /// `None` after an error, which leaves the connection of a blocking pop unusable.
     queue: Option<WorkQueue>,
     next_sweep: Option<Instant>,
-    /// The next sweep begins after these.
     swept: usize,
     pause: Duration,
 }
@@ -51,7 +46,7 @@ impl Loop<StoreError> for ClaimLoop {
         let taken = self.take().await;
         if taken.is_err() {
             self.queue = None;
-            // Redis may have moved payloads to the in-flight list although its reply was lost.
+            // A lost reply may have moved payloads to the in-flight list.
             self.context.wakeups.request_sweep();
         }
         taken
@@ -105,7 +100,7 @@ impl ClaimLoop {
         };
         let first = match first {
             Err(error) if error.is_out_of_memory() => {
-                // The script that moves several payloads works even when Redis refuses BRPOPLPUSH.
+                // The script works even when Redis refuses BRPOPLPUSH.
                 drop(permit);
                 begin_starts(context, take_more(context).await).await?;
                 return Err(error);
@@ -120,8 +115,7 @@ impl ClaimLoop {
         let arrived = Instant::now();
         let mut taken = vec![(first, permit)];
         taken.extend(take_more(context).await);
-        // A Redis that is slow here is busy with other nodes. The taken payloads are safe in the in-flight
-        // list.
+        // A slow Redis is busy with other nodes. The taken payloads are safe in the in-flight list.
         if !context.tasks.pause(context.throttle.pause_between(arrived.elapsed())).await {
             return Ok(Next::End);
         }
@@ -148,8 +142,7 @@ fn free_permits(context: &SessionContext, max: usize) -> Vec<OwnedSemaphorePermi
     std::iter::from_fn(|| context.start_permits.clone().try_acquire_owned().ok()).take(max).collect()
 }
 
-/// In-flight payloads without a start, as far as permits are free. Payloads that cannot be cleared stay the
-/// oldest, so each sweep begins elsewhere.
+/// Payloads that cannot be cleared stay the oldest, so each sweep begins elsewhere.
 async fn sweep(context: &Arc<SessionContext>, swept: usize) -> Result<usize, StoreError> {
     let in_flight = context.session.in_flight().await?.into_iter();
     let mut left_over: Vec<Bytes> = in_flight.filter(|raw| !is_being_started(context, raw)).collect();
@@ -167,13 +160,13 @@ async fn sweep(context: &Arc<SessionContext>, swept: usize) -> Result<usize, Sto
     Ok(count)
 }
 
-/// Another text of a starting pod is handled after that start, and takes no permit before.
+/// Another text of a starting pod is handled after that start.
 fn is_being_started(context: &SessionContext, raw: &Bytes) -> bool {
     context.table.is_starting_payload(raw)
         || Payload::parse(raw.clone()).is_ok_and(|payload| context.table.is_duplicate(&payload))
 }
 
-/// Payloads whose start does not begin here stay in the in-flight list for the sweep.
+/// The others stay in the in-flight list for the sweep.
 async fn begin_starts(
     context: &Arc<SessionContext>,
     taken: Vec<(Bytes, OwnedSemaphorePermit)>,
@@ -196,7 +189,6 @@ async fn claim_batch(context: &Arc<SessionContext>, batch: Vec<AdmittedJob>) -> 
             Ok(())
         }
         Ok(Err(_)) => {
-            // Only the reply to a heartbeat ends the session, with the reason.
             context.wakeups.request_heartbeat();
             Ok(())
         }
@@ -205,7 +197,6 @@ async fn claim_batch(context: &Arc<SessionContext>, batch: Vec<AdmittedJob>) -> 
     }
 }
 
-/// No pod may start for some time after a change of the Redis master.
 async fn wait_after_failover(context: &SessionContext, remaining: Duration) {
     let node = &context.worker.node;
     tracing::info!(%node, ?remaining, "the Redis master has changed: starting no pods for now");
@@ -216,7 +207,7 @@ async fn wait_after_failover(context: &SessionContext, remaining: Duration) {
     }
 }
 
-/// Finds the payload with a broken record. If a key of this node is broken, all wait for its repair.
+/// If a key of this node is broken, all payloads wait for its repair.
 async fn claim_one_by_one(
     context: &Arc<SessionContext>,
     batch: Vec<AdmittedJob>,

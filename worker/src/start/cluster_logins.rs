@@ -8,7 +8,7 @@ use model::value::registry::RegistryLogin;
 use model::value::secret_key::SecretKey;
 use store::Store;
 
-/// Read on demand: a changed password needs no restart.
+/// A changed password needs no restart.
 pub(crate) struct ClusterLogins {
     pub(crate) store: Store,
     pub(crate) key: Option<SecretKey>,

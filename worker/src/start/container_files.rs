@@ -1,5 +1,4 @@
-//! The secrets and configs of a container: read from Redis, decrypted, and written where the engine mounts
-//! them.
+//! The secrets and configs of a container: read, decrypted, and written where the engine mounts them.
 
 use daemon::config::RuntimeKind;
 use engine::file_store::{DirectoryGuard, NewFile};
@@ -12,7 +11,6 @@ use crate::worker::Worker;
 
 pub(crate) struct ProvidedFiles {
     pub(crate) files: Vec<MountedFile>,
-    /// Until the engine lists the container.
     _guard: Option<DirectoryGuard>,
 }
 
@@ -37,8 +35,7 @@ pub(crate) async fn provide(
     Ok(ProvidedFiles { files: mounted.collect(), _guard: Some(guard) })
 }
 
-/// After a reboot of the machine has emptied its memory. Existing files stay: a restart does not change the
-/// container's version.
+/// A reboot empties the memory of the machine. A restart does not change the version of existing files.
 pub(crate) async fn provide_missing(
     worker: &Worker,
     request: &ContainerRequest,
@@ -52,7 +49,6 @@ pub(crate) async fn provide_missing(
 }
 
 pub(crate) struct Reloaded {
-    /// In the container's directory.
     pub(crate) name: String,
     pub(crate) kind: ValueKind,
     pub(crate) file: FileReference,
@@ -66,7 +62,7 @@ pub(crate) fn reloaded(worker: &Worker, container: &ContainerSpec) -> Vec<Reload
     wanted(worker, container).into_iter().filter_map(of).collect()
 }
 
-/// Returns true if the container must be notified.
+/// True if the container must be notified.
 pub(crate) async fn reload(
     worker: &Worker,
     identity: &Identity,
@@ -79,7 +75,6 @@ pub(crate) async fn reload(
     replaced.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })
 }
 
-/// Plain processes are refused by the name of the field, and simulated containers have no files.
 fn wanted<'a>(worker: &Worker, container: &'a ContainerSpec) -> Vec<(String, ValueKind, &'a FileReference)> {
     if worker.config.runtime != RuntimeKind::Docker {
         return Vec::new();

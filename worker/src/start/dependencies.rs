@@ -1,8 +1,5 @@
-//! Waiting for the services that a pod's service depends on.
-//!
-//!
-//! A pod's first start waits in [`crate::start::pod_start`]. Here wait pods whose containers all ended unseen
-//! by a worker, for example while their machine was down.
+//! Waiting for the services that a pod's service depends on, after all containers ended unseen by a worker. A
+//! pod's first start waits in [`crate::start::pod_start`].
 
 use std::sync::Arc;
 
@@ -13,7 +10,6 @@ use crate::running::table::ManagedPod;
 use crate::session::context::SessionContext;
 use crate::start::dependency_gate::POLL_INTERVAL;
 
-/// Nothing runs on this machine any more, and no worker saw it end.
 pub(crate) fn wait_all(context: &SessionContext, pods: &[ManagedPod]) {
     for managed in pods {
         if managed.service.is_some() && managed.desired == DesiredState::Run {
@@ -45,7 +41,6 @@ async fn watch(context: Arc<SessionContext>, pod: PodId, assignment: AssignmentI
     while is_waiting() {
         match context.dependencies.obstacle(store, dead_after, &service).await {
             Ok(obstacle) => note(&context, &pod, &assignment, obstacle),
-            // The wait goes on; the reported status stays.
             Err(error) => context.worker.redis_log.failed(&error),
         }
         if !is_waiting() {

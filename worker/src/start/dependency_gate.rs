@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const FRESH: Duration = Duration::from_millis(900);
-/// A service without requests is no longer read.
 const FORGET_AFTER: Duration = Duration::from_secs(5);
 
 pub(crate) const WAITING: &str = "WaitingForDependencies";
@@ -20,7 +19,7 @@ pub(crate) const WAITING: &str = "WaitingForDependencies";
 pub(crate) struct DependencyGate {
     asked: Mutex<HashSet<ServiceName>>,
     known: Mutex<HashMap<ServiceName, KnownObstacle>>,
-    /// Locked during a read, so that requests made meanwhile share the next one.
+    /// Requests made during a read share the next one.
     reading: tokio::sync::Mutex<()>,
     pub(crate) watched: Mutex<HashSet<PodId>>,
 }
@@ -77,7 +76,6 @@ impl DependencyGate {
         Some(found.obstacle.clone())
     }
 
-    /// Forgets services without recent requests.
     fn waiting(&self) -> HashSet<ServiceName> {
         let now = Instant::now();
         let mut known = self.known.lock();

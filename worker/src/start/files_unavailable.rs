@@ -3,6 +3,6 @@
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilesUnavailable {
     pub(crate) reason: &'static str,
-    /// The missing object and what to do, without any content.
+    /// Without any content.
     pub(crate) message: String,
 }

@@ -16,7 +16,6 @@ pub(crate) enum Interrupted {
     Failed { error: RuntimeError, image: String },
 }
 
-/// Finds earlier started ones.
 pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<Vec<Container>, Interrupted> {
     let mut started = Vec::new();
     image_checks::find(worker, managed).await;
@@ -32,7 +31,7 @@ pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<V
         let mut provided = container_files::provide(worker, &request).await.map_err(Interrupted::NoFiles)?;
         request.files = std::mem::take(&mut provided.files);
         worker.shared.provide(&mut request).await.map_err(Interrupted::NoFiles)?;
-        // Pulls may have taken minutes, and the lease may have expired meanwhile.
+        // Pulls may have taken minutes.
         let permit = worker.lease.permit_start(worker.now()).ok_or(Interrupted::NoLease)?;
         let run = worker.runtime.run(&request).await;
         drop(permit);
@@ -43,7 +42,7 @@ pub(crate) async fn start(worker: &Worker, managed: &mut ManagedPod) -> Result<V
     let now = worker.now();
     let observed = managed.observe(&started.iter().collect::<Vec<_>>());
     managed.note_observed(&observed);
-    // The acknowledgement has the network, but not the single containers.
+    // The acknowledgement lacks the single containers.
     managed.is_reported = !managed.has_several() && managed.status().reason.is_empty();
     for container in managed.containers.iter_mut().filter(|container| container.handle.is_some()) {
         container.set_started(now);

@@ -1,9 +1,8 @@
-//! Health checks of images: they apply to containers whose specification has none, or only its times.
+//! Health checks of images, for containers whose specification has none, or only its times.
 
 use crate::running::table::{ContainerChecks, ManagedPod};
 use crate::worker::Worker;
 
-/// If the engine does not answer, an image counts as having none.
 pub(crate) async fn find(worker: &Worker, managed: &mut ManagedPod) {
     let spec = managed.spec.clone();
     for (spec, container) in spec.containers.iter().zip(&mut managed.containers) {

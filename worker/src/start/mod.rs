@@ -1,5 +1,5 @@
-//! From a payload in this node's queue to a running and acknowledged pod: `claim` takes the payload,
-//! `admission` checks and claims it, `pod_start` runs the rest, and `ack` reports it.
+//! From a payload in this node's queue to a running and acknowledged pod: `claim`, `admission`, `pod_start`,
+//! `ack`.
 //!
 //! Tests: beside the code, tests::claiming, scenarios::secrets, schedules
 

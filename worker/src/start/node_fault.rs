@@ -1,6 +1,6 @@
 //! Decides by the engine's message whether a pod's start failed because of its node. Pure.
 
-/// In lower case. Failures that a pod can cause alone are not among them.
+/// Lower case. A pod alone cannot cause these failures.
 const NODE_FAULTS: [&str; 13] = [
     "no space left on device",
     "disk quota exceeded",

@@ -1,5 +1,5 @@
-//! Ensures that the images of a pod are here, with the content that the first pod of its specification had. A
-//! tag may have moved since, and pods of one generation must be the same everywhere.
+//! Ensures that the images of a pod are here, with the content of the first pod of its specification. A tag
+//! may have moved since, and pods of one generation must be the same everywhere.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::admission::StartJob;
 use crate::worker::Worker;
 
-/// Lost races to record the images, before Redis is asked again about the pod.
+/// Then Redis is asked again about the pod.
 const MAX_ROUNDS: usize = 3;
 
 pub(crate) enum ImagesUnavailable {
@@ -29,14 +29,13 @@ pub(crate) enum ImagesUnavailable {
 }
 
 struct ChosenImage {
-    /// The name in the specification, or one of exactly this content.
+    /// Of exactly this content, if it is not the specification's name.
     reference: String,
     content: Option<ImageContent>,
-    /// From the pinned content; empty if it does not.
+    /// Empty if it does not.
     differs: String,
 }
 
-/// Returns the specification with the images that the pod runs.
 pub(crate) async fn ensure(
     context: &SessionContext,
     job: &StartJob,
@@ -67,13 +66,11 @@ pub(crate) async fn ensure(
         if now == pinned || image::differing(&images, &now).is_none() {
             return Ok(with_references(spec, chosen));
         }
-        // Another pod of this specification was faster.
         pinned = now;
     }
     Err(ImagesUnavailable::Ask)
 }
 
-/// Pulls the images that pods of this specification will need here.
 pub(crate) async fn prepare(
     worker: &Worker,
     spec: &PodSpec,
@@ -134,7 +131,7 @@ async fn choose(
         return Ok(exactly(name.clone(), pin, here.unwrap_or_default()));
     }
     let Some(reference) = pin.reference() else {
-        // It came from no registry. The tag may have moved on this node, and the old content still be here.
+        // The tag may have moved on this node, and the old content still be here.
         return match worker.runtime.local_image(&pin.id).await? {
             Some(found) => Ok(exactly(pin.id.clone(), pin, found)),
             None => by_name(worker, container, Some(pin)).await,
@@ -142,7 +139,6 @@ async fn choose(
     };
     let policy = match container.pull_policy {
         PullPolicy::Never => PullPolicy::Never,
-        // A digest has one content for ever.
         PullPolicy::Missing | PullPolicy::Always => PullPolicy::Missing,
     };
     match worker.runtime.ensure_image(&reference, policy, &worker.logins).await {
@@ -150,7 +146,7 @@ async fn choose(
             let found = worker.runtime.local_image(&reference).await?.unwrap_or_default();
             Ok(exactly(reference, pin, found))
         }
-        // A node where the tag is an image that was built or loaded starts that.
+        // The tag may be an image that was built or loaded here.
         Err(RuntimeError::Image(reason))
             if here.is_some() && container.pull_policy != PullPolicy::Always && is_refusal(&reason) =>
         {
@@ -198,7 +194,6 @@ fn is_pinned(here: &LocalImage, pin: &ImageContent) -> bool {
     here.id == pin.id || pin.digest.as_ref().is_some_and(|digest| here.digests.contains(digest))
 }
 
-/// Asking the registry again is useless.
 fn is_refusal(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     ["denied", "unauthorized", "authentication required", "not found", "unknown", "does not exist", "forbids"]

@@ -1,9 +1,7 @@
 //! One start: from a claimed payload to a running and acknowledged container, or to the reason of a failure.
 //!
-//!
-//! A waiting start returns its permit, so that a missing image delays no other pod; its payload stays in the
-//! in-flight list (`rq`). Whenever something may have changed (a stop, a move, another Redis master), Redis
-//! is asked again first.
+//! A waiting start returns its permit and leaves its payload in the in-flight list (`rq`). Whenever something
+//! may have changed (a stop, a move, another Redis master), Redis is asked again first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,35 +32,31 @@ use crate::support::text::seconds;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Of a pod that fails because of its node, or whose host port another program has.
+/// For failures of the node, and taken host ports.
 const MAX_NODE_FAILURES: u32 = 3;
 
 const HOST_PORT_TAKEN: &str = "HostPortTaken";
 const VOLUME_ELSEWHERE: &str = "VolumeElsewhere";
 
-/// For a secret or config, whose creation wakes no worker.
+/// The creation of a secret or config wakes no worker.
 const MAX_FILES_WAIT: Duration = Duration::from_secs(10);
 
 enum StartPhase {
     Done,
     Claim,
-    /// Parts of it may have started.
     Stop,
     Attempt(AssignmentId),
     Wait(AssignmentId, Obstacle),
-    /// Because of this node, with reason and message: the schedulers choose another one.
+    /// The schedulers choose another node.
     GiveBack(AssignmentId, &'static str, String),
-    /// To the dead letters.
     Reject(String),
 }
 
 enum Obstacle {
-    /// Reason and message of its status.
     Pod(&'static str, String),
     Files(FilesUnavailable),
-    /// In a sentence; `None` if Redis does not answer.
+    /// `None` if Redis does not answer.
     Services(Option<String>),
-    /// The node's heartbeat reports it.
     Engine,
 }
 
@@ -71,9 +65,7 @@ struct PodStart {
     job: StartJob,
     guard: StartGuard,
     permit: Option<OwnedSemaphorePermit>,
-    /// Because of this node.
     node_failures: u32,
-    /// Once they were there, services are not checked again.
     has_dependencies: bool,
     reported_missing: String,
     pod_backoff: Backoff,
@@ -109,7 +101,7 @@ impl PodStart {
                 StartPhase::Done => return,
                 StartPhase::Stop => {
                     let context = self.context.clone();
-                    // Only a pod that is not starting is managed, and so stopped, by the next pass.
+                    // A pod that is starting is not managed, and so not stopped, by the next pass.
                     drop(self);
                     return context.wakeups.request_full_reconcile();
                 }
@@ -147,7 +139,6 @@ impl PodStart {
             ),
             Claim::Stopping => StartPhase::Stop,
             Claim::Stale => {
-                // Its container, if any, must be removed.
                 self.context.wakeups.request_reconcile();
                 StartPhase::Done
             }
@@ -179,7 +170,7 @@ impl PodStart {
     }
 
     async fn claim(&mut self) -> StartPhase {
-        // It may be another assignment, and a wait only counts as no attempt if it is reported.
+        // A wait only counts as no attempt if it is reported, and the assignment may be another one.
         self.reported_missing.clear();
         let reply = admission::claim(&self.context, std::iter::once(&self.job)).await;
         match self.context.classify("claiming a pod", reply) {
@@ -198,7 +189,7 @@ impl PodStart {
                 self.sleep(wait).await;
                 StartPhase::Claim
             }
-            // The sweep finds the payload in the in-flight list, and handles a broken record.
+            // The sweep finds the payload, and handles a broken record.
             ReplyClass::Fenced | ReplyClass::Permanent(_) => StartPhase::Done,
         }
     }
@@ -286,7 +277,7 @@ impl PodStart {
         }
     }
 
-    /// Returns false if Redis must be asked first.
+    /// False if Redis must be asked first. Same below.
     async fn wait_for_turn(&mut self, assignment: &AssignmentId) -> bool {
         let pod = self.job.payload.id.clone();
         let mut has_requested_reconcile = false;
@@ -309,7 +300,7 @@ impl PodStart {
             }
         }
         if was_busy {
-            // The action may have reported the pod lost, which changes its assignment.
+            // The action may have changed the assignment.
             return false;
         }
         if self.permit.is_none() {
@@ -352,14 +343,14 @@ impl PodStart {
                 let pod = &self.job.payload.id;
                 tracing::warn!(%pod, error = reason, "the engine did not answer to a start; retrying");
                 measure::start("engine");
-                // A heartbeat also pings the engine, which shows whether only this call failed.
+                // A heartbeat also pings the engine.
                 self.context.wakeups.request_heartbeat();
                 StartPhase::Wait(assignment, Obstacle::Engine)
             }
         }
     }
 
-    /// The node's next heartbeat keeps new pods away: the schedulers know it before the pod is given back.
+    /// The schedulers know of the node's problem before the pod is given back.
     fn after_node_fault(
         &mut self,
         assignment: AssignmentId,
@@ -385,7 +376,7 @@ impl PodStart {
         }
     }
 
-    /// If the reply is lost, the pod is either pending already or still assigned here: the claim finds out.
+    /// After a lost reply the claim finds out.
     async fn give_back(
         &mut self,
         assignment: AssignmentId,
@@ -431,7 +422,7 @@ impl PodStart {
         after_wait(assignment, self.sleep(wait).await)
     }
 
-    /// Reports missing services once, not with each check.
+    /// Reports missing services once.
     async fn wait_for_services(&mut self, assignment: AssignmentId, missing: Option<String>) -> StartPhase {
         if let Some(missing) = missing.filter(|missing| *missing != self.reported_missing) {
             tracing::info!(pod = %self.job.payload.id, missing, "the pod is not started yet");
@@ -443,7 +434,6 @@ impl PodStart {
         after_wait(assignment, self.sleep(POLL_DEPENDENCIES).await)
     }
 
-    /// Returns false if Redis must be asked first.
     async fn wait_for_engine(&mut self) -> bool {
         let wait = self.engine_backoff.next_exact();
         if !self.sleep(wait).await {
@@ -457,16 +447,14 @@ impl PodStart {
         true
     }
 
-    /// Returns false if this session is fenced.
     async fn report(&self, assignment: &AssignmentId, reason: &str, message: &str) -> bool {
         let pod = PodRef { id: &self.job.payload.id, assignment };
         let status = StatusReport { reason, message, ..StatusReport::default() };
         let reply = self.context.session.report(pod, &status).await;
-        // The start is retried anyway. A pod that must stop is `Stale` here too; the claim handles it.
+        // A pod that must stop is `Stale` here; the claim handles it.
         !matches!(self.context.classify("reporting the status of a pod", reply), ReplyClass::Fenced)
     }
 
-    /// Returns false if Redis must be asked again, or the session ends.
     async fn sleep(&self, wait: Duration) -> bool {
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
@@ -486,7 +474,6 @@ impl PodStart {
         let Some(ack) = self.context.acks.acknowledge(item).await else { return StartPhase::Done };
         match ack {
             Ack::Running | Ack::Stop => self.manage(managed, containers, ack),
-            // The sweep moves its payload to the dead letters.
             Ack::BrokenRecord => self.context.broken_records.note(&pod, UNUSABLE_FIELDS),
             Ack::Stale => {
                 containers.into_iter().for_each(|found| remove(&self.context, found, Why::AssignedAnew))
@@ -502,7 +489,6 @@ impl PodStart {
         if ack == Ack::Stop {
             managed.desired = DesiredState::Stop;
         }
-        // Containers with dependencies are still to be started.
         let is_complete = managed.is_reported;
         let desired = self.context.table.insert_started(managed);
         for container in containers.into_iter().filter(|found| found.state != ContainerState::Running) {
@@ -519,7 +505,6 @@ fn after_wait(assignment: AssignmentId, is_over: bool) -> StartPhase {
     if is_over { StartPhase::Attempt(assignment) } else { StartPhase::Claim }
 }
 
-/// All if the message names none.
 fn ports_named_in(ports: &HostPorts, message: &str) -> HostPorts {
     let numbers: Vec<&str> = message.split(|c: char| !c.is_ascii_digit()).collect();
     let is_named = |port: &&str| port.split_once('/').is_some_and(|(number, _)| numbers.contains(&number));

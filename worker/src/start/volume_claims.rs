@@ -12,17 +12,14 @@ use crate::start::files_unavailable::FilesUnavailable;
 
 #[derive(Debug)]
 pub(crate) enum VolumeObstacle {
-    /// Missing, or their place is unknown.
     Waits(FilesUnavailable),
-    /// On the node in the sentence: the schedulers place the pod again.
+    /// The schedulers place the pod again.
     Elsewhere(String),
     Engine(RuntimeError),
-    /// Redis must be asked again about the pod.
     Redis,
     Fenced,
 }
 
-/// Records the epochs of the volumes that the containers create.
 pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) -> Result<(), VolumeObstacle> {
     let Some(service) = &managed.service else { return Ok(()) };
     let claims = VolumeClaim::of_replica(service, &managed.spec, managed.payload.replica);

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use store::StoreError;
 use tokio::time::Instant;
 
-/// A Redis that refuses only some commands works again once none was refused for so long.
+/// Only for refusals of some commands.
 const NO_REFUSAL_FOR: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -17,7 +17,6 @@ pub(crate) struct ChangeLog {
 }
 
 impl ChangeLog {
-    /// `subject` begins the log lines: "… failed" and "… works again".
     pub(crate) fn new(subject: impl Into<String>) -> Self {
         Self { subject: subject.into(), is_failing: Mutex::new(false) }
     }
@@ -34,7 +33,6 @@ impl ChangeLog {
         }
     }
 
-    /// Returns the former value.
     fn replace(&self, is_failing: bool) -> bool {
         let mut current = self.is_failing.lock();
         let before = *current;
@@ -43,7 +41,6 @@ impl ChangeLog {
     }
 }
 
-/// Also logs a failure with another cause.
 #[derive(Debug, Default)]
 pub(crate) struct RedisLog {
     failure: Mutex<Option<RedisFailure>>,
@@ -52,7 +49,6 @@ pub(crate) struct RedisLog {
 #[derive(Debug)]
 struct RedisFailure {
     cause: &'static str,
-    /// Concerns one command only.
     is_refusal: bool,
     last: Instant,
 }
@@ -70,7 +66,6 @@ impl RedisLog {
         }
     }
 
-    /// True for the first failure with this cause.
     fn note_failure(&self, error: &StoreError) -> bool {
         let is_refusal = !matches!(error, StoreError::Unreachable { .. } | StoreError::Timeout { .. });
         let cause = error.cause().unwrap_or("command");
@@ -78,7 +73,6 @@ impl RedisLog {
         before.is_none_or(|before| before.cause != cause)
     }
 
-    /// A refusal of one command ends only after a while.
     fn note_success(&self) -> bool {
         let has_ended =
             |failure: &mut RedisFailure| !failure.is_refusal || failure.last.elapsed() >= NO_REFUSAL_FOR;

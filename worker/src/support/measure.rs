@@ -76,7 +76,6 @@ pub(crate) enum ContainerStopReason {
     Requested,
     NotAssigned,
     Fenced,
-    /// The container only served the others.
     Ended,
     Unhealthy,
 }
@@ -100,8 +99,8 @@ pub(crate) fn managed_pods(node: &NodeName, count: usize) {
     gauge!(PODS, "node" => node.to_string()).set(count as f64);
 }
 
-/// NaN for unknown values. Pods are named by service and index, which successors share, so their number stays
-/// bounded.
+/// Pods are named by service and index, which successors share: their number stays bounded. NaN for unknown
+/// values.
 pub(crate) fn pod_uses(node: &NodeName, pod: &str, usage: &Usage) {
     let value = |amount: Option<u64>, unit: f64| amount.map_or(f64::NAN, |amount| amount as f64 / unit);
     for (name, value) in [

@@ -9,7 +9,7 @@ pub(crate) fn seconds(wait: Duration) -> String {
     if seconds >= 1.0 { format!("{seconds:.0} s") } else { format!("{seconds:.1} s") }
 }
 
-/// To identify bytes in messages that must not contain them.
+/// For messages that must not contain the bytes.
 pub(crate) fn short_sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }

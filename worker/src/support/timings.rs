@@ -4,24 +4,19 @@ use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct WorkerTimings {
-    /// Of one blocking pop of the node's queue.
     pub queue_block: Duration,
-    /// Of the in-flight list (`rq`).
     pub sweep_interval: Duration,
-    /// Of full listings without a request.
     pub relist_interval: Duration,
     pub min_relist_gap: Duration,
-    /// After a failed image pull or container start.
     pub start_retry: Duration,
-    /// Between starts of one pod, also in a crash loop.
+    /// Also in a crash loop.
     pub max_backoff: Duration,
-    /// After such a run the next exit starts a new series of restarts.
+    /// The next exit starts a new series of restarts.
     pub healthy_after: Duration,
-    /// For running starts and stops.
     pub shutdown_timeout: Duration,
-    /// A change of the master may lose the record of a pod that started less than this before it.
+    /// A change of the master may lose a record that is younger.
     pub record_lag: Duration,
-    /// After a change of the master records may be missing for so long.
+    /// Then no record is missing because of a change of the master any more.
     pub failover_memory: Duration,
     pub measure_interval: Duration,
     pub ended_retention: Duration,

@@ -22,7 +22,6 @@ async fn break_records(rig: &Rig) {
     rig.redis.cli::<()>(&junk).await;
 }
 
-/// Each heartbeat checks all pods of these tests.
 async fn heartbeats(rig: &Rig, count: usize) {
     for _ in 0..count {
         let beat = || async { rig.store.node(&rig.node()).await.unwrap().unwrap().beat };

@@ -143,8 +143,7 @@ async fn a_queue_of_the_wrong_type_is_retried_without_spinning() {
     worker.end().await.unwrap();
 }
 
-/// Commands of a second, with those of scripts: nearly all belong to heartbeats. A spinning loop makes
-/// thousands.
+/// A spinning loop makes thousands of commands in a second.
 async fn assert_does_not_spin(rig: &Rig) {
     let commands = || -> u64 {
         let stats: String = rig.redis.blocking_cli(&["INFO", "stats"]);
@@ -206,7 +205,6 @@ async fn a_payload_whose_reply_was_lost_is_swept_up() {
     let worker = rig.worker();
     rig.push(&payload("a", "alpine"));
     rig.until("a", Phase::Running).await;
-    // As if a pop had taken effect and its reply was lost.
     rig.redis.cli::<()>(&["LPUSH", "rq:w", &payload("b", "alpine")]).await;
     rig.until("b", Phase::Running).await;
     rig.until_settled(2).await;
@@ -247,7 +245,6 @@ async fn after_a_failover_no_pod_starts_for_a_fence_period() {
     rig.push(&payload("waits", "missing-image"));
     rig.until("before", Phase::Running).await;
     rig.until_reason("waits", "ImagePullBackOff").await;
-    // As if another server had written it: the answering one has just taken over.
     rig.redis.cli::<()>(&["HSET", "meta", "run_id", "0123456789abcdef"]).await;
     let changed = std::time::Instant::now();
     rig.push(&payload("after", "alpine"));
@@ -262,7 +259,6 @@ async fn after_a_failover_no_pod_starts_for_a_fence_period() {
 #[tokio::test]
 async fn payloads_of_any_size_and_bytes_become_bounded_dead_letters_and_hold_up_nothing() {
     let Some(mut rig) = Rig::new("payloads_of_any_size") else { return };
-    // Heartbeats must go on while Redis is busy with giants.
     rig.config.timing.fence_after = Duration::from_secs(10);
     rig.config.timing.dead_after = Duration::from_secs(20);
     let giants = [vec![1; 80 << 20], vec![0xff; 3 << 20], vec![b'"'; 600_000], vec![0; 700_000]];
@@ -294,8 +290,7 @@ async fn what_a_sweep_cannot_clear_does_not_starve_what_waits_behind_it() {
     let worker = rig.worker();
     rig.push(&payload("absent", "missing-image"));
     rig.until_reason("absent", "ImagePullBackOff").await;
-    // As if the replies to pops had been lost: other texts of a pod whose start waits, and behind them
-    // others.
+    // As if the replies to pops had been lost.
     for n in 0..8 {
         let twin = payload_with("absent", "missing-image", &format!(r#""n":{n}"#));
         rig.redis.cli::<()>(&["LPUSH", "rq:w", &twin]).await;

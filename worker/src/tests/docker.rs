@@ -56,7 +56,6 @@ async fn a_push_is_one_container_across_restarts_and_gone_after_a_stop() {
     let test = "a_push_is_one_container_across_restarts_and_gone_after_a_stop";
     let Some(mut rig) = Rig::new(test) else { return };
     let Some(engine) = engine().await else { return };
-    // Long enough for an engine that other tests use at the same time.
     rig.config.timing.fence_after = std::time::Duration::from_secs(10);
     rig.config.timing.dead_after = std::time::Duration::from_secs(20);
     rig.config.node = NodeName::new(format!("test-{}", AssignmentId::random())).unwrap();
@@ -129,7 +128,6 @@ async fn the_record_has_the_ports_that_the_engine_chose_also_after_a_restart() {
     assert!(first.starts_with("127.0.0.1:") && first.ends_with("->80/tcp"), "with the ack: {first:?}");
     assert_eq!(first, shown());
 
-    // So that the engine must choose another port.
     docker(&["kill", &docker(&["ps", "-q", "--filter", &filter])]);
     let port = first.trim_end_matches("->80/tcp").to_owned();
     let _taken = eventually("the port is free", || async { std::net::TcpListener::bind(&port).ok() }).await;
@@ -171,8 +169,6 @@ async fn a_pod_without_a_memory_limit_gets_that_of_the_node() {
     worker.end().await.unwrap();
 }
 
-/// A list that takes longer than any other call or fails, an ended container that cannot be inspected, and an
-/// unknown state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
     let Some(mut rig) = Rig::new("a_sick_engine") else { return };
@@ -225,14 +221,12 @@ async fn a_sick_engine_does_not_keep_the_fence_from_stopping_what_it_must() {
     worker.end().await.unwrap();
 }
 
-/// Like the supervisor of a silent worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_process_stops_what_a_worker_has_saved_although_the_engine_lists_nothing() {
     let Some(mut rig) = Rig::new("another_process_stops") else { return };
     let Some(engine) = engine().await else { return };
     rig.config.node = NodeName::new(format!("test-{}", AssignmentId::random())).unwrap();
     let _cleanup = Cleanup(rig.config.node.to_string());
-    // Long enough for an engine that other tests use at the same time.
     rig.config.timing.fence_after = Duration::from_secs(10);
     rig.config.timing.dead_after = Duration::from_secs(20);
     let worker = rig.worker_on(engine.clone());

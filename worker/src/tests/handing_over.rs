@@ -75,7 +75,6 @@ async fn drained_event(rig: &Rig, pod: &str) -> Option<String> {
     of_pod.next().map(|event| event.message)
 }
 
-/// With `more` fields, and a request in flight.
 async fn with_request(rig: &Rig, host: &Host, more: &str) -> (RunningWorker, Pass) {
     let worker = rig.worker();
     rig.push(&payload_with("p", "alpine", more));
@@ -101,7 +100,6 @@ async fn a_pod_is_stopped_when_its_last_request_has_ended() {
     worker.end().await.unwrap();
 }
 
-/// An unhealthy pod that is not restarted may recover, even while its worker is away.
 #[tokio::test]
 async fn a_pod_that_is_healthy_again_is_open_again() {
     let Some(rig) = rig("a_pod_that_is_healthy_again_is_open_again") else { return };
@@ -189,7 +187,6 @@ async fn a_proxy_that_dies_while_it_drains_holds_up_no_stop() {
 #[tokio::test]
 async fn a_proxy_that_hangs_holds_up_a_stop_for_its_drain_and_two_seconds() {
     let Some(rig) = rig("a_proxy_that_hangs_holds_up_a_stop_for_its_drain_and_two_seconds") else { return };
-    // The kernel accepts connections for it.
     let _hung = UnixListener::bind(socket(&rig)).unwrap();
     let worker = rig.worker();
     rig.push(&payload_with("p", "alpine", r#""drain":"1s""#));
@@ -319,8 +316,7 @@ async fn a_pod_that_belongs_to_another_node_is_drained_unless_it_must_not_run_tw
 #[tokio::test]
 async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_pod() {
     let Some(mut rig) = rig("the_fence_closes_the_gate_and_cuts_before_another_node") else { return };
-    // 2 of the 9 s from the fence until the death of the node are kept free; half of the rest is for
-    // requests.
+    // 2 of 9 s are kept free; half of the rest is for requests.
     rig.config.timing.dead_after = Duration::from_secs(10);
     let host = Host::start(&rig).await;
     let (worker, pass) = with_request(&rig, &host, STOP).await;
@@ -341,7 +337,6 @@ async fn the_fence_closes_the_gate_and_cuts_before_another_node_may_start_the_po
 #[tokio::test]
 async fn a_fence_without_time_closes_the_gate_while_it_stops() {
     let Some(mut rig) = rig("a_fence_without_time_closes_the_gate_while_it_stops") else { return };
-    // No time is left between the fence and the death of the node.
     rig.config.timing.dead_after = Duration::from_secs(2);
     let host = Host::start(&rig).await;
     let (worker, pass) = with_request(&rig, &host, STOP).await;
@@ -360,7 +355,6 @@ async fn a_stop_that_a_failover_has_lost_opens_the_gate_again() {
     let (worker, pass) = with_request(&rig, &host, r#""drain":"1h""#).await;
     rig.stop("p").await;
     host.until_closed(&rig, "p").await;
-    // The state of a master without the stop request.
     let _removed: u64 = rig.redis.cli(&["SREM", "stop:w", "p"]).await;
     let _set: u64 = rig.redis.cli(&["HSET", "pod:p", "phase", "running"]).await;
     let _set: u64 = rig.redis.cli(&["HSET", "meta", "run_id", "another"]).await;

@@ -37,7 +37,6 @@ async fn an_unhealthy_container_is_not_ready_is_started_again_and_is_ready_when_
     assert_eq!(rig.containers(pod.as_str()).await, before, "the same container, started again");
 }
 
-/// A failover loses the report that it is ready. No check ever changes after it.
 #[tokio::test]
 async fn a_status_that_a_new_master_does_not_have_is_reported_again() {
     let Some(rig) = Rig::new("health_lost_report") else { return };
@@ -54,7 +53,6 @@ async fn a_status_that_a_new_master_does_not_have_is_reported_again() {
     rig.until_reason(pod.as_str(), "").await;
 }
 
-/// Its probes fail before the engine reports its end.
 #[tokio::test]
 async fn a_container_that_has_ended_is_not_called_unhealthy() {
     let Some(rig) = Rig::new("health_ended") else { return };
@@ -99,7 +97,6 @@ async fn a_pod_whose_probes_say_nothing_says_so() {
     .await;
 }
 
-/// From a worker that died before the probes had results again.
 #[tokio::test]
 async fn a_remark_about_a_check_ends_with_the_worker_that_made_it() {
     let Some(rig) = Rig::new("health_remark") else { return };
@@ -129,7 +126,6 @@ async fn a_pod_is_not_ready_before_its_checks_have_passed() {
     rig.until(pod, Phase::Running).await;
     assert!(!rig.record(pod).await.unwrap().is_ready());
     rig.until_reason(pod, "Unhealthy").await;
-    // Nothing would start it again.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let containers = rig.containers(pod).await;
     assert_eq!(containers[0].state, ContainerState::Running);

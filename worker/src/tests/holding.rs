@@ -23,7 +23,6 @@ async fn until_held(rig: &Rig, count: usize) {
     .await;
 }
 
-/// For three fence periods from now.
 async fn until_lease_is_prolonged(rig: &Rig) {
     let until = BootClock.now().plus(3 * rig.config.timing.fence_after);
     let boot_id = lease_file::boot_id().unwrap();
@@ -51,7 +50,7 @@ async fn an_emptied_redis_stops_nothing_and_its_data_come_back_without_a_restart
     let worker = rig.worker();
     run_two(&rig).await;
     let before = (rig.containers("keep").await, rig.containers("stop").await);
-    // For the worker's database this equals FLUSHALL.
+    // Equals FLUSHALL for the worker's database.
     let _ok: String = rig.redis.blocking_cli(&["SWAPDB", "0", "1"]);
     eventually("it holds two containers", || async {
         let held = rig.store.held_nodes().await.unwrap();
@@ -96,7 +95,6 @@ async fn at_another_database_stop_pods_are_fenced_and_keep_pods_go_on() {
     let worker = rig.worker();
     run_two(&rig).await;
     drop(worker);
-    // Another database's ignorance of the cluster proves nothing.
     rig.config.redis = format!("{}/5", rig.redis.url()).parse().unwrap();
     let worker = rig.worker();
     rig.until_containers("stop", 0).await;
@@ -149,7 +147,6 @@ async fn a_worker_declared_dead_removes_what_has_moved_and_goes_on_to_hold_what_
     rig.declare_dead().await;
     let _deleted: u64 = rig.redis.blocking_cli(&["DEL", "held"]);
     eventually("what has moved is gone", || async { rig.containers("moves").await.is_empty() }).await;
-    // Its next session.
     run_keepers(&rig, &["next"]).await;
     until_held(&rig, 1).await;
     assert_eq!(rig.store.held_nodes().await.unwrap()[0].reason, HoldReason::Records);
@@ -170,7 +167,6 @@ async fn two_clusters_with_the_same_node_name_share_an_engine() {
     rig.push(&payload("fourth", "alpine"));
     rig.until("fourth", Phase::Running).await;
     assert_eq!(rig.engine.running(), 4);
-    // A declared death and the end of a lease only remove its own containers.
     other.declare_dead().await;
     eventually("its own container is gone", || async { rig.containers("third").await.is_empty() }).await;
     other.redis.freeze();
@@ -255,7 +251,6 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     let worker = rig.worker();
     let pods = ["a", "b", "c", "d"];
     run_keepers(&rig, &pods).await;
-    // An older state has the cluster and the node, but not yet the pods.
     for pod in pods {
         let _renamed: String =
             rig.redis.blocking_cli(&["RENAME", &format!("pod:{pod}"), &format!("saved:{pod}")]);
@@ -276,7 +271,6 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     run_keepers(&rig, &["f"]).await;
     assert_eq!(rig.engine.running(), 6);
 
-    // Their records come back one by one.
     let _stored: u64 = rig.redis.blocking_cli(&["SUNIONSTORE", "cs:w", "cs:w", "saved:cs"]);
     for (number, pod) in pods.iter().enumerate() {
         let _renamed: String =
@@ -295,7 +289,6 @@ async fn an_older_state_of_redis_stops_nothing_and_its_records_come_back() {
     worker.end().await.unwrap();
 }
 
-/// With the times of their assignments.
 async fn until_dated(rig: &Rig, count: usize) {
     eventually(&format!("{count} pods are saved"), || async {
         saved(rig)

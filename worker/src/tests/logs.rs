@@ -74,7 +74,7 @@ async fn a_slow_reader_misses_nothing_and_leaves_nothing_that_it_has_read() {
     rig.until("p", Phase::Running).await;
     let wanted = LogRequest { pod: id("p"), container: None, tail: 1_000_000, follow: true };
     let mut answer = rig.store.ask(&rig.node(), NodeQuestion::Output(wanted)).await.unwrap();
-    // The output has 2.7 MB. The worker waits for its reader long before.
+    // The worker waits for its reader long before 2.7 MB.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let used = || -> usize {
         let keys: Vec<String> = rig.redis.blocking_cli(&["KEYS", "xo:*"]);
@@ -105,7 +105,6 @@ async fn a_node_answers_few_readers_of_logs_at_a_time_and_tells_the_next_one() {
     let worker = rig.worker_on(Arc::new(ProcessRuntime::new(folder.path().to_owned())));
     rig.push(&payload_with("p", "none", r#""command":["/bin/sleep","60"]"#));
     rig.until("p", Phase::Running).await;
-    // It does not matter which one is refused.
     let mut answers = Vec::new();
     for _ in 0..=MAX_READERS {
         answers.push(ask(&rig, "p", true).await);

@@ -88,7 +88,6 @@ async fn the_containers_of_ended_pods_outlive_a_restart_of_the_worker_for_as_lon
     let worker = rig.worker().until_registered(&rig).await;
     rig.push(&payload("later", "alpine"));
     rig.until("later", Phase::Running).await;
-    // The pass that removes one without a record leaves them.
     let cluster = rig.store.cluster_id().await.unwrap();
     let identity = Identity { cluster, ..identity("w", "stale", "a") };
     let stale = ContainerRequest {
@@ -113,7 +112,6 @@ async fn the_containers_of_ended_pods_outlive_a_restart_of_the_worker_for_as_lon
     worker.end().await.unwrap();
 }
 
-/// At once by a hint; without it, at the next full pass.
 #[tokio::test]
 async fn the_containers_of_ended_pods_are_removed_when_the_pods_are_deleted() {
     let Some(mut rig) = Rig::new("the_containers_of_ended_pods_are_removed_when_the_pods_are_deleted") else {
@@ -177,7 +175,6 @@ async fn stop_requests_for_unknown_pods_are_resolved() {
     .await;
     worker.end().await.unwrap();
 
-    // Its record is enough to stop it.
     rig.redis.cli::<()>(&["SREM", "cs:w", &payload("p", "alpine")]).await;
     rig.stop("p").await;
     let worker = rig.worker();

@@ -112,7 +112,6 @@ async fn pods_without_records_are_recovered_in_an_older_state() {
         rig.store.held_nodes().await.unwrap().first().is_some_and(|held| held.containers == 4)
     })
     .await;
-    // Neither missing records nor a restart shortens the file.
     drop(worker);
     let worker = rig.worker();
     tokio::time::timeout(Duration::from_secs(20), until_held_again(&rig)).await.unwrap();
@@ -148,7 +147,6 @@ async fn the_file_has_the_services_and_specifications_of_what_runs_and_forgets_w
     let service = rig.store.service(&desired.name).await.unwrap().unwrap();
     rig.store.create_pods(&service, &[0]).await.unwrap();
     let id = rig.store.slots(&service.name).await.unwrap().remove(0).1;
-    // Like a scheduler.
     let _set: u64 = rig.redis.blocking_cli(&[
         "HSET",
         &format!("pod:{id}"),
@@ -189,7 +187,6 @@ async fn held(rig: &Rig) -> Vec<HeldPod> {
     nodes.into_iter().flat_map(|node| node.held_pods).collect()
 }
 
-/// Without records it is unknown whether they moved.
 #[tokio::test]
 async fn what_the_fence_has_stopped_is_recovered_with_its_service_and_runs_again() {
     let Some(rig) = Rig::new("what_the_fence_has_stopped_is_recovered_with_its_service_and_runs_again")
@@ -249,7 +246,6 @@ async fn a_worker_says_which_slots_it_holds_until_their_records_are_back() {
     let expected: Vec<HeldPod> =
         slots.map(|(slot, pod)| HeldPod { service: service.clone(), replica: slot.replica, pod }).collect();
     eventually("both are said to be held", || async { held(&rig).await == expected }).await;
-    // The file has the slots.
     drop(worker);
     let worker = rig.worker();
     let _emptied: u64 = rig.redis.blocking_cli(&["HDEL", "node:w", "held_pods"]);

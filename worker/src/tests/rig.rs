@@ -55,7 +55,6 @@ impl RunningWorker {
         self.wait().await
     }
 
-    /// See [`Self::ends`]; dropped objects go on meanwhile.
     pub(super) async fn wait(&mut self) -> Result<(), WorkerError> {
         tokio::time::timeout(Duration::from_secs(20), &mut self.task).await.unwrap().unwrap()
     }
@@ -68,7 +67,7 @@ impl Drop for RunningWorker {
 }
 
 impl Rig {
-    /// Heartbeat 0.2 s, fence 1 s, dead after 4 s. `None` if there is no redis-server.
+    /// `None` if there is no redis-server.
     pub(super) fn new(test: &str) -> Option<Self> {
         Self::with_engine(test, SimOptions::default())
     }
@@ -102,7 +101,6 @@ impl Rig {
         self.worker_of(self.config.clone(), engine)
     }
 
-    /// With the same name.
     pub(super) fn worker_elsewhere(&self) -> RunningWorker {
         let machine = self.directory.path().join(HolderId::random().as_str());
         let config = Config { state_dir: machine.clone(), data_dir: machine, ..self.config.clone() };
@@ -134,7 +132,6 @@ impl Rig {
         let _length: u64 = self.redis.blocking_cli(&["LPUSH", &queue, payload]);
     }
 
-    /// Like a scheduler.
     pub(super) async fn assign_service(&self, json: &str) -> Vec<PodId> {
         let desired =
             ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
@@ -218,11 +215,9 @@ impl Rig {
         self.store.stop_pods(None, &pods, "Test", "stopped by the test").await.unwrap();
     }
 
-    /// Like a scheduler.
     pub(super) async fn declare_dead(&self) {
         let short = Duration::from_millis(1);
         eventually("the node is declared dead", || async {
-            // Its own timings would be longer.
             let _removed: u64 = self.redis.cli(&["HDEL", "node:w", "times"]).await;
             let node = self.store.node(&self.node()).await.unwrap().unwrap();
             let (zero, proof) = (Duration::ZERO, fixtures::long_proof());

@@ -125,7 +125,6 @@ async fn a_worker_that_died_loses_its_name_to_another_machine_before_it_is_decla
     second.end().await.unwrap();
 }
 
-/// However fresh the other's heartbeats are.
 #[tokio::test]
 async fn a_worker_that_another_process_replaces_twice_ends() {
     let Some(rig) = Rig::new("a_worker_that_another_process_replaces_twice_ends") else { return };
@@ -143,7 +142,6 @@ async fn a_worker_that_another_process_replaces_twice_ends() {
     assert!(matches!(error, WorkerError::Replaced { .. }), "{error}");
 }
 
-/// To an earlier registration, or before the first one, any number of times.
 #[tokio::test]
 async fn a_worker_whose_registration_a_failover_loses_registers_again_each_time() {
     let Some(rig) = Rig::new("a_worker_whose_registration_a_failover_loses") else { return };
@@ -152,7 +150,6 @@ async fn a_worker_whose_registration_a_failover_loses_registers_again_each_time(
     let mut seen = vec![first.clone()];
     for is_forgotten in [false, true, false, true] {
         let () = match is_forgotten {
-            // A registration of its own must be there to return to.
             false if seen.len() > 1 => rig.redis.cli(&["HSET", "node:w", "incarnation", &first]).await,
             _ => rig.redis.cli(&["HDEL", "node:w", "incarnation"]).await,
         };
@@ -198,11 +195,9 @@ async fn a_pod_that_the_fence_stopped_before_its_acknowledgement_is_started_agai
     let worker = rig.worker();
     rig.push(&payload_with("stop", "alpine", STOP));
     rig.until("stop", Phase::Assigned).await;
-    // Redis does not learn of the start, which ends before the lease expires.
     rig.redis.freeze();
     rig.until_containers("stop", 1).await;
     rig.until_containers("stop", 0).await;
-    // The container of the acknowledgement sent now is gone.
     rig.redis.thaw();
     rig.until("stop", Phase::Running).await;
     rig.until_containers("stop", 1).await;
@@ -223,10 +218,9 @@ async fn after_an_expired_lease_leftovers_are_stopped_before_anything_else() {
         rig.until(pod, Phase::Running).await;
     }
     drop(worker);
-    // The next worker only has the lease file.
     rig.redis.freeze();
     let worker = rig.worker();
-    // The lease from the file has expired, or expires now: the outcome is the same.
+    // The lease from the file has expired, or expires now.
     rig.until_containers("stop", 0).await;
     assert_eq!(rig.containers("keep").await.len(), 1);
     rig.redis.thaw();
@@ -252,7 +246,6 @@ async fn a_state_directory_that_cannot_be_written_is_an_error_at_start() {
         return;
     };
     rig.config.state_dir = "/proc/nowhere".into();
-    // A supervisor refuses before it starts a worker.
     rig.config.guard = false;
     let (config, engine) = (std::sync::Arc::new(rig.config.clone()), std::sync::Arc::new(rig.engine.clone()));
     let token = tokio_util::sync::CancellationToken::new();
@@ -309,7 +302,6 @@ async fn health_is_read_from_the_lease_file() {
     .await;
 }
 
-/// An engine completes the calls of a dead client.
 #[tokio::test]
 async fn however_often_the_worker_crashes_each_pod_is_one_container() {
     let options = SimOptions { start_delay: Duration::from_millis(30), ..SimOptions::default() };

@@ -10,7 +10,6 @@ use model::pod::lifecycle::Phase;
 
 use super::rig::*;
 
-/// A migration, a web server that waits for it, and a sidecar of that.
 const APPLICATION: &str = r#"{"name":"shop","replicas":1,"containers":[
     {"name":"migrate","image":"i","restart":"on-failure"},
     {"name":"web","image":"i","depends_on":{"migrate":"completed_successfully"}},
@@ -56,7 +55,6 @@ async fn start_application(rig: &Rig) -> String {
     pod
 }
 
-/// Its image was removed meanwhile, and the registry is slow.
 #[tokio::test]
 async fn a_stop_does_not_wait_for_the_image_of_a_container_that_is_not_started_yet() {
     let Some(rig) = Rig::new("several_pull") else { return };
@@ -152,7 +150,6 @@ async fn a_stop_removes_all_containers() {
     rig.until_settled(0).await;
 }
 
-/// The resources stay taken until both containers are gone.
 #[tokio::test]
 async fn a_pod_that_is_stopped_while_it_starts_ends_after_its_containers() {
     let options = SimOptions { stop_delay: Duration::from_millis(200), ..SimOptions::default() };
@@ -171,7 +168,6 @@ async fn a_pod_that_is_stopped_while_it_starts_ends_after_its_containers() {
     rig.until_settled(0).await;
 }
 
-/// At many moments of a start whose steps take 40 ms each, and of a stop.
 #[tokio::test]
 async fn a_worker_killed_between_two_containers_leaves_none_twice_and_none_out() {
     for moment in [10, 30, 60, 90, 120, 150, 180] {

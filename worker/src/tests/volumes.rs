@@ -66,7 +66,6 @@ async fn what_a_killed_worker_has_left_is_removed_by_the_next_one() {
     eventually("its record is gone", || async { rig.store.volume(&data()).await.unwrap().is_none() }).await;
 }
 
-/// Never an empty volume in place of one with data.
 #[tokio::test]
 async fn a_pod_whose_volume_was_pruned_waits_until_an_operator_says_that_it_begins_anew() {
     let Some(rig) = Rig::new("volumes_lost") else { return };
@@ -94,7 +93,6 @@ async fn a_pod_whose_volume_was_pruned_waits_until_an_operator_says_that_it_begi
 const SHARED: &str = r#"{"name":"web","image":"i","replicas":1,
     "volumes":[{"source":"up","target":"/up","kind":"shared"}]}"#;
 
-/// A replaced file system looks like an empty volume.
 #[tokio::test]
 async fn a_shared_volume_is_made_in_the_directory_of_the_cluster_and_in_no_other() {
     let Some(mut rig) = Rig::new("shared_volumes") else { return };

@@ -25,7 +25,6 @@ const USERS_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
 /// Resolves links in host paths. `own_socket` is the socket of this node's engine.
 ///
-///
 /// # Errors
 /// `Refused` if a path leads outside the prefixes, `Failed` if it does not exist (yet).
 pub(super) async fn resolved<'a>(

@@ -81,7 +81,6 @@ impl EngineClient {
 
     /// Uses `host`, else `DOCKER_HOST`, else the default socket.
     ///
-    ///
     /// # Errors
     /// If the address is invalid, or requires TLS.
     pub(super) fn new(host: Option<&str>) -> Result<Self, RuntimeError> {

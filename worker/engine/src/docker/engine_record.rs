@@ -1,6 +1,5 @@
 //! Records id and address of the engine with this node's containers, across worker processes.
 //!
-//!
 //! If a worker is pointed to another engine, containers of the former one run on unseen: no replacement
 //! starts until a person confirms. Another id at the same address is a new engine, so its containers are
 //! gone.

@@ -1,6 +1,5 @@
 //! The bridge of a cluster's pods, on which they reach each other by name only.
 //!
-//!
 //! The host's rules, which redirect to the proxy, match the prefix of its interface's name.
 
 use std::collections::HashMap;

@@ -1,6 +1,5 @@
 //! Pods as plain process groups, for machines without a container engine.
 //!
-//!
 //! There is no isolation: a pod runs as the worker's user, in its own folder, with a clean environment and a
 //! few limits. Images, ports and CPU limits have no effect; isolating options are refused. Pods outlive their
 //! worker, even a killed one.

@@ -45,7 +45,6 @@ impl ProcessPods {
 
     /// Runs `work` on a blocking thread while no other worker of this root touches the pods of `node`.
     ///
-    ///
     /// # Errors
     /// Errors of `work`, and `Engine` after 10 s; `work` may still finish.
     pub(super) async fn with_lock<T: Send + 'static>(

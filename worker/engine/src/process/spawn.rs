@@ -82,10 +82,8 @@ pub(super) const NO_COMMAND: &str = "the `process` runtime of this node has no i
 /// Sets the limits from outside, because no code of ours may run between fork and exec; the program briefly
 /// has the worker's.
 ///
-///
 /// Limits private writable memory (`RLIMIT_DATA`) per process, not address space: language runtimes reserve
 /// gigabytes of addresses that they never touch, and would not start.
-///
 ///
 /// No id means that the process has ended.
 pub(super) fn limit(pid: Option<u32>, record: &Record) {

@@ -1,7 +1,6 @@
 //! A simulated engine with containers in memory only: for tests, benchmarks, and clusters of thousands of
 //! nodes in one process.
 //!
-//!
 //! Clones share it, so a test can replace a worker while the containers go on.
 
 mod node;

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::answer::ends::{ChannelEnd, broken, until_left};
 use crate::session::context::SessionContext;
 
-/// The engine refuses an unfinished archive, but has written the part before.
+/// The engine has written the part before the end of an unfinished archive.
 pub(super) async fn to_container(
     context: &SessionContext,
     container: &Container,
@@ -33,7 +33,6 @@ pub(super) async fn to_container(
     tokio::select! {
         done = &mut unpacking => return done.map(|()| Some(Frame::Exit(0))).map_err(|error| error.to_string()),
         stopped = read_archive(reader, pieces) => match stopped {
-            // The engine learns that the archive is incomplete.
             Err(None) => return Ok(None),
             Err(Some(error)) => return Ok(broken(&error)),
             Ok(()) => {}
@@ -43,7 +42,6 @@ pub(super) async fn to_container(
     done.map(|()| Some(Frame::Exit(0))).map_err(|error| error.to_string())
 }
 
-/// Fails without an error if the client leaves.
 async fn read_archive(
     reader: &mut ChannelReader,
     pieces: mpsc::Sender<io::Result<Bytes>>,
@@ -77,7 +75,6 @@ pub(super) async fn from_container(
 ) -> Result<ChannelEnd, String> {
     let opened = context.worker.runtime.archive(&container.handle, path).await;
     let mut archive = opened.map_err(|error| error.to_string())?;
-    // Errors come before the first piece.
     let mut piece = archive.next().await.transpose().map_err(|error| error.to_string())?;
     let Channel { writer, reader } = channel;
     let sending = async {

@@ -32,7 +32,6 @@ pub(super) async fn serve(
         );
         return Some(Frame::Failed(why));
     };
-    // A command is ended first, and waited for.
     if matches!(request.purpose, Purpose::Exec { .. }) {
         return begin(context, request, channel).await.unwrap_or_else(|why| Some(Frame::Failed(why)));
     }

@@ -19,15 +19,12 @@ use crate::session::context::SessionContext;
 
 /// While logs are followed, a line waits this long for older ones of other containers.
 const HOLD: Duration = Duration::from_millis(300);
-/// A source is not read while this many of its lines wait.
 const MAX_WAITING: usize = 512;
-/// A log that is read this much later than written is continued from its end.
+/// Then it is continued from its end.
 const MAX_LAG: Duration = Duration::from_secs(10);
 
 pub(super) enum SourceEvent {
-    /// Also the end of a source.
     Lines,
-    /// For the reader.
     Mark(String),
 }
 
@@ -52,8 +49,7 @@ struct KnownSource {
     running_since: Option<BootInstant>,
 }
 
-/// Nothing, if the log was read to its end since the container's last start. `was_there` is false for a
-/// container that started after the request.
+/// `None` if the log was read to its end since the container's last start.
 fn query_of(
     request: &LinesRequest,
     known: Option<&KnownSource>,
@@ -77,10 +73,10 @@ pub(super) struct LineSources<'a> {
     pub(super) merge: LogMerge<String, LogLine>,
     open: Vec<OpenSource>,
     known: HashMap<String, KnownSource>,
-    /// The source to poll first, which rotates.
+    /// Rotates.
     first: usize,
     begun_at: BootInstant,
-    /// Keys of logs that could not be opened: each is reported once.
+    /// Each is reported once.
     unopened: HashSet<String>,
     marks: Vec<String>,
     is_first_look: bool,
@@ -154,7 +150,6 @@ impl<'a> LineSources<'a> {
         managed.into_iter().flatten().collect()
     }
 
-    /// The output of former runs is in the engine's log.
     async fn open_ended_runs(&mut self) {
         let Ok(containers) = self.context.worker.list().await else { return };
         let runtime = self.context.worker.runtime.clone();
@@ -209,7 +204,6 @@ impl<'a> LineSources<'a> {
                 let live_from = wall_clock();
                 self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
             }
-            // It is gone, or the next pass tries again.
             Err(error) => {
                 tracing::debug!(container = handle, %error, "a log could not be opened");
                 if matches!(error, RuntimeError::Engine(_)) && self.unopened.insert(handle) {
@@ -284,7 +278,6 @@ impl<'a> LineSources<'a> {
         self.first = self.first.wrapping_add(1);
         for index in (0..count).map(|n| (self.first + n) % count) {
             let source = &mut self.open[index];
-            // Waiting lines are passed on first; then all sources are polled again.
             if self.merge.waiting(&source.key) >= MAX_WAITING {
                 continue;
             }

@@ -17,14 +17,12 @@ use super::decide::WorkerState;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
-/// The worker must not inherit these.
 const SUPERVISOR_ONLY_VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// The program to run as the worker.
 #[derive(Debug, Clone)]
 pub struct Program {
     pub path: PathBuf,
-    /// They tell the worker that standard input is a pipe ([`crate::LivenessPipe::to_supervisor`]).
+    /// With them the worker takes standard input for the pipe ([`crate::LivenessPipe::to_supervisor`]).
     pub arguments: Vec<OsString>,
 }
 
@@ -102,7 +100,7 @@ impl Child {
         self.running.as_ref().map(|running| running.pid)
     }
 
-    /// The id cannot have been reused: the exit status is not collected yet.
+    /// Its exit status is not collected yet, so the id is not reused.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(running) = &self.running
             && let Err(error) = kill_process(running.pid, signal)
@@ -112,8 +110,7 @@ impl Child {
         }
     }
 
-    /// Waits forever if there is no worker. Returns true for the worker's first sign.
-    ///
+    /// Returns true for the worker's first sign; waits forever without a worker.
     ///
     /// # Cancel safety
     /// No sign is lost.
@@ -124,7 +121,7 @@ impl Child {
                 return std::future::pending().await;
             }
             match running.pipe.try_read(&mut [0; 256]) {
-                // It has closed its end. SIGCHLD follows.
+                // SIGCHLD follows.
                 Ok(0) => return std::future::pending().await,
                 Ok(_) => return running.last_sign.replace(Instant::now()).is_none(),
                 Err(_) => {}
@@ -132,15 +129,14 @@ impl Child {
         }
     }
 
-    /// For when the supervisor itself was not running.
+    /// The supervisor itself was not running.
     pub(super) fn restart_silence(&mut self) {
         if let Some(running) = &mut self.running {
             running.last_sign = running.last_sign.map(|_| Instant::now());
         }
     }
 
-    /// Collects every ended child: as process 1 of a container the supervisor is the parent of all orphaned
-    /// processes. Returns the worker's exit.
+    /// As process 1 of a container the supervisor is the parent of all orphaned processes.
     pub(super) fn reap(&mut self) -> Option<ProcessExit> {
         let mut worker_exit = None;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {

@@ -6,13 +6,13 @@ use model::node::timing::Timing;
 
 use crate::fencing::liveness;
 
-/// For a process started after the expiry: it is about to fence, and the supervisor has just done so.
+/// Such a process is about to fence, and the supervisor has just done so.
 const FIRST_SIGN_GRACE: Duration = Duration::from_secs(3);
-/// A new process is killed if it gives no sign of life for so long.
+/// Then the process is killed.
 const FIRST_SIGN_TIMEOUT: Duration = Duration::from_secs(10);
 /// A worker promises ten seconds.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(12);
-/// While no worker enforces the fence: containers requested by a dead worker may still appear.
+/// Containers requested by a dead worker may still appear.
 const FENCE_INTERVAL: Duration = Duration::from_secs(1);
 const LONG_EXPIRED_FENCE_INTERVAL: Duration = Duration::from_secs(5);
 const LONG_EXPIRED: Duration = Duration::from_secs(60);
@@ -31,7 +31,7 @@ pub(super) struct SupervisorFacts {
     /// `None` if it has expired, or there is none.
     pub(super) lease_remaining: Option<Duration>,
     pub(super) expired_for: Duration,
-    /// Since the last scan after the expiry without a container to stop.
+    /// Since a scan found no container to stop.
     pub(super) clean_for: Option<Duration>,
     pub(super) is_fencing: bool,
     pub(super) worker: WorkerState,
@@ -43,16 +43,15 @@ pub(super) struct SupervisorStep {
     pub(super) kill: bool,
     pub(super) fence: bool,
     pub(super) start: bool,
-    /// Nothing is left to do.
     pub(super) end: bool,
 }
 
-/// A more silent worker is taken not to enforce the fence.
+/// Then the worker is taken not to enforce the fence.
 pub(super) fn max_silence(timing: &Timing) -> Duration {
     liveness::period(timing) * 3
 }
 
-/// Although the lease is valid: short enough that another process can still renew it.
+/// Short enough that another process can still renew the lease.
 fn hangs_after(timing: &Timing) -> Duration {
     (timing.fence_after / 2).max(max_silence(timing))
 }

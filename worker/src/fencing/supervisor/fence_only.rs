@@ -14,12 +14,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Consecutive scans without findings.
 const CLEAN_LOOKS_NEEDED: u32 = 3;
 
-/// Waits until the lease has expired, then stops the `on_disconnect: stop` pods. Ends at once if a worker
-/// renews the lease.
-///
-///
-/// # Errors
-/// If the boot id of the machine cannot be read.
 pub async fn fence_only(config: Arc<Config>) -> Result<(), SupervisorError> {
     let boot_id = lease_file::boot_id()?;
     let first = ObservedLease::read(&config, &boot_id);

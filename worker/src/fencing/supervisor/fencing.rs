@@ -1,8 +1,5 @@
-//! The supervisor's own fencing: scans for containers that must not run, each time on a new thread.
-//!
-//!
-//! The thread's async runtime is dropped afterwards: the supervisor stays small and responsive, and tasks of
-//! a scan do not compete with the worker's own.
+//! The supervisor's own fencing. Each scan has a new thread and async runtime: the supervisor stays small and
+//! responsive.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -48,17 +45,15 @@ impl Fencing {
         let thread = move || {
             let fence = std::panic::AssertUnwindSafe(|| fence(&config, deadline));
             let result = std::panic::catch_unwind(fence).unwrap_or_else(|_| Err("it panicked".to_owned()));
-            // The receiver is gone if the supervisor has ended.
             let _ended = results.blocking_send(result);
         };
         if let Err(error) = std::thread::Builder::new().name("fence".to_owned()).spawn(thread) {
-            // Counts as a failed scan, so that waiting for its end does not last forever.
+            // Otherwise its end would be awaited forever.
             let _sent = self.results.0.try_send(Err(format!("no thread can be started: {error}")));
         }
     }
 
-    /// Waits forever if no scan is in progress. Returns true if nothing had to be stopped.
-    ///
+    /// Returns true if nothing had to be stopped; waits forever without a scan.
     ///
     /// # Cancel safety
     /// No result is lost.
@@ -82,7 +77,6 @@ impl Fencing {
     }
 }
 
-/// Terminates, because every call of the engine has a deadline.
 fn fence(config: &Config, deadline: BootInstant) -> FencingResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no async runtime can be created: {error}"))?;

@@ -1,5 +1,5 @@
-//! Allows one supervisor per node of a machine, by a lock on `<node>.guard`. The file names the worker
-//! process, so that the next supervisor takes over a worker that outlived its supervisor.
+//! A lock on `<node>.guard`: one supervisor per node of a machine. The file names the worker process, so that
+//! the next supervisor takes over a worker that outlived its own.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -16,7 +16,6 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Released when the process ends.
 pub(super) struct InstanceLock {
     file: File,
     path: PathBuf,
@@ -24,8 +23,8 @@ pub(super) struct InstanceLock {
 
 impl InstanceLock {
     pub(super) async fn acquire(path: &Path) -> io::Result<Option<Self>> {
-        // A starting worker inherits the lock for a moment. If a supervisor was killed right then, the lock
-        // is free only once that worker has replaced its process image or ended.
+        // A starting worker inherits the lock for a moment. If the supervisor was killed then, the lock is
+        // free once that worker has replaced its process image or ended.
         let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match Self::try_acquire(path)? {
@@ -45,13 +44,12 @@ impl InstanceLock {
         }
     }
 
-    /// Takes the lock again if the file was removed: another supervisor could start beside this one, and the
-    /// next one would not find its `worker`.
+    /// Without the file another supervisor could start beside this one, and the next one would not find its
+    /// `worker`.
     pub(super) fn keep(&mut self, worker: Option<Pid>) {
         if self.path.exists() {
             return;
         }
-        // The worker reports an unwritable directory.
         if let Ok(Some(again)) = Self::try_acquire(&self.path) {
             tracing::warn!(path = %self.path.display(), "the file was removed: it is written again");
             *self = again;
@@ -85,7 +83,7 @@ impl InstanceLock {
     }
 }
 
-/// SIGTERM, then SIGKILL after a timeout or when the lease expires. The pods go on.
+/// The pods go on.
 pub(super) async fn end_leftover_worker(worker: &ProcessIdentity, lease_remaining: Duration) {
     tracing::warn!(
         process = worker.pid,
@@ -113,7 +111,6 @@ mod tests {
         let mut lock = InstanceLock::acquire(&path).await.unwrap().unwrap();
         assert!(InstanceLock::acquire(&path).await.unwrap().is_none(), "taken");
         assert!(lock.leftover_worker().is_none());
-        // It ignores SIGTERM.
         let mut worker =
             Command::new("sh").args(["-c", "trap '' TERM; while :; do sleep 0.1; done"]).spawn().unwrap();
         lock.record_worker(Pid::from_child(&worker));

@@ -1,13 +1,8 @@
 //! The supervisor: the worker's parent process, which enforces the fence when the worker cannot. Invariant 5.
 //!
-//!
-//! It knows the lease file, the container engine and its child process, but not Redis. It kills a hanging
-//! worker and restarts an exited one. If the lease has expired without signs of life
-//! ([`crate::LivenessPipe`]), it first stops the `on_disconnect: stop` pods of this node.
-//!
-//!
-//! If the supervisor is killed, the worker goes on and enforces the fence itself. The next supervisor
-//! replaces that worker with its own.
+//! It does not know Redis. It kills a hanging worker and restarts an exited one; if the lease has expired
+//! without signs of life ([`crate::LivenessPipe`]), it first stops the `on_disconnect: stop` pods. If it is
+//! killed, the worker goes on; the next supervisor replaces that worker with its own.
 
 mod child;
 mod decide;
@@ -43,11 +38,7 @@ const REPLACED: u8 = 4;
 /// Invalid configuration, and a taken name.
 const FINAL_EXIT_CODES: [u8; 2] = [2, REPLACED];
 
-/// Runs until SIGTERM or SIGINT, on a single-threaded runtime; pods are left running. Returns the exit code.
-///
-///
-/// # Errors
-/// If it cannot start.
+/// Until SIGTERM or SIGINT, on a single-threaded runtime. Returns the exit code.
 pub async fn run(config: Arc<Config>, program: Program) -> Result<u8, SupervisorError> {
     let mut supervisor = Supervisor::new(config, program).await?;
     if let Some(worker) = supervisor.lock.leftover_worker() {
@@ -56,7 +47,7 @@ pub async fn run(config: Arc<Config>, program: Program) -> Result<u8, Supervisor
     }
     let code = supervisor.watch().await?;
     if code == REPLACED && supervisor.has_worker_given_up {
-        // On this machine the worker that has the name now renews the lease, and nothing is fenced.
+        // On this machine the worker with the name renews the lease, and nothing is fenced.
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             _ = terminate.recv() => {}
@@ -76,7 +67,7 @@ struct Supervisor {
     expired_since: Option<Instant>,
     clean_since: Option<Instant>,
     ending_since: Option<Instant>,
-    /// Its exit code says that it cannot go on, and no end was requested.
+    /// And no end was requested.
     has_worker_given_up: bool,
     last_exit: Option<ProcessExit>,
 }
@@ -129,7 +120,7 @@ impl Supervisor {
                 is_clean = self.fencing.end() => self.clean_since = is_clean.then(Instant::now),
                 () = tokio::time::sleep(wait) => {}
             }
-            // The supervisor itself was stopped or starved, so the worker's silence proves nothing.
+            // The supervisor itself was starved: the worker's silence proves nothing.
             if wait_began.elapsed() > wait + decide::max_silence(&self.config.timing) {
                 self.child.restart_silence();
             }

@@ -9,7 +9,7 @@ pub(super) struct Systemd {
 }
 
 impl Systemd {
-    /// The worker process runs; it may not have reached Redis yet, which it retries without limit.
+    /// The worker may not have reached Redis yet, which it retries without limit.
     pub(super) fn ready(&mut self) {
         if !self.is_ready {
             self.is_ready = true;

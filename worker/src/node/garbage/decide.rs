@@ -21,7 +21,7 @@ pub(crate) struct DiskSpace {
 }
 
 impl DiskSpace {
-    /// Of bytes or inodes, whichever is greater. A disk without a size is empty.
+    /// A disk without a size is empty.
     pub(crate) fn used_percent(self) -> f64 {
         self.used_bytes_percent().max(self.used_inodes_percent())
     }
@@ -48,9 +48,8 @@ pub(super) enum Removal {
     Image(String),
 }
 
-/// Kept logs first, then images, the longest unused first. Logs stay if only inodes are short, because each
-/// uses just one. `kept_logs` is their size on this disk; `is_removing` is true if something was removed
-/// since the disk was above the upper mark.
+/// Kept logs first, then images. Logs stay if only inodes are short, because each uses just one. `kept_logs`
+/// is their size on this disk.
 pub(super) fn next_removal(
     disk: DiskSpace,
     marks: DiskMarks,
@@ -73,7 +72,7 @@ pub(super) fn is_full(disk: DiskSpace, marks: DiskMarks, was_full: bool) -> bool
     disk.used_percent() >= limit
 }
 
-/// The longest unused first. `used` has the time since each one's last use.
+/// The longest unused first, by the time since the last use.
 pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<String>) -> Vec<String> {
     let needed: HashSet<String> = needed.iter().map(|image| canonical(image)).collect();
     // The same image may have been used under several names.
@@ -88,7 +87,6 @@ pub(super) fn removable(used: &BTreeMap<String, Duration>, needed: &HashSet<Stri
     found.into_iter().map(|(image, _)| image.clone()).collect()
 }
 
-/// Without `docker.io/` and `library/`, with its tag or digest.
 fn canonical(image: &str) -> String {
     let image = image.strip_prefix("docker.io/").unwrap_or(image);
     let image = image.strip_prefix("library/").unwrap_or(image);

@@ -1,5 +1,4 @@
-//! When this worker last used each image, in a file. Only these images are ever removed, because others share
-//! the engine.
+//! When this worker last used each image. Only these are ever removed, because others share the engine.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,7 +7,6 @@ use daemon::config::{Config, RuntimeKind};
 use daemon::state_file::StateFile;
 use parking_lot::Mutex;
 
-/// Forgotten images stay on the engine.
 const MAX_IMAGES: usize = 10_000;
 
 pub(crate) struct ImageUses {
@@ -18,7 +16,7 @@ pub(crate) struct ImageUses {
 }
 
 impl ImageUses {
-    /// Images of an unreadable file are forgotten, so they stay.
+    /// Images of an unreadable file are forgotten, and stay.
     pub(crate) fn load(config: &Config, uses_machine: bool) -> Self {
         let has_images = config.runtime == RuntimeKind::Docker && uses_machine;
         let path = config.data_dir.join(format!("{}.images", config.node));

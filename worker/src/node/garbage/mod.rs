@@ -20,9 +20,9 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// In passes: a failover may lose a report.
+/// A failover may lose a report.
 const REPORT_EVERY: u32 = 30;
-/// Per pass: something else may fill the disk, and gets time to end.
+/// Something else may fill the disk, and gets time to end.
 const MAX_REMOVALS: usize = 200;
 
 pub(crate) struct GarbageLoop {
@@ -89,7 +89,7 @@ impl GarbageLoop {
             self.is_removing = false;
             return disk;
         }
-        // Without an answer logs are removed nevertheless, and the full disk is reported.
+        // Logs are removed nevertheless.
         let removable = removable_images(&context).await.unwrap_or_else(|error| {
             worker.redis_log.failed(&error);
             RemovableImages::default()
@@ -97,7 +97,7 @@ impl GarbageLoop {
         let has_logs = space_of_logs(&context).await.is_none();
         let mut images = removable.images;
         for _ in 0..MAX_REMOVALS {
-            // On another disk their removal would free nothing here.
+            // On another disk they free nothing here.
             let kept_logs = if has_logs { worker.kept_logs.size().await.0 } else { 0 };
             match decide::next_removal(disk, marks, kept_logs, &images, self.is_removing) {
                 None => break,
@@ -164,8 +164,7 @@ async fn engine_directory(context: &SessionContext) -> PathBuf {
     worker.runtime.volumes_directory().await.unwrap_or_else(|| worker.config.data_dir.clone())
 }
 
-/// Of the nearest existing parent: a worker in a container may not see the engine's directory, but usually
-/// shares its disk.
+/// A worker in a container may not see the engine's directory, but usually shares its disk with a parent.
 fn device(directory: &Path) -> Option<u64> {
     directory.ancestors().find_map(|path| path.metadata().ok()).map(|found| found.dev())
 }
@@ -194,7 +193,7 @@ fn note_used_images(context: &SessionContext) {
     }
 }
 
-/// Other images came to the node by hand.
+/// The others came to the node by hand.
 pub(crate) fn is_pullable(policy: PullPolicy) -> bool {
     policy != PullPolicy::Never
 }
@@ -206,7 +205,7 @@ fn images_in_use(context: &SessionContext) -> HashSet<String> {
     images.into_iter().flatten().collect()
 }
 
-/// Needed by no pod of this node and no service within its undo history.
+/// By no pod of this node and no service within its undo history.
 #[derive(Default)]
 struct RemovableImages {
     images: Vec<String>,
@@ -249,7 +248,7 @@ async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreE
     Ok(decide::removable(&used, &needed))
 }
 
-/// Unless any container uses it, even another program's.
+/// Any container, even another program's, keeps its image.
 async fn remove_image(context: &SessionContext, image: &str) {
     let worker = &context.worker;
     match worker.runtime.remove_image(image).await {

@@ -15,7 +15,7 @@ pub(super) fn read(psi: Option<Psi>) -> MachineCounters {
     let stats = KernelStats::current().ok();
     let busy = stats.as_ref().map(|stats| {
         let cpu = &stats.total;
-        // Time stolen by a hypervisor was not used here; that of virtual machines is in `user` and `nice`.
+        // Stolen time was not used here; that of virtual machines is in `user` and `nice`.
         let ticks = [cpu.user, cpu.nice, cpu.system, cpu.irq.unwrap_or(0), cpu.softirq.unwrap_or(0)];
         ticks.iter().sum::<u64>() * 1_000_000 / procfs::ticks_per_second().max(1)
     });

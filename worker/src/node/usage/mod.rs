@@ -1,4 +1,4 @@
-//! Resource usage of pods and machine: measured while a client asks, and rarely for the metrics of this
+//! Resource usage of pods and machine, measured while a client asks, and rarely for the metrics of this
 //! process.
 //!
 //! Tests: beside the code, scenarios::usage
@@ -22,9 +22,7 @@ use self::report::Measurement;
 use crate::session::context::SessionContext;
 use crate::support::measure;
 
-/// While a client asks.
 const WANTED_INTERVAL: Duration = Duration::from_secs(2);
-/// So that the first report comes soon.
 const FIRST_INTERVAL: Duration = Duration::from_millis(700);
 const METRICS_INTERVAL: Duration = Duration::from_secs(15);
 /// Hints may be lost.
@@ -45,7 +43,7 @@ pub(crate) struct UsageLoop {
 impl Loop<StoreError> for UsageLoop {
     const NAME: &'static str = "usage";
     const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
-    /// Nothing depends on it: the heartbeat logs when Redis is unavailable.
+    /// Nothing depends on it.
     const LOGS_FAILURES: bool = false;
 
     async fn step(&mut self) -> Result<Next, StoreError> {

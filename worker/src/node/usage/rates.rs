@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::Counters;
 use model::node::usage::Usage;
 
-/// The second count is `span` after the first. Rates are unknown if a count went back, because it restarted.
+/// Rates are unknown if a count went back, because it restarted.
 pub(crate) fn between(before: Option<&Counters>, now: &Counters, span: Duration) -> Usage {
     let rate = |count: fn(&Counters) -> Option<u64>, unit: f64| {
         let grown = count(now)?.checked_sub(count(before?)?)?;

@@ -1,5 +1,5 @@
-//! The first part of each stop: closes the pod's gate and waits until its last request has ended, as decided
-//! by [`crate::handover::drain`].
+//! The first part of each stop: closes the pod's gate and waits for requests in flight
+//! ([`crate::handover::drain`]).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::support::measure::ContainerStopReason;
 const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl PodAction {
-    /// The gate stays closed until the result is dropped. `None` if nothing must be stopped now.
+    /// The gate stays closed until the result is dropped. `None`: stop nothing now.
     pub(super) async fn drain(&self, reason: ContainerStopReason) -> Option<ClosedGate<'_>> {
         let (handover, limit) = (&self.context.handover, drain::limit(&self.stop_facts(reason)));
         let (begun, master) = (Instant::now(), self.context.link.master());
@@ -60,7 +60,7 @@ impl PodAction {
         }
     }
 
-    /// After the gate is closed: no new requests reach the containers.
+    /// No new requests reach the containers.
     async fn signal_drain(&self) {
         for container in self.containers.iter().filter(|container| container.state.may_run()) {
             let index = stop_order::index_of(&self.managed.spec, container);
@@ -71,7 +71,6 @@ impl PodAction {
             let pod = &self.managed.payload.id;
             match self.context.worker.runtime.signal(&container.handle, signal).await {
                 Ok(()) => tracing::info!(%pod, "{signal} sent (`drain_signal`)"),
-                // It has ended meanwhile.
                 Err(RuntimeError::NotFound(_)) => {}
                 Err(error) => tracing::warn!(
                     %pod, "`drain_signal`: {signal} could not be sent: {error}; requests in flight are cut after `drain`"
@@ -97,8 +96,7 @@ impl PodAction {
         }
     }
 
-    /// Returns true if another master than at the stop's start has lost the stop: the pod must run, and its
-    /// gate opens again.
+    /// True if another master has lost the stop: the pod must run, and its gate opens again.
     async fn revoke_lost_stop(&self, reason: ContainerStopReason) -> bool {
         let ContainerStopReason::Requested = reason else { return false };
         let (id, assignment) = (&self.managed.payload.id, &self.managed.assignment);

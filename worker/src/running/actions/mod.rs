@@ -1,7 +1,5 @@
-//! Carries out the decision of [`step`](crate::running::step) about one pod.
-//!
-//!
-//! The process may die at any point: the next pass sees the remaining state and decides anew.
+//! Carries out the decision of [`step`](crate::running::step) about one pod. The process may die at any
+//! point: the next pass decides anew.
 
 mod draining;
 mod ending;
@@ -86,10 +84,9 @@ impl PodAction {
         self.stop_all(reason, |_| true).await
     }
 
-    /// Drains, then stops and removes some containers, in their order and together within the grace period.
-    /// Returns true if they are gone.
+    /// In their order, and together within the grace period. Returns true if they are gone.
     async fn stop_all(&self, reason: ContainerStopReason, is_chosen: impl Fn(&Container) -> bool) -> bool {
-        // Before the grace period begins, so that programs have all of it.
+        // So that programs have all of the grace period.
         let Some(_gate) = self.drain(reason).await else { return false };
         let grace = GracePeriod::begin(self.managed.spec.grace());
         let hooks = pre_stop::limit(&self.stop_facts(reason), grace.whole);
@@ -135,8 +132,7 @@ impl PodAction {
         Ok(true)
     }
 
-    /// The sandbox and so the containers' network is gone. Only Redis may take the assignment away, so it is
-    /// asked before anything is stopped.
+    /// Only Redis may take the assignment away, so it is asked before anything is stopped.
     async fn rebuild(&self) {
         if self.report_lost("the network of its containers is gone").await {
             self.update(|managed| managed.desired = DesiredState::Discard);
@@ -150,7 +146,7 @@ impl PodAction {
         let report = FinishReport { message, drained, ..FinishReport::new(PodOutcome::Stopped) };
         match self.finish(&report).await {
             Some(WriteOutcome::Done | WriteOutcome::Stale) => self.forget(),
-            // Redis knows of no stop request (a failover may have lost it), and the container is gone.
+            // A failover may have lost the stop request, and the container is gone.
             Some(WriteOutcome::Wanted) => self.restart_lost().await,
             None => self.retry_later(),
         }
@@ -163,7 +159,7 @@ impl PodAction {
         self.context.persist("finishing a pod", finish).await
     }
 
-    /// Returns true if Redis gave the pod another assignment; otherwise it is forgotten, or this is retried.
+    /// True if Redis gave the pod another assignment.
     async fn report_lost(&self, what: &str) -> bool {
         let raw = &self.managed.payload.raw;
         let report_lost = || self.context.session.report_lost(self.pod(), raw).boxed();
@@ -188,10 +184,9 @@ impl PodAction {
         }
     }
 
-    /// Tries once per pass, as the status may change meanwhile.
     async fn report_status(&self) {
         if !self.context.worker.is_leased() {
-            // Actions must not wait for an unavailable Redis. A pass after the next heartbeat reports it.
+            // Actions must not wait for an unavailable Redis.
             return;
         }
         let Some(managed) = self.context.table.get(&self.managed.payload.id) else { return };

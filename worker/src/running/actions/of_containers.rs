@@ -55,7 +55,7 @@ impl PodAction {
         let pull = worker.runtime.ensure_image(image, policy, &worker.logins);
         let image_is_there = tokio::select! {
             biased;
-            // A pull can take minutes. The engine keeps what it has loaded.
+            // A pull can take minutes.
             () = self.until_unwanted() => return,
             () = self.context.tasks.stopping().cancelled() => return,
             result = pull => result,
@@ -123,7 +123,7 @@ impl PodAction {
             return;
         };
         let Some(_gate) = self.drain(ContainerStopReason::Unhealthy).await else { return };
-        // If this worker dies after the stop, the next one learns from the record why the container ended.
+        // If this worker dies after the stop, the next one finds in the record why the container ended.
         self.report_status().await;
         self.change_container(index, |container| container.was_unhealthy = true);
         let worker = &self.context.worker;

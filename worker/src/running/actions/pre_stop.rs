@@ -20,14 +20,12 @@ pub(super) fn limit(facts: &StopFacts, grace: Duration) -> Duration {
         ContainerStopReason::Requested
         | ContainerStopReason::NotAssigned
         | ContainerStopReason::Unhealthy => grace,
-        // It has ended by itself, or there is no time.
         ContainerStopReason::Ended | ContainerStopReason::Fenced => Duration::ZERO,
     }
 }
 
 impl PodAction {
-    /// Failures are reported and delay nothing. Returns false if the worker ends meanwhile: the next one runs
-    /// all commands again.
+    /// Failures delay nothing. Returns false if the worker ends: the next one runs all commands again.
     pub(super) async fn before_stop(&self, container: &Container, limit: Duration) -> bool {
         let index = stop_order::index_of(&self.managed.spec, container);
         let Some(spec) = index.map(|index| &self.managed.spec.containers[index]) else { return true };
@@ -39,7 +37,7 @@ impl PodAction {
             let rest = limit.saturating_sub(begun.elapsed());
             let exec = self.context.worker.runtime.exec(&container.handle, &hook.command.0, rest);
             let result = tokio::select! {
-                // The runtime has the same limit; a hanging engine must not exceed it.
+                // A hanging engine must not exceed the limit.
                 result = tokio::time::timeout(rest, exec) => result.unwrap_or_else(|_| Ok(ExecResult::default())),
                 () = self.context.tasks.stopping().cancelled() => return false,
             };
@@ -66,7 +64,6 @@ fn problem(hook: &Hook, result: &Result<ExecResult, RuntimeError>, limit: Durati
             "`pre_stop`: {program} had not ended when the grace period of {} was over",
             seconds(limit)
         )),
-        // It has ended meanwhile.
         Err(RuntimeError::NotFound(_)) => None,
         Err(error) => Some(format!("`pre_stop`: {program} could not be run: {error}")),
     }

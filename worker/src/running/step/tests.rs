@@ -22,7 +22,6 @@ fn at(seconds: u64) -> Option<BootInstant> {
     Some(BootInstant { millis: seconds * 1000 })
 }
 
-/// At second 1000, with a valid lease.
 fn facts(observed: Option<ContainerState>) -> PodFacts {
     pod(container(observed))
 }
@@ -110,7 +109,7 @@ fn the_restart_policy_decides_what_follows_an_exit() {
             "{policy:?} {code}"
         );
     }
-    // The engine reports that any process was killed because of memory; the exit code is the first process's.
+    // The exit code is the first process's.
     let with_killed_child = ContainerExit { code: 0, out_of_memory: true };
     let observed = Some(ContainerState::Exited { code: 0, out_of_memory: true });
     let facts = ContainerFacts { policy: RestartPolicy::OnFailure, ..container(observed) };
@@ -225,7 +224,6 @@ fn after_a_failed_action_nothing_is_done_before_the_retry_time() {
     }
 }
 
-/// A migration that the others wait for, a web server, and its sidecar.
 fn several(states: [Option<ContainerState>; 3]) -> PodFacts {
     let [migration, web, sidecar] = states;
     let completed = (0, StartCondition::ServiceCompletedSuccessfully);

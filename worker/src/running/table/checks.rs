@@ -20,9 +20,9 @@ struct CheckState {
     check: Arc<(ProbeMethod, CheckTiming)>,
     health: Health,
     message: String,
-    /// Of its probes while the container starts; empty if nothing is wrong.
+    /// Empty if nothing is wrong.
     failing: String,
-    /// With what to do; empty while probes are conclusive.
+    /// Empty while probes are conclusive.
     inconclusive: String,
 }
 

@@ -22,7 +22,6 @@ pub(crate) struct ManagedContainer {
     pub(crate) crash_streak: u32,
     pub(crate) running_since: Option<BootInstant>,
     pub(crate) restart_at: Option<BootInstant>,
-    /// In CamelCase; empty if it is well.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) exit_code: Option<i64>,
@@ -79,7 +78,7 @@ impl ManagedContainer {
         } else if is_shown_by_checks(reason) {
             self.was_unhealthy = reason == UNHEALTHY;
         } else {
-            // It was not well when the previous worker ended, so it must run for a while to be well again.
+            // It must run for a while to be well again.
             self.running_since = Some(now);
             self.exit_code = exit_code;
             self.set_reason(RESTARTED, message.to_owned());

@@ -22,7 +22,6 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Returns false if it is being removed already.
     pub(super) fn begin_removal(&mut self, handle: &str, pod: &PodId) -> bool {
         self.removing.insert(handle.to_owned(), pod.clone()).is_none()
     }
@@ -40,7 +39,6 @@ impl Leftovers {
     }
 
     pub(super) fn keep(&mut self, ended: EndedPod) {
-        // A pod that ended before this session may be older than others.
         let at = self.ended.partition_point(|other| other.ended_at <= ended.ended_at);
         self.ended.insert(at, ended);
     }

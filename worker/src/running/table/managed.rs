@@ -88,7 +88,7 @@ impl ManagedPods {
         Some(managed.payload.id.clone())
     }
 
-    /// Returns false if the pod has changed since it was `seen`, or has an action.
+    /// False if the pod has changed since it was `seen`, or has an action.
     pub(super) fn mark_busy(&mut self, seen: &ManagedPod) -> bool {
         let found = self.pods.get_mut(&seen.payload.id);
         match found.filter(|managed| managed.version == seen.version && !managed.busy) {
@@ -127,7 +127,6 @@ impl ManagedPods {
         true
     }
 
-    /// Another node has the pod now. Returns false if it is not managed under this assignment.
     pub(super) fn mark_foreign(&mut self, pod: &PodId, assignment: &AssignmentId) -> bool {
         let version = self.next_version();
         match self.pods.get_mut(pod).filter(|managed| managed.assignment == *assignment) {
@@ -155,7 +154,7 @@ impl ManagedPods {
 
     fn next_version(&mut self) -> u64 {
         self.last_version += 1;
-        // A woken task waits for the table's lock, and so for the end of this change.
+        // A woken task waits for the table's lock.
         self.changes.send_replace(self.last_version);
         self.last_version
     }
@@ -164,8 +163,7 @@ impl ManagedPods {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartCheck {
     Free,
-    /// A container of an older assignment must be removed first.
     Occupied,
-    /// An action under this very assignment may end in another assignment.
+    /// The action may end in another assignment.
     Busy,
 }

@@ -1,9 +1,5 @@
-//! The pods of one session: [managed](managed) ones, [starting](starting) ones, and [leftover](leftovers)
-//! containers.
-//!
-//!
-//! All of it can be rebuilt from Redis and the engine. One lock covers everything and is never held across an
-//! await.
+//! The pods of one session: [managed](managed), [starting](starting), and [leftover](leftovers) containers.
+//! All of it can be rebuilt from Redis and the engine. The lock is never held across an await.
 
 mod checks;
 mod container;
@@ -68,12 +64,11 @@ impl PodTable {
         self.inner.lock().starts.admit(payload)
     }
 
-    /// Then the list must be swept when that start ends.
     pub(crate) fn is_duplicate(&self, payload: &Payload) -> bool {
         self.inner.lock().starts.note_duplicate(&payload.id)
     }
 
-    /// Returns true if a duplicate payload arrived meanwhile.
+    /// True if a duplicate payload arrived meanwhile.
     pub(crate) fn release_start(&self, pod: &PodId) -> bool {
         self.inner.lock().starts.release(pod)
     }
@@ -90,7 +85,7 @@ impl PodTable {
         self.inner.lock().starts.recheck_all();
     }
 
-    /// Returns the desired state, which includes a stop requested during the start.
+    /// A stop may have been requested during the start.
     pub(crate) fn insert_started(&self, mut managed: ManagedPod) -> DesiredState {
         let mut inner = self.inner.lock();
         if inner.starts.is_stop_requested(&managed.payload.id) {
@@ -101,8 +96,8 @@ impl PodTable {
         desired
     }
 
-    /// Makes way for a claimed pod. One managed under this very assignment (a failover can put back its
-    /// payload) leaves the table: from here on only the start decides about it.
+    /// One managed under this very assignment (a failover can put back its payload) leaves the table: only
+    /// the start decides about it.
     pub(crate) fn can_start(&self, pod: &PodId, assignment: &AssignmentId) -> StartCheck {
         let mut inner = self.inner.lock();
         if inner.leftovers.is_removing_container_of(pod) {
@@ -141,7 +136,6 @@ impl PodTable {
         self.inner.lock().managed.len()
     }
 
-    /// Ignores a result for an earlier start of the container.
     pub(crate) fn note_health(&self, change: &HealthChange) -> Option<PodId> {
         self.inner.lock().managed.note_health(change)
     }
@@ -196,7 +190,6 @@ impl PodTable {
         self.inner.lock().managed.mark_busy(seen)
     }
 
-    /// Only if the pod has not changed since it was `seen`.
     pub(crate) fn note_observed(&self, seen: &ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
         self.inner.lock().managed.note_observed(seen, observed)
     }
@@ -212,7 +205,6 @@ impl PodTable {
         times.filter(|at| *at > looked_at).min()
     }
 
-    /// After `looked_at` and until `now`, each with the handle of one container, if any.
     pub(crate) fn due(
         &self,
         (looked_at, now): (BootInstant, BootInstant),
@@ -252,7 +244,7 @@ impl PodTable {
         inner.managed.mark_foreign(pod, assignment) || inner.starts.mark_foreign(pod, assignment)
     }
 
-    /// Hints of our own starts and actions are no news, nor are those irrelevant to managed pods.
+    /// Our own starts and actions are no news.
     pub(crate) fn is_news(&self, pod: &PodId, is_start: bool) -> bool {
         let inner = self.inner.lock();
         let is_starting = inner.starts.contains(pod);
@@ -260,7 +252,6 @@ impl PodTable {
         if is_start { !is_starting } else { is_starting || is_idle }
     }
 
-    /// Of pods that may start to run here and may need exclusivity.
     pub(crate) fn exclusive_assignments(&self) -> Vec<(PodId, AssignmentId)> {
         let inner = self.inner.lock();
         let exclusive = inner.managed.iter().filter(|pod| pod.spec.on_disconnect == OnDisconnect::Stop);
@@ -269,7 +260,7 @@ impl PodTable {
         all.map(|(pod, assignment)| (pod.clone(), assignment.clone())).collect()
     }
 
-    /// In the order of their ids after `after`, wrapping around, each once.
+    /// In the order of ids after `after`, wrapping around.
     pub(crate) fn assignments_after(
         &self,
         after: Option<&PodId>,
@@ -285,7 +276,6 @@ impl PodTable {
 }
 
 impl PodTable {
-    /// True if the pod is here under this assignment, or the container is in removal or kept for its logs.
     pub(crate) fn accounts_for(&self, handle: &str, pod: &PodId, assignment: &AssignmentId) -> bool {
         let inner = self.inner.lock();
         inner.has(pod, assignment) || inner.leftovers.is_removing(handle)

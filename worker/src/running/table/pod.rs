@@ -17,7 +17,6 @@ use super::container::ManagedContainer;
 use crate::running::step::DesiredState;
 use crate::worker::Worker;
 
-/// Acknowledged here, or found in `cs` after a restart of the worker.
 #[derive(Debug, Clone)]
 pub(crate) struct ManagedPod {
     pub(crate) payload: Payload,
@@ -30,12 +29,11 @@ pub(crate) struct ManagedPod {
     pub(crate) version: u64,
     pub(crate) containers: Vec<ManagedContainer>,
     pub(crate) sandbox: Option<String>,
-    /// Missing services, once they were checked. Containers restart only after they are there.
+    /// Containers restart only after these services are there.
     pub(crate) waits_for: Option<String>,
     pub(crate) retry_at: Option<BootInstant>,
     pub(crate) network: ContainerNetwork,
     pub(crate) volume_epochs: BTreeMap<String, u64>,
-    /// The outcome of the drain, in a sentence.
     pub(crate) drained: Option<String>,
     pub(crate) runs: Vec<EndedRun>,
     pub(crate) is_reported: bool,
@@ -88,7 +86,7 @@ impl ManagedPod {
         let named =
             |name: Option<&ContainerName>| found.iter().find(|one| one.name.as_ref() == name).copied();
         match self.spec.containers.as_slice() {
-            // Even after its specification was lost, which had the name.
+            // Even after its specification was lost.
             [_] => ObservedPod { containers: vec![found.first().copied()], sandbox: None },
             several => ObservedPod {
                 containers: several.iter().map(|container| named(container.name.as_ref())).collect(),
@@ -114,7 +112,7 @@ impl ManagedPod {
 
     /// With each start the engine may choose another address and other ports.
     pub(crate) fn note_observed(&mut self, observed: &ObservedPod<'_>) {
-        // The status of the only container is that of the pod.
+        // The only container has the pod's status.
         let has_progress = self.has_several();
         for (container, (handle, progress)) in self.containers.iter_mut().zip(observed.handles_and_progress())
         {

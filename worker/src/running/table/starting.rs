@@ -9,7 +9,7 @@ use model::pod::payload::Payload;
 use tokio::sync::Notify;
 
 pub(crate) enum Admission {
-    /// The `Notify` signals to ask Redis again.
+    /// Notified when Redis must be asked again.
     Started(Arc<Notify>),
     Duplicate,
 }
@@ -19,7 +19,7 @@ struct Starting {
     assignment: Option<AssignmentId>,
     /// The in-flight list must be swept when this start ends.
     has_duplicate: bool,
-    /// Before continuing: the pod may have to stop, or may have moved.
+    /// The pod may have to stop, or may have moved.
     recheck: Arc<Notify>,
     stop_requested: bool,
 }
@@ -46,13 +46,11 @@ impl Starts {
         Admission::Started(recheck)
     }
 
-    /// Returns false if the pod is not starting.
     pub(super) fn note_duplicate(&mut self, pod: &PodId) -> bool {
         let starting = self.starts.get_mut(pod);
         starting.map(|starting| starting.has_duplicate = true).is_some()
     }
 
-    /// Returns true if its payload arrived again meanwhile.
     pub(super) fn release(&mut self, pod: &PodId) -> bool {
         self.starts.remove(pod).is_some_and(|starting| starting.has_duplicate)
     }
@@ -83,7 +81,6 @@ impl Starts {
         self.starts.get(pod).is_some_and(|starting| starting.stop_requested)
     }
 
-    /// Returns false if the pod is not starting. Same below.
     pub(super) fn request_stop(&mut self, pod: &PodId) -> bool {
         let Some(starting) = self.starts.get_mut(pod) else { return false };
         if !starting.stop_requested {

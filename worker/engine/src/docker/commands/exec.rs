@@ -1,6 +1,5 @@
 //! Runs commands in containers.
 //!
-//!
 //! The API cannot end a command, which runs on after its deadline. The next call for the same command waits
 //! for it; otherwise a hanging one would fill the container with processes.
 

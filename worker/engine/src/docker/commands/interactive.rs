@@ -1,6 +1,5 @@
 //! Interactive commands in a container.
 //!
-//!
 //! The engine cannot end a command, so its process is signalled directly. A worker with its own PID namespace
 //! cannot do that.
 

@@ -1,6 +1,5 @@
 //! Input, output and terminal of a container's main process.
 //!
-//!
 //! The log holds only complete lines, so a client attached after the start would miss a prompt. If the input
 //! belongs to the first client, the worker attaches before the start and hands that connection over.
 

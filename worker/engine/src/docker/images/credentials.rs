@@ -1,7 +1,6 @@
 //! Credentials for pulls. The worker's own `config.json` of `docker login` wins over `kubeleet registry
 //! login`: the node's operator decides.
 //!
-//!
 //! Both are read for each pull. Credentials go to the engine only, never into logs or messages.
 
 use std::collections::HashMap;
