@@ -24,7 +24,6 @@ pub struct Identity {
     /// `None` for the only container of a pod, or the sandbox of several.
     pub container: Option<ContainerName>,
     pub on_disconnect: OnDisconnect,
-    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
 }
 
@@ -51,7 +50,7 @@ impl Identity {
 }
 
 impl Identity {
-    /// The hash covers pod and assignment, so creating twice yields one container.
+    /// Creating twice yields one container: the hash covers pod and assignment.
     pub fn container_name(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(self.pod.as_str());
@@ -80,15 +79,13 @@ impl Identity {
     }
 }
 
-/// The node's policy has already approved it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerRequest {
     pub identity: Identity,
     pub container: ContainerSpec,
-    /// Handle of the sandbox whose network it shares.
     pub sandbox: Option<String>,
     pub files: Vec<MountedFile>,
-    /// Epochs of the persistent volumes that it creates, by source.
+    /// By source, for the persistent volumes that it creates.
     pub volume_epochs: BTreeMap<String, u64>,
 }
 
@@ -107,21 +104,20 @@ pub enum ContainerState {
     Exited {
         /// 128 + n for signal n.
         code: i64,
-        /// The kernel killed it because it exceeded its memory limit.
         out_of_memory: bool,
     },
-    /// The engine failed to inspect it, or named a state that kubeleet does not know. It may run.
+    /// Its inspection failed, or kubeleet does not know the state. It may run.
     Unknown,
 }
 
 impl ContainerState {
-    /// True also for `Created`: it may run soon.
+    /// `Created` too may run soon.
     pub fn may_run(self) -> bool {
         !matches!(self, Self::Exited { .. })
     }
 }
 
-/// A container of this node, as the engine lists it; most fields come from its labels.
+/// Most fields come from the engine's labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     pub handle: String,
@@ -133,7 +129,7 @@ pub struct Container {
     pub on_disconnect: OnDisconnect,
     pub grace: Duration,
     pub state: ContainerState,
-    /// Paused by another client of the engine. Its state is still running.
+    /// By another client of the engine. Its state is still running.
     pub is_paused: bool,
     /// `None` if the engine does not report it.
     pub network: Option<ContainerNetwork>,
@@ -165,7 +161,6 @@ impl Container {
         self.cluster.is_some() && self.cluster.as_ref() == cluster
     }
 
-    /// Reads the labels of [`Identity::labels`].
     pub fn from_labels<'a>(
         handle: String,
         get: impl Fn(&str) -> Option<&'a str>,

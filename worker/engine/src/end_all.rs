@@ -7,11 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Container, RuntimeError};
 
-/// Kills those that outlive their grace period, at `kill_by` at the latest. `stopped` asks one to stop and
-/// waits for its end.
-///
-/// # Errors
-/// The first error of `kill`; the other containers were killed nevertheless.
+/// `stopped` asks one to stop and waits for its end; `kill` follows, at `kill_by` at the latest.
 pub(crate) async fn end_all<S, K>(
     containers: Vec<Container>,
     kill_by: Instant,

@@ -1,6 +1,5 @@
-//! Errors of a runtime's calls. `worker/src/start/pod_start.rs` decides how often a start is tried again.
+//! Errors of a runtime's calls, classified by the worker's reaction.
 
-/// Classified by the worker's reaction, with the engine's own message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuntimeError {
     /// Retried with backoff.

@@ -6,7 +6,7 @@ const MAX_OUTPUT: usize = 4096;
 pub struct ExecResult {
     /// 126 and 127 if the command could not start; `None` if it did not end in time.
     pub exit_code: Option<i64>,
-    /// The end of standard output and standard error together; at most 4 KiB.
+    /// At most 4 KiB, of standard output and standard error together.
     pub output: String,
 }
 

@@ -1,5 +1,4 @@
-//! Failpoints around the calls of a runtime: `engine.<op>.before` and `engine.<op>.after`; see
-//! [`daemon::failpoint`].
+//! Failpoints `engine.<op>.before` and `engine.<op>.after`; see [`daemon::failpoint`].
 
 use std::io;
 use std::path::PathBuf;

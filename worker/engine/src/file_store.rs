@@ -1,5 +1,5 @@
-//! Files for this node's containers: a directory in memory per container, accessible only to the worker's
-//! user. All calls block their thread, for microseconds.
+//! Files for this node's containers: a directory in memory per container, for the worker's user only. All
+//! calls block their thread, for microseconds.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -63,8 +63,6 @@ impl FileStore {
         DirectoryGuard { name, in_use: self.in_use.clone() }
     }
 
-    /// Replaces existing files. Returns the paths.
-    ///
     /// # Errors
     /// Without the content.
     pub fn write(&self, identity: &Identity, files: &[NewFile]) -> Result<Vec<PathBuf>, String> {
@@ -79,11 +77,8 @@ impl FileStore {
         names.iter().all(|name| directory.join(name).is_file())
     }
 
-    /// A mount follows the inode, so the content is replaced; a missing file stays missing. Returns true if
-    /// the container must be notified, also after a worker was killed before [`FileStore::note_told`].
-    ///
-    /// # Errors
-    /// Without the content.
+    /// A mount follows the inode, so the content is replaced. Returns true if the container must be notified,
+    /// also after a worker died before [`FileStore::note_told`].
     pub fn replace(&self, identity: &Identity, file: &NewFile) -> Result<bool, String> {
         let directory = self.root()?.join(directory_of(identity));
         let path = directory.join(&file.name);
@@ -100,11 +95,10 @@ impl FileStore {
 
     pub fn note_told(&self, identity: &Identity, name: &str) {
         let Ok(root) = self.root() else { return };
-        // If it stays, the container is notified once more.
         let _missing = fs::remove_file(root.join(directory_of(identity)).join(mark_of(name)));
     }
 
-    /// Except of containers being started.
+    /// Omits containers that are starting.
     pub fn directories(&self, cluster: Option<&ClusterId>) -> Vec<String> {
         let in_use = self.in_use.lock().clone();
         let Ok(entries) = self.root().and_then(|root| fs::read_dir(root).map_err(|error| error.to_string()))
@@ -161,7 +155,7 @@ impl FileStore {
     }
 }
 
-/// Contains the cluster, so that each cluster removes only its own.
+/// Each cluster removes only its own.
 fn directory_of(identity: &Identity) -> String {
     let Identity { cluster, pod, assignment, container, .. } = identity;
     cluster_prefix(cluster.as_ref()) + &hash(pod, assignment, container.as_ref())
@@ -217,13 +211,12 @@ fn create_private(base: &Path, directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Exists from before a file is replaced until its container was notified.
 fn mark_of(name: &str) -> String {
     format!("{name}.changed")
 }
 
 fn overwrite(path: &Path, file: &NewFile) -> std::io::Result<()> {
-    // Needed by a worker that is not root.
+    // A worker that is not root needs this.
     fs::set_permissions(path, Permissions::from_mode(file.mode | 0o200))?;
     let written = OpenOptions::new().write(true).open(path);
     let written = written.and_then(|target| write_over(&target, file.content.expose()));
@@ -236,7 +229,6 @@ fn write_over(target: &File, content: &[u8]) -> std::io::Result<()> {
     let length = content.len() as u64;
     if length > 0 {
         match fallocate(target, FallocateFlags::KEEP_SIZE, 0, length) {
-            // Not all file systems in memory can reserve space.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }

@@ -5,10 +5,9 @@ use model::ids::PodId;
 /// Only a list or an inspection shows what changed. The default hint means any container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hint {
-    /// If known.
     pub pod: Option<PodId>,
     /// Set if a list may not show the change yet.
     pub handle: Option<String>,
-    /// Only created or started: no news for the worker that did it.
+    /// No news for the worker that did it.
     pub is_start: bool,
 }

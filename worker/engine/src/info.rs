@@ -11,7 +11,6 @@ pub struct EngineInfo {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LocalImage {
-    /// On this engine.
     pub id: String,
     /// In the requested repository. Images built or loaded here have none.
     pub digests: Vec<String>,

@@ -20,7 +20,6 @@ pub struct CommandRequest {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandOutput {
-    /// Also a terminal's output.
     Standard(Bytes),
     Error(Bytes),
 }
@@ -30,7 +29,7 @@ pub type CommandInput = Pin<Box<dyn AsyncWrite + Send>>;
 
 pub struct RunningCommand {
     pub input: Option<CommandInput>,
-    /// Shut down when the client's input ends.
+    /// When the client's input ends.
     pub ends_input: bool,
     /// Ends with the command or shortly before.
     pub output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,
@@ -46,6 +45,5 @@ pub trait CommandControl: Send + Sync {
     /// Waits for the end; 128 + n for signal n.
     fn exit_code(&self) -> BoxFuture<'_, Result<i64, RuntimeError>>;
 
-    /// Asks, and kills a little later.
     fn end(&self) -> BoxFuture<'_, ()>;
 }

@@ -1,6 +1,5 @@
-//! Logs of removed containers on this worker's disk, limited in age and size.
-//!
-//! One file per container: a line of JSON with its owner, then the lines, each after its time.
+//! Logs of removed containers on this worker's disk, limited in age and size. A file has a line of JSON with
+//! its owner, then the lines, each after its time.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -29,18 +28,16 @@ const BATCH: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptOwner {
     pub pod: PodId,
-    /// With its index, such as `web-0`.
+    /// Such as `web-0`.
     pub name: String,
     #[serde(default)]
     pub service: Option<ServiceName>,
-    /// If its pod has several.
     #[serde(default)]
     pub container: Option<ContainerName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptLog {
-    /// The name of its file.
     pub file: String,
     pub owner: KeptOwner,
 }
@@ -53,7 +50,6 @@ pub struct KeptLogs {
 }
 
 impl KeptLogs {
-    /// Keeps none if the containers do not use this machine.
     pub fn new(config: &Config, uses_machine: bool) -> Self {
         let directory = config.data_dir.join(format!("{}.logs", config.node));
         let is_on = !config.log_keep.is_zero() && config.log_keep_bytes > 0 && uses_machine;
@@ -69,7 +65,7 @@ impl KeptLogs {
         self.directory.is_some()
     }
 
-    /// Lines that cannot be read or written in time are lost: a container's removal does not wait for them.
+    /// A container's removal does not wait for lines that are slow to read.
     pub async fn keep(&self, runtime: &dyn Runtime, handle: &str, owner: KeptOwner) {
         let Some(directory) = self.directory.clone() else { return };
         let kept = tokio::time::timeout(READ_TIME, async {
@@ -126,7 +122,6 @@ impl KeptLogs {
         batches.boxed()
     }
 
-    /// Number, and total size in bytes.
     pub async fn size(&self) -> (u64, u64) {
         let Some(directory) = self.directory.clone() else { return (0, 0) };
         let found = tokio::task::spawn_blocking(move || files(&directory)).await;
@@ -134,7 +129,6 @@ impl KeptLogs {
         (found.len() as u64, found.iter().map(|file| file.bytes).sum())
     }
 
-    /// To free disk space.
     pub async fn remove_oldest(&self) {
         let Some(directory) = self.directory.clone() else { return };
         let remove = move || match files(&directory)?.first() {
@@ -156,7 +150,7 @@ impl KeptLogs {
     }
 }
 
-/// Output of a container's ended runs, before `running_since`. `tail` is the number of last lines.
+/// `tail` is the number of last lines.
 pub async fn ended_runs(
     runtime: &dyn Runtime,
     handle: &str,
@@ -200,7 +194,7 @@ async fn last_lines(
 
 fn write(directory: &Path, owner: &KeptOwner, lines: &VecDeque<EngineLine>) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    // The name begins with the time, so sorting by name sorts by time.
+    // The name sorts by time.
     let time = lines.back().map_or(0, |line| line.time);
     let container = owner.container.as_ref().map_or_else(String::new, |name| format!("-{name}"));
     let name = format!("{time:020}-{}{container}", owner.name);
@@ -247,14 +241,13 @@ struct KeptFile {
     age: Duration,
 }
 
-/// Also removes partial files of a worker that ended while writing.
+/// Removes partial files of a worker that ended while writing.
 fn files(directory: &Path) -> io::Result<Vec<KeptFile>> {
     let Some(entries) = std::fs::read_dir(directory).if_found()? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry?;
         let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), entry.metadata()) else { continue };
-        // A time in the future counts as now.
         let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
         let age = age.unwrap_or_default();
         if name.ends_with(".log") {
@@ -275,7 +268,7 @@ fn expire(directory: &Path, keep: Duration, max_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Files that are too old, and the oldest until the rest fit. `files` are sorted, oldest first. Pure.
+/// `files` are sorted, oldest first. Pure.
 fn surplus(files: &[KeptFile], keep: Duration, max_bytes: u64) -> Vec<&KeptFile> {
     let (old, rest): (Vec<&KeptFile>, Vec<&KeptFile>) = files.iter().partition(|file| file.age > keep);
     let mut bytes: u64 = rest.iter().map(|file| file.bytes).sum();

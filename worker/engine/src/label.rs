@@ -8,7 +8,6 @@ pub const POD: &str = "kubeleet.pod";
 /// The pod's name if it belongs to no service.
 pub const SERVICE: &str = "kubeleet.service";
 pub const REPLICA: &str = "kubeleet.replica";
-/// Empty if the volume has no name.
 pub const VOLUME: &str = "kubeleet.volume";
 /// `local` or `persistent`. Only volumes have it.
 pub const VOLUME_KIND: &str = "kubeleet.volume-kind";

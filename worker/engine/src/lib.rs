@@ -1,8 +1,7 @@
 //! The interface between the worker and container engines, and its implementations.
 //!
 //! A runtime decides nothing and keeps no state: [`Runtime::list`] finds containers by label. Every call may
-//! be repeated, and may have taken effect although its answer was lost. Imports neither the worker nor the
-//! store.
+//! be repeated, and may have taken effect although its answer was lost.
 //!
 //! Tests: beside the code, scenarios::containers
 

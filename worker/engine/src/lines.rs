@@ -12,23 +12,21 @@ use crate::RuntimeError;
 pub struct LineQuery {
     /// `None` for all.
     pub tail: Option<usize>,
-    /// Until the container ends.
     pub follow: bool,
     /// In nanoseconds since the Unix epoch.
     pub after: u64,
 }
 
-/// Without its line feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineLine {
-    /// Of writing, in nanoseconds since the Unix epoch.
+    /// Nanoseconds since the Unix epoch.
     pub time: u64,
     pub text: Bytes,
 }
 
 pub type LineStream = BoxStream<'static, Result<Vec<EngineLine>, RuntimeError>>;
 
-/// In nanoseconds since the Unix epoch.
+/// Nanoseconds since the Unix epoch.
 pub fn wall_clock() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -54,8 +52,8 @@ pub(crate) fn stamped_when_read(output: BoxStream<'static, Result<Bytes, Runtime
     .boxed()
 }
 
-/// Each entry of an engine begins with its time. A line beyond the engine's buffer comes as several entries,
-/// of which only the last has a line feed.
+/// An engine cuts a line beyond its buffer into several entries, each with its time; only the last has a line
+/// feed.
 #[derive(Debug, Default)]
 pub(crate) struct StampedEntries {
     begun: Option<(u64, BytesMut)>,
@@ -63,7 +61,6 @@ pub(crate) struct StampedEntries {
 }
 
 impl StampedEntries {
-    /// A terminal's output may hold several entries.
     pub(crate) fn add(&mut self, entry: &Bytes) -> Vec<EngineLine> {
         let mut lines = Vec::new();
         for piece in entry.split_inclusive(|byte| *byte == b'\n') {
@@ -95,7 +92,6 @@ impl StampedEntries {
 fn split_time(entry: &[u8]) -> Option<(u64, &[u8])> {
     let end = entry.iter().take(40).position(|byte| *byte == b' ')?;
     let time = std::str::from_utf8(&entry[..end]).ok()?;
-    // Cheaper than parsing text that cannot be a time.
     if !time.as_bytes().first()?.is_ascii_digit() || !time.contains('T') {
         return None;
     }

@@ -4,10 +4,9 @@ use futures_util::future::BoxFuture;
 use model::ids::RegistryHost;
 use model::value::registry::RegistryLogin;
 
-/// Stored by `kubeleet registry login`.
 pub trait RegistryLogins: Send + Sync {
     /// # Errors
-    /// Why the login cannot be read or decrypted, and what to do, without any part of the password.
+    /// For people, without any part of the password.
     fn login<'a>(&'a self, host: &'a RegistryHost) -> BoxFuture<'a, Result<Option<RegistryLogin>, String>>;
 }
 

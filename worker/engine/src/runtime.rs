@@ -33,7 +33,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// Cheap; called with each heartbeat.
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>>;
 
-    /// All containers with this node's label, in any state and of all clusters.
+    /// In any state and of all clusters.
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>>;
 
     /// Current even if lists lag.
@@ -48,13 +48,12 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// Asks no engine. Other calls accept it like the handles of [`Runtime::list`].
+    /// Asks no engine.
     fn handle_of(&self, identity: &Identity) -> String {
         identity.container_name()
     }
 
-    /// For the fence: waits longer for a slow engine and inspects no container, so that a broken one affects
-    /// no other.
+    /// For the fence: waits longer and inspects no container, so that a broken one affects no other.
     fn list_live<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>> {
         Box::pin(async move {
             let all = self.list(node).await?;
@@ -62,7 +61,7 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// `logins` are used where the worker has no own credentials.
+    /// The worker's own credentials come before `logins`.
     fn ensure_image<'a>(
         &'a self,
         image: &'a str,
@@ -70,7 +69,7 @@ pub trait Runtime: Send + Sync + 'static {
         logins: &'a Arc<dyn RegistryLogins>,
     ) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// True if an image name can come to denote another image.
+    /// True if a name can come to denote another image.
     fn has_images(&self) -> bool {
         false
     }
@@ -80,16 +79,14 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Finds an existing container of this identity, and starts it if it never started. Returns it as
-    /// [`Runtime::list`] would.
+    /// Finds an existing container of this identity; starts it if it never started.
     fn run<'a>(&'a self, request: &'a ContainerRequest) -> BoxFuture<'a, Result<Container, RuntimeError>>;
 
-    /// True if the containers of a pod share the network of a sandbox.
     fn has_sandboxes(&self) -> bool {
         false
     }
 
-    /// Like [`Runtime::run`]. The sandbox has the pod's address and published ports; `identity` is the pod's.
+    /// The sandbox has the pod's address and published ports; `identity` is the pod's.
     fn run_sandbox<'a>(
         &'a self,
         identity: &'a Identity,
@@ -99,7 +96,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(async move { Err(RuntimeError::Refused(format!("{name}: this runtime has no sandboxes"))) })
     }
 
-    /// True if containers are reached at this machine's loopback address.
+    /// True if containers are reached at loopback.
     fn uses_host_network(&self) -> bool {
         false
     }
@@ -108,7 +105,7 @@ pub trait Runtime: Send + Sync + 'static {
         false
     }
 
-    /// Joins new containers from now on. Returns the engine's host in the network.
+    /// For containers created from now on. Returns the engine's host in the network.
     fn join_pod_network<'a>(
         &'a self,
         _cluster: &'a ClusterId,
@@ -117,11 +114,10 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// New containers join the default network from now on. Before either call they join an existing pod
-    /// network, because names worked before this process began.
+    /// Before either call new containers join an existing pod network: names worked before this process
+    /// began.
     fn leave_pod_network(&self) {}
 
-    /// `None` also for a missing image.
     fn image_check<'a>(
         &'a self,
         _image: &'a str,
@@ -132,7 +128,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// Like [`Runtime::stop`], but keeps the container for a restart.
     fn halt<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// To the first process. Succeeds if it does not run.
+    /// Succeeds if it does not run.
     fn signal<'a>(
         &'a self,
         _handle: &'a str,
@@ -141,17 +137,15 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// `None` if unknown.
     fn volumes_directory(&self) -> BoxFuture<'_, Option<PathBuf>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// Of all clusters, with this node's label.
     fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Unless a container uses it. Returns true if it is gone.
+    /// Returns true if it is gone; false while a container uses it.
     fn remove_volume<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         Box::pin(std::future::ready(Ok(true)))
     }
@@ -162,8 +156,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// SIGTERM, then SIGKILL after `grace`; removes it. Succeeds if it does not exist.
     fn stop<'a>(&'a self, handle: &'a str, grace: Duration) -> BoxFuture<'a, Result<(), RuntimeError>>;
 
-    /// Stops and keeps containers. Asks all at once, and kills those that outlive their grace period, at
-    /// `kill_by` at the latest.
+    /// Keeps the containers. Asks all at once, and kills those that outlive their grace period, at `kill_by`
+    /// at the latest.
     fn end_all<'a>(
         &'a self,
         containers: &'a [Container],
@@ -175,7 +169,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(async move { halts.await.into_iter().collect() })
     }
 
-    /// Oldest first: the last `tail` lines, and with `follow` all later ones until the container ends.
+    /// With `follow`, until the container ends.
     fn logs<'a>(
         &'a self,
         handle: &'a str,
@@ -183,7 +177,6 @@ pub trait Runtime: Send + Sync + 'static {
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>>;
 
-    /// With their times, oldest first.
     fn lines<'a>(
         &'a self,
         handle: &'a str,
@@ -195,17 +188,17 @@ pub trait Runtime: Send + Sync + 'static {
         })
     }
 
-    /// In nanoseconds since the Unix epoch, to tell this run's lines from earlier ones.
+    /// Nanoseconds since the Unix epoch; tells this run's lines from earlier ones.
     fn run_began_at<'a>(&'a self, _handle: &'a str) -> BoxFuture<'a, Result<Option<u64>, RuntimeError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// False for an image built or loaded here, which exists nowhere else. True for a missing one.
+    /// An image built or loaded here exists nowhere else. True for a missing one.
     fn came_from_registry<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<bool, RuntimeError>> {
         Box::pin(std::future::ready(Ok(true)))
     }
 
-    /// Unless a container uses it. Succeeds if it is missing.
+    /// Keeps an image that a container uses.
     fn remove_image<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(std::future::ready(Ok(())))
     }
@@ -218,8 +211,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(LoginVerdict::Unknown("this runtime asks no registry".to_owned())))
     }
 
-    /// In the container's directory, with its user, environment and limits. At the limit plain processes are
-    /// killed; an engine cannot kill a command.
+    /// At the limit plain processes are killed; an engine cannot kill a command.
     ///
     /// # Errors
     /// `NotFound` if the container does not run.
@@ -230,15 +222,13 @@ pub trait Runtime: Send + Sync + 'static {
         limit: Duration,
     ) -> BoxFuture<'a, Result<ExecResult, RuntimeError>>;
 
-    /// Since the containers' start, in this order; `None` if not measured.
+    /// Since the containers' start; `None` if not measured.
     fn counters<'a>(&'a self, handles: &'a [String]) -> BoxFuture<'a, Vec<Option<Counters>>> {
         Box::pin(std::future::ready(vec![None; handles.len()]))
     }
 
-    /// As [`Runtime::exec`].
-    ///
     /// # Errors
-    /// `NotFound` if the container does not run; `Refused` if this runtime does not support the request.
+    /// `NotFound` if the container does not run; `Refused` if this runtime does not support it.
     fn start_command<'a>(
         &'a self,
         _handle: &'a str,
@@ -248,8 +238,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refused)))
     }
 
-    /// Attaches to the main process. If the input belongs to the first client, that client receives all
-    /// earlier output.
+    /// If the input belongs to the first client, that client receives all earlier output.
     ///
     /// # Errors
     /// `NotFound` if the container does not exist; `Refused` without standard input or support.
@@ -263,7 +252,7 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// # Errors
-    /// `Refused` if this runtime has no files of its own.
+    /// `Refused` if this runtime has no files of its own. Same below.
     fn unpack<'a>(
         &'a self,
         _handle: &'a str,
@@ -273,10 +262,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(RuntimeError::Refused(NO_FILES.to_owned()))))
     }
 
-    /// A tar archive, named as the last part of the path.
-    ///
-    /// # Errors
-    /// `Refused` if this runtime has no files of its own.
+    /// The archive is named as the last part of the path.
     fn archive<'a>(
         &'a self,
         _handle: &'a str,
@@ -285,7 +271,7 @@ pub trait Runtime: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(RuntimeError::Refused(NO_FILES.to_owned()))))
     }
 
-    /// When the engine ends the stream, the caller lists and subscribes again.
+    /// After the end of the stream, the caller lists and subscribes again.
     fn hints<'a>(
         &'a self,
         node: &'a NodeName,

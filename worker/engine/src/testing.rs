@@ -12,7 +12,6 @@ pub fn no_logins() -> Arc<dyn RegistryLogins> {
     Arc::new(NoLogins)
 }
 
-/// Pod `web`, replica 3, without a service.
 pub fn identity(node: &str, pod: &str, assignment: &str) -> Identity {
     Identity {
         node: NodeName::new(node).expect("a node name"),

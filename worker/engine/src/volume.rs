@@ -12,12 +12,11 @@ use crate::{ContainerRequest, Identity, label};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedVolume<'a> {
     pub mount: &'a VolumeMount,
-    /// Its name on the engine.
     pub handle: String,
     pub labels: BTreeMap<&'static str, String>,
 }
 
-/// Only volumes that the engine keeps. Containers of a pod with the same source share one.
+/// Containers of a pod with the same source share one.
 pub(crate) fn requested(request: &ContainerRequest) -> impl Iterator<Item = RequestedVolume<'_>> {
     let identity = &request.identity;
     request.container.volumes.iter().filter_map(move |mount| {
@@ -68,7 +67,7 @@ fn local_handle(identity: &Identity, mount: &VolumeMount) -> String {
     }
 }
 
-/// Several nodes and clusters may share an engine, so the hash covers both.
+/// The hash covers node and cluster, which may share an engine.
 fn persistent_handle(identity: &Identity, source: &str) -> String {
     let cluster = identity.cluster.as_ref().map_or("", ClusterId::as_str);
     let hash = short_hash(&[cluster, identity.node.as_str()]);
@@ -84,7 +83,7 @@ fn short_hash(parts: &[&str]) -> String {
     hasher.finalize().iter().take(5).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Mount paths of volumes that a container creates, with their owners. Local ones belong to the pod.
+/// Only volumes that the container creates.
 pub(crate) fn new_folders(request: &ContainerRequest) -> Vec<(&str, FolderOwner)> {
     let is_new = |mount: &&VolumeMount| match mount.kind {
         VolumeKind::Local => true,
@@ -99,18 +98,16 @@ pub(crate) fn new_folders(request: &ContainerRequest) -> Vec<(&str, FolderOwner)
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeOwner {
-    /// A local volume lives as long as the assignment.
+    /// Lives as long as the assignment.
     Pod(PodId, AssignmentId),
     Replica(VolumeClaim),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineVolume {
-    /// Its name on the engine.
     pub handle: String,
     pub cluster: Option<ClusterId>,
     pub owner: VolumeOwner,
-    /// Intended, in bytes.
     pub space: Option<u64>,
     /// For which a persistent volume was created.
     pub epoch: Option<u64>,

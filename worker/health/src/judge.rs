@@ -17,24 +17,20 @@ pub enum ProbeOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckChange {
     Health,
-    /// As many inconclusive probes in a row as failures would decide. The health stays.
+    /// As many in a row as failures would decide. The health stays.
     Inconclusive,
-    /// The first conclusive probe after that. The health stays.
+    /// After that. The health stays.
     Conclusive,
-    /// Twice as many probes as at the last report have failed since the start, and the container still has
-    /// time.
+    /// Twice as many failures as at the last report, and the container still has time.
     Failing,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastProbe {
     pub outcome: ProbeOutcome,
-    /// The time of its end.
     pub at: BootInstant,
 }
 
-/// One check of one container, from its start to its end.
-///
 /// Probes are due at fixed times, so checks stay spread. A long probe skips the due times that it overlaps.
 #[derive(Debug, Clone)]
 pub struct HealthJudge {
@@ -86,7 +82,6 @@ impl HealthJudge {
         self.last.as_ref()
     }
 
-    /// Only failures that count.
     pub fn failed_in_row(&self) -> u32 {
         self.failed_in_row
     }
@@ -109,7 +104,7 @@ impl HealthJudge {
         let has_failed = matches!(outcome, ProbeOutcome::Failed(_));
         match &outcome {
             ProbeOutcome::Passed => self.passed(),
-            // As in Docker, the time of its beginning counts.
+            // As in Docker.
             ProbeOutcome::Failed(_) => self.failed(begun),
             ProbeOutcome::Inconclusive(_) => {}
         }
@@ -132,7 +127,7 @@ impl HealthJudge {
         self.inconclusive_in_row >= self.timing.retries
     }
 
-    /// A starting program refuses a probe or two. Later failures are reported ever more rarely.
+    /// A starting program refuses a probe or two.
     fn is_failing(&self) -> bool {
         let failures = self.failed_since_start;
         self.health == Health::Starting && failures > 1 && failures.is_power_of_two()
@@ -158,8 +153,7 @@ impl HealthJudge {
         }
     }
 
-    /// Failures in the first interval never count: Docker does not probe so early, and here such probes only
-    /// serve to notice health soon.
+    /// Docker does not probe in the first interval at all; here such probes only serve to notice health soon.
     fn is_starting(&self, at: BootInstant) -> bool {
         self.health == Health::Starting && at.since(self.started) < self.protection()
     }
@@ -204,8 +198,7 @@ mod tests {
         BootInstant { millis: 1_000_000 }.plus(Duration::from_secs_f64(seconds))
     }
 
-    /// A character for each result: `+` passed, `-` failed, `?` inconclusive; for each health `s`, `h` or
-    /// `u`.
+    /// `+` passed, `-` failed, `?` inconclusive; `s`, `h` or `u`.
     fn healths(timing: CheckTiming, known: Health, results: &str) -> String {
         let mut judge = HealthJudge::new(timing, at(0.0), known, at(0.0), 0.5);
         let health = |result: char| {
@@ -247,7 +240,6 @@ mod tests {
             (timing(1, 0, 3, 1), Healthy, "---+", "hhuh"),
             (timing(1, 0, 3, 2), Unhealthy, "+-++", "uuuh"),
             (timing(1, 0, 2, 3), Starting, "++-+++", "sssssh"),
-            // Probes at 0.5, 1.5, 2.5, 3.5 s and so on.
             (timing(1, 3, 2, 1), Starting, "-----", "ssssu"),
             (timing(1, 3, 2, 1), Starting, "+--", "hhu"),
             (timing(1, 3, 2, 2), Starting, "+----", "ssssu"),
@@ -325,7 +317,6 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a model that has all results and no counters.
         #[test]
         fn it_is_unhealthy_only_after_as_many_failures_as_the_threshold_says(
             results in prop::collection::vec(0u8..8, 0..60),
@@ -346,7 +337,6 @@ mod tests {
                 match outcome {
                     ProbeOutcome::Passed => counted.push(true),
                     ProbeOutcome::Failed(_) if !is_early => counted.push(false),
-                    // It only ends a row of passed ones.
                     ProbeOutcome::Failed(_) => counted.clear(),
                     ProbeOutcome::Inconclusive(_) => {}
                 }

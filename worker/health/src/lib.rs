@@ -1,5 +1,5 @@
 //! Health checks of the containers on a node: [`probe`] probes once, [`judge`] decides from the results, and
-//! [`monitor`] does both for all containers on schedule. Imports neither the worker nor the store.
+//! [`monitor`] does both for all containers on schedule.
 //!
 //! Tests: health, worker::health, scenarios::updates
 
@@ -22,7 +22,7 @@ pub use self::judge::CheckChange;
 pub enum CheckKind {
     /// An unhealthy container is restarted.
     Healthcheck,
-    /// The pod of an unhealthy container is not ready.
+    /// Such a pod is not ready.
     Readiness,
 }
 
@@ -38,15 +38,13 @@ impl CheckKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerCheck {
     pub handle: String,
-    /// A container has at most one check of each kind.
+    /// A container has at most one of each kind.
     pub kind: CheckKind,
     pub method: ProbeMethod,
     pub timing: CheckTiming,
-    /// From this node; `None` if unreachable.
     pub address: Option<IpAddr>,
-    /// Of the container.
     pub started: BootInstant,
-    /// Known before: `Starting`, unless this worker continues another one's work.
+    /// `Starting`, unless this worker continues another one's work.
     pub health: Health,
 }
 
@@ -54,12 +52,11 @@ pub struct ContainerCheck {
 pub struct HealthChange {
     pub handle: String,
     pub kind: CheckKind,
-    /// Of the container, as given to the check: a change of an earlier start is out of date.
+    /// A change of an earlier start of the container is out of date.
     pub started: BootInstant,
     pub change: CheckChange,
     pub health: Health,
-    /// For people: the last probe's result, and how often. Empty for a healthy container.
+    /// For people. Empty for a healthy container.
     pub message: String,
-    /// The end of the last probe.
     pub at: BootInstant,
 }

@@ -1,6 +1,5 @@
-//! Probes all containers of a node on schedule, and reports changes of their health.
-//!
-//! One task and one timer serve all checks; a check needs a task only during its probe.
+//! Probes all containers of a node on schedule. One task and one timer serve all checks; a check needs a task
+//! only during its probe.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -23,7 +22,6 @@ const MAX_COMMANDS: usize = 64;
 const MAX_CONNECTIONS: usize = 512;
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Checks can be added and removed before and during [`HealthMonitor::run`].
 pub struct HealthMonitor {
     clock: Arc<dyn Clock>,
     prober: Arc<dyn Prober>,
@@ -40,7 +38,7 @@ struct EndedProbe {
 }
 
 impl HealthMonitor {
-    /// Also returns the receiver of changes, in order.
+    /// The receiver has the changes, in order.
     pub fn new(
         prober: Arc<dyn Prober>,
         clock: Arc<dyn Clock>,
@@ -51,7 +49,7 @@ impl HealthMonitor {
         (Arc::new(Self { clock, prober, schedule, added, permits, changes }), receiver)
     }
 
-    /// Replaces one of the same container and kind. Adding the same one again has no effect.
+    /// Adding the same check again has no effect.
     pub fn set(&self, check: ContainerCheck) {
         self.schedule.lock().set(check, self.clock.now());
         self.added.notify_one();
@@ -75,15 +73,14 @@ impl HealthMonitor {
     }
 
     /// # Cancel safety
-    /// Running probes end with it. Another run continues with the other checks, and with these once they are
-    /// set again after a removal.
+    /// Running probes end with it; their checks go on once they are set again after a removal.
     pub async fn run(self: &Arc<Self>) {
         let mut probes = JoinSet::new();
         loop {
             let wait = self.begin_due(&mut probes);
             tokio::select! {
                 Some(ended) = probes.join_next() => {
-                    // Otherwise it was aborted, because its check is gone.
+                    // It was aborted if its check is gone.
                     if let Ok(ended) = ended {
                         self.take(ended);
                     }
@@ -94,7 +91,6 @@ impl HealthMonitor {
         }
     }
 
-    /// Returns the time until the next due probe.
     fn begin_due(self: &Arc<Self>, probes: &mut JoinSet<EndedProbe>) -> Duration {
         let mut schedule = self.schedule.lock();
         let now = self.clock.now();
@@ -130,7 +126,6 @@ impl HealthMonitor {
         // Under the lock, so that nothing follows a removal.
         let mut schedule = self.schedule.lock();
         if let Some(change) = schedule.ended(id, outcome, begun, self.clock.now()) {
-            // Without a receiver the worker is ending.
             let _ = self.changes.send(change);
         }
     }

@@ -24,7 +24,6 @@ const MAX_QUOTE: usize = 200;
 const NAME: &str = concat!("kubeleet/", env!("CARGO_PKG_VERSION"));
 
 pub trait Prober: Send + Sync + 'static {
-    /// Takes little longer than `limit`.
     fn probe<'a>(
         &'a self,
         handle: &'a str,
@@ -96,7 +95,6 @@ async fn request(address: SocketAddr, check: &HttpCheck) -> Result<u16, String> 
             answer = &mut answer => {
                 return answer.map(|answer| answer.status().as_u16()).map_err(|error| http_error(&error));
             }
-            // The server may close it before the response has been read.
             _ended = &mut connection, if is_open => is_open = false,
         }
     }
@@ -119,7 +117,7 @@ fn http_request(address: SocketAddr, check: &HttpCheck) -> Result<Request<Empty<
     Ok(request)
 }
 
-/// hyper has the reason (connection reset) only in the source.
+/// hyper has the reason only in the source.
 fn http_error(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {}", system_error(source)),
@@ -138,7 +136,7 @@ async fn tcp(address: SocketAddr, limit: Duration) -> ProbeOutcome {
     .await
 }
 
-/// If this process missed the deadline because the machine was busy or suspended, the result is inconclusive.
+/// Inconclusive if this process missed the deadline because the machine was busy or suspended.
 async fn within(
     limit: Duration,
     what: &str,
@@ -166,7 +164,6 @@ fn command_outcome(result: Result<ExecResult, RuntimeError>, limit: Duration) ->
             let detail = format!("the command did not end within {}", shown(limit));
             ProbeOutcome::Failed(with_quote(detail, &output))
         }
-        // The engine has a problem, or the container's end is being noticed.
         Err(error @ (RuntimeError::Engine(_) | RuntimeError::NotFound(_))) => {
             ProbeOutcome::Inconclusive(error.to_string())
         }

@@ -58,7 +58,6 @@ pub(super) struct CheckSchedule {
 }
 
 impl CheckSchedule {
-    /// The same check keeps its results.
     pub(super) fn set(&mut self, check: ContainerCheck, now: BootInstant) {
         let key = (check.handle.clone(), check.kind);
         let known = self.ids.get(&key).and_then(|id| self.entries.get(id));
@@ -118,7 +117,6 @@ impl CheckSchedule {
     pub(super) fn next(&mut self, lane: Lane) -> Option<(CheckId, Arc<ContainerCheck>)> {
         loop {
             let id = self.ready[lane as usize].pop_front()?;
-            // Removed ones are still in the lane.
             if let Some(entry) = self.entries.get(&id) {
                 return Some((id, entry.check.clone()));
             }
@@ -188,8 +186,8 @@ fn inconclusive(check: &ContainerCheck, probes: u32, why: &str) -> String {
     format!("the last {probes} of its {kind} had no result, so its health stays as it was: {why}; {advice}")
 }
 
-/// From 0 to 1, depending only on the check: a thousand checks that begin together are probed one after
-/// another, and at the same times after a restart of the worker.
+/// From 0 to 1: a thousand checks that begin together are probed one after another, and at the same times
+/// after a restart of the worker.
 fn spread(key: &(String, CheckKind)) -> f64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

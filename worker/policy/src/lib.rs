@@ -1,8 +1,7 @@
 //! The node's policy: the allowed values of a pod's fields. Pure.
 //!
 //! A client that can write to a node's queue or to a specification in Redis would own the node if the worker
-//! granted everything. So the worker checks each pod before its start. Each field of a container has a rule
-//! and a row in `docs/reference/pod-policy.md`.
+//! granted everything. Each field has a rule and a row in `docs/reference/pod-policy.md`.
 //!
 //! Tests: policy, scenarios::pod_isolation
 
@@ -16,12 +15,11 @@ use parking_lot::Mutex;
 
 type FieldVerdict = Result<(), String>;
 
-/// Allows any value: the field affects nothing outside its container.
+/// The field affects nothing outside its container; each rule says why.
 fn any<T>(_value: &T) -> FieldVerdict {
     Ok(())
 }
 
-/// The reason names the field, and what its user or the node's operator can change.
 fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
     let containers = pod.containers.iter().flat_map(|container| container_rules(container, policy));
     let refused = pod_rules(pod).into_iter().chain(containers).find_map(|(field, verdict)| {
@@ -31,10 +29,10 @@ fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
     refused.or_else(|| invalid_value(pod))
 }
 
-/// Remembers the specification that it allowed last: pods of a service share theirs.
+/// Pods of a service share their specification: it is checked once.
 pub struct NodePolicy {
     rules: PodPolicy,
-    /// Held, so that no other specification gets its memory address.
+    /// No other specification gets its memory address.
     allowed_last: Mutex<Option<Arc<PodSpec>>>,
 }
 
@@ -56,7 +54,7 @@ impl NodePolicy {
     }
 }
 
-/// Names all fields, so that a new one does not compile without a rule. Same below.
+/// Names all fields: a new one does not compile without a rule.
 fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
     let PodSpec { kind, containers, on_disconnect, stop_grace_period, drain } = pod;
     [
@@ -64,7 +62,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
         ("kind", any(kind)),
         // See the rules below.
         ("containers", any(containers)),
-        // They decide when this worker stops the pod.
+        // When this worker stops the pod.
         ("on_disconnect", any(on_disconnect)),
         ("stop_grace_period", any(stop_grace_period)),
         ("drain", any(drain)),
@@ -109,11 +107,11 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         sidecar,
     } = container;
     [
-        // A part of the name on the engine.
+        // Part of the name on the engine.
         ("name", any(name)),
         // Any valid reference; see `invalid_value`.
         ("image", any(image)),
-        // The engine pulls, with the credentials of the node or the cluster.
+        // With the credentials of the node or the cluster.
         ("pull_policy", any(pull_policy)),
         // Inside the container. A user of the image gets no extra capability.
         ("entrypoint", any(entrypoint)),
@@ -135,37 +133,34 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("cap_drop", any(cap_drop)),
         // Values that would take time from other pods are invalid; locked memory counts as memory.
         ("ulimits", any(ulimits)),
-        // Memory of the container, which is limited.
         ("tmpfs", any(tmpfs)),
-        // Driver options are invalid. The target of a host path is checked when the container is created.
+        // The target of a host path is checked when the container is created.
         ("volumes", policy.host.check_volumes(volumes)),
-        // Read-only files in memory. A worker without a key has no secrets.
+        // In memory. A worker without a key has no secrets.
         ("secrets", any(secrets)),
         ("configs", any(configs)),
-        // A program of the engine, inside the container.
+        // Inside the container.
         ("init", any(init)),
         // For a client that may run commands there anyway.
         ("stdin_open", any(stdin_open)),
         ("stdin_once", any(stdin_once)),
         ("tty", any(tty)),
-        // SIGKILL follows after the grace period.
         ("stop_signal", any(stop_signal)),
         ("drain_signal", any(drain_signal)),
-        // Inside the container, as its user, for the grace period at most.
+        // Inside the container, for the grace period at most.
         ("pre_stop", any(pre_stop)),
-        // Commands run inside the container, as its user. Requests go to its own address; only the status is
-        // read.
+        // Inside the container, or to its own address; only the status is read.
         ("healthcheck", any(healthcheck)),
         ("readiness", any(readiness)),
         // With a growing backoff.
         ("restart", any(restart)),
-        // They decide when this worker starts and stops it.
+        // When this worker starts and stops it.
         ("depends_on", any(depends_on)),
         ("sidecar", any(sidecar)),
     ]
 }
 
-/// Specifications are checked when stored, but any writer to Redis can change them.
+/// Any writer to Redis can change a specification.
 fn invalid_value(pod: &PodSpec) -> Option<String> {
     let violations = pod.containers.iter().flat_map(|container| container.violations(""));
     let mut violations = violations.chain(pod.containers_violations());

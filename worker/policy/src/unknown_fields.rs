@@ -1,13 +1,10 @@
-//! Unknown fields of pushed payloads. Pure.
-//!
-//! Unknown fields that ask for more are refused by name: a pod that asked to be privileged must not silently
-//! start unprivileged. Harmless ones are ignored.
+//! Unknown fields of pushed payloads: a pod that asked to be privileged must not silently start unprivileged.
+//! Harmless ones are ignored. Pure.
 
 use serde_json::{Map, Value};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// Any but an empty one, `false` and `null`.
     Present,
     /// Of the host or of another container.
     ForeignNamespace,
@@ -16,7 +13,7 @@ enum Rule {
     Adds,
 }
 
-/// In lower case without `_` and `-`: Compose, Docker's API and Kubernetes spell them differently.
+/// Compose, Docker's API and Kubernetes spell them differently: lower case without `_` and `-`.
 const RULES: &[(&str, Rule)] = &[
     ("privileged", Rule::Present),
     ("allowprivilegeescalation", Rule::Present),
@@ -59,10 +56,9 @@ const RULES: &[(&str, Rule)] = &[
     ("driveropts", Rule::Present),
 ];
 
-/// Not inspected: a label called `privileged` asks for nothing.
+/// A label called `privileged` asks for nothing.
 const FREE_TEXT: &[&str] = &["labels", "annotations", "metadata"];
 
-/// `None` if the pod may run.
 pub fn refusal(unknown: &Map<String, Value>) -> Option<String> {
     let field = forbidden(unknown, "")?;
     Some(format!(
@@ -132,7 +128,7 @@ fn is_foreign_namespace(value: &Value) -> bool {
     }
 }
 
-/// `source:target` with a path as source, or an object that binds one. A single path is inside the container.
+/// A single path is inside the container.
 fn has_host_path(value: &Value) -> bool {
     match value {
         Value::String(text) => text.split_once(':').is_some_and(|(source, rest)| {
@@ -145,7 +141,7 @@ fn has_host_path(value: &Value) -> bool {
             match normalize(key).as_str() {
                 "type" => text.eq_ignore_ascii_case("bind"),
                 "source" | "src" | "hostpath" | "device" => is_path(text) || value.is_object(),
-                // Docker's `Volumes` and Compose's `volumes` as an object: the key may be the path.
+                // As an object the key may be the path.
                 _ => is_path(key) && is_path(text) || has_host_path(value),
             }
         }),

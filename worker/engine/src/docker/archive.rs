@@ -18,7 +18,6 @@ pub(super) async fn unpack(
     directory: &str,
     archive: BoxStream<'static, io::Result<Bytes>>,
 ) -> Result<(), RuntimeError> {
-    // A file never replaces a directory, nor a directory a file.
     let options =
         UploadToContainerOptionsBuilder::default().path(directory).no_overwrite_dir_non_dir("true").build();
     let call = client.docker()?.upload_to_container(handle, Some(options), bollard::body_try_stream(archive));
@@ -26,7 +25,7 @@ pub(super) async fn unpack(
     call.await.map_err(failed)
 }
 
-/// The container never started.
+/// The container must never have started.
 pub(super) async fn own_folder(
     client: &EngineClient,
     handle: &str,

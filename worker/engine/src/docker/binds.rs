@@ -23,8 +23,6 @@ const ENGINE_SOCKETS: [&str; 5] = [
 const USERS: &str = "/run/user";
 const USERS_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
-/// Resolves links in host paths. `own_socket` is the socket of this node's engine.
-///
 /// # Errors
 /// `Refused` if a path leads outside the prefixes, `Failed` if it does not exist (yet).
 pub(super) async fn resolved<'a>(
@@ -64,7 +62,7 @@ fn resolve_all(
     Ok(())
 }
 
-/// Returns the first host path that now leads elsewhere than at creation. Engines follow links at each start.
+/// Engines follow links at each start, and a path may lead elsewhere by then.
 pub(super) fn led_astray<'a>(
     mut sources: impl Iterator<Item = &'a Path>,
     prefixes: &[PathBuf],

@@ -12,8 +12,7 @@ use crate::RuntimeError;
 
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
-/// Timeout of bollard for the first byte of an answer, in seconds. It must exceed the longest deadlines of
-/// calls: a grace period of a day, and a pull.
+/// Longer than the longest deadlines of calls: a grace period of a day, and a pull. In seconds.
 const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +37,7 @@ impl EngineAddress {
     }
 }
 
-/// Adds the default port. `None` for an invalid address; IPv6 needs brackets.
+/// `None` for an invalid address; IPv6 needs brackets.
 fn with_port(address: &str) -> Option<String> {
     let (host, rest) = match address.strip_prefix('[') {
         Some(inner) => inner.split_once(']')?,
@@ -79,10 +78,6 @@ impl EngineClient {
         }
     }
 
-    /// Uses `host`, else `DOCKER_HOST`, else the default socket.
-    ///
-    /// # Errors
-    /// If the address is invalid, or requires TLS.
     pub(super) fn new(host: Option<&str>) -> Result<Self, RuntimeError> {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let shown = host.map(str::to_owned).or_else(|| variable("DOCKER_HOST"));
@@ -101,8 +96,8 @@ impl EngineClient {
         if let Some(docker) = self.docker.get() {
             return Ok(docker);
         }
-        // This version never reaches the engine: `Url::join` drops bollard's prefix `/v1.53`. Engines then
-        // answer with their newest API; a fixed version would be refused by engines that dropped it.
+        // Never reaches the engine: `Url::join` drops bollard's `/v1.53`. Engines then answer with their
+        // newest API; a fixed version would be refused once they drop it.
         let connected = match &self.host {
             EngineAddress::Unix(path) if !Path::new(path).exists() => {
                 let detail = format!(

@@ -1,5 +1,5 @@
-//! Reads and changes containers; [`super::run`] creates and starts them. A call may take effect although its
-//! answer was lost, so each checks the container after a doubtful answer.
+//! Reads and changes containers. A call may take effect although its answer was lost, so each checks the
+//! container after a doubtful answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,11 +18,10 @@ use super::view::{Inspected, inspected};
 use crate::{ContainerState, RuntimeError};
 
 const STOP_MARGIN: Duration = Duration::from_secs(30);
-/// For a removal that another client began.
+/// Another client may have begun the removal.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn restart(client: &EngineClient, handle: &str) -> Result<(), RuntimeError> {
-    // A 304 (it runs already) is a success.
     let Err(failure) =
         client.within(EngineCall::Start, WRITE, client.docker()?.start_container(handle, None)).await
     else {
@@ -77,14 +76,14 @@ pub(super) async fn signal(
     }
 }
 
-/// Succeeds if it does not exist. Anonymous volumes go too.
+/// Anonymous volumes go too. Succeeds if there is no such container.
 pub(super) async fn remove(client: &EngineClient, handle: &str) -> Result<(), RuntimeError> {
     let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
     let call = client.docker()?.remove_container(handle, Some(options));
     match client.within(EngineCall::Remove, WRITE, call).await {
         Ok(()) => Ok(()),
         Err(failure) if failure.is_not_found() => Ok(()),
-        // "removal is already in progress": by another call.
+        // Another call is removing it.
         Err(failure) if failure.status == Some(409) => wait_until_removed(client, handle, failure).await,
         Err(failure) => Err(failure.into()),
     }

@@ -12,7 +12,7 @@ use super::network::JoinedNetwork;
 use super::{files, volumes};
 use crate::ContainerRequest;
 
-/// `init` is off by default, as with `docker run`: not every engine has `docker-init`.
+/// No `init` by default, as with `docker run`: not every engine has `docker-init`.
 pub(super) fn create_body(
     request: &ContainerRequest,
     dropped_capabilities: &[String],
@@ -37,7 +37,7 @@ pub(super) fn create_body(
         env: Some(env),
         labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
         exposed_ports: Some(own_ports(request).iter().map(port_key).collect()),
-        // The worker runs all checks, including the image's; two checkers could disagree.
+        // The worker runs all checks; two checkers could disagree.
         healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..Default::default() }),
         host_config: Some(host_config(request, dropped_capabilities, network)),
         ..Default::default()
@@ -53,7 +53,6 @@ fn host_config(
     dropped_capabilities: &[String],
     network: Option<&JoinedNetwork>,
 ) -> HostConfig {
-    // Containers of a sandbox share its network and resolver.
     let network = network.filter(|_| request.sandbox.is_none());
     let of_sandbox = request.sandbox.as_ref().map(|sandbox| format!("container:{sandbox}"));
     let container = &request.container;
@@ -112,7 +111,7 @@ fn port_key(port: &Port) -> String {
     format!("{}/{}", port.container, port.protocol.as_str())
 }
 
-/// Loopback unless an address is given, so that no port is exposed by omission.
+/// Loopback unless an address is given: no port is exposed by omission.
 fn port_bindings(ports: &[Port]) -> PortMap {
     let mut bindings = PortMap::new();
     for port in ports {

@@ -9,6 +9,5 @@ pub(super) const READ: Duration = Duration::from_secs(10);
 pub(super) const INSPECT_IN_LIST: Duration = Duration::from_secs(3);
 /// The fence stops the containers it knows long before.
 pub(super) const LIST_FOR_FENCE: Duration = Duration::from_secs(120);
-/// Creating and removing take long on a loaded engine.
 pub(super) const WRITE: Duration = Duration::from_secs(60);
 pub(super) const IMPORT: Duration = Duration::from_secs(300);

@@ -62,7 +62,6 @@ pub struct DockerRuntime {
     pub(super) info: Mutex<Option<EngineInfo>>,
     /// Id of the engine that answered first, which has the known volumes.
     pub(super) first_id: OnceLock<String>,
-    /// The last known engine with containers of this node.
     pub(super) record: Option<EngineRecord>,
     pub(super) sandbox_image: tokio::sync::Mutex<()>,
     pub(super) network: network::PodNetwork,
@@ -71,8 +70,7 @@ pub struct DockerRuntime {
 }
 
 impl DockerRuntime {
-    /// `host` has the forms of `DOCKER_HOST` (`unix:///path`, `tcp://host:port`), which is its default.
-    /// Connects at the first call.
+    /// `host` has the forms of `DOCKER_HOST`, which is its default. Connects at the first call.
     pub fn connect(host: Option<&str>) -> Result<Self, RuntimeError> {
         let client = Arc::new(EngineClient::new(host)?);
         let dropped_capabilities = PodPolicy::default().dropped_capabilities;
@@ -93,13 +91,12 @@ impl DockerRuntime {
         })
     }
 
-    /// The file is one of `docker login`.
+    /// The file is written by `docker login`.
     pub fn with_registry_config(mut self, path: Option<PathBuf>) -> Self {
         self.images.registries.path = path;
         self
     }
 
-    /// Uses only the recorded engine as long as it has pods of this node.
     pub fn recorded(mut self, record: EngineRecord) -> Self {
         if let Some(former) = record.former(self.client.shown()) {
             self.first_id = OnceLock::from(former.to_owned());
@@ -112,12 +109,11 @@ impl DockerRuntime {
         Self { dropped_capabilities, ..self }
     }
 
-    /// Allows these host paths and everything below.
     pub fn allowing_binds(self, bind_prefixes: Vec<PathBuf>) -> Self {
         Self { bind_prefixes, ..self }
     }
 
-    /// Unless a container uses it.
+    /// Keeps the network while a container uses it.
     pub async fn remove_pod_network(&self, cluster: &ClusterId) -> Result<(), RuntimeError> {
         network::remove(&self.client, cluster).await
     }
@@ -155,7 +151,7 @@ impl DockerRuntime {
         Ok(self.client.within(EngineCall::Import, READ, call).await?)
     }
 
-    /// Removes the image too with its last tag. Fails if it is in use.
+    /// The image goes with its last tag. Fails if it is in use.
     pub async fn remove_image(&self, tag: &str) -> Result<(), RuntimeError> {
         image::check_path(tag)?;
         let options = RemoveImageOptionsBuilder::default().build();
@@ -191,7 +187,7 @@ impl DockerRuntime {
         Ok(info)
     }
 
-    /// Another engine was set up anew, or is the wrong one: a replica would start on an empty volume.
+    /// With another engine a replica would start on an empty volume.
     pub(super) fn check_id(&self, id: &str) -> Result<(), RuntimeError> {
         let first = self.first_id.get_or_init(|| id.to_owned());
         if first == id {
@@ -207,8 +203,7 @@ impl DockerRuntime {
         )))
     }
 
-    /// Removes a container about to restart if a host path now leads elsewhere; a new one gets only allowed
-    /// paths.
+    /// A container may only restart if its host paths lead where they did at its creation.
     pub(super) async fn check_binds(&self, handle: &str) -> Result<(), RuntimeError> {
         if self.bind_prefixes.is_empty() {
             return Ok(());
@@ -243,14 +238,14 @@ impl DockerRuntime {
     pub(super) async fn list_containers(&self, node: &NodeName) -> Result<Vec<Container>, RuntimeError> {
         let (mut containers, ended) = self.list_rows(node, READ).await?;
         self.first_processes.learn_later(&self.client, &containers);
-        // The list has neither exit code nor out-of-memory flag. Engines answer inspections one by one.
+        // Only inspection shows how a container ended. Engines answer inspections one by one.
         let inspections = ended.into_iter().map(|container| self.inspect_ended(container));
         let inspected: Vec<_> = stream::iter(inspections).buffer_unordered(4).collect().await;
         containers.extend(inspected.into_iter().flatten());
         Ok(containers)
     }
 
-    /// Returns live and ended containers, from one call.
+    /// Returns live and ended containers.
     pub(super) async fn list_rows(
         &self,
         node: &NodeName,
@@ -278,7 +273,6 @@ impl DockerRuntime {
         Ok((live, ended))
     }
 
-    /// If inspection fails, only this container's state is unknown.
     pub(super) async fn inspect_ended(&self, container: Container) -> Option<Container> {
         match containers::inspect_within(&self.client, &container.handle, INSPECT_IN_LIST).await {
             Ok(found) => found?.container,
@@ -304,7 +298,6 @@ impl DockerRuntime {
             .follow(follow)
             .tail(&tail.to_string())
             .build();
-        // The timeout covers the time until the answer begins.
         let lines = self.client.docker()?.clone().with_timeout(WRITE).logs(handle, Some(options));
         let host = self.client.shown().to_owned();
         let lines = lines.map(move |line| match line {
@@ -359,7 +352,6 @@ impl DockerRuntime {
         let mut filters = HashMap::from([("label".to_owned(), vec![format!("{}={node}", label::NODE)])]);
         filters.insert("type".to_owned(), vec!["container".to_owned()]);
         filters.insert("event".to_owned(), EVENTS.map(str::to_owned).to_vec());
-        // The request is sent when the first event is awaited.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = now.saturating_sub(REPLAYED_EVENTS).as_secs().to_string();
         let options = EventsOptionsBuilder::default().filters(&filters).since(&since).build();

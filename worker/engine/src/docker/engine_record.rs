@@ -1,4 +1,4 @@
-//! Records id and address of the engine with this node's containers, across worker processes.
+//! Records which engine has this node's containers, across worker processes.
 //!
 //! If a worker is pointed to another engine, containers of the former one run on unseen: no replacement
 //! starts until a person confirms. Another id at the same address is a new engine, so its containers are
@@ -25,20 +25,19 @@ pub struct EngineRecord {
 }
 
 impl EngineRecord {
-    /// An unreadable file counts as none. `pods` are the names of the last running pods.
+    /// `pods` are the names of the last running pods.
     pub fn read(path: PathBuf, pods: Vec<String>) -> Self {
         let file = StateFile::new(path).creating_directory();
         let saved = file.load().ok().flatten();
         Self { file, saved, pods }
     }
 
-    /// Returns the id of the engine with this node's pods, if it was not at `address`.
+    /// The engine with this node's pods, if it was not at `address`.
     pub(super) fn former(&self, address: &str) -> Option<&str> {
         let saved = self.saved.as_ref().filter(|saved| saved.address != address && !saved.id.is_empty())?;
         (!self.pods.is_empty()).then_some(saved.id.as_str())
     }
 
-    /// The reason not to use this engine.
     pub(super) fn refusal(&self, id: &str, address: &str) -> Option<String> {
         let saved =
             self.saved.as_ref().filter(|_| self.former(address).is_some_and(|former| former != id))?;

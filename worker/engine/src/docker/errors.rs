@@ -116,7 +116,7 @@ pub(super) struct EngineFailure {
     pub(super) not_understood: Option<NotUnderstood>,
 }
 
-/// An answer that bollard cannot parse. Its `Debug` hides the content.
+/// Its `Debug` hides the content.
 pub(super) struct NotUnderstood(pub(super) String);
 
 impl fmt::Debug for NotUnderstood {
@@ -175,7 +175,6 @@ impl EngineFailure {
 }
 
 fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
-    // Another program may release it.
     let is_port_taken =
         ["port is already allocated", "address already in use"].iter().any(|text| message.contains(text));
     match (call, status) {
@@ -189,14 +188,14 @@ fn sort(call: EngineCall, status: u16, message: &str) -> RuntimeError {
             RuntimeError::Failed(without_container(message).to_owned())
         }
         (_, 404) => RuntimeError::NotFound(message.to_owned()),
-        // It has ended or is paused. Podman answers with status 500.
+        // Podman answers with status 500 for a paused container.
         (EngineCall::CreateExec | EngineCall::StartExec, _)
             if status == 409 || message.ends_with("container state improper") =>
         {
             RuntimeError::NotFound(message.to_owned())
         }
         _ if is_port_taken => RuntimeError::PortTaken(port_problem(message)),
-        // Not in the image, or not executable. Another image may be pushed under the same tag.
+        // Another image may be pushed under the same tag.
         (EngineCall::Start, 400 | 500) if is_about_command(message) => {
             RuntimeError::Failed(format!("the command cannot be started: {}", without_preface(message)))
         }
@@ -243,7 +242,7 @@ fn without_container(message: &str) -> &str {
     message.split(" in container ").next().unwrap_or(message)
 }
 
-/// Other programs of an engine, such as its networks, fail with similar words.
+/// Engines' networks fail with similar words.
 fn is_about_command(message: &str) -> bool {
     let any = |words: &[&str]| words.iter().any(|word| message.contains(word));
     any(&["OCI ", "runc", "crun", "standard_init_linux"])
@@ -257,7 +256,6 @@ fn without_preface(message: &str) -> &str {
     without_class.trim_end_matches(": unknown")
 }
 
-/// The system's error without the libraries between, else all sources.
 fn cause(error: &Error) -> String {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(inner) = source {
@@ -271,7 +269,7 @@ fn cause(error: &Error) -> String {
     with_sources(error)
 }
 
-/// The library has the reason (connection refused) only in the sources.
+/// bollard has the reason only in the sources.
 fn with_sources(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,5 +1,5 @@
-//! First processes of containers, which the fence signals itself. An engine starts a program per signal:
-//! hundreds take seconds that the fence does not have, and a hanging engine forwards none.
+//! First processes of containers, which the fence signals itself: an engine takes seconds for hundreds, and
+//! none while it hangs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::end_all::end_all;
 use crate::process::ProcessIdentity;
 use crate::{Container, ContainerState, RuntimeError};
 
-/// Processes still unknown then are the engine's to stop.
+/// The engine stops those that are still unknown.
 const LEARN_TIMEOUT: Duration = Duration::from_millis(700);
 const LEARN_CONCURRENCY: usize = 16;
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -44,7 +44,6 @@ pub(super) struct FirstProcesses {
 }
 
 impl FirstProcesses {
-    /// Inspects in the background, one by one, containers that the fence would stop.
     pub(super) fn learn_later(self: &Arc<Self>, client: &Arc<EngineClient>, listed: &[Container]) {
         let is_listed = |handle: &str| listed.iter().any(|container| container.handle == handle);
         let mut known = self.known.lock();
@@ -72,8 +71,8 @@ impl FirstProcesses {
         self.known.lock().remove(handle);
     }
 
-    /// See [`crate::Runtime::end_all`]. The engine ends processes elsewhere and those that may not be
-    /// signalled. It is slow, so it starts earlier.
+    /// The engine ends processes elsewhere and those that may not be signalled. It is slow, so it starts
+    /// earlier.
     pub(super) async fn end_all(
         &self,
         client: &EngineClient,
@@ -129,7 +128,6 @@ impl FirstProcesses {
             process.identity.signal(Signal::KILL);
         }
         let exits: Vec<_> = processes.iter().map(|process| process.identity.exited()).collect();
-        // The removal will ask the engine as well.
         let _late = tokio::time::timeout(KILL_TIMEOUT, join_all(exits)).await;
         Ok(())
     }
@@ -158,8 +156,7 @@ impl FirstProcesses {
     }
 }
 
-/// `None` unless the process is the container's first one, is on this machine, and may be signalled. A
-/// container without its own PID namespace does not end with its first process.
+/// A container without its own PID namespace does not end with its first process.
 fn own_process(container: &str, pid: i32) -> Option<ProcessIdentity> {
     let identity = ProcessIdentity::of(pid).filter(|_| pid > 1)?;
     let names_container = |file: &str| {
@@ -183,7 +180,6 @@ async fn stopped_by_engine(client: &EngineClient, container: Container, kill_by:
     let grace = kill_by.saturating_duration_since(Instant::now()).min(container.grace);
     if let Err(error) = halt(client, &container.handle, grace).await {
         tracing::debug!(container = container.handle, %error, "the engine could not stop a container");
-        // It is killed after its grace period.
         std::future::pending::<()>().await;
     }
 }

@@ -59,7 +59,6 @@ pub(super) fn rows(answer: &NotUnderstood) -> Option<Vec<Listed>> {
 
 enum NamedState {
     Created,
-    /// It may run again at any instant.
     Running,
     Ended,
     Removing,

@@ -1,7 +1,6 @@
 //! Containers on a Docker engine, 20.10 or newer, or on Podman through the same API.
 //!
-//! [`create`] is the allow-list of container options. [`engine`] keeps the only state: pulls in progress,
-//! recently seen images, unfinished commands, and whether new containers join the pod [`network`].
+//! [`create`] is the allow-list of container options; [`engine`] keeps the only state.
 
 mod archive;
 mod binds;

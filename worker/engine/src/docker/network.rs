@@ -1,6 +1,5 @@
-//! The bridge of a cluster's pods, on which they reach each other by name only.
-//!
-//! The host's rules, which redirect to the proxy, match the prefix of its interface's name.
+//! The bridge of a cluster's pods, on which they reach each other by name only. The host's rules match the
+//! prefix of its interface's name.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -61,11 +60,10 @@ impl PodNetwork {
         self.choose(Choice::Avoid);
     }
 
-    /// A missing network is avoided from now on, and not looked up again.
+    /// A missing network is not looked up again.
     async fn look_up(&self, client: &EngineClient, cluster: &ClusterId) -> Result<bool, RuntimeError> {
         let is_there = gateway(client, &name(cluster)).await?.is_some();
         let mut choice = self.choice.lock();
-        // It may have been chosen meanwhile.
         if !is_there && *choice == Choice::IfThere {
             *choice = Choice::Avoid;
         }
@@ -82,14 +80,13 @@ impl PodNetwork {
         let is_there = match choice {
             Choice::Avoid => false,
             Choice::IfThere => self.look_up(client, cluster).await?,
-            // An operator may have removed it.
             Choice::Join => ensure(client, cluster).await.map(|_| true)?,
         };
         Ok(is_there.then(|| JoinedNetwork {
             name: name(cluster),
             resolver: PoolAddress::RESOLVER.ip(),
             domain: "kubeleet",
-            // Try names with one dot, such as `0.web`, as ours first.
+            // Names with one dot, such as `0.web`, are ours first.
             resolver_options: vec!["ndots:2".to_owned()],
         }))
     }

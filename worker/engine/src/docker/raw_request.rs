@@ -51,8 +51,6 @@ where
     Ok(sender.send_request(request).await?)
 }
 
-/// # Errors
-/// The engine's message, if the status is a failure.
 pub(super) async fn body(response: Response<Incoming>) -> Result<Bytes, Error> {
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();

@@ -31,7 +31,6 @@ pub(super) async fn run(
     let deadline = tokio::time::Instant::now() + WRITE;
     while tokio::time::Instant::now() < deadline {
         match create(client, &name, body.clone()).await {
-            // The new container is ours and not started.
             Ok(()) => {}
             Err(failure) if failure.is_name_taken() => match inspect(client, &name).await? {
                 Some(found) => {
@@ -41,8 +40,8 @@ pub(super) async fn run(
                     }
                 }
                 None => {
-                    // The name is reserved before inspection works: another create may be in progress. Or the
-                    // container was removed between our two calls.
+                    // Another create may be in progress, as the name is reserved first; or the container was
+                    // removed between our calls.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -85,7 +84,7 @@ fn verify_owner(name: &str, found: Inspected, identity: &Identity) -> Result<Con
     found.container.ok_or_else(detail)
 }
 
-/// Removes a container that cannot start. `None` if it was removed meanwhile.
+/// A container that cannot start is removed. `None` if it is gone.
 async fn start_created(
     client: &EngineClient,
     name: &str,

@@ -1,5 +1,4 @@
-//! Creates an image without a registry, of programs and their libraries. `kubeleet dev` uses it on machines
-//! that cannot pull images.
+//! Images of programs and their libraries, made without a registry for `kubeleet dev`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -20,17 +19,16 @@ const PATH_IN_IMAGE: &str = "/kubeleet";
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recipe<'a> {
-    /// Programs of this machine, with their absolute paths in the image.
+    /// With absolute paths in the image.
     pub programs: &'a [(&'a Path, &'a str)],
     /// If empty, a pod's `command` names the program.
     pub entrypoint: &'a [&'a str],
     pub command: &'a [&'a str],
 }
 
-/// Each tag names an image that runs this executable's hidden `hello` command. Returns true if an image was
-/// created or tagged.
+/// Tags an image that runs the hidden `hello` command. Returns true if something changed.
 pub async fn ensure_hello_image(docker: &DockerRuntime, tags: &[&str]) -> Result<bool, RuntimeError> {
-    // The running executable, even after a rebuild replaced the file. Not `self`: the loader opens it too.
+    // After a rebuild, still the running executable. Not `self`: the loader opens it too.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     let Some((first, others)) = tags.split_first() else { return Ok(false) };
     let mut has_changed = import_image(docker, &exe, &[PATH_IN_IMAGE, "hello"], first).await?;
@@ -46,7 +44,7 @@ pub async fn ensure_hello_image(docker: &DockerRuntime, tags: &[&str]) -> Result
     Ok(has_changed)
 }
 
-/// `entrypoint[0]` is the path of `exe` in the image. Returns true if the image was created.
+/// Returns true if the image was created.
 pub async fn import_image(
     docker: &DockerRuntime,
     exe: &Path,
@@ -59,7 +57,6 @@ pub async fn import_image(
     import_recipe(docker, Recipe { programs: &[(exe, path)], entrypoint, command: &[] }, tag).await
 }
 
-/// Replaces another image. Returns true if the image was created.
 pub async fn import_recipe(
     docker: &DockerRuntime,
     recipe: Recipe<'_>,
@@ -85,7 +82,7 @@ pub async fn import_recipe(
     Ok(true)
 }
 
-/// A tar of the recipe's files, positioned at its beginning.
+/// A tar, positioned at its beginning.
 pub fn layer(recipe: &Recipe<'_>) -> Result<File, RuntimeError> {
     write_tar(&programs_of(recipe))
 }
@@ -94,7 +91,7 @@ fn programs_of(recipe: &Recipe<'_>) -> Vec<(PathBuf, String)> {
     recipe.programs.iter().map(|(program, path)| (program.to_path_buf(), (*path).to_owned())).collect()
 }
 
-/// Otherwise each build would leave an image on disk. One in use stays.
+/// Each build would leave an image on disk.
 async fn remove_replaced(docker: &DockerRuntime, replaced: Option<(String, HashMap<String, String>)>) {
     if let Some((id, _)) = replaced
         && let Err(error) = docker.remove_image(&id).await
@@ -118,7 +115,6 @@ fn failed(operation: &'static str) -> impl Fn(io::Error) -> RuntimeError {
     move |error| RuntimeError::Failed(format!("creating an image: could not {operation}: {error}"))
 }
 
-/// On disk: an unstripped executable has hundreds of megabytes.
 fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     let mut tar = tar::Builder::new(tempfile::tempfile().map_err(failed("open a temporary file"))?);
     let mut libraries = BTreeSet::new();
@@ -139,7 +135,7 @@ fn write_tar(programs: &[(PathBuf, String)]) -> Result<File, RuntimeError> {
     Ok(file)
 }
 
-/// Exactly this path, with links resolved: the loader opens the path it knows.
+/// The loader opens the path it knows: links are resolved.
 fn append(tar: &mut tar::Builder<File>, file: &Path, path: &str) -> io::Result<()> {
     let mut file = File::open(file)?;
     let mut header = tar::Header::new_gnu();
@@ -149,8 +145,7 @@ fn append(tar: &mut tar::Builder<File>, file: &Path, path: &str) -> io::Result<(
     tar.append_data(&mut header, path.trim_start_matches('/'), &mut file)
 }
 
-/// Empty for a static program. Only the program's loader knows all rules; `--list` of glibc and musl does not
-/// run the program.
+/// Only the program's loader knows all rules; `--list` of glibc and musl does not run the program.
 fn libraries_of(program: &Path) -> Result<BTreeSet<PathBuf>, RuntimeError> {
     let Some(loader) = interpreter(program).map_err(failed("read the program"))? else {
         return Ok(BTreeSet::new());

@@ -10,7 +10,6 @@ use crate::{Container, ContainerRequest, Identity, RuntimeError};
 
 const IMAGE: &str = concat!("kubeleet/sandbox:", env!("CARGO_PKG_VERSION"));
 const ENTRYPOINT: [&str; 2] = ["/kubeleet", "sandbox"];
-/// Far more than the program needs.
 const MEMORY_BYTES: u64 = 64 << 20;
 const PIDS: u32 = 32;
 
@@ -44,9 +43,7 @@ fn spec(ports: &[Port]) -> ContainerSpec {
 }
 
 async fn ensure_image(docker: &DockerRuntime) -> Result<(), RuntimeError> {
-    // An import takes seconds; the second caller finds it done.
     let _importing = docker.sandbox_image.lock().await;
-    // The running executable, even after a rebuild replaced the file.
     let exe = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     import_image(docker, &exe, &ENTRYPOINT, IMAGE).await.map(drop)
 }

@@ -30,7 +30,7 @@ use crate::testing::{identity, no_logins};
 use crate::{Container, ContainerRequest, ContainerState, ExecResult, Identity, Runtime, RuntimeError};
 use testkit::eventually;
 
-/// Differs from the recipe of `kubeleet-test/shell`, which other tests use at the same time.
+/// Unlike `kubeleet-test/shell`, which other tests use at the same time.
 const SHELL_IMAGE: &str = "kubeleet-test/worker-shell:1";
 
 struct Fixture {
@@ -61,7 +61,6 @@ impl Fixture {
     fn request(&self, pod: &str, script: &str) -> ContainerRequest {
         let mut container = ContainerSpec::from_image(SHELL_IMAGE);
         container.command.0 = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
-        // The container's name is unique on the engine, not on the node.
         let pod = format!("{pod}-{}", self.node);
         ContainerRequest {
             identity: identity(self.node.as_str(), &pod, "assignment"),
@@ -78,7 +77,7 @@ impl Fixture {
 }
 
 impl Drop for Fixture {
-    /// By the command line, because a panicking test cannot await.
+    /// A panicking test cannot await.
     fn drop(&mut self) {
         let shell = format!(
             "docker ps -aq --filter label=kubeleet.node={} | xargs -r docker rm -fv >/dev/null",
@@ -257,7 +256,6 @@ async fn every_setting_of_a_container_takes_effect() {
     let output = output.await;
     let lines: Vec<&str> = output.lines().collect();
     assert_eq!(lines, ["/bin", "100", "closed", "open", "1000", "0000000000000000", "ready"]);
-    // Process 1 ignores SIGTERM without a handler.
     let began = Instant::now();
     fixture.docker.stop(&container.handle, Duration::from_secs(30)).await.unwrap();
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
@@ -265,7 +263,7 @@ async fn every_setting_of_a_container_takes_effect() {
 
 /// `AUDIT_WRITE`, `MKNOD`, `NET_RAW` and `SETFCAP`, as in `linux/capability.h`.
 const UNUSUAL_CAPABILITIES: [u32; 4] = [29, 27, 13, 31];
-/// Files, users, signals, low ports, `SETPCAP` and `SYS_CHROOT`: nginx, postgres, redis and sshd use them.
+/// As nginx, postgres, redis and sshd use them.
 const USUAL_CAPABILITIES: [u32; 10] = [0, 1, 3, 4, 5, 6, 7, 10, 8, 18];
 
 #[tokio::test]
@@ -289,7 +287,6 @@ async fn a_container_of_another_node_with_our_name_is_not_taken_over() {
     let Some(fixture) = Fixture::new().await else { return };
     let request = fixture.request("taken", GRACEFUL);
     fixture.docker.run(&request).await.unwrap();
-    // Same pod and assignment, but another node's.
     let other = NodeName::new(format!("{}-b", fixture.node)).unwrap();
     let request_of_other = ContainerRequest {
         identity: Identity { node: other, ..request.identity.clone() },
@@ -306,7 +303,6 @@ async fn a_container_of_another_node_with_our_name_is_not_taken_over() {
 async fn a_created_container_is_started_by_the_next_run() {
     let Some(fixture) = Fixture::new().await else { return };
     let request = fixture.request("created", GRACEFUL);
-    // The worker dies between the two calls.
     let name = request.identity.container_name();
     let options = bollard::query_parameters::CreateContainerOptionsBuilder::default().name(&name).build();
     let engine = fixture.docker.client.docker().unwrap();
@@ -316,7 +312,6 @@ async fn a_created_container_is_started_by_the_next_run() {
     assert_eq!(fixture.list().await.len(), 1);
 }
 
-/// Never answers for `None`.
 struct FakeEngine {
     runtime: DockerRuntime,
     host: String,
@@ -359,7 +354,6 @@ impl Drop for FakeEngine {
     }
 }
 
-/// Docker is down for a moment, and another engine answers then.
 #[tokio::test]
 async fn another_engine_starts_nothing() {
     let id = Arc::new(Mutex::new(Some("A")));
@@ -444,7 +438,6 @@ async fn an_image_of_a_private_registry_is_pulled_with_its_credentials() {
     });
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("config.json");
-    // `me:hunter2`
     std::fs::write(
         &path,
         r#"{"auths":{"reg.example:5000":{"auth":"bWU6aHVudGVyMg=="}},"credsStore":"kubeleet-none"}"#,
@@ -460,7 +453,6 @@ async fn an_image_of_a_private_registry_is_pulled_with_its_credentials() {
         .to_string();
     assert!(other.contains("access denied; credentials used for other.example: none; "), "{other}");
     assert!(other.contains("docker-credential-kubeleet-none is not in the PATH"), "{other}");
-    // The content of the file is never shown.
     std::fs::write(&path, "hunter2").unwrap();
     let broken = runtime
         .ensure_image("reg.example:5000/team/api:1", PullPolicy::Missing, &no_logins())
@@ -511,7 +503,6 @@ async fn podman_is_told_from_docker() {
     assert_eq!((info.runtime, info.version.as_str()), ("podman", "4.9.3"));
 }
 
-/// Like an engine whose disk hangs.
 #[tokio::test]
 async fn an_engine_that_does_not_answer_is_an_engine_error_in_time() {
     let engine = FakeEngine::new(|_| async { None });
@@ -543,7 +534,7 @@ async fn an_image_of_this_executable_is_created_once_and_runs() {
     let mut request = fixture.request("hello", "");
     request.container = ContainerSpec::from_image(tags[1]);
     let container = docker.run(&request).await.unwrap();
-    // This executable is the test harness, to which `hello` is a filter: it finds its libraries.
+    // The test harness takes `hello` for a filter: it finds its libraries.
     let output = eventually("output of the test harness", || async {
         let output = read(&fixture, &container, 100).await;
         output.contains("test result").then_some(output)
@@ -704,7 +695,6 @@ async fn the_check_of_an_image_is_read() {
     let tar = stream::once(async { Ok(Bytes::from(empty)) });
     fixture.docker.import_tar(&image, &changes, tar).await.unwrap();
     let check = fixture.docker.image_check(&image).await;
-    // The containerd image store gives each image a digest.
     let came_from_registry = fixture.docker.came_from_registry(&image).await.unwrap();
     let seen = fixture.docker.client.docker().unwrap().inspect_image(&image).await.unwrap();
     assert_eq!(came_from_registry, !seen.repo_digests.unwrap_or_default().is_empty());
@@ -717,7 +707,6 @@ async fn the_check_of_an_image_is_read() {
     assert_eq!(fixture.docker.image_check("kubeleet-test/missing:1").await.unwrap(), None);
 }
 
-/// Busy or hanging engines take seconds for each signal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn containers_of_this_machine_end_in_time_although_the_engine_stops_and_kills_nothing() {
     let Some(fixture) = Fixture::new().await else { return };
@@ -732,7 +721,6 @@ async fn containers_of_this_machine_end_in_time_although_the_engine_stops_and_ki
         let identity = Identity { on_disconnect: OnDisconnect::Stop, ..request.identity.clone() };
         containers.push(docker.run(&ContainerRequest { identity, ..request }).await.unwrap());
     }
-    // The list makes their processes known: then the engine may hang altogether.
     let _listed = docker.list(&fixture.node).await.unwrap();
     let known = || containers.iter().all(|one| docker.first_processes.knows(&one.handle));
     eventually("the processes are known", || async { known().then_some(()) }).await;
@@ -753,7 +741,6 @@ async fn containers_of_this_machine_end_in_time_although_the_engine_stops_and_ki
     assert_eq!(codes.await, [7, 137], "one ended by itself");
 }
 
-/// An engine on another machine, or one whose processes this worker may not signal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn containers_whose_processes_are_not_seen_are_ended_by_the_engine() {
     let Some(fixture) = Fixture::new().await else { return };
@@ -796,7 +783,6 @@ async fn an_engine_that_has_not_the_pods_of_this_node_is_not_used() {
         assert!(why.contains("web-0, db-1") && why.contains("unix:///former.sock"), "{why}");
     }
     assert_eq!(fixture.list().await, []);
-    // A node without pods takes the available engine, and remembers it.
     let empty = recorded(&[]);
     empty.ping().await.unwrap();
     assert!(!std::fs::read_to_string(&path).unwrap().contains("former"));

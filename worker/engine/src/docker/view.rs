@@ -15,7 +15,7 @@ use crate::{Container, ContainerState};
 
 pub(super) enum Listed {
     Known(Container),
-    /// Only an inspection reports how it ended.
+    /// Only inspection reports how it ended.
     Ended(Container),
     /// In removal, or with unreadable labels.
     Skip,
@@ -27,14 +27,14 @@ pub(super) fn listed(row: ContainerSummary) -> Listed {
     let is_paused = row.state == Some(S::PAUSED);
     let state = match row.state.unwrap_or(S::EMPTY) {
         S::CREATED => ContainerState::Created,
-        // Paused and restarting ones may run again at any instant; a stopping one still runs.
+        // Paused and restarting ones may run at any instant.
         S::RUNNING | S::PAUSED | S::RESTARTING | S::STOPPING => ContainerState::Running,
         S::EXITED | S::DEAD | S::EMPTY => ContainerState::Unknown,
         S::REMOVING => return Listed::Skip,
     };
     let networks = row.network_settings.and_then(|settings| settings.networks);
     let ports = row.ports.unwrap_or_default().into_iter().filter_map(listed_port);
-    // Some engines list no addresses; then those of the first inspection are kept.
+    // Some engines list no addresses; then those of the first inspection stay.
     let network = Some(network(networks, ports)).filter(|network| !network.address.is_empty());
     let labels = row.labels.unwrap_or_default();
     let container = Container::from_labels(handle, |key| labels.get(key).map(String::as_str), state);
@@ -50,8 +50,8 @@ pub(super) struct Inspected {
     pub(super) labels: HashMap<String, String>,
     /// `None` during removal, or if the labels are unreadable.
     pub(super) container: Option<Container>,
-    /// In nanoseconds since the Unix epoch: the middle between the former run's end and this start. Lines are
-    /// stamped when the engine reads them, which can be after that end or before the start.
+    /// In nanoseconds since the Unix epoch: between the former run's end and this start, as lines are stamped
+    /// when the engine reads them.
     pub(super) run_began_at: Option<u64>,
     pub(super) has_stdin: bool,
     pub(super) is_stdin_once: bool,

@@ -1,5 +1,4 @@
-//! Volumes of the engine. Creating a container creates its missing volumes. The engine refuses to remove one
-//! in use.
+//! Volumes of the engine, which creates missing ones with their container, and refuses to remove one in use.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -39,7 +38,7 @@ pub(super) fn mounts(request: &ContainerRequest) -> Vec<Mount> {
         }),
         ..Default::default()
     });
-    // Their paths are already resolved: see `binds`, and `shared_directory` of the worker.
+    // `binds` and `shared_directory` have resolved their paths.
     let binds = request.container.volumes.iter();
     let binds = binds.filter(|volume| matches!(volume.kind, VolumeKind::Bind | VolumeKind::Shared));
     let binds = binds.map(|volume| Mount {

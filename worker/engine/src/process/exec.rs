@@ -35,7 +35,6 @@ pub(super) async fn exec(
 ) -> Result<ExecResult, RuntimeError> {
     let node = folder.node().to_owned();
     let words = words.to_vec();
-    // Under the lock the pod neither ends nor restarts.
     let started = pods.with_lock(&node, move |_| start(&folder, &words)).await?;
     match started {
         Ok((child, output)) => run(child, output, limit).await,
@@ -43,7 +42,6 @@ pub(super) async fn exec(
     }
 }
 
-/// Dropping it kills its process group.
 struct ExecChild(Child);
 
 impl ExecChild {

@@ -33,7 +33,7 @@ pub(super) struct Record {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PodState {
-    /// After a crash of the worker the process may or may not exist.
+    /// After a crash the process may or may not exist.
     Starting,
     Running(ProcessIdentity),
     Exited(i64),
@@ -74,7 +74,7 @@ pub(super) struct Folder {
 
 impl Folder {
     /// # Errors
-    /// `NotFound` if the handle is malformed, for example because it would leave the root.
+    /// `NotFound` if the handle would leave the root.
     pub(super) fn new(root: &Path, handle: &str) -> Result<Self, RuntimeError> {
         let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(['/', '\0']);
         match handle.split_once('/') {
@@ -113,7 +113,7 @@ impl Folder {
         DirBuilder::new().recursive(true).mode(0o700).create(self.work())
     }
 
-    /// `None` if it is missing or unreadable: then nothing was started from it.
+    /// If it is unreadable, nothing was started from it.
     pub(super) fn load(&self) -> Option<Record> {
         let read = self.state_file("pod.json").read().unwrap_or_else(|error| {
             tracing::warn!(pod = self.handle, %error, "the state of a process pod cannot be read");
@@ -126,13 +126,11 @@ impl Folder {
             .ok()
     }
 
-    /// Atomic: after a crash the file has the old or the new record.
     pub(super) fn store(&self, record: &Record) -> io::Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(io::Error::other)?;
         self.state_file("pod.json").write(&text)
     }
 
-    /// For restarts. Only this user can read it.
     pub(super) fn store_environment(&self, environment: &BTreeMap<String, String>) -> io::Result<()> {
         self.state_file("environment.json").save(environment)
     }
@@ -147,7 +145,6 @@ impl Folder {
         StateFile::new(self.path.join(name)).private().until_reboot()
     }
 
-    /// Appending: after a truncation, writing continues at the new end.
     pub(super) fn open_log(&self) -> io::Result<File> {
         private_file().append(true).open(self.log())
     }

@@ -21,7 +21,6 @@ use super::spawn;
 use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 
 const END_GRACE: Duration = Duration::from_secs(2);
-/// A process left behind by the command may hold the output open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 pub(super) async fn start(
@@ -79,7 +78,6 @@ fn running(mut child: Child) -> Result<RunningCommand, RuntimeError> {
     let control = ProcessCommand { group, end };
     let mut is_over = control.end.clone();
     let over = async move {
-        // It cannot fail earlier: the sender is dropped after the end.
         drop(is_over.wait_for(Option::is_some).await);
         tokio::time::sleep(DRAIN_TIMEOUT).await;
     };

@@ -15,13 +15,12 @@ use super::log_times::LogTimes;
 use crate::lines::{MAX_LINE_BYTES, wall_clock};
 use crate::{EngineLine, LineQuery, LineStream, RuntimeError};
 
-/// Also the size of the second file. Checked with each list, so a log can be longer in between.
+/// Checked with each list, so a log can be longer in between.
 const MAX_LOG_BYTES: u64 = 10 << 20;
 const CHUNK_BYTES: usize = 64 << 10;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Processes have the log open, so it is copied and emptied, not renamed. Output between the two steps is
-/// lost.
+/// Processes have the log open, so it is not renamed. Output between the two steps is lost.
 pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
     let Some(mut log) = File::open(folder.log()).if_found()? else { return Ok(()) };
     let length = log.metadata()?.len();
@@ -31,7 +30,6 @@ pub(super) fn truncate(folder: &Folder) -> io::Result<()> {
     log.seek(SeekFrom::Start(length - MAX_LOG_BYTES))?;
     let mut older = private_file().write(true).truncate(true).open(folder.older_log())?;
     io::copy(&mut log.take(MAX_LOG_BYTES), &mut older)?;
-    // Offsets count from the beginning of the log; the older part is its end.
     keep_times(folder, length - MAX_LOG_BYTES)?;
     private_file().write(true).open(folder.log())?.set_len(0)
 }
@@ -135,8 +133,7 @@ struct LogReader {
     tail: usize,
     follow: bool,
     files: Vec<File>,
-    /// Of the last file when opened. Without `follow` later output is not read: a pod that writes faster than
-    /// this reads would never end.
+    /// Without `follow` later output is not read: a pod that writes faster than this reads would never end.
     end: u64,
     has_begun: bool,
 }
@@ -198,7 +195,6 @@ impl LogReader {
     }
 }
 
-/// Returns the number of lines found before `end`.
 fn seek_to_tail(file: &mut File, lines: usize, end: u64) -> io::Result<usize> {
     if lines == 0 {
         file.seek(SeekFrom::Start(end))?;

@@ -1,5 +1,5 @@
-//! Times of the lines of a process pod. Its processes write into the log directly, to outlive their worker.
-//! So the worker notes the log's length once a second, and interpolates between two notes.
+//! Times of the lines of a process pod, which writes its log directly, to outlive its worker. The worker
+//! notes the log's length once a second, and interpolates.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,6 @@ pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// With more, every second one is dropped.
 const MAX_NOTES: usize = 4096;
 
-/// Pairs of a log's length and the time; both grow.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct LogTimes(Vec<(u64, u64)>);
 
@@ -30,7 +29,7 @@ impl LogTimes {
         times
     }
 
-    /// Drops a note that does not fit the earlier ones: the log was truncated, or the clock set back.
+    /// The log may have been truncated, or the clock set back.
     pub(super) fn add(&mut self, length: u64, time: u64) {
         if self.0.last().is_none_or(|last| length > last.0 && time >= last.1) {
             self.0.push((length, time));
@@ -74,7 +73,6 @@ pub(super) fn note(folder: &Folder, noted: u64) -> io::Result<u64> {
     if length <= noted {
         return Ok(length);
     }
-    // The last write may be earlier than now.
     let written = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let time = written.map_or_else(wall_clock, |time| time.as_nanos() as u64);
     let path = folder.log_times();

@@ -1,8 +1,7 @@
 //! Pods as plain process groups, for machines without a container engine.
 //!
-//! There is no isolation: a pod runs as the worker's user, in its own folder, with a clean environment and a
-//! few limits. Images, ports and CPU limits have no effect; isolating options are refused. Pods outlive their
-//! worker, even a killed one.
+//! There is no isolation: isolating options are refused; images, ports and CPU limits have no effect. Pods
+//! outlive their worker, even a killed one.
 
 mod exec;
 mod folder;
@@ -46,7 +45,6 @@ pub struct ProcessRuntime {
 }
 
 impl ProcessRuntime {
-    /// Many nodes and processes may share one `root`.
     pub fn new(root: PathBuf) -> Self {
         // The folder's path marks its processes, so it must not depend on the working directory.
         let root = std::path::absolute(&root).unwrap_or(root);
@@ -78,15 +76,13 @@ impl ProcessRuntime {
         }
     }
 
-    /// One scan of the machine's processes finds those that left their group. A scan per pod would take
-    /// seconds for hundreds of pods.
+    /// A scan of the machine's processes for each pod would take seconds for hundreds.
     async fn kill(folders: Vec<Folder>) {
         let leaders: Vec<ProcessIdentity> = folders.iter().filter_map(|folder| leader(folder).0).collect();
         for leader in &leaders {
             leader.signal_group(Signal::KILL);
         }
         let paths: Vec<PathBuf> = folders.into_iter().map(|folder| folder.path).collect();
-        // The removal of a pod's folder scans again.
         let _found = tokio::task::spawn_blocking(move || pods::kill_all(&paths)).await;
         let exits = join_all(leaders.iter().map(ProcessIdentity::exited).collect::<Vec<_>>());
         let _late = tokio::time::timeout(CALL_TIMEOUT, exits).await;

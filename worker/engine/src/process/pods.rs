@@ -24,16 +24,14 @@ use crate::{Container, ContainerRequest, Hint, RuntimeError, label};
 /// Of a pod that ended while no worker was its parent.
 pub(super) const UNKNOWN_EXIT_CODE: i64 = 255;
 
-/// Disk and kernel answer in milliseconds unless something is badly wrong.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// If the kernel takes longer after SIGKILL, the process hangs in a device.
+/// Then the process hangs in a device.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const KILL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 pub(super) struct ProcessPods {
     pub(super) root: PathBuf,
-    /// Processes that a task of this worker waits for. Only the task of a child learns its exit code, so no
-    /// other code may conclude how it ended.
+    /// Only the task of a child learns its exit code: no other code may conclude how it ended.
     watched: Mutex<HashSet<ProcessIdentity>>,
     pub(super) hints: broadcast::Sender<(String, Hint)>,
 }
@@ -43,10 +41,10 @@ impl ProcessPods {
         Self { root, watched: Mutex::default(), hints: broadcast::Sender::new(64) }
     }
 
-    /// Runs `work` on a blocking thread while no other worker of this root touches the pods of `node`.
+    /// No other worker of this root touches the pods of `node` meanwhile.
     ///
     /// # Errors
-    /// Errors of `work`, and `Engine` after 10 s; `work` may still finish.
+    /// `Engine` after 10 s; `work` may still finish.
     pub(super) async fn with_lock<T: Send + 'static>(
         self: &Arc<Self>,
         node: &str,
@@ -106,7 +104,6 @@ impl ProcessPods {
         Some(record)
     }
 
-    /// The next pass finds the same again.
     fn store_or_warn(&self, folder: &Folder, record: &Record) {
         if let Err(error) = folder.store(record) {
             tracing::warn!(pod = folder.handle, %error, "the state of a process pod could not be written");
@@ -135,7 +132,7 @@ impl ProcessPods {
         if let Some(reason) = refusal(&request.container) {
             return Err(RuntimeError::Refused(reason));
         }
-        // A process of this pod can only run now if its state was damaged. It must not run twice.
+        // With a damaged state its process may run. It must not run twice.
         kill_marked(std::slice::from_ref(&folder.path));
         let environment = request.container.environment.iter();
         let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -156,8 +153,7 @@ impl ProcessPods {
         started
     }
 
-    /// The record says `Starting` first: after a crash, a worker then looks for the process by its
-    /// environment.
+    /// Stored as `Starting` first: after a crash, a worker looks for the process by its environment.
     fn start(self: &Arc<Self>, folder: &Folder, mut record: Record) -> Result<Record, RuntimeError> {
         let failed =
             |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
@@ -227,7 +223,6 @@ impl ProcessPods {
     }
 
     fn after_exit(&self, folder: &Folder, process: &ProcessIdentity, child: Option<Child>) -> Option<PodId> {
-        // Collects the exit status even if the folder was removed.
         let status = child.and_then(|mut child| child.wait().ok());
         self.watched.lock().remove(process);
         kill_marked(std::slice::from_ref(&folder.path));
@@ -261,11 +256,10 @@ impl ProcessPods {
 
 async fn note_log_until(folder: &Folder, exited: impl Future<Output = ()>) {
     let mut exited = std::pin::pin!(exited);
-    // Notes from before this worker began are repeated here, and dropped as they do not fit.
+    // Earlier notes are repeated here, and dropped as they do not fit.
     let mut noted = 0;
     loop {
         let has_exited = tokio::time::timeout(NOTE_INTERVAL, &mut exited).await.is_ok();
-        // Lines of a log without notes get the time of its last write.
         noted = log_times::note(folder, noted).unwrap_or(noted);
         if has_exited {
             return;
@@ -286,7 +280,6 @@ fn lock(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The node is locked, so nothing starts from the folder meanwhile.
 pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     let failed = |detail: String| RuntimeError::Failed(format!("process pod {}: {detail}", folder.handle));
     if !kill_all(std::slice::from_ref(&folder.path)) {
@@ -295,7 +288,6 @@ pub(super) fn remove(folder: &Folder) -> Result<(), RuntimeError> {
     folder.remove().map_err(|error| failed(error.to_string()))
 }
 
-/// False if some processes do not end.
 pub(super) fn kill_all(folders: &[PathBuf]) -> bool {
     let deadline = Instant::now() + KILL_TIMEOUT;
     while kill_marked(folders) > 0 {

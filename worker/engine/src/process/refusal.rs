@@ -4,7 +4,7 @@ use model::spec::ContainerSpec;
 
 use super::spawn::NO_COMMAND;
 
-/// Limits that cannot be enforced are a reason; image and network options are ignored.
+/// Limits that cannot be enforced are refused.
 pub(super) fn refusal(container: &ContainerSpec) -> Option<String> {
     if container.entrypoint.is_empty() && container.command.is_empty() {
         return Some(NO_COMMAND.to_owned());

@@ -15,7 +15,7 @@ use crate::RuntimeError;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const MAX_OPEN_FILES: u64 = 65_536;
 
-/// The process leads a new process group and outlives this one.
+/// It leads a new process group and outlives this one.
 pub(super) fn spawn(folder: &Folder, record: &Record) -> Result<Child, RuntimeError> {
     let failed = |doing: &str, error: io::Error| {
         RuntimeError::Failed(format!("process pod {}: could not {doing}: {error}", folder.handle))
@@ -79,13 +79,9 @@ pub(super) fn not_startable(program: &str, error: &io::Error) -> Option<String> 
 pub(super) const NO_COMMAND: &str = "the `process` runtime of this node has no images: \
      give the pod a `command` that exists on the node";
 
-/// Sets the limits from outside, because no code of ours may run between fork and exec; the program briefly
-/// has the worker's.
+/// No code of ours may run between fork and exec; the program briefly has the worker's limits.
 ///
-/// Limits private writable memory (`RLIMIT_DATA`) per process, not address space: language runtimes reserve
-/// gigabytes of addresses that they never touch, and would not start.
-///
-/// No id means that the process has ended.
+/// Not the address space: language runtimes reserve gigabytes that they never touch.
 pub(super) fn limit(pid: Option<u32>, record: &Record) {
     let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let Some(pid) = pid else { return };

@@ -17,13 +17,12 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(super) const LOG: &str = "log";
-/// Set to the pod's folder in the environment of its processes. Finds a process whose worker died before
-/// recording the id, or one outside the process group. One with another environment is found by its output
-/// into the pod's log. Without group, environment and output only a cgroup would hold it, which an ordinary
-/// user lacks.
+/// The pod's folder, in the environment of its processes. Finds a process whose worker died before recording
+/// the id, or one outside the process group; with another environment, its output into the pod's log does.
+/// Without any of these only a cgroup would hold it, which an ordinary user lacks.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
-/// Set for commands beside the pod's process: each leads a process group, but not the pod's.
+/// A command leads a process group, but not the pod's.
 pub(super) const EXEC_MARKER: &str = "KUBELEET_EXEC";
 
 /// Most environments are shorter.
@@ -45,14 +44,13 @@ impl ProcessIdentity {
         Some(Self { pid, start_time: stat.starttime, boot: boot_id()? })
     }
 
-    /// A zombie does not run.
     pub fn is_running(&self) -> bool {
         let stat = Process::new(self.pid).ok().and_then(|process| process.stat().ok());
         stat.is_some_and(|stat| stat.starttime == self.start_time && !matches!(stat.state, 'Z' | 'X'))
             && boot_id().is_some_and(|boot| boot == self.boot)
     }
 
-    /// Does nothing after its end: the group id may have been reused.
+    /// The group id may have been reused.
     pub(super) fn signal_group(&self, signal: Signal) {
         if self.is_running()
             && let Some(pid) = Pid::from_raw(self.pid)
@@ -73,7 +71,6 @@ impl ProcessIdentity {
 
     pub async fn exited(&self) {
         match self.watch() {
-            // Readable means ended.
             Some(Ok(watched)) if watched.readable().await.is_ok() => {}
             // No file descriptors are left, or the kernel is older than 5.3.
             Some(_) => {
@@ -88,7 +85,7 @@ impl ProcessIdentity {
     #[allow(deprecated, reason = "an OwnedFd keeps what the unsafe replacement asks its callers to promise")]
     fn watch(&self) -> Option<std::io::Result<AsyncFd<OwnedFd>>> {
         let descriptor = Pid::from_raw(self.pid).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
-        // Checked after opening: now the descriptor refers to this process, not to a later one with its id.
+        // Now the descriptor refers to this process, not to a later one with its id.
         self.is_running().then_some(())?;
         Some(match descriptor? {
             Ok(descriptor) => AsyncFd::with_interest(descriptor, Interest::READABLE),
@@ -115,7 +112,6 @@ pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
     ProcessIdentity::of(leader.pid)
 }
 
-/// Also processes outside their groups. Returns their number.
 pub(super) fn kill_marked(folders: &[PathBuf]) -> usize {
     let mut traces = PodTraces::of(folders);
     let remaining = traces.find();
@@ -135,7 +131,6 @@ pub(super) fn marked(folder: &Path) -> Vec<Process> {
     PodTraces::of(&[folder.to_owned()]).find()
 }
 
-/// Built once per scan: there may be thousands of processes.
 struct PodTraces {
     markers: HashSet<Vec<u8>>,
     logs: HashSet<FileIdentity>,
@@ -183,10 +178,10 @@ fn file_identity(path: &Path) -> Option<FileIdentity> {
 struct ProcessEnvironment(Vec<u8>);
 
 impl ProcessEnvironment {
-    /// False for another user's process, which is no pod's. A zombie's is empty.
+    /// False for another user's process, which is no pod's.
     fn read(&mut self, process: &Process) -> bool {
         self.0.clear();
-        // With enough capacity it is read at once. The kernel reports a length of zero.
+        // The kernel reports a length of zero; with this capacity one read is enough.
         self.0.reserve(ENVIRONMENT_BYTES);
         let file = File::open(format!("/proc/{}/environ", process.pid));
         file.and_then(|file| file.take(u64::MAX).read_to_end(&mut self.0)).is_ok()

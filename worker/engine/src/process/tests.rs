@@ -17,7 +17,6 @@ use crate::ContainerState;
 use crate::testing::identity;
 use testkit::eventually;
 
-/// Processes below it are killed at the end, even if the test fails.
 struct Fixture {
     root: TempDir,
     runtime: ProcessRuntime,
@@ -31,7 +30,6 @@ impl Fixture {
         Self { root, runtime, node: NodeName::new("node").unwrap() }
     }
 
-    /// New memory, the same disk.
     fn restarted(&self) -> ProcessRuntime {
         ProcessRuntime::new(self.root.path().to_owned())
     }
@@ -87,7 +85,6 @@ async fn running_twice_is_one_process_and_a_new_worker_finds_it() {
     });
     assert_eq!(pids.await.lines().count(), 1);
 
-    // The end of a found process is noticed too, with an unknown exit code.
     let mut hints = restarted.hints(&fixture.node).await.unwrap();
     let Some(PodState::Running(process)) = fixture.folder(&one).load().map(|record| record.state) else {
         panic!("runs")
@@ -118,7 +115,7 @@ async fn a_recycled_process_id_is_not_mistaken_for_the_pod() {
     let container = fixture.runtime.run(&request).await.unwrap();
     let folder = fixture.folder(&container);
     let record = folder.load().unwrap();
-    // As if the id now belonged to a process with another start time: this test.
+    // As if the id now belonged to a process with another start time.
     let mut text = serde_json::to_value(&record).unwrap();
     text["life"]["running"]["pid"] = std::process::id().into();
     folder.store(&serde_json::from_value(text).unwrap()).unwrap();
@@ -219,7 +216,6 @@ async fn a_pod_that_cannot_start_leaves_nothing() {
     no_program.container.command.0 = vec!["no-such-program".to_owned()];
     let error = fixture.runtime.run(&no_command).await.unwrap_err();
     assert!(matches!(&error, RuntimeError::Refused(text) if text.contains("`command`")), "{error:?}");
-    // The program may be installed later: the start is retried.
     let error = fixture.runtime.run(&no_program).await.unwrap_err();
     let expected = "the command \"no-such-program\" cannot be started: No such file or directory";
     assert_eq!(error, RuntimeError::Failed(expected.to_owned()));
@@ -287,7 +283,6 @@ async fn pods_outlive_a_killed_worker() {
     assert_eq!(fixture.states().await, [ContainerState::Running]);
 }
 
-/// Longer than any call of the runtime may take.
 #[tokio::test]
 async fn the_exit_code_is_kept_however_long_the_lock_of_the_node_is_waited_for() {
     let fixture = Fixture::new();
@@ -318,7 +313,6 @@ async fn a_command_runs_beside_the_pod_with_its_folder_and_environment() {
     let script = "cat file; echo $GREETING >&2; exit 3";
     let result = exec(&fixture, &container.handle, script, long).await;
     assert_eq!(result, ExecResult { exit_code: Some(3), output: "here\nhello\n".to_owned() });
-    // More than a pipe holds.
     let result =
         exec(&fixture, &container.handle, "head -c 1000000 /dev/zero | tr '\\0' a; echo end", long).await;
     assert_eq!((result.exit_code, result.output.len()), (Some(0), 4096));
@@ -354,7 +348,6 @@ async fn a_command_that_takes_too_long_is_killed_with_its_children() {
     assert_eq!(fixture.states().await, [ContainerState::Running]);
 }
 
-/// After a crash of the worker between two writes the pod's process is found by its environment.
 #[tokio::test]
 async fn a_command_is_not_taken_for_the_pods_process() {
     let fixture = Fixture::new();
@@ -362,7 +355,6 @@ async fn a_command_is_not_taken_for_the_pods_process() {
     let folder = Folder::new(fixture.root.path(), handle).unwrap();
     folder.create().unwrap();
     folder.store_environment(&std::collections::BTreeMap::new()).unwrap();
-    // Only the command has the pod's environment.
     let own = ProcessIdentity::of(std::process::id() as i32).unwrap();
     let record = Record { state: PodState::Running(own), ..Record::starting(&request("leader", "")) };
     folder.store(&record).unwrap();
@@ -376,7 +368,6 @@ async fn a_command_is_not_taken_for_the_pods_process() {
     }
 }
 
-/// Each has a child in its own group, which ignores SIGTERM as well.
 #[tokio::test]
 async fn many_pods_that_ignore_the_request_to_stop_end_together_at_the_given_moment() {
     let fixture = Fixture::new();

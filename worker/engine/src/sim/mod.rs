@@ -1,6 +1,4 @@
-//! A simulated engine with containers in memory only: for tests, benchmarks, and clusters of thousands of
-//! nodes in one process.
-//!
+//! A simulated engine in memory: for tests, benchmarks, and clusters of thousands of nodes in one process.
 //! Clones share it, so a test can replace a worker while the containers go on.
 
 mod node;
@@ -35,9 +33,8 @@ pub struct SimOptions {
     pub image_delay: Duration,
     /// Of calls while the engine hangs.
     pub deadline: Duration,
-    /// Containers are reached at loopback; otherwise they have no address.
+    /// Otherwise they have no address.
     pub host_network: bool,
-    /// Empty if it has none.
     pub engine_id: String,
 }
 
@@ -80,7 +77,6 @@ impl SimRuntime {
         }
     }
 
-    /// Returns true if one ran.
     pub fn exit(&self, pod: &PodId, code: i64) -> bool {
         self.for_each(pod, |node, name| {
             let Some(simulated) = node.containers.get_mut(name) else { return false };
@@ -92,7 +88,6 @@ impl SimRuntime {
         })
     }
 
-    /// Returns true if it ran.
     pub fn exit_one(&self, pod: &PodId, container: &str, code: i64) -> bool {
         self.for_each(pod, |node, name| {
             let Some(simulated) = node.containers.get_mut(name) else { return false };
@@ -111,7 +106,6 @@ impl SimRuntime {
         containers.filter(|simulated| simulated.container.pod == *pod).map(|simulated| simulated.execs).sum()
     }
 
-    /// Except stop signals.
     pub fn signals(&self, pod: &PodId) -> Vec<StopSignal> {
         let nodes = self.nodes.lock();
         let containers = nodes.values().flat_map(|node| node.containers.values());
@@ -119,12 +113,11 @@ impl SimRuntime {
         of_pod.flat_map(|simulated| simulated.signals.iter().copied()).collect()
     }
 
-    /// As a person might. Returns true if there was one.
     pub fn lose(&self, pod: &PodId) -> bool {
         self.for_each(pod, |node, name| node.containers.remove(name).is_some())
     }
 
-    /// By default 0; with `None` commands do not end. Returns true if there is a container.
+    /// `None`: commands do not end. Returns true if there is a container.
     pub fn set_exec_exit_code(&self, pod: &PodId, exit_code: Option<i64>) -> bool {
         let mut is_known = false;
         for node in self.nodes.lock().values_mut() {
@@ -150,7 +143,7 @@ impl SimRuntime {
         self.pulls_hang.receiver_count()
     }
 
-    /// Starts and stops report an engine error although they take effect.
+    /// The calls take effect nevertheless.
     pub fn lose_replies(&self, loses: bool) {
         self.faults.send_modify(|faults| faults.loses_replies = loses);
     }
@@ -173,7 +166,7 @@ impl SimRuntime {
         self.nodes.lock().values().flat_map(|node| node.volumes.values().cloned()).collect()
     }
 
-    /// Removes the pod's containers and all unused volumes, as a person freeing disk space might.
+    /// As a person freeing disk space might.
     pub fn prune(&self, pod: &PodId) {
         self.lose(pod);
         for node in self.nodes.lock().values_mut() {
@@ -183,7 +176,6 @@ impl SimRuntime {
         }
     }
 
-    /// Sends a hint where `change` returns true. Returns true if any did.
     fn for_each(&self, pod: &PodId, change: impl Fn(&mut SimNode, &str) -> bool) -> bool {
         let mut any_changed = false;
         for node in self.nodes.lock().values_mut() {
@@ -298,7 +290,7 @@ impl Runtime for SimRuntime {
     ) -> BoxFuture<'a, Result<(), RuntimeError>> {
         Box::pin(async move {
             self.respond(self.options.image_delay).await?;
-            // Without a deadline, as real pulls are. The sender lives as long as this runtime.
+            // Real pulls have no deadline either. The sender lives as long as this runtime.
             let mut pulls_hang = self.pulls_hang.subscribe();
             pulls_hang.wait_for(|hangs| !hangs).await.ok();
             check_image(image)

@@ -59,7 +59,6 @@ impl SimNode {
         names
     }
 
-    /// Returns false if a container has it.
     pub(super) fn remove_volume(&mut self, name: &str) -> bool {
         let is_used =
             self.containers.values().any(|simulated| simulated.volumes.iter().any(|own| own == name));

@@ -1,7 +1,5 @@
-//! Counters of control groups, version 1 and 2.
-//!
-//! A group is named after the container's id, in one of a few places. A worker in a container sees them only
-//! if the machine's `/sys/fs/cgroup` is mounted.
+//! Counters of control groups, version 1 and 2. A worker in a container sees them only if the machine's
+//! `/sys/fs/cgroup` is mounted.
 
 use std::path::{Path, PathBuf};
 

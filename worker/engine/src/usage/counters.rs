@@ -6,10 +6,9 @@ use model::node::Psi;
 pub struct Counters {
     /// Microseconds of CPU time.
     pub cpu_micros: Option<u64>,
-    /// Now, in bytes, without the reclaimable file cache.
+    /// In bytes, without the reclaimable file cache.
     pub memory_bytes: Option<u64>,
     pub read_bytes: Option<u64>,
     pub write_bytes: Option<u64>,
-    /// Now.
     pub psi: Option<Psi>,
 }

@@ -28,7 +28,6 @@ impl ProcessRow {
     }
 }
 
-/// Of group leaders with their descendants, in this order.
 pub(crate) fn read(leaders: &[i32]) -> Vec<Counters> {
     let stats = all_processes().into_iter().flatten().filter_map(Result::ok);
     let rows: Vec<ProcessRow> =

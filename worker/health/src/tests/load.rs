@@ -115,7 +115,6 @@ fn measure(name: &str, spec: &str) -> usize {
     })
 }
 
-/// Relative to the earliest probe of the container.
 fn lateness(probes: &HashMap<String, Vec<f64>>) -> Vec<f64> {
     let mut all: Vec<f64> = Vec::new();
     for times in probes.values() {

@@ -19,7 +19,7 @@ use crate::monitor::HealthMonitor;
 use crate::probe::Prober;
 use crate::{CheckChange, HealthChange};
 
-/// One character per probe: `+`, `-`, `?` is inconclusive, `!` panics, and `.` never answers. The last one is
+/// One character per probe: `+`, `-`, `?` inconclusive, `!` panics, `.` never answers. The last one is
 /// repeated.
 #[derive(Default)]
 struct Script {
@@ -230,7 +230,6 @@ async fn what_says_nothing_about_the_container_changes_nothing() {
     let unhealthy =
         |probe| (probe, CheckChange::Health, Health::Unhealthy, "no (3 times in a row)".to_owned());
     assert_eq!(changes["bug"], [healthy.clone(), unhealthy(6)]);
-    // The advice is reported once, and withdrawn by the first result.
     let inconclusive = |probe| {
         let message = "the last 3 probes of its health check had no result, so its health stays as it was: the \
             engine does not answer; see whether the container has this command, and whether the engine of its \
@@ -269,7 +268,6 @@ async fn readiness_recovers_and_is_separate_from_health() {
     for _ in 0..2 {
         assert_eq!(fixture.change().await.health, Health::Healthy);
     }
-    // While it does not run, another part handles its end.
     assert!(sim.exit(&container.pod, 1));
     let changes = fixture.pass(60 * SECOND).await;
     assert!(changes.iter().all(|change| change.change == CheckChange::Inconclusive), "{changes:?}");

@@ -12,7 +12,6 @@ use super::*;
 use crate::judge::ProbeOutcome;
 use crate::probe::{Prober, RuntimeProber};
 
-/// The connection stays open without an answer.
 async fn server(answer: Option<&'static str>) -> (SocketAddr, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -105,7 +104,6 @@ async fn a_server_without_an_answer_fails_at_the_deadline() {
     let (address, _requests) = server(None).await;
     let begin = std::time::Instant::now();
     let outcome = probe(address, HTTP, Duration::from_millis(150)).await;
-    // On a busy machine the deadline is noticed late.
     if !matches!(outcome, ProbeOutcome::Inconclusive(_)) {
         assert!(failed(&outcome).ends_with("no answer within 150 ms"), "{outcome:?}");
     }
@@ -124,13 +122,11 @@ async fn a_closed_port_is_refused_at_once() {
     assert_eq!(failed(&tcp), format!("connecting to {address}: Connection refused"));
 }
 
-/// Otherwise a node with busy cores would restart healthy containers.
 #[tokio::test]
 async fn a_deadline_that_passed_while_the_worker_could_not_run_is_no_failure() {
     let (address, _requests) = server(None).await;
     let probing = tokio::spawn(probe(address, HTTP, Duration::from_millis(200)));
     tokio::task::yield_now().await;
-    // As if the process had been stopped.
     std::thread::sleep(Duration::from_millis(600));
     let outcome = probing.await.unwrap();
     let ProbeOutcome::Inconclusive(why) = &outcome else { panic!("{outcome:?}") };

@@ -17,7 +17,7 @@ use crate::answer::ends::{ChannelEnd, broken, state_of, worker_stops};
 use crate::session::context::SessionContext;
 
 const CONTAINER_LOOK_INTERVAL: Duration = Duration::from_millis(500);
-/// For the engine to close a command's connection after its container has ended.
+/// For the engine to close the connection of a command whose container has ended.
 const ENGINE_MARGIN: Duration = Duration::from_secs(1);
 const RESIZE_PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(300), Duration::from_secs(1)];
@@ -26,7 +26,7 @@ const KILLED: u8 = 137;
 /// A piece counts as read once it was written.
 type Input = mpsc::UnboundedSender<(Bytes, Receipt)>;
 
-/// If the client leaves, ends the command, but not a main process.
+/// A client that leaves ends a command, but not a main process.
 pub(super) async fn serve(
     context: &SessionContext,
     container: &Container,
@@ -44,9 +44,9 @@ pub(super) async fn serve(
         _ => return Ok(None),
     };
     let RunningCommand { input, ends_input, output, control } = started.map_err(|error| error.to_string())?;
-    // Ends the command even if this future is dropped.
+    // Even if this future is dropped.
     let mut command = CommandGuard { control: Some(control) };
-    // The end of the container is no reason to stop reading a main process's output.
+    // A main process's output is read to its end.
     let end_of_container = async {
         match is_main {
             true => std::future::pending().await,
@@ -85,7 +85,6 @@ pub(super) async fn serve(
 
 enum WaitStopped {
     Client,
-    /// With its exit code.
     Container(u8),
     Worker,
     Channel(ChannelError),
@@ -121,7 +120,6 @@ async fn run(
     let feed = async {
         if let Some(mut input) = input {
             while let Some((piece, receipt)) = waiting.recv().await {
-                // Further input is dropped.
                 if input.write_all(&piece).await.is_err() || input.flush().await.is_err() {
                     break;
                 }
@@ -152,8 +150,7 @@ async fn run(
     }
 }
 
-/// Waits for the container's end, then a while for the engine to close the connection: some versions leave a
-/// terminal's open for ever. Polls this worker's table, which is cheap.
+/// Some versions leave the connection of a terminal open for ever. Polls this worker's table, which is cheap.
 async fn end_of(context: &SessionContext, container: &Container) -> u8 {
     let seen = || {
         let managed = context.table.get(&container.pod)?;
@@ -227,7 +224,7 @@ async fn resize(control: &dyn CommandControl, size: TerminalSize) -> Result<(), 
 }
 
 async fn say_why(context: &SessionContext, container: &Container, code: u8, channel: &mut Channel) {
-    // The engine reports the container as running for a moment after its end.
+    // The engine may still report the container as running.
     let looks = match code {
         0 => 0,
         KILLED => 10,

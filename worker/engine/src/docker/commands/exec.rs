@@ -1,7 +1,5 @@
-//! Runs commands in containers.
-//!
-//! The API cannot end a command, which runs on after its deadline. The next call for the same command waits
-//! for it; otherwise a hanging one would fill the container with processes.
+//! Runs commands in containers. The API cannot end one: the next call for the same command waits for it, or a
+//! hanging one would fill the container with processes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -35,7 +33,7 @@ impl UnfinishedCommands {
 }
 
 /// # Cancel safety
-/// A dropped call leaves the command running; the next call waits for it.
+/// The command goes on; the next call waits for it.
 pub(crate) async fn exec(
     client: &EngineClient,
     unfinished: &UnfinishedCommands,
@@ -62,7 +60,6 @@ pub(crate) async fn exec(
     let id = client.within(EngineCall::CreateExec, READ, call).await?.id;
     unfinished.0.lock().insert(key.clone(), id.clone());
     let result = run(client, &id, limit).await;
-    // After a failed call the command may still run.
     if matches!(&result, Ok(ExecResult { exit_code: Some(_), .. })) {
         unfinished.0.lock().remove(&key);
     }
@@ -76,7 +73,6 @@ async fn run(client: &EngineClient, id: &str, limit: Duration) -> Result<ExecRes
     let end = Instant::now() + limit;
     let mut tail = OutputTail::default();
     if let StartExecResults::Attached { mut output, .. } = started {
-        // Output read before the deadline is kept.
         let _ended = timeout_at(end, read(client, &mut output, &mut tail)).await;
     }
     Ok(ExecResult { exit_code: exit_code(client, id, end).await?, output: tail.text() })
@@ -99,7 +95,6 @@ async fn read(
     }
 }
 
-/// `None` if the command has not ended by `end`.
 async fn exit_code(client: &EngineClient, id: &str, end: Instant) -> Result<Option<i64>, RuntimeError> {
     let mut wait = FIRST_POLL;
     loop {

@@ -1,7 +1,5 @@
-//! Interactive commands in a container.
-//!
-//! The engine cannot end a command, so its process is signalled directly. A worker with its own PID namespace
-//! cannot do that.
+//! Interactive commands in a container. The engine cannot end a command, so its process is signalled
+//! directly; a worker with its own PID namespace cannot do that.
 
 use std::fs;
 use std::time::Duration;
@@ -25,7 +23,7 @@ use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, Runti
 /// The output ends shortly before the engine knows the exit code.
 const FIRST_POLL: Duration = Duration::from_millis(2);
 const LAST_POLL: Duration = Duration::from_secs(1);
-/// Time for the engine to report the process of a running command.
+/// For the engine to report the process.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 const END_GRACE: Duration = Duration::from_secs(2);
 /// Programs use neither colours nor cursor on an unknown terminal.
@@ -139,7 +137,6 @@ impl DockerCommand {
     }
 
     async fn signal_group(&self, signal: Signal) -> Result<(), RuntimeError> {
-        // A command may write output before the engine knows its process.
         let known = self.inspect_until(|exit_code, pid| {
             (exit_code.is_some() || pid.is_some_and(|pid| pid > 0)).then_some((exit_code, pid))
         });

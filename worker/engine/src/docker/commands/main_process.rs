@@ -1,7 +1,7 @@
 //! Input, output and terminal of a container's main process.
 //!
-//! The log holds only complete lines, so a client attached after the start would miss a prompt. If the input
-//! belongs to the first client, the worker attaches before the start and hands that connection over.
+//! The log holds only complete lines, so a late client would miss a prompt. If the input belongs to the first
+//! client, the worker attaches before the start and hands that connection over.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,6 @@ use crate::{CommandControl, CommandInput, CommandOutput, ContainerState, Running
 
 /// Then the input ends.
 const FIRST_CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// The output ends shortly before the engine knows that the container has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 

@@ -1,6 +1,5 @@
-//! Terminals of commands and containers.
-//!
-//! bollard takes a first byte of 0, 1 or 2 for a frame header, and waits for a length that never arrives.
+//! Terminals of commands and containers: bollard takes a first byte of 0, 1 or 2 for a frame header, and
+//! waits for a length that never arrives.
 
 use std::pin::Pin;
 

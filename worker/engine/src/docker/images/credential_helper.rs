@@ -12,7 +12,6 @@ use tokio::process::Command;
 
 use super::login::EngineLogin;
 
-/// Some ask a cloud for a token.
 const DEADLINE: Duration = Duration::from_secs(20);
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 const NOT_FOUND: &str = "credentials not found";
@@ -44,7 +43,6 @@ pub(crate) async fn ask(helper: &str, host: &RegistryHost) -> Result<Option<Engi
     }
 }
 
-/// Dropping the future kills the helper.
 async fn run(program: &str, host: &RegistryHost) -> std::io::Result<(ExitStatus, Vec<u8>)> {
     let mut child = Command::new(program)
         .arg("get")
@@ -54,7 +52,6 @@ async fn run(program: &str, host: &RegistryHost) -> std::io::Result<(ExitStatus,
         .kill_on_drop(true)
         .spawn()?;
     if let Some(mut input) = child.stdin.take() {
-        // A helper that ends without reading has answered already.
         let _unread = input.write_all(host.server().as_bytes()).await;
     }
     let mut printed = Vec::new();

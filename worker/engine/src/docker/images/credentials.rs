@@ -1,7 +1,5 @@
-//! Credentials for pulls. The worker's own `config.json` of `docker login` wins over `kubeleet registry
-//! login`: the node's operator decides.
-//!
-//! Both are read for each pull. Credentials go to the engine only, never into logs or messages.
+//! Credentials for pulls, read for each. `docker login` of the node wins over `kubeleet registry login`: the
+//! node's operator decides. They go to the engine only, never into logs or messages.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -76,7 +74,6 @@ impl RegistryConfig {
 }
 
 impl ConfigFile {
-    /// In Docker's order: the registry's helper, the default helper, the file.
     async fn find(&self, path: &Path, host: &RegistryHost, found: &mut FoundCredentials) {
         let is_host = |key: &str| RegistryHost::of_address(key).is_ok_and(|key| key == *host);
         let helper = self.cred_helpers.iter().find(|(key, _)| is_host(key));
@@ -109,7 +106,6 @@ impl RegistryEntry {
         !(self.auth.is_empty() && self.username.is_empty() && self.identitytoken.is_empty())
     }
 
-    /// `None` if `auth` is not valid.
     fn login(&self) -> Option<EngineLogin> {
         let secret = |text: &str| ValueBytes::new(text.as_bytes().to_vec());
         if !self.identitytoken.is_empty() {
@@ -173,7 +169,6 @@ impl RegistryCredentials {
     }
 }
 
-/// Without the secret.
 impl fmt::Display for RegistryCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.login {
@@ -183,7 +178,7 @@ impl fmt::Display for RegistryCredentials {
     }
 }
 
-/// Docker, containerd and Podman only signal it by text.
+/// Engines only signal it by text.
 pub(crate) fn is_denied(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let signs = [

@@ -21,12 +21,12 @@ use crate::docker::deadlines::{PING, READ};
 use crate::docker::errors::{EngineCall, EngineFailure};
 use crate::{LocalImage, RegistryLogins, RuntimeError};
 
-/// The engine keeps the loaded layers, so the next attempt continues there.
+/// The next attempt continues with the layers that the engine keeps.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
-/// Without progress for so long, the registry is considered dead.
+/// Without progress; then the registry is considered dead.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A found image is not looked up again for so long: a hundred pods of a service would ask a hundred times.
+/// Without it, a hundred pods of a service would ask a hundred times.
 const PRESENCE_CACHE: Duration = Duration::from_secs(5);
 
 type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
@@ -34,7 +34,7 @@ type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
 #[derive(Default)]
 pub(crate) struct Images {
     pub(crate) registries: RegistryConfig,
-    /// By image. A pull ends when no start waits for it.
+    /// A pull ends when no start waits for it.
     pulls: Mutex<HashMap<String, WeakShared<Pull>>>,
     seen: Mutex<HashMap<String, SeenImage>>,
 }
@@ -105,7 +105,7 @@ pub(crate) async fn ensure(
     logins: &Arc<dyn RegistryLogins>,
 ) -> Result<(), RuntimeError> {
     if policy == PullPolicy::Always {
-        // The cached record may be of the former image of this name.
+        // The record may be of the former image of this name.
         images.mark_missing(image);
         return images.join(client, &with_tag(image), logins).await;
     }
@@ -124,7 +124,6 @@ pub(crate) async fn ensure(
     Ok(())
 }
 
-/// `None` also for a missing image. One inspection serves all pods of a service.
 pub(crate) async fn check_of(
     client: &EngineClient,
     images: &Images,
@@ -139,7 +138,6 @@ pub(crate) async fn check_of(
     Ok(check)
 }
 
-/// `None` if it is missing.
 pub(crate) async fn inspect(
     client: &EngineClient,
     image: &str,
@@ -184,7 +182,7 @@ pub(crate) fn check_path(image: &str) -> Result<(), RuntimeError> {
     model::spec::check_image(image).map_err(|why| RuntimeError::Refused(format!("image {image:?}: {why}")))
 }
 
-/// If the registry refuses, reads the credentials again and tries others once.
+/// Credentials may have changed: they are read again once after a refusal.
 async fn pull(
     client: Arc<EngineClient>,
     registries: RegistryConfig,
@@ -277,7 +275,6 @@ fn with_tag(image: &str) -> String {
     if image.contains('@') { image.to_owned() } else { format!("{name}:{tag}") }
 }
 
-/// The default tag is `latest`. A registry's port is not a tag.
 pub(crate) fn split(image: &str) -> (&str, &str) {
     match image.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, tag),

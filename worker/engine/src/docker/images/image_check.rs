@@ -27,8 +27,8 @@ pub(crate) fn of_image(config: &ImageConfig) -> Option<HealthCheck> {
     Some(HealthCheck { test, command, ..times(described) })
 }
 
-/// Docker counts in nanoseconds; 0 means unset. Engines never stop containers because of an image's check, so
-/// its author need not have considered the startup time: failures count only after a probe has passed.
+/// Docker counts in nanoseconds; 0 means unset. Engines never stop containers because of an image's check,
+/// whose author need not have considered the startup time: failures count only after a probe has passed.
 fn times(described: &HealthConfig) -> HealthCheck {
     let duration = |nanos: Option<i64>, (least, most): (Duration, Duration)| {
         let nanos = u64::try_from(nanos?).ok().filter(|nanos| *nanos > 0)?;

@@ -1,8 +1,5 @@
-//! Creates an image from a tar of its files.
-//!
-//! bollard sends all instructions as one multi-line parameter, and the tag apart. Podman takes several lines
-//! for one instruction, and Podman 4 drops the tag. One parameter per instruction and the tag in the name
-//! work everywhere.
+//! Creates an image from a tar. bollard sends all instructions as one multi-line parameter, which Podman
+//! takes for one instruction, and the tag apart, which Podman 4 drops.
 
 use bollard::errors::Error;
 use bytes::Bytes;

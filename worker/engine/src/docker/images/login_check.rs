@@ -15,7 +15,6 @@ use super::credentials::is_denied;
 use crate::docker::client::EngineClient;
 use crate::docker::raw_request;
 
-/// A slower registry counts as unreachable.
 const LIMIT: Duration = Duration::from_secs(6);
 
 pub(crate) async fn check(client: &EngineClient, host: &RegistryHost, login: &RegistryLogin) -> LoginVerdict {
