@@ -3,7 +3,7 @@
 //! [`run`] is the daemon. `session` registers and runs the loops; `start` turns payloads into running pods,
 //! `running` reconciles them, `handover` reports them to the proxy, `answer` serves people's requests, `node`
 //! manages the machine, `backup` saves the running pods. `fencing` enforces the lease across sessions; the
-//! [`supervisor`] does so when this process cannot. Decisions are pure: `running::step`, `start::policy`.
+//! [`supervisor`] does so when this process cannot. Decisions are pure, such as `running::step`.
 //!
 //! Nothing important is only in memory: payloads stay in the in-flight list (`rq`) until their pods run, and
 //! containers are found again by their labels.

@@ -117,7 +117,7 @@ impl ContainerState {
     }
 }
 
-/// Most fields come from the engine's labels.
+/// Most fields come from its labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     pub handle: String,

@@ -64,7 +64,7 @@ impl FileStore {
     }
 
     /// # Errors
-    /// Without the content.
+    /// A sentence without the content.
     pub fn write(&self, identity: &Identity, files: &[NewFile]) -> Result<Vec<PathBuf>, String> {
         let directory = self.root()?.join(directory_of(identity));
         create_private(self.base()?, &directory)?;

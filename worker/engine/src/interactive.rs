@@ -29,7 +29,7 @@ pub type CommandInput = Pin<Box<dyn AsyncWrite + Send>>;
 
 pub struct RunningCommand {
     pub input: Option<CommandInput>,
-    /// When the client's input ends.
+    /// The input is shut down when the client's ends.
     pub ends_input: bool,
     /// Ends with the command or shortly before.
     pub output: BoxStream<'static, Result<CommandOutput, RuntimeError>>,

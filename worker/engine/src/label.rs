@@ -11,7 +11,7 @@ pub const REPLICA: &str = "kubeleet.replica";
 pub const VOLUME: &str = "kubeleet.volume";
 /// `local` or `persistent`. Only volumes have it.
 pub const VOLUME_KIND: &str = "kubeleet.volume-kind";
-/// Intended, in bytes.
+/// Intended capacity in bytes.
 pub const SPACE: &str = "kubeleet.space";
 /// Milliseconds at which this copy of a persistent volume was bound: of two copies the greater is younger.
 pub const EPOCH: &str = "kubeleet.epoch";

@@ -83,7 +83,7 @@ fn short_hash(parts: &[&str]) -> String {
     hasher.finalize().iter().take(5).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Only volumes that the container creates.
+/// Mount paths and owners of volumes that the container creates.
 pub(crate) fn new_folders(request: &ContainerRequest) -> Vec<(&str, FolderOwner)> {
     let is_new = |mount: &&VolumeMount| match mount.kind {
         VolumeKind::Local => true,
@@ -109,7 +109,7 @@ pub struct EngineVolume {
     pub cluster: Option<ClusterId>,
     pub owner: VolumeOwner,
     pub space: Option<u64>,
-    /// For which a persistent volume was created.
+    /// The epoch for which a persistent volume was created.
     pub epoch: Option<u64>,
 }
 

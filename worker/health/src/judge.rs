@@ -19,7 +19,7 @@ pub enum CheckChange {
     Health,
     /// As many in a row as failures would decide. The health stays.
     Inconclusive,
-    /// After that. The health stays.
+    /// The first conclusive probe after that. The health stays.
     Conclusive,
     /// Twice as many failures as at the last report, and the container still has time.
     Failing,

@@ -80,7 +80,7 @@ async fn http(address: SocketAddr, check: &HttpCheck, limit: Duration) -> ProbeO
     .await
 }
 
-/// The connection ends with the head.
+/// The body is not read: the connection ends with the head.
 async fn request(address: SocketAddr, check: &HttpCheck) -> Result<u16, String> {
     let request = http_request(address, check)?;
     let stream = TcpStream::connect(address).await.map_err(|error| system_error(&error))?;

@@ -32,7 +32,7 @@ fn refusal(pod: &PodSpec, policy: &PodPolicy) -> Option<String> {
 /// Pods of a service share their specification: it is checked once.
 pub struct NodePolicy {
     rules: PodPolicy,
-    /// No other specification gets its memory address.
+    /// Held, so that no other specification gets its memory address.
     allowed_last: Mutex<Option<Arc<PodSpec>>>,
 }
 
@@ -62,7 +62,7 @@ fn pod_rules(pod: &PodSpec) -> [(&'static str, FieldVerdict); 5] {
         ("kind", any(kind)),
         // See the rules below.
         ("containers", any(containers)),
-        // When this worker stops the pod.
+        // They decide when this worker stops the pod.
         ("on_disconnect", any(on_disconnect)),
         ("stop_grace_period", any(stop_grace_period)),
         ("drain", any(drain)),
@@ -111,7 +111,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("name", any(name)),
         // Any valid reference; see `invalid_value`.
         ("image", any(image)),
-        // With the credentials of the node or the cluster.
+        // The engine pulls, with the credentials of the node or the cluster.
         ("pull_policy", any(pull_policy)),
         // Inside the container. A user of the image gets no extra capability.
         ("entrypoint", any(entrypoint)),
@@ -154,7 +154,7 @@ fn container_rules(container: &ContainerSpec, policy: &PodPolicy) -> [(&'static 
         ("readiness", any(readiness)),
         // With a growing backoff.
         ("restart", any(restart)),
-        // When this worker starts and stops it.
+        // They decide when this worker starts and stops it.
         ("depends_on", any(depends_on)),
         ("sidecar", any(sidecar)),
     ]

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use store::{ChannelError, ChannelWriter};
 use tokio::time::Instant;
 
-/// They share the node's write rate.
+/// Concurrent log requests, which share the node's write rate.
 pub(crate) const MAX_READERS: usize = 128;
 pub(crate) const BYTES_PER_SECOND: f64 = 4.0 * 1_048_576.0;
 

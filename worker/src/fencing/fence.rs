@@ -33,9 +33,9 @@ use crate::worker::Worker;
 
 /// tokio's clock stops while the machine is suspended, unlike the lease's.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// While containers with a start in flight may still appear.
+/// Interval while containers with a start in flight may still appear.
 pub(crate) const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Redis may be unavailable for hours.
+/// Then scans become rare: Redis may be unavailable for hours.
 const QUIET_AFTER: Duration = Duration::from_secs(3);
 const MAX_LIST_WAIT: Duration = Duration::from_secs(1);
 /// Between the last SIGKILL and the time when another node may start the pod.

@@ -18,7 +18,7 @@ use crate::worker::Worker;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// People remove the containers.
+/// People remove the containers of a former name.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 struct FencedName {

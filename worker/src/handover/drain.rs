@@ -8,7 +8,7 @@ use crate::support::text::seconds;
 /// A proxy cuts at the limit and then answers at once.
 pub(crate) const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// Of a container that may never answer requests; the pod's next steps wait for it.
+/// Drain time of a container that may never answer requests; the pod's next steps wait for it.
 const BRIEF: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub(crate) enum DrainEnd {
         after: Duration,
         cut: u64,
     },
-    /// Not in time.
+    /// The proxy did not answer in time.
     Unanswered {
         waited: Duration,
     },

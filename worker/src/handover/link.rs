@@ -19,7 +19,7 @@ use super::socket::{ProxyStream, dial};
 use crate::session::context::SessionContext;
 
 const DIAL_INTERVAL: Duration = Duration::from_secs(1);
-/// It may only be restarting.
+/// The proxy may only be restarting.
 const REDIAL_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(2);
 const GATHER: Duration = Duration::from_millis(5);

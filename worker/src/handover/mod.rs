@@ -46,7 +46,7 @@ struct Closing {
     progress: DrainProgress,
 }
 
-/// Then the pod's row decides again.
+/// Keeps a gate closed until it is dropped; then the pod's row decides again.
 pub(crate) struct ClosedGate<'a> {
     handover: &'a Handover,
     assignment: AssignmentId,

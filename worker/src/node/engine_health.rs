@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::support::change_log::ChangeLog;
 
-/// Containers that ended until then are taken to have ended with the engine.
+/// Containers that end so soon after the engine's return are taken to have ended with it.
 const SETTLES_WITHIN: Duration = Duration::from_secs(30);
 
 /// One kind may hang while the other one is answered.
@@ -62,7 +62,8 @@ impl EngineHealth {
         self.problems.lock().first().cloned()
     }
 
-    /// Containers that ended since then ended with the engine.
+    /// True if the engine had an outage while the container ran, and has just returned: the container ended
+    /// with it.
     pub(crate) fn was_away_since(&self, ran_for: Duration) -> bool {
         let outage = *self.outage.lock();
         outage.is_some_and(|outage| {

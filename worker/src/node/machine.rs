@@ -23,7 +23,7 @@ pub fn resources(volumes: &Path) -> Resources {
     Resources { cpu_millis: cores * 1000, memory_bytes, pids: pids(), disk_bytes: disk(volumes), pods: 0 }
 }
 
-/// See `garbage` for the nearest parent.
+/// Of the nearest existing parent, as in `garbage`.
 fn disk(directory: &Path) -> u64 {
     let Some(found) = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok()) else {
         tracing::warn!(

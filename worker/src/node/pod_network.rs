@@ -14,7 +14,7 @@ use crate::session::context::SessionContext;
 /// An operator may have removed the network.
 const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Until then nothing changes: the proxy or the machine may be restarting.
+/// While no proxy answers, nothing changes for so long: it or the machine may be restarting.
 const SILENCE: Duration = Duration::from_secs(5 * 60);
 
 pub(crate) struct PodNetworkLoop {

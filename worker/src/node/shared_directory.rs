@@ -29,7 +29,7 @@ const REMOVING: &str = ".removing-";
 const MAX_THREADS: usize = 4;
 /// A hanging file system must not delay anything for ever.
 const LIMIT: Duration = Duration::from_secs(10);
-/// It continues in its thread, and its remains are found again.
+/// A slow removal continues in its thread, and its remains are found again.
 const REMOVE_LIMIT: Duration = Duration::from_secs(60);
 /// Any user of a container can write to its volumes.
 const MODE: u32 = 0o777;

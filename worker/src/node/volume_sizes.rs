@@ -16,7 +16,7 @@ use model::service::volume::{LocalExcess, VolumeSize};
 use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
-/// More files are not worth the cost.
+/// A volume with more files is not worth the cost.
 const MAX_FILES: usize = 200_000;
 const BLOCK: u64 = 512;
 

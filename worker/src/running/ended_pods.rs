@@ -11,8 +11,8 @@ use model::pod::lifecycle::Phase;
 use crate::running::table::EndedPod;
 use crate::session::context::SessionContext;
 
-/// Returns the others. If Redis does not answer, an ended container is neither kept nor returned: the next
-/// pass asks again.
+/// Keeps ended containers and returns the others. If Redis does not answer, an ended one is neither kept nor
+/// returned: the next pass asks again.
 pub(crate) async fn keep<'a>(context: &SessionContext, containers: Vec<&'a Container>) -> Vec<&'a Container> {
     let has_ended = |container: &&Container| matches!(container.state, ContainerState::Exited { .. });
     let (ended, mut others): (Vec<&Container>, _) = containers.into_iter().partition(has_ended);
@@ -48,7 +48,7 @@ pub(crate) async fn keep<'a>(context: &SessionContext, containers: Vec<&'a Conta
     others
 }
 
-/// Without an answer they stay until they are too old.
+/// Without an answer containers stay until they are too old.
 pub(crate) async fn release_deleted(context: &SessionContext) {
     let worker = &context.worker;
     let kept = context.table.ended();

@@ -73,7 +73,8 @@ impl HeldPods {
     }
 }
 
-/// New ones do not count: a failover may have lost their records.
+/// True if most running containers are unknown. New ones do not count: a failover may have lost their
+/// records.
 pub(crate) fn must_hold(
     unknown: &[&Container],
     all: &[Container],

@@ -46,8 +46,8 @@ pub(crate) async fn recover_running(context: &SessionContext) -> Result<(), Stor
     Ok(())
 }
 
-/// Another program has removed the payloads from the set. A pod whose slot is gone as well would run for
-/// ever, unknown to all but this worker.
+/// Puts payloads back that another program has removed from the set. A pod whose slot is gone as well would
+/// run for ever, unknown to all but this worker.
 async fn list_again(
     context: &SessionContext,
     mut managed: Vec<(Payload, AssignmentId)>,
@@ -77,7 +77,7 @@ fn parse_member(context: &SessionContext, raw: Bytes) -> Option<Payload> {
     payload.ok()
 }
 
-/// `Some(None)` if missing, `None` if broken. A broken record affects only its own pod.
+/// In this order: `Some(None)` if missing, `None` if broken. A broken record affects only its own pod.
 async fn readable_records(
     context: &SessionContext,
     pods: &[PodId],

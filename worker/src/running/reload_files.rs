@@ -90,7 +90,7 @@ impl ReloadLoop {
         self.context.table.reloading().iter().flat_map(of_pod).collect()
     }
 
-    /// Containers keep missing and unreadable values.
+    /// Containers keep their files while values are missing or unreadable.
     async fn versions(
         &self,
         mounted: &[Mounted],

@@ -81,7 +81,7 @@ async fn sort(
     Ok(Sorted { held, fenced })
 }
 
-/// Too old for a failover to have lost their records.
+/// Pods too old for a failover to have lost their records, unless Redis does not want them.
 async fn wanted(context: &SessionContext, pods: HashSet<PodKey>) -> Result<HashSet<PodKey>, StoreError> {
     if pods.is_empty() {
         return Ok(pods);
@@ -102,10 +102,10 @@ fn hold(context: &SessionContext, unknown: &[&Container], held: &HashSet<PodKey>
     let pods: HashMap<_, _> =
         containers.map(|container| (container.key(), slot_of(context, container))).collect();
     let (node, count) = (&context.worker.node, pods.len());
-    // Their saved entries stay.
+    // Held before they are no longer managed, so that their saved entries stay.
     let is_changed = context.held.set(pods);
     for (pod, assignment) in held {
-        // It is found in `cs` again.
+        // Once its record is back, it is found in `cs` again.
         context.table.remove(pod, assignment);
     }
     if is_changed && count > 0 {

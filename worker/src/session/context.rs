@@ -59,7 +59,7 @@ pub(crate) struct SessionContext {
     pub(crate) log_throttle: Mutex<TokenBucket>,
     pub(crate) channel_permits: Semaphore,
     pub(crate) start_permits: Arc<Semaphore>,
-    /// After the first full listing of containers pods may start.
+    /// Cancelled after the first full listing of containers: from then on pods may start.
     pub(crate) first_listing_done: CancellationToken,
 }
 

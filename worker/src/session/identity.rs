@@ -19,7 +19,7 @@ use crate::fencing::other_lease::OtherLease;
 pub trait IdentityStore: Send + Sync {
     fn load(&self) -> Option<ClusterId>;
 
-    /// Otherwise the next worker process joins the cluster that its Redis knows.
+    /// After a failure the next worker process joins the cluster that its Redis knows.
     fn save(&self, cluster: &ClusterId);
 
     /// Creates it the first time.
@@ -30,13 +30,13 @@ pub trait IdentityStore: Send + Sync {
 
     fn engine(&self) -> Option<String>;
 
-    /// Otherwise a worker whose engine does not answer waits before it registers.
+    /// After a failure a worker whose engine does not answer waits before it registers.
     fn save_engine(&self, id: &str);
 
     /// For other processes of this machine.
     fn note_hold(&self, why: Option<&str>);
 
-    /// That run, or ran since the last boot, on this machine.
+    /// Of workers that run, or ran since the last boot, on this machine.
     fn other_leases(&self) -> Vec<OtherLease>;
 }
 

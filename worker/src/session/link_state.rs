@@ -57,8 +57,8 @@ impl LinkState {
         is_other
     }
 
-    /// A failover may have lost the records of pods started since: a moment before the former master's last
-    /// answer.
+    /// A failover may have lost the records of pods started since this time: a moment before the former
+    /// master's last answer.
     pub(crate) fn doubtful_since(&self, timings: &WorkerTimings) -> BootInstant {
         let now = self.clock.now();
         let changed = self.masters.lock().changed;

@@ -7,7 +7,7 @@ use store::NameTaken;
 
 use crate::fencing::fence::SAFETY_MARGIN;
 
-/// One may have been in flight when the worker died, or come from an older master.
+/// One heartbeat may have been in flight when the worker died, or come from an older master.
 const SIGNS_OF_LIFE: u32 = 2;
 const MIN_WAIT: Duration = Duration::from_millis(20);
 const MAX_WAIT: Duration = Duration::from_secs(1);

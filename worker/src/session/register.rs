@@ -23,7 +23,7 @@ use crate::worker::Worker;
 
 const DRAINING_RETRY: Duration = Duration::from_millis(300);
 const MAX_COUNT_WAIT: Duration = Duration::from_secs(1);
-/// The rest is found again as foreign.
+/// Containers left then are found again as foreign.
 const PURGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `None` at `shutdown`.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use model::ids::Incarnation;
 
-/// Then another process has the name and the holder's id.
+/// A process that replaces this worker twice within this time shares its name and holder id.
 const SHARED_NAME_WINDOW: Duration = Duration::from_secs(60);
 /// A failover loses seconds.
 const MAX_REMEMBERED: usize = 16;
@@ -20,7 +20,7 @@ pub(crate) struct Registrations {
 pub(crate) enum Replacement {
     /// A failover lost the last registration.
     Lost,
-    /// Or an earlier process did, and a failover restored it.
+    /// Another worker registered, or a failover restored a registration of an earlier process.
     Another,
     /// Another worker takes the name whenever it finds it taken.
     AnotherAgain,

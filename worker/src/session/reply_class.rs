@@ -7,6 +7,6 @@ pub(crate) enum ReplyClass<T> {
     /// The end of the session was requested.
     Fenced,
     Transient(StoreError),
-    /// Until a person acts, for example repairs a record.
+    /// Retrying is useless until a person acts, for example repairs a record.
     Permanent(StoreError),
 }

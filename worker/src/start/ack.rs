@@ -24,7 +24,7 @@ pub(crate) struct AckLoop {
     context: Arc<SessionContext>,
     requests: mpsc::Receiver<AckRequest>,
     batch: Vec<AckRequest>,
-    /// A broken record fails the whole call.
+    /// One after a broken record, which fails the whole call.
     per_call: usize,
     begun: Option<Instant>,
     pause: Option<Duration>,

@@ -15,7 +15,7 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::admission::StartJob;
 use crate::worker::Worker;
 
-/// Then Redis is asked again about the pod.
+/// After so many lost races Redis is asked again about the pod.
 const MAX_ROUNDS: usize = 3;
 
 pub(crate) enum ImagesUnavailable {
@@ -32,7 +32,7 @@ struct ChosenImage {
     /// Of exactly this content, if it is not the specification's name.
     reference: String,
     content: Option<ImageContent>,
-    /// Empty if it does not.
+    /// The difference to the pinned content; empty if there is none.
     differs: String,
 }
 

@@ -32,7 +32,7 @@ use crate::support::text::seconds;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// For failures of the node, and taken host ports.
+/// Attempts of a pod that fails because of its node, or whose host port is taken.
 const MAX_NODE_FAILURES: u32 = 3;
 
 const HOST_PORT_TAKEN: &str = "HostPortTaken";

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use store::StoreError;
 use tokio::time::Instant;
 
-/// Only for refusals of some commands.
+/// A Redis that refuses only some commands works again once none was refused for so long.
 const NO_REFUSAL_FOR: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]

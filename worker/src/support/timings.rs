@@ -14,9 +14,9 @@ pub struct WorkerTimings {
     /// The next exit starts a new series of restarts.
     pub healthy_after: Duration,
     pub shutdown_timeout: Duration,
-    /// A change of the master may lose a record that is younger.
+    /// A change of the master may lose a record that is younger than this.
     pub record_lag: Duration,
-    /// Then no record is missing because of a change of the master any more.
+    /// For so long after a change of the master, records may be missing because of it.
     pub failover_memory: Duration,
     pub measure_interval: Duration,
     pub ended_retention: Duration,

@@ -62,7 +62,7 @@ fn resolve_all(
     Ok(())
 }
 
-/// Engines follow links at each start, and a path may lead elsewhere by then.
+/// The first path that now leads elsewhere than at creation: engines follow links at each start.
 pub(super) fn led_astray<'a>(
     mut sources: impl Iterator<Item = &'a Path>,
     prefixes: &[PathBuf],

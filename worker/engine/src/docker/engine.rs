@@ -187,7 +187,7 @@ impl DockerRuntime {
         Ok(info)
     }
 
-    /// With another engine a replica would start on an empty volume.
+    /// Fails if another engine answered before: a replica would start on an empty volume.
     pub(super) fn check_id(&self, id: &str) -> Result<(), RuntimeError> {
         let first = self.first_id.get_or_init(|| id.to_owned());
         if first == id {

@@ -1,5 +1,5 @@
-//! First processes of containers, which the fence signals itself: an engine takes seconds for hundreds, and
-//! none while it hangs.
+//! First processes of containers, which the fence signals itself. An engine takes seconds for hundreds, and
+//! signals none while it hangs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::end_all::end_all;
 use crate::process::ProcessIdentity;
 use crate::{Container, ContainerState, RuntimeError};
 
-/// The engine stops those that are still unknown.
+/// The engine stops those that are unknown then.
 const LEARN_TIMEOUT: Duration = Duration::from_millis(700);
 const LEARN_CONCURRENCY: usize = 16;
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Per container of many, measured on two busy cores.
+/// Time to kill one of many containers, measured on two busy cores.
 const ENGINE_KILL: Duration = Duration::from_millis(40);
 const ENGINE_CONCURRENCY: usize = 32;
 

@@ -79,9 +79,9 @@ pub(super) fn not_startable(program: &str, error: &io::Error) -> Option<String> 
 pub(super) const NO_COMMAND: &str = "the `process` runtime of this node has no images: \
      give the pod a `command` that exists on the node";
 
-/// No code of ours may run between fork and exec; the program briefly has the worker's limits.
-///
-/// Not the address space: language runtimes reserve gigabytes that they never touch.
+/// Sets limits from outside, as no code of ours may run between fork and exec: the program briefly has the
+/// worker's. Limits private memory (`RLIMIT_DATA`), not addresses, of which language runtimes reserve
+/// gigabytes.
 pub(super) fn limit(pid: Option<u32>, record: &Record) {
     let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let Some(pid) = pid else { return };

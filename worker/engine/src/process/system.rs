@@ -50,7 +50,7 @@ impl ProcessIdentity {
             && boot_id().is_some_and(|boot| boot == self.boot)
     }
 
-    /// The group id may have been reused.
+    /// Does nothing after its end: the group id may have been reused.
     pub(super) fn signal_group(&self, signal: Signal) {
         if self.is_running()
             && let Some(pid) = Pid::from_raw(self.pid)

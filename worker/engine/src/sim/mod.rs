@@ -33,7 +33,7 @@ pub struct SimOptions {
     pub image_delay: Duration,
     /// Of calls while the engine hangs.
     pub deadline: Duration,
-    /// Otherwise they have no address.
+    /// Containers are reached at loopback; otherwise they have no address.
     pub host_network: bool,
     pub engine_id: String,
 }
@@ -117,7 +117,7 @@ impl SimRuntime {
         self.for_each(pod, |node, name| node.containers.remove(name).is_some())
     }
 
-    /// `None`: commands do not end. Returns true if there is a container.
+    /// With `None` commands do not end. Returns true if there is a container.
     pub fn set_exec_exit_code(&self, pod: &PodId, exit_code: Option<i64>) -> bool {
         let mut is_known = false;
         for node in self.nodes.lock().values_mut() {
@@ -143,7 +143,7 @@ impl SimRuntime {
         self.pulls_hang.receiver_count()
     }
 
-    /// The calls take effect nevertheless.
+    /// Starts and stops report an error although they take effect.
     pub fn lose_replies(&self, loses: bool) {
         self.faults.send_modify(|faults| faults.loses_replies = loses);
     }

@@ -10,7 +10,7 @@ use super::counters::Counters;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Docker with systemd and without, Podman likewise.
+/// Paths of a container's group: Docker with systemd and without, Podman likewise.
 const PLACES: [&str; 4] =
     ["system.slice/docker-ID.scope", "docker/ID", "machine.slice/libpod-ID.scope", "libpod_parent/libpod-ID"];
 

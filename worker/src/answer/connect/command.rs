@@ -44,7 +44,7 @@ pub(super) async fn serve(
         _ => return Ok(None),
     };
     let RunningCommand { input, ends_input, output, control } = started.map_err(|error| error.to_string())?;
-    // Even if this future is dropped.
+    // Ends the command even if this future is dropped.
     let mut command = CommandGuard { control: Some(control) };
     // A main process's output is read to its end.
     let end_of_container = async {

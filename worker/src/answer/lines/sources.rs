@@ -20,7 +20,7 @@ use crate::session::context::SessionContext;
 /// While logs are followed, a line waits this long for older ones of other containers.
 const HOLD: Duration = Duration::from_millis(300);
 const MAX_WAITING: usize = 512;
-/// Then it is continued from its end.
+/// A log that is read this much later than written is continued from its end.
 const MAX_LAG: Duration = Duration::from_secs(10);
 
 pub(super) enum SourceEvent {
@@ -73,7 +73,7 @@ pub(super) struct LineSources<'a> {
     pub(super) merge: LogMerge<String, LogLine>,
     open: Vec<OpenSource>,
     known: HashMap<String, KnownSource>,
-    /// Rotates.
+    /// The source to poll first, which rotates.
     first: usize,
     begun_at: BootInstant,
     /// Each is reported once.

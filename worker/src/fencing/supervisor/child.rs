@@ -129,14 +129,15 @@ impl Child {
         }
     }
 
-    /// The supervisor itself was not running.
+    /// For a supervisor that was not running itself.
     pub(super) fn restart_silence(&mut self) {
         if let Some(running) = &mut self.running {
             running.last_sign = running.last_sign.map(|_| Instant::now());
         }
     }
 
-    /// As process 1 of a container the supervisor is the parent of all orphaned processes.
+    /// Collects every child: as process 1 of a container the supervisor is the parent of all orphaned
+    /// processes.
     pub(super) fn reap(&mut self) -> Option<ProcessExit> {
         let mut worker_exit = None;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {

@@ -6,9 +6,9 @@ use model::node::timing::Timing;
 
 use crate::fencing::liveness;
 
-/// Such a process is about to fence, and the supervisor has just done so.
+/// A process started after the expiry is about to fence, and the supervisor has just done so.
 const FIRST_SIGN_GRACE: Duration = Duration::from_secs(3);
-/// Then the process is killed.
+/// A process without a sign of life for so long is killed.
 const FIRST_SIGN_TIMEOUT: Duration = Duration::from_secs(10);
 /// A worker promises ten seconds.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(12);
@@ -46,7 +46,7 @@ pub(super) struct SupervisorStep {
     pub(super) end: bool,
 }
 
-/// Then the worker is taken not to enforce the fence.
+/// A worker silent for longer is taken not to enforce the fence.
 pub(super) fn max_silence(timing: &Timing) -> Duration {
     liveness::period(timing) * 3
 }

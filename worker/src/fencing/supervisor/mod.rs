@@ -33,9 +33,9 @@ use self::systemd::Systemd;
 use crate::fencing::lease_file;
 use crate::session::identity::IdentityFiles;
 
-/// Another worker has the name.
+/// The exit code of a worker whose name another worker has.
 const REPLACED: u8 = 4;
-/// Invalid configuration, and a taken name.
+/// Not restarted after: invalid configuration, and a taken name.
 const FINAL_EXIT_CODES: [u8; 2] = [2, REPLACED];
 
 /// Until SIGTERM or SIGINT, on a single-threaded runtime. Returns the exit code.
@@ -67,7 +67,7 @@ struct Supervisor {
     expired_since: Option<Instant>,
     clean_since: Option<Instant>,
     ending_since: Option<Instant>,
-    /// And no end was requested.
+    /// The worker's exit code says that it cannot go on, and no end was requested.
     has_worker_given_up: bool,
     last_exit: Option<ProcessExit>,
 }

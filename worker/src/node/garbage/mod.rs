@@ -20,9 +20,9 @@ use crate::session::context::SessionContext;
 use crate::session::reply_class::ReplyClass;
 
 const INTERVAL: Duration = Duration::from_secs(10);
-/// A failover may lose a report.
+/// In passes: a failover may lose a report.
 const REPORT_EVERY: u32 = 30;
-/// Something else may fill the disk, and gets time to end.
+/// Per pass: something else may fill the disk, and gets time to end.
 const MAX_REMOVALS: usize = 200;
 
 pub(crate) struct GarbageLoop {
@@ -164,7 +164,8 @@ async fn engine_directory(context: &SessionContext) -> PathBuf {
     worker.runtime.volumes_directory().await.unwrap_or_else(|| worker.config.data_dir.clone())
 }
 
-/// A worker in a container may not see the engine's directory, but usually shares its disk with a parent.
+/// Of the nearest existing parent: a worker in a container may not see the engine's directory, but usually
+/// shares its disk.
 fn device(directory: &Path) -> Option<u64> {
     directory.ancestors().find_map(|path| path.metadata().ok()).map(|found| found.dev())
 }
@@ -205,7 +206,7 @@ fn images_in_use(context: &SessionContext) -> HashSet<String> {
     images.into_iter().flatten().collect()
 }
 
-/// By no pod of this node and no service within its undo history.
+/// Needed by no pod of this node and no service within its undo history.
 #[derive(Default)]
 struct RemovableImages {
     images: Vec<String>,

@@ -15,7 +15,7 @@ use crate::running::step::DesiredState;
 use crate::running::stop_order;
 use crate::support::measure::ContainerStopReason;
 
-/// After a failover may have lost the stop.
+/// Interval of checks after a failover may have lost the stop.
 const REVOKED_INTERVAL: Duration = Duration::from_secs(1);
 
 impl PodAction {

@@ -17,9 +17,9 @@ use crate::support::text::seconds;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartReason {
-    /// Or never started.
+    /// It ended, or never started.
     Exit,
-    /// Its engine was stopped.
+    /// It ended with its engine.
     Engine,
 }
 
@@ -87,7 +87,7 @@ impl PodAction {
         }
     }
 
-    /// This very action delays the next ones.
+    /// This very action delays those that would stop the pod.
     async fn until_unwanted(&self) {
         let mut changes = self.context.table.changes();
         let ManagedPod { payload, assignment, .. } = &self.managed;

@@ -37,7 +37,7 @@ pub(super) struct PodAction {
     pub(super) containers: Vec<Container>,
 }
 
-/// Even after a panic. The next pass handles changes in between.
+/// Clears the busy flag even after a panic. The next pass handles changes in between.
 impl Drop for PodAction {
     fn drop(&mut self) {
         let ManagedPod { payload, assignment, .. } = &self.managed;

@@ -16,7 +16,7 @@ pub(crate) struct ManagedContainer {
     /// By another client of the engine.
     pub(crate) is_paused: bool,
     pub(crate) checks: ContainerChecks,
-    /// And has not restarted since.
+    /// It was stopped as unhealthy, and has not restarted since.
     pub(crate) was_unhealthy: bool,
     pub(crate) restarts: u32,
     pub(crate) crash_streak: u32,

@@ -96,7 +96,7 @@ impl PodTable {
         desired
     }
 
-    /// One managed under this very assignment (a failover can put back its payload) leaves the table: only
+    /// A pod managed under this very assignment (a failover can put back its payload) leaves the table: only
     /// the start decides about it.
     pub(crate) fn can_start(&self, pod: &PodId, assignment: &AssignmentId) -> StartCheck {
         let mut inner = self.inner.lock();

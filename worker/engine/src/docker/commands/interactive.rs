@@ -23,7 +23,7 @@ use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, Runti
 /// The output ends shortly before the engine knows the exit code.
 const FIRST_POLL: Duration = Duration::from_millis(2);
 const LAST_POLL: Duration = Duration::from_secs(1);
-/// For the engine to report the process.
+/// Time for the engine to report the process.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 const END_GRACE: Duration = Duration::from_secs(2);
 /// Programs use neither colours nor cursor on an unknown terminal.

@@ -24,7 +24,7 @@ use crate::docker::deadlines::{READ, WRITE};
 use crate::docker::errors::EngineCall;
 use crate::{CommandControl, CommandInput, CommandOutput, ContainerState, RunningCommand, RuntimeError};
 
-/// Then the input ends.
+/// The input ends if no client attaches until then.
 const FIRST_CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -23,10 +23,10 @@ use crate::{LocalImage, RegistryLogins, RuntimeError};
 
 /// The next attempt continues with the layers that the engine keeps.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
-/// Without progress; then the registry is considered dead.
+/// A registry without progress for so long is considered dead.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Without it, a hundred pods of a service would ask a hundred times.
+/// Without the cache, a hundred pods of a service would ask a hundred times.
 const PRESENCE_CACHE: Duration = Duration::from_secs(5);
 
 type Pull = BoxFuture<'static, Result<(), RuntimeError>>;
