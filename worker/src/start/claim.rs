@@ -20,7 +20,7 @@ use crate::start::admission::{self, AdmittedJob};
 use crate::start::pod_start;
 
 const MAX_BATCH: usize = 64;
-/// After so many the queue is the problem and not Redis.
+/// Then the queue is the problem and not Redis.
 const SUSPICIOUS_FAILURES: u32 = 8;
 
 pub(crate) struct ClaimLoop {

@@ -15,7 +15,7 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::admission::StartJob;
 use crate::worker::Worker;
 
-/// After so many lost races Redis is asked again about the pod.
+/// After these lost races Redis is asked again about the pod.
 const MAX_ROUNDS: usize = 3;
 
 pub(crate) enum ImagesUnavailable {

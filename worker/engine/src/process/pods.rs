@@ -25,7 +25,7 @@ use crate::{Container, ContainerRequest, Hint, RuntimeError, label};
 pub(super) const UNKNOWN_EXIT_CODE: i64 = 255;
 
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// A process that outlives SIGKILL for so long hangs in a device.
+/// A process that outlives SIGKILL this long hangs in a device.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const KILL_POLL_INTERVAL: Duration = Duration::from_millis(5);
 

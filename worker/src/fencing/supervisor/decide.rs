@@ -8,7 +8,7 @@ use crate::fencing::liveness;
 
 /// A process started after the expiry is about to fence, and the supervisor has just done so.
 const FIRST_SIGN_GRACE: Duration = Duration::from_secs(3);
-/// A process without a sign of life for so long is killed.
+/// A process without a sign of life until then is killed.
 const FIRST_SIGN_TIMEOUT: Duration = Duration::from_secs(10);
 /// A worker promises ten seconds.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(12);

@@ -23,7 +23,7 @@ use crate::{LocalImage, RegistryLogins, RuntimeError};
 
 /// The next attempt continues with the layers that the engine keeps.
 const PULL_TIMEOUT: Duration = Duration::from_secs(600);
-/// A registry without progress for so long is considered dead.
+/// A registry without progress until then is considered dead.
 const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Without the cache, a hundred pods of a service would ask a hundred times.
