@@ -13,7 +13,7 @@ use crate::answer::log_writer::LogWriter;
 use crate::answer::requested_container::container_of;
 use crate::session::context::SessionContext;
 
-/// Bytes that are written at once,
+/// Output is written when there is this much of it, in bytes,
 const MAX_CHUNK_BYTES: usize = 16 * 1024;
 /// or after this long.
 const GATHER_TIME: Duration = Duration::from_millis(50);

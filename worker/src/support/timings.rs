@@ -16,7 +16,7 @@ pub struct WorkerTimings {
     pub shutdown_timeout: Duration,
     /// A change of the master may lose a record that is younger than this.
     pub record_lag: Duration,
-    /// Until then records may be missing because of a change of the master.
+    /// Time after a change of the master in which records may be missing because of it.
     pub failover_memory: Duration,
     pub measure_interval: Duration,
     pub ended_retention: Duration,

@@ -15,7 +15,7 @@ use crate::answer::ends::ChannelEnd;
 use crate::answer::log_writer::{LogWriter, MAX_READERS};
 use crate::session::context::SessionContext;
 
-/// Bytes that are written at once,
+/// Lines are written when there is this much of them, in bytes,
 const MAX_CHUNK_BYTES: usize = 16 * 1024;
 /// or after this long.
 const GATHER_TIME: Duration = Duration::from_millis(50);
