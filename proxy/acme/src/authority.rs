@@ -25,7 +25,6 @@ const HTTPS_PORT: u16 = 443;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends HTTPS requests to an ACME server, each on a new connection.
 #[derive(Clone)]
 pub(super) struct Authority {
     tls: TlsConnector,
@@ -33,10 +32,6 @@ pub(super) struct Authority {
 }
 
 impl Authority {
-    /// Reads the CA certificates that verify the server.
-    ///
-    /// # Errors
-    /// A sentence if there are none.
     pub(super) fn new(settings: &AcmeSettings) -> Result<Self, String> {
         let mut roots = RootCertStore::empty();
         match &settings.ca_file {

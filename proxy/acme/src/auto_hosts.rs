@@ -1,11 +1,10 @@
-//! The hosts that need certificates.
+//! The hosts of rules with `tls: auto`.
 
 use std::sync::Arc;
 
 use routing::snapshot::RoutingSnapshot;
 use tokio::sync::watch;
 
-/// The hosts of rules with `tls: auto`.
 #[derive(Clone)]
 pub(crate) struct AutoHosts {
     snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
@@ -22,14 +21,10 @@ impl AutoHosts {
         self.known.clone()
     }
 
-    /// Waits until the hosts differ from the last result of [`AutoHosts::hosts`].
-    ///
-    /// # Cancel safety
-    /// No change is missed.
+    /// Waits until the hosts differ from the last result of [`AutoHosts::hosts`]. Cancel safe.
     pub(crate) async fn changed(&mut self) {
         loop {
             if self.snapshot.changed().await.is_err() {
-                // The sender was dropped: the proxy ends.
                 std::future::pending::<()>().await;
             }
             if !self.snapshot.borrow_and_update().routes.auto_hosts().eq(&self.known) {

@@ -32,7 +32,6 @@ pub(super) struct Follow {
 impl Follow {
     pub(super) fn read_file(&self) {
         let problem = match self.file.load::<Vec<StoredCertificate>>() {
-            // Serves the others even if one is faulty.
             Ok(saved) => {
                 let faults = saved.into_iter().flatten().filter_map(|saved| self.stored.serve(saved).err());
                 faults.reduce(|first, _| first)
@@ -183,7 +182,6 @@ fn seconds_left(end: u64) -> i64 {
     end.cast_signed().saturating_sub(now.cast_signed())
 }
 
-/// Logs each problem of a host once, and an expiring certificate once a day.
 #[derive(Default)]
 struct Logged {
     problems: HashMap<String, String>,
@@ -223,7 +221,7 @@ impl Logged {
         self.warned.remove(host);
     }
 
-    /// Records a warning about the host. Returns false if the last one was less than a day ago.
+    /// Returns false if the last warning was less than a day ago.
     fn note_warning(&mut self, host: &str) -> bool {
         let is_due = self.warned.get(host).is_none_or(|at| at.elapsed() >= DAY);
         if is_due {

@@ -1,7 +1,7 @@
 //! Certificates for rules with `tls: auto`, ordered by ACME with HTTP-01.
 //!
-//! One proxy at a time orders: the holder of a lease (`orderer`). Every proxy loads ordered certificates
-//! (`follow`), and its ingress answers challenges. Redis has one record for each host.
+//! The holder of a lease orders (`orderer`). Every proxy loads ordered certificates (`follow`), and its
+//! ingress answers challenges.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `routing` and `ingress`.
 //!
@@ -32,7 +32,6 @@ use follow::Follow;
 use order::Ordering;
 use orderer::Orderer;
 
-/// Orders, loads and serves the certificates for rules with `tls: auto`.
 pub struct Acme {
     challenges: Arc<Challenges>,
     answering: BoxFuture<'static, ()>,
@@ -41,7 +40,7 @@ pub struct Acme {
 }
 
 impl Acme {
-    /// Creates it, and serves the certificates that the previous process saved beside its socket.
+    /// Also serves the certificates that the previous process saved beside its socket.
     pub fn new(
         config: &Config,
         store: &Store,
@@ -67,7 +66,6 @@ impl Acme {
         Self { challenges, answering: answering.boxed(), https }
     }
 
-    /// Makes ingress answer challenges and serve ordered certificates.
     pub fn serve_by(&self, ingress: &mut IngressConfig) {
         ingress.challenges = Some(self.challenges.clone());
         if let (Some(https), Some((follow, _))) = (&mut ingress.https, &self.https) {
@@ -75,7 +73,6 @@ impl Acme {
         }
     }
 
-    /// Runs until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
         let https = self.https.map(|(follow, orderer)| async {
             tokio::join!(follow.run(shutdown.clone()), orderer.run(shutdown.clone()));

@@ -24,7 +24,7 @@ const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(90));
-/// Attempts of a request whose nonce is rejected. The library itself tries three times.
+/// The library itself tries three times.
 const NONCE_TRIES: u32 = 10;
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
@@ -33,7 +33,6 @@ const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 /// Displays as a sentence without its full stop.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
-    /// For instance an invalid setting.
     #[error("{0}")]
     Settings(String),
     #[error(transparent)]
@@ -44,7 +43,6 @@ pub(super) enum OrderError {
     Account {
         /// URL of the ACME directory.
         server: String,
-        /// The cause.
         why: String,
     },
     #[error("{}", words(.0))]
@@ -86,7 +84,7 @@ fn problem_words(problem: &Problem) -> String {
     }
 }
 
-/// Repeats a request rejected for a bad nonce, which had no effect.
+/// A request with a rejected nonce had no effect.
 macro_rules! with_nonces {
     ($request:expr) => {{
         let mut tries = 1;
@@ -107,11 +105,7 @@ pub(super) struct Ordering {
 }
 
 impl Ordering {
-    /// Orders a certificate, and stores it or the failure. `attempt` is this order's id; `attempts` counts
-    /// orders since the last success.
-    ///
-    /// # Cancel safety
-    /// The next order starts from the beginning.
+    /// `attempt` is this order's id; `attempts` counts orders since the last success.
     pub(super) async fn order(&self, host: &str, attempt: &str, attempts: u32) {
         let authority = match Authority::new(&self.settings) {
             Ok(authority) => authority,
@@ -138,7 +132,7 @@ impl Ordering {
         let host = &certificate.host;
         tracing::info!("the certificate of {host} was ordered from {}", self.settings.directory);
         let mut backoff = Backoff::starting_at(Duration::from_millis(200));
-        // Retries forever, because authorities limit the number of certificates.
+        // Retries forever: authorities limit the number of certificates.
         while let Err(error) = self.store.put_certificate(certificate).await {
             if error.is_broken_key() {
                 tracing::error!(
@@ -167,7 +161,6 @@ impl Ordering {
         }
     }
 
-    /// Orders with the cluster's account, or with a new one if the server does not know it.
     async fn with_account(
         &self,
         authority: &Authority,
@@ -200,8 +193,8 @@ impl Ordering {
         Ok(Some(builder.from_credentials(credentials).await?))
     }
 
-    /// Creates an account. Of two concurrent ones, the one stored first is used later. If this process dies
-    /// before storing it, an unused account stays on the server.
+    /// Of two concurrent accounts, the one stored first is used later. A process that dies before storing
+    /// leaves an unused account on the server.
     async fn new_account(&self, authority: &Authority) -> Result<Account, OrderError> {
         let directory = &self.settings.directory;
         let contact = self.settings.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -229,7 +222,7 @@ impl Ordering {
         with_nonces!(self.prove(&mut order, host, attempt).await)?;
         match with_nonces!(order.poll_ready(&POLL).await) {
             Ok(OrderStatus::Ready | OrderStatus::Valid) => {}
-            // The order failed; its challenge has the reason.
+            // The challenge of a failed order has the reason.
             Ok(_) => {
                 return Err(refusal(&mut order)
                     .await
@@ -245,13 +238,12 @@ impl Ordering {
         self.sealed(host, chain, &key)
     }
 
-    /// Publishes the challenge to all proxies, and asks the authority to check it.
     async fn prove(&self, order: &mut Order, host: &str, attempt: &str) -> Result<(), OrderError> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
             match authorization.status {
-                // Validated by an earlier order.
+                // An earlier order validated it.
                 AuthorizationStatus::Valid => continue,
                 AuthorizationStatus::Pending => {}
                 _ => return Err(OrderError::RefusedSilently),
@@ -271,7 +263,6 @@ impl Ordering {
                 Err(error) if error.has_type(BAD_NONCE) || error.has_type(UNKNOWN_ACCOUNT) => {
                     return Err(error);
                 }
-                // The authority has already checked.
                 Err(OrderError::Acme(Error::Api(problem))) => return Err(OrderError::Refused(problem)),
                 other => other?,
             }

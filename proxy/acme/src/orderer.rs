@@ -1,7 +1,7 @@
 //! Orders certificates on the proxy that holds the lease.
 //!
-//! The lease only avoids duplicate orders. Once another order began for the host, an older one can only store
-//! its certificate, and only if it expires later.
+//! The lease only avoids duplicate orders. An order that a later one superseded can store its certificate
+//! only if that expires later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::order::Ordering;
 
 const LEASE: &str = "acme";
 const LEASE_TIME: Duration = Duration::from_secs(15);
-/// Interval of checks, each of which renews the lease.
+/// Each check renews the lease.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 const MOST_ORDERS: usize = 4;
 
@@ -30,7 +30,6 @@ pub(super) struct Orderer {
     hosts: AutoHosts,
     running: JoinSet<()>,
     hosts_of_tasks: HashMap<Id, String>,
-    /// Hosts whose unreadable record was logged.
     unreadable: HashSet<String>,
 }
 
@@ -52,7 +51,7 @@ impl Orderer {
         }
     }
 
-    /// Orders until `shutdown`, which cancels running orders. Another proxy repeats them.
+    /// Shutdown cancels running orders. Another proxy repeats them.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         shutdown.run_until_cancelled(self.order_all()).await;
     }
@@ -109,7 +108,7 @@ impl Orderer {
         Ok(())
     }
 
-    /// Writes the served certificate back to Redis. Returns false if there is none, or it is due for renewal.
+    /// Returns false if no certificate is served, or it is due for renewal.
     async fn put_back(&self, host: &str, now: u64) -> Result<bool, StoreError> {
         let Some(stored) = self.stored.stored(host) else { return Ok(false) };
         let status = stored.status();
@@ -126,7 +125,6 @@ impl Orderer {
         let begun = self.ordering.store.begin_certificate(host, LEASE, &self.holder, &attempt).await;
         let attempts = match begun {
             Ok(Some(attempts)) => attempts,
-            // Another proxy holds the lease now.
             Ok(None) => return Ok(()),
             Err(error) if error.is_broken_key() => return Ok(()),
             Err(error) => return Err(error),

@@ -7,7 +7,6 @@ const REFUSED: &str = "kubeleet_proxy_refused_total";
 const DRAINED: &str = "kubeleet_proxy_drained_total";
 const CUT: &str = "kubeleet_proxy_cut_total";
 
-/// Describes the gate's metrics.
 pub fn describe() {
     describe_counter!(LET_IN, Unit::Count, "Requests and connections that gates of this host let in");
     describe_counter!(
@@ -28,7 +27,7 @@ pub fn describe() {
     );
 }
 
-/// Callers keep the counter: a look-up for each request would be measurable.
+/// Callers keep the counter: a look-up for each request is measurable.
 pub(crate) fn let_in() -> Counter {
     counter!(LET_IN)
 }
@@ -37,7 +36,6 @@ pub(crate) fn refused(reason: &'static str) -> Counter {
     counter!(REFUSED, "reason" => reason)
 }
 
-/// Counts a drained pod and its cut requests.
 pub(crate) fn drained(cut: u64) {
     counter!(DRAINED).increment(1);
     counter!(CUT).increment(cut);

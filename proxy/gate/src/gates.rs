@@ -1,7 +1,7 @@
 //! The gate of each pod of this host. It counts admitted requests, and refuses new ones once the pod's stop
 //! began.
 //!
-//! A refused request can safely go to another pod: this one has seen nothing of it.
+//! A refused request can safely go to another pod.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -21,21 +21,20 @@ use tokio::time::Instant;
 
 use crate::counters;
 
-/// The pods of this host, each with its gate.
 #[derive(Debug)]
 pub struct Gates {
     pods: RwLock<GatedPods>,
     let_in: Counter,
     refused_closed: Counter,
     refused_unknown: Counter,
-    /// An ablation: gates count, and admit everything.
+    /// An ablation.
     #[cfg(any(test, feature = "fixtures"))]
     lets_all_in: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct GatedPods {
-    /// By assignment: a pod that moves between two workers of this host appears twice.
+    /// Keyed by assignment: a pod that moves between two workers of this host appears twice.
     gates: HashMap<AssignmentId, Arc<PodGate>>,
     /// An engine reuses a stopped pod's address, and rows arrive in any order: the running pod holds it.
     addresses: HashMap<IpAddr, AssignmentId>,
@@ -51,7 +50,7 @@ impl GatedPods {
         before
     }
 
-    /// Records the pod's address, unless an open pod holds it and this one is closed. An ended pod has none.
+    /// Unless an open pod holds the address and this one is closed. An ended pod has none.
     fn take_address(&mut self, pod: &LocalPod) {
         if pod.ended {
             return self.forget_address(pod);
@@ -76,23 +75,18 @@ impl GatedPods {
     }
 }
 
-/// Reason for a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EnterError {
-    /// The pod is not on this host, or has another assignment.
     #[error("the pod is not on this host")]
     Unknown,
-    /// The pod is about to be stopped.
     #[error("the pod is about to be stopped")]
     Closed,
 }
 
-/// The result of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Time since the gate was closed.
+    /// Since the gate was closed.
     pub after: Duration,
-    /// Requests and connections that were cut.
     pub cut: u64,
 }
 
@@ -105,44 +99,41 @@ struct PodGate {
     has_ended: AtomicBool,
     in_flight: AtomicU64,
     idle: Notify,
-    /// Number of running drains, each of which cuts in time.
+    /// Each running drain cuts in time.
     drains: AtomicU64,
     is_removed: AtomicBool,
-    /// Set, and then notified, to end requests in flight.
+    /// Set before the notification of `cut`.
     is_cut: AtomicBool,
     cut: Arc<Notify>,
 }
 
-/// Permission to talk to a pod. The request or connection is in flight until this is dropped.
+/// The request or connection is in flight until this is dropped.
 #[derive(Debug)]
 pub struct Pass {
     gate: Arc<PodGate>,
 }
 
 impl Pass {
-    /// Returns the pod's address.
     pub fn address(&self) -> IpAddr {
         self.gate.pod.address
     }
 
-    /// Returns the pod's row, with its assignment and container start.
     pub fn pod(&self) -> &LocalPod {
         &self.gate.pod
     }
 
-    /// Returns true if the gate admits more, so that a connection is worth keeping.
+    /// If not, the connection is not worth keeping.
     pub fn is_open(&self) -> bool {
         self.gate.is_open.load(Ordering::SeqCst)
     }
 
-    /// Completes when the request or connection must end at once.
     pub fn cut(&self) -> Cut {
         let notified = Box::pin(self.gate.cut.clone().notified_owned());
         Cut { gate: self.gate.clone(), notified }
     }
 }
 
-/// Completes when everything that a gate admitted must end at once. Reusable for several requests.
+/// Completes when all requests of a gate must end at once. Reusable for several requests.
 #[derive(Debug)]
 pub struct Cut {
     gate: Arc<PodGate>,
@@ -150,12 +141,10 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Returns true if it belongs to the gate of `pass`.
     pub fn is_of(&self, pass: &Pass) -> bool {
         Arc::ptr_eq(&self.gate, &pass.gate)
     }
 
-    /// Returns true if the cut has happened.
     pub fn has_come(&self) -> bool {
         self.gate.is_cut.load(Ordering::SeqCst)
     }
@@ -266,8 +255,6 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// Admits a request or connection to the pod.
-    ///
     /// # Errors
     /// If the pod is not here under this assignment, or is about to be stopped.
     pub fn enter(&self, pod: &PodId, assignment: &AssignmentId) -> Result<Pass, EnterError> {
@@ -277,7 +264,7 @@ impl Gates {
         })
     }
 
-    /// As [`enter`](Self::enter), but returns `None` if the pod is not on this host.
+    /// `None` if the pod is not on this host.
     pub fn enter_if_here(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Result<Pass, EnterError>> {
         let gate = self.find(pod, assignment)?;
         #[cfg(any(test, feature = "fixtures"))]
@@ -291,13 +278,13 @@ impl Gates {
         Some(entered)
     }
 
-    /// Makes gates count without refusing, which tests must detect.
+    /// An ablation, which tests must detect.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn let_all_in(&self) {
         self.lets_all_in.store(true, Ordering::Relaxed);
     }
 
-    /// Inserts or changes a pod. After a restart of its container, cuts the requests to the old one.
+    /// A restart of the container cuts the requests to the old one.
     pub fn set(&self, pod: LocalPod) {
         let mut pods = self.pods.write();
         match pods.gates.get(&pod.assignment) {
@@ -316,8 +303,7 @@ impl Gates {
         }
     }
 
-    /// Removes a pod and cuts its connections, unless a drain will: a container killed with its network
-    /// leaves connections that never end.
+    /// Cuts connections unless a drain will: a container killed with its network leaves ones that never end.
     pub fn remove(&self, assignment: &AssignmentId) {
         if let Some(gate) = self.pods.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -328,7 +314,7 @@ impl Gates {
         }
     }
 
-    /// Removes a pod of unknown state. Requests in flight go on, and keep the closed gate for a later drain.
+    /// For a pod of unknown state. Requests in flight go on, and keep the closed gate for a later drain.
     pub fn forget(&self, assignment: &AssignmentId) {
         let mut pods = self.pods.write();
         let Some(gate) = pods.gates.get(assignment) else { return };
@@ -338,7 +324,6 @@ impl Gates {
         }
     }
 
-    /// Returns the current row of a pod.
     pub fn row(&self, assignment: &AssignmentId) -> Option<LocalPod> {
         let pods = self.pods.read();
         let gate = pods.gates.get(assignment)?;
@@ -347,13 +332,12 @@ impl Gates {
         Some(LocalPod { open, ready, ended, ..gate.pod.clone() })
     }
 
-    /// Returns the service of the pod at an address.
     pub fn service_at(&self, address: IpAddr) -> Option<ServiceName> {
         let pods = self.pods.read();
         pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone()
     }
 
-    /// Closes the pod's gate. Returns the number of requests in flight.
+    /// Returns the number of requests in flight.
     pub fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {
         self.find(pod, assignment).map_or(0, |gate| {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -361,8 +345,8 @@ impl Gates {
         })
     }
 
-    /// Waits until nothing is in flight to the closed pod. Cuts the rest after `within`, and waits for its
-    /// end too. Returns `None` if the pod was reopened.
+    /// Waits until nothing is in flight to the closed pod. Cuts the rest after `within`. `None` if the pod
+    /// was reopened.
     ///
     /// # Cancel safety
     /// The gate stays closed.
@@ -383,7 +367,7 @@ impl Gates {
         Some(Drained { after: closed_at.elapsed(), cut })
     }
 
-    /// Returns the number of cut requests; `None`, without a cut, if the gate is open.
+    /// `None`, without a cut, if the gate is open.
     fn cut_if_closed(&self, gate: &PodGate) -> Option<u64> {
         // Gates are opened under this lock.
         let _pods = self.pods.write();
@@ -440,10 +424,8 @@ mod tests {
             let gates = Gates::default();
             rows.into_iter().for_each(|row| gates.set(row.clone()));
             assert_eq!(service_at(&gates).as_deref(), Some("new"), "{rows:?}");
-            // Repeating it changes nothing.
             gates.set(stopped.clone());
             assert_eq!(service_at(&gates).as_deref(), Some("new"), "{rows:?}");
-            // The first one gets the address again.
             gates.set(of_service("b", "new", false));
             gates.set(of_service("a", "old", true));
             assert_eq!(service_at(&gates).as_deref(), Some("old"), "{rows:?}");
@@ -528,7 +510,6 @@ mod tests {
             gates.remove(&row.assignment);
             assert!(!cut.has_come());
             if gives_up {
-                // Nothing else would end it.
                 drop(drain);
                 assert!(cut.has_come());
                 continue;

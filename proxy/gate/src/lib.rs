@@ -1,10 +1,7 @@
 //! The gates of a host's pods: they count requests in flight to each pod, and close before its stop.
 //!
-//! - [`Gates`] holds the gates. The workers of this host report and stop their pods on the socket of
-//!   [`local`]; [`workers`] stores the reports.
-//! - [`listening`] holds the sockets of the process; [`take_over`] passes them to the next one, and keeps
-//!   both processes' gates in step.
-//! - The rest is shared by all parts of the proxy: sockets, timers, fair shares.
+//! Workers of this host report and stop their pods on the socket of [`local`]; [`workers`] stores the
+//! reports. [`listening`] holds the sockets of the process; [`take_over`] passes them to the next one.
 //!
 //! Of this workspace it may import `daemon` and `model` only.
 //!

@@ -18,14 +18,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::socket;
 
-/// Grace period for requests in flight after a shutdown.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// Grace period after a take-over, long because database connections last.
+/// Long because database connections last.
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
-/// Delay before retrying an address that cannot be listened on.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The sockets of this process, and its stop. Clones share them.
+/// Clones share the sockets and the stop.
 #[derive(Debug, Clone)]
 pub struct Listening {
     process: Arc<Process>,
@@ -43,11 +41,11 @@ struct Process {
 #[derive(Debug, Default)]
 struct Sockets {
     open: HashMap<SocketName, OpenSocket>,
-    /// Sockets of the former process that are not claimed yet.
+    /// Not claimed yet.
     inherited: HashMap<SocketName, OwnedFd>,
 }
 
-/// The transport and the requested address of a socket, which may have port 0.
+/// Transport and requested address, which may have port 0.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SocketName(String);
 
@@ -77,12 +75,11 @@ enum OpenSocket {
     Udp(Weak<UdpSocket>),
 }
 
-/// A socket that is kept open while the next process takes it.
+/// Open while the next process takes it.
 #[derive(Debug)]
 pub(crate) enum LiveSocket {
     Tcp(Arc<TcpListener>),
     Udp(Arc<UdpSocket>),
-    /// Inherited from the former process, and not claimed.
     Unclaimed(OwnedFd),
 }
 
@@ -114,24 +111,17 @@ impl From<CancellationToken> for Listening {
 }
 
 impl Listening {
-    /// Returns a clone for one thread: with each request a thread checks for the stop, and a shared token
-    /// would contend.
+    /// Each request checks for the stop: threads would contend for a shared token.
     pub fn of_thread(&self) -> Self {
         Self { process: self.process.clone(), stopped: self.stopped.child_token() }
     }
 
-    /// Listens at an address, on the inherited socket if there is one.
-    ///
-    /// # Errors
-    /// If the address cannot be listened on.
+    /// Uses the inherited socket if there is one.
     pub fn tcp(&self, address: SocketAddr) -> io::Result<Arc<TcpListener>> {
         self.tcp_at(address, Presence::Required)
     }
 
-    /// As [`Listening::tcp`], also for an address that this host does not have yet.
-    ///
-    /// # Errors
-    /// See [`Listening::tcp`].
+    /// Also for an address that this host does not have yet.
     pub fn tcp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<TcpListener>> {
         let name = SocketName::tcp(address);
         let mut sockets = self.process.sockets.lock();
@@ -149,10 +139,6 @@ impl Listening {
         Ok(listener)
     }
 
-    /// Opens a UDP socket at an address in the same way.
-    ///
-    /// # Errors
-    /// If the address cannot be used.
     pub fn udp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<UdpSocket>> {
         let name = SocketName::udp(address);
         let mut sockets = self.process.sockets.lock();
@@ -170,7 +156,7 @@ impl Listening {
         self.process.sockets.lock().inherited.insert(name, socket);
     }
 
-    /// Closes the unclaimed inherited sockets: their addresses are no longer configured.
+    /// Their addresses are no longer configured.
     pub fn drop_inherited(&self) {
         for (name, _) in self.process.sockets.lock().inherited.drain() {
             tracing::info!("the proxy before this one listened on {name}, and this one does not");
@@ -189,12 +175,10 @@ impl Listening {
         live
     }
 
-    /// Returns a token that is cancelled when the process stops accepting.
     pub fn stopped(&self) -> CancellationToken {
         self.stopped.clone()
     }
 
-    /// Completes when the process stops accepting.
     pub async fn until_stopped(&self) {
         self.stopped.cancelled().await;
     }
@@ -204,20 +188,18 @@ impl Listening {
         self.process.shutdown.cancelled().await;
     }
 
-    /// Stops accepting, because the next process listens now.
     pub fn hand_over(&self) {
         // An open socket that is never accepted from would keep clients waiting.
         self.process.sockets.lock().inherited.clear();
         self.process.stopped.cancel();
     }
 
-    /// Returns true after a take-over, when this process only finishes its connections.
+    /// Then this process only finishes its connections.
     pub fn is_handed_over(&self) -> bool {
         self.stopped.is_cancelled() && !self.process.shutdown.is_cancelled()
     }
 
-    /// Waits for the connections, at most 10 s after a shutdown and a day after a take-over. Returns true if
-    /// all have ended.
+    /// Waits at most 10 s after a shutdown and a day after a take-over. Returns true if all have ended.
     pub async fn wait_for_connections(&self, connections: &TaskTracker) -> bool {
         connections.close();
         let too_long = async {
@@ -237,7 +219,7 @@ impl Listening {
     }
 }
 
-/// Retries every 5 s until `listen` succeeds. Logs the first error with `advice`, which is a sentence.
+/// Logs the first error with `advice`, which is a sentence.
 pub async fn until_it_works<T, F>(advice: &str, mut listen: impl FnMut() -> F) -> T
 where
     F: Future<Output = io::Result<T>>,

@@ -32,37 +32,31 @@ use crate::workers::{ConnectionId, Workers};
 /// Far more than a host's workers and their supervisors need.
 const MAX_CONNECTIONS: usize = 4_096;
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
-/// Delay after a failed `accept`, for instance without free file descriptors.
+/// For instance without free file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The cause of a socket that cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// Another process serves the socket.
     #[error(
         "another proxy of this host serves {0}: one is enough for all workers; stop this one or the other, or take its \
          place with `kubeleet proxy --take-over`"
     )]
     InUse(PathBuf),
-    /// The running process does not hand over.
     #[error("the proxy that serves {path} does not hand over: {source}; it serves on")]
     TakeOver {
-        /// Path of the socket.
+        /// Of the socket.
         path: PathBuf,
-        /// The cause.
         source: TakeOverError,
     },
-    /// The socket cannot be created.
     #[error("the socket {path} cannot be created: {source}; see KUBELEET_PROXY_SOCKET")]
     Socket {
-        /// Path of the socket.
+        /// Of the socket.
         path: PathBuf,
-        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// The bound socket. Workers can connect now, and [`LocalServer::run`] serves them.
+/// Workers can connect as soon as it exists; [`LocalServer::run`] serves them.
 pub struct LocalServer {
     listener: UnixListener,
     path: PathBuf,
@@ -70,20 +64,15 @@ pub struct LocalServer {
     listening: Listening,
 }
 
-/// Reason why a socket is no longer served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketEnd {
-    /// The shutdown.
     UntilShutdown,
     /// The process that took over has ended, so this one must end its requests at once.
     UntilNextEnded,
 }
 
 impl LocalServer {
-    /// Binds the socket, and opens the gates that the previous proxy saved.
-    ///
-    /// # Errors
-    /// If another process serves it, or it cannot be created.
+    /// Opens the gates that the previous proxy saved.
     pub async fn bind(path: PathBuf, gates: Arc<Gates>) -> Result<Self, LocalError> {
         if UnixStream::connect(&path).await.is_ok() {
             return Err(LocalError::InUse(path));
@@ -93,10 +82,7 @@ impl LocalServer {
         Ok(server)
     }
 
-    /// Takes over the sockets of the running process. Without one, this is [`bind`](Self::bind).
-    ///
-    /// # Errors
-    /// If that process does not hand over, or the socket cannot be created.
+    /// Without a running process, this is [`bind`](Self::bind).
     pub async fn take_over(
         path: PathBuf,
         gates: Arc<Gates>,
@@ -132,7 +118,7 @@ impl LocalServer {
         Ok(Self { listener, path, host: LocalHost::new(gates), listening })
     }
 
-    /// Offers these sockets for a take-over, in addition to the workers' socket.
+    /// Also offers these sockets for a take-over.
     #[must_use]
     pub fn giving(self, listening: Listening) -> Self {
         Self { listening, ..self }
@@ -143,33 +129,30 @@ impl LocalServer {
         Self { host: LocalHost { names, ..self.host }, ..self }
     }
 
-    /// Returns the process whose sockets this one took over.
+    /// The process whose sockets this one took over.
     pub fn former(&self) -> Option<Former> {
         self.host.workers.former()
     }
 
-    /// Returns the reports of this host's workers.
     pub fn workers(&self) -> Arc<Workers> {
         self.host.workers.clone()
     }
 
-    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the nodes with a connected worker, as they change.
+    /// Nodes with a connected worker.
     pub fn nodes(&self) -> watch::Receiver<BTreeSet<NodeName>> {
         self.host.workers.speaking()
     }
 
-    /// Returns the addresses of this host in pod networks.
+    /// Addresses of this host in pod networks.
     pub fn gateways(&self) -> watch::Receiver<BTreeSet<Gateway>> {
         self.host.workers.gateways()
     }
 
-    /// Serves workers until `shutdown` or a take-over, and then follows the next process until `shutdown` or
-    /// its end.
+    /// After a take-over, follows the next process until `shutdown` or its end.
     pub async fn run(mut self, shutdown: CancellationToken) -> SocketEnd {
         let mut connections = JoinSet::new();
         let stop_saving = shutdown.child_token();
@@ -217,7 +200,7 @@ impl LocalServer {
         }
     }
 
-    /// Sends the sockets to the next process. Returns its connection if it has taken them.
+    /// Returns the next process's connection if it has taken the sockets.
     async fn give(&mut self, mut next: Lines) -> Option<Lines> {
         tracing::info!("the next proxy process asks for the sockets");
         match take_over::give(&mut next, &self.listening).await {
@@ -244,7 +227,6 @@ impl LocalServer {
         }
     }
 
-    /// Repeats the next process's gate changes at its own gates.
     async fn serve_next(self, mut next: Lines, shutdown: CancellationToken) -> SocketEnd {
         if take_over::tell(&mut next, self.host.workers.rows()).await.is_err() {
             return SocketEnd::UntilNextEnded;
@@ -256,10 +238,8 @@ impl LocalServer {
     }
 }
 
-/// Checks that a proxy answers on this socket.
-///
 /// # Errors
-/// If none does, as a sentence. Has no timeout.
+/// A sentence. Has no timeout.
 pub async fn ping(socket: &Path) -> Result<(), String> {
     let stream = UnixStream::connect(socket).await;
     let stream = stream.map_err(|error| format!("no proxy listens on {}: {error}", socket.display()))?;
@@ -273,7 +253,7 @@ pub async fn ping(socket: &Path) -> Result<(), String> {
     }
 }
 
-/// Binds a socket that only this user can open, in place of an unserved one. Renames it only when private.
+/// Renamed only when private.
 fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

@@ -6,17 +6,16 @@ use std::net::Ipv4Addr;
 /// `None` until it is known.
 pub type KnownNameReach = Option<NameReach>;
 
-/// The state of name resolution for pods of this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameReach {
-    /// The reason why names do not resolve; `None` if they do.
+    /// `None` if names resolve.
     pub problem: Option<String>,
-    /// Addresses of this host's resolver.
+    /// Of this host's resolver.
     pub gateways: BTreeSet<Ipv4Addr>,
 }
 
 impl NameReach {
-    /// Returns the state if the operator disabled names.
+    /// If the operator disabled names.
     pub fn off() -> Self {
         let problem = Some("KUBELEET_NAMES is off for the proxy of this host".to_owned());
         Self { problem, gateways: BTreeSet::new() }

@@ -1,6 +1,5 @@
-//! The file with this host's pods, so that a restarted proxy serves them before workers reconnect.
-//!
-//! It is in the runtime directory, which a reboot empties, because pods do not survive it.
+//! The file with this host's pods, so that a restarted proxy serves them before workers reconnect. A reboot,
+//! which pods do not survive, empties its directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workers::Workers;
 
-/// Minimum time between two writes. Workers reconnect to a restarted proxy within about the same time.
+/// Workers reconnect to a restarted proxy within about the same time.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default, Serialize, Deserialize)]
@@ -28,14 +27,13 @@ struct NodePods {
     pods: Vec<LocalPod>,
 }
 
-/// The pods of this host, by node.
 pub type PodsOfNodes = Vec<(NodeName, Vec<LocalPod>)>;
 
 pub(crate) fn path(socket: &Path) -> PathBuf {
     socket.with_extension("pods.json")
 }
 
-/// Reads the file. If it is missing or unreadable, returns nothing: workers will report their pods.
+/// Empty if missing or unreadable: workers will report their pods.
 pub(crate) fn read(path: &Path) -> PodsOfNodes {
     let loss = "pods are served when their workers have said where they are";
     let file: SavedPodsFile = state_file(path).load_or_default(loss);
@@ -46,8 +44,7 @@ pub(crate) async fn keep_in_file(workers: Arc<Workers>, path: PathBuf, shutdown:
     keep(workers, |pods, was_written| save(pods, path.clone(), was_written), shutdown).await;
 }
 
-/// Calls `write` after each change until `shutdown`, and then once more, with its last result: true on
-/// success.
+/// Calls `write` after each change until `shutdown`, and then once more, with its last result.
 pub(crate) async fn keep<F: Future<Output = bool>>(
     workers: Arc<Workers>,
     write: impl Fn(PodsOfNodes, bool) -> F,
@@ -73,7 +70,7 @@ pub(crate) async fn keep<F: Future<Output = bool>>(
     workers.note_saved(None);
 }
 
-/// Returns true on success. Logs only the first failure in a row.
+/// Logs only the first failure in a row.
 async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
     let content = serde_json::to_vec(&SavedPodsFile { nodes }).expect("texts and numbers serialize");
@@ -90,7 +87,6 @@ async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     written.is_ok()
 }
 
-/// A crash of the machine ends the pods too.
 fn state_file(path: &Path) -> StateFile {
     StateFile::new(path).private().until_reboot()
 }

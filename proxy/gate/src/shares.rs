@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// A limited number of places for all clients.
 #[derive(Debug)]
 pub struct Shares {
     most: usize,
@@ -19,35 +18,30 @@ struct Counts {
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// A client's place, until this is dropped.
+/// Released when dropped.
 #[derive(Debug)]
 pub struct TakenPlace {
     shares: Arc<Shares>,
     client: IpAddr,
 }
 
-/// Reason for a refused place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoPlace {
-    /// All places are taken.
     All,
-    /// The client has its maximum.
     OfClient,
 }
 
 impl Shares {
-    /// Creates `most` places.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, counts: Mutex::default() })
     }
 
-    /// Takes a place for a client, up to `most_of_client`.
     pub fn take(self: &Arc<Self>, client: IpAddr, most_of_client: usize) -> Result<TakenPlace, NoPlace> {
         self.take_if(client, |own, free| free > 0 && own < most_of_client)
     }
 
-    /// Takes a place for a client with fewer than `most_of_client` and than are free. One greedy client gets
-    /// half of all, `n` get 1/(n+1) each, so others always find some.
+    /// Also requires that the client has fewer places than are free. One greedy client gets half of all, `n`
+    /// get 1/(n+1) each, so others always find some.
     pub fn take_fairly(
         self: &Arc<Self>,
         client: IpAddr,
@@ -72,7 +66,6 @@ impl Shares {
         Ok(TakenPlace { shares: self.clone(), client })
     }
 
-    /// Returns the number of a client's places.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn count_of(&self, client: IpAddr) -> usize {
         self.counts.lock().by_client.get(&client).copied().unwrap_or_default()
@@ -121,7 +114,6 @@ mod tests {
             let shares = Shares::new(1024);
             let mut taken = Vec::new();
             let mut counts = vec![0_usize; usize::from(greedy)];
-            // All clients take places in turn.
             for number in (0..greedy).cycle().take(usize::from(greedy) * 1024) {
                 if let Ok(place) = shares.take_fairly(client(number), usize::MAX) {
                     taken.push(place);
@@ -134,7 +126,6 @@ mod tests {
                 (0..10).map(|_| shares.take_fairly(client(99), usize::MAX).unwrap()).collect();
             drop((quiet, taken));
         }
-        // The client's own limit holds too.
         let shares = Shares::new(100);
         let _one = shares.take_fairly(client(1), 1).unwrap();
         assert_eq!(shares.take_fairly(client(1), 1).unwrap_err(), NoPlace::OfClient);

@@ -12,40 +12,28 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Idle time before TCP keepalive probes.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 const ASKED_EVERY: Duration = Duration::from_secs(10);
 const ASKED: u32 = 6;
 
-/// Enables TCP keepalive, which ends connections to hosts that lost power or whose middlebox forgot them.
-/// Accepted connections inherit it from a listener.
-///
-/// # Errors
-/// If the system does not support it.
+/// Ends connections to hosts that lost power or whose middlebox forgot them. Accepted connections inherit it
+/// from a listener.
 pub(crate) fn keep_alive(socket: &impl AsFd) -> io::Result<()> {
     let keepalive = TcpKeepalive::new().with_time(SILENT_FOR).with_interval(ASKED_EVERY).with_retries(ASKED);
     SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
-/// Connects to an address, with TCP keepalive.
-///
-/// # Errors
-/// The errors of connecting.
 pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     keep_alive(&stream)?;
     Ok(stream)
 }
 
-/// A connection with `TCP_NODELAY`.
+/// Has `TCP_NODELAY`.
 #[derive(Debug)]
 pub struct Socket(TcpStream);
 
 impl Socket {
-    /// Wraps a connection.
-    ///
-    /// # Errors
-    /// If `TCP_NODELAY` cannot be set.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self(stream))
@@ -92,8 +80,8 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// A connection to a server that may close it before reading everything. Later writes are dropped without an
-/// error, because the answer may have arrived before and is read next. If not, reading fails.
+/// For a server that may close before reading everything. Later writes are dropped without an error, because
+/// the answer may have arrived before and is read next. If not, reading fails.
 #[derive(Debug)]
 pub struct HeardSocket {
     socket: Socket,

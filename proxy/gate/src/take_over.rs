@@ -11,9 +11,8 @@
 //!              <── Drained, for each close                       former, until all has ended
 //! ```
 //!
-//! A drain ends when neither process has anything in flight to the pod. If the former process ends, so do its
-//! connections. If the next one ends, the former ends at once, as another process may start that does not
-//! know of it.
+//! A drain ends when neither process has anything in flight to the pod. If the next process ends, the former
+//! ends at once: a process that starts then does not know of it.
 
 mod former;
 mod sockets;
@@ -34,22 +33,16 @@ use crate::listening::{Listening, SocketName};
 
 const OTHER_PROCESS_WITHIN: Duration = Duration::from_secs(5);
 
-/// The cause of a failed take-over.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
-    /// The connection failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// A malformed line.
     #[error("{0}")]
     Lines(#[from] LinesCodecError),
-    /// An unknown message.
     #[error("its message is invalid: {0}")]
     Unknown(#[from] serde_json::Error),
-    /// The other process ended the connection.
     #[error("it ended the connection")]
     Ended,
-    /// The other process did not answer.
     #[error("it did not answer within {} s; it has to be restarted", OTHER_PROCESS_WITHIN.as_secs())]
     Silent,
 }
@@ -61,18 +54,18 @@ enum FromFormer {
         name: String,
     },
     AllSockets,
-    /// Pods of a node, with the state of their gates. May be split into several messages.
+    /// With the state of their gates. May be split into several messages.
     Pods {
         node: NodeName,
         pods: Vec<LocalPod>,
     },
-    /// The end of the pods: nothing is accepted any more.
+    /// Nothing is accepted any more.
     AllPods,
 }
 
 pub(crate) type NodeRows = Vec<(NodeName, Vec<LocalPod>)>;
 
-/// Gets the sockets of the running process, which serves on until [`take`].
+/// The running process serves on until [`take`].
 pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lines, TakeOverError> {
     within(async {
         sockets::send(&stream, &format!("{}\n", to_line(&FromWorker::TakeOver)), None).await?;
@@ -91,7 +84,7 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
     Ok(lines(stream))
 }
 
-/// Tells the running process that its sockets are taken. It then stops accepting. Returns its pods.
+/// The running process then stops accepting. Returns its pods.
 pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
     within(async {
         lines.send(to_line(&FromWorker::Taken)).await?;
@@ -108,7 +101,7 @@ pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
     .await
 }
 
-/// Sends this process's sockets to the next one, and waits until it has taken them.
+/// Waits until the next process has taken the sockets.
 ///
 /// # Errors
 /// If it does not take them. This process then serves on.
@@ -128,10 +121,6 @@ pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(),
     .await
 }
 
-/// Sends the pods to the next process. This process accepts nothing any more.
-///
-/// # Errors
-/// If the next process has ended.
 pub(crate) async fn tell(lines: &mut Lines, rows: NodeRows) -> Result<(), TakeOverError> {
     within(async {
         for (node, pods) in rows {

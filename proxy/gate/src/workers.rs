@@ -16,32 +16,29 @@ use tokio::time::Instant;
 use crate::gates::Gates;
 use crate::take_over::{Former, FormerDrain};
 
-/// Time for which a disconnected worker's pods are trusted. Longer than an outage of Redis, without which a
-/// restarted worker has no session.
+/// Longer than an outage of Redis, without which a restarted worker has no session.
 pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);
 
-/// Maximum number of gateways; a host has one for each cluster.
+/// A host has one for each cluster.
 const MAX_GATEWAYS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(pub(crate) u64);
 
-/// The connection sent no hello, or a later one did for the same node.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another connection speaks for this node since, or none has said hello")]
 pub(crate) struct NotSpeaker;
 
-/// The tables of all nodes of this host.
 pub struct Workers {
     gates: Arc<Gates>,
-    /// The former process, while it finishes its connections. Its gates follow these.
+    /// Set while it finishes its connections. Its gates follow these.
     former: OnceLock<Former>,
     nodes: Mutex<HashMap<NodeName, NodeTable>>,
     version: watch::Sender<u64>,
-    /// The saved version; `None` if nothing is saved.
+    /// `None` if nothing is saved.
     saved: watch::Sender<Option<u64>>,
     speaking: watch::Sender<BTreeSet<NodeName>>,
-    /// Addresses of this host in pod networks. They stay while the worker is away, like its pods.
+    /// Of this host in pod networks. They stay while the worker is away, like its pods.
     gateways: watch::Sender<BTreeSet<Gateway>>,
 }
 
@@ -50,7 +47,7 @@ struct NodeTable {
     speaker: Option<Speaker>,
     silent_since: Option<Instant>,
     pods: HashSet<AssignmentId>,
-    /// Received parts of an incomplete list of pods.
+    /// Parts of an incomplete list.
     begun: Vec<LocalPod>,
 }
 
@@ -60,7 +57,6 @@ struct Speaker {
 }
 
 impl Workers {
-    /// Returns empty tables.
     pub fn new(gates: Arc<Gates>) -> Self {
         Self {
             gates,
@@ -77,7 +73,7 @@ impl Workers {
         self.version.subscribe()
     }
 
-    /// Records the version that was saved, or could not be; `None` if nothing is saved any more.
+    /// Also for a version that could not be saved.
     pub(crate) fn note_saved(&self, version: Option<u64>) {
         self.saved.send_replace(version);
     }
@@ -95,7 +91,6 @@ impl Workers {
         self.speaking.subscribe()
     }
 
-    /// Returns the addresses of this host in pod networks, as they are added.
     pub fn gateways(&self) -> watch::Receiver<BTreeSet<Gateway>> {
         self.gateways.subscribe()
     }
@@ -136,7 +131,7 @@ impl Workers {
         self.gates.remove(assignment);
     }
 
-    /// Inserts the pods that an earlier proxy saved, as those of disconnected workers.
+    /// As pods of disconnected workers.
     pub fn insert_saved(&self, saved: Vec<(NodeName, Vec<LocalPod>)>) {
         let mut nodes = self.nodes.lock();
         for (node, pods) in saved {
@@ -155,17 +150,15 @@ impl Workers {
         nodes.iter().map(|(node, table)| (node.clone(), rows(table))).collect()
     }
 
-    /// Returns the gates of this host's pods.
     pub fn gates(&self) -> &Arc<Gates> {
         &self.gates
     }
 
-    /// Returns the nodes of this host.
     pub fn nodes(&self) -> BTreeSet<NodeName> {
         self.nodes.lock().keys().cloned().collect()
     }
 
-    /// Returns the open pods of these services as endpoints.
+    /// Returns the open pods of these services.
     pub fn serving(&self, services: &BTreeSet<ServiceName>) -> Vec<(ServiceName, Endpoint)> {
         let endpoint = |(node, row): (NodeName, LocalPod)| {
             let service = row.service.filter(|service| row.open && services.contains(service))?;
@@ -178,7 +171,6 @@ impl Workers {
         rows.filter_map(endpoint).collect()
     }
 
-    /// Registers a worker's connection as its node's speaker.
     pub(crate) fn hello(&self, connection: ConnectionId, node: &NodeName, incarnation: Incarnation) {
         let mut nodes = self.nodes.lock();
         let table = nodes.entry(node.clone()).or_default();
@@ -193,7 +185,7 @@ impl Workers {
         self.speaking.send_if_modified(|nodes| nodes.insert(node.clone()));
     }
 
-    /// Ends a worker's connection. Its pods stay for a while.
+    /// The node's pods stay for a while.
     pub(crate) fn disconnected(&self, connection: ConnectionId, node: &NodeName) {
         let mut nodes = self.nodes.lock();
         let Ok(table) = speaking(&mut nodes, connection, node) else { return };
@@ -259,8 +251,8 @@ impl Workers {
         Ok(())
     }
 
-    /// Closes a pod's gate, for any connection: a wrongly refused request can go to another pod, but a
-    /// wrongly admitted one is lost. Returns the number in flight, and the former process's drain.
+    /// For any connection: a wrongly refused request can go to another pod, but a wrongly admitted one is
+    /// lost.
     pub(crate) fn close(
         &self,
         pod: &PodId,

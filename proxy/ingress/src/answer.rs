@@ -18,7 +18,6 @@ pub(super) struct AnswerBody {
     rest: Bytes,
     /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
-    /// Dropped with the answer.
     _active_request: Option<ActiveRequest>,
 }
 
@@ -62,7 +61,7 @@ impl AnswerBody {
         }
     }
 
-    /// As [`poll_body`](Self::poll_body), in parts that an HTTP/2 client must read one after the other.
+    /// In parts that an HTTP/2 client must read one after the other.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.rest.is_empty() {
             match ready!(self.poll_body(cx)) {
@@ -160,7 +159,7 @@ impl OwnAnswer {
         Self { status, slug, title, detail }
     }
 
-    /// Returns the response: problem details if the client accepts JSON, otherwise text.
+    /// Problem details if the client accepts JSON, otherwise text.
     pub(super) fn response(&self, accepts_json: bool) -> Response<AnswerBody> {
         let text = if accepts_json { self.json() } else { format!("{}: {}\n", self.title, self.detail) };
         let mut response = Response::new(AnswerBody::text(text));

@@ -1,5 +1,5 @@
-//! Restricts access to services by name, on the caller's host: only its proxy can attribute the caller's
-//! address to a pod.
+//! Restricts access to services by name, on the caller's host: only its proxy knows which pod has the
+//! caller's address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,13 +9,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::shared::IngressShared;
 
-/// Time for which a just started pod may be unknown here, and the interval of checks.
+/// A just started pod may be unknown here for this long.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_RETRY: Duration = Duration::from_millis(20);
 
 impl IngressShared {
-    /// Returns true if the pod at this address may reach a service by name. Waits up to 2 s for a pod that
-    /// is not known yet, and logs a refusal.
+    /// Waits up to 2 s for a pod that is not known yet. Logs a refusal.
     pub async fn check_caller(&self, client: IpAddr, service: &ServiceName) -> bool {
         let table = self.table.borrow().clone();
         if !table.routes.has_callers(service) {

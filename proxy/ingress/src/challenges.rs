@@ -1,6 +1,6 @@
 //! Answers ACME challenges from Redis, where the ordering proxy stored them.
 //!
-//! Anyone can ask, so each host is read at most once in [`CACHED_FOR`], in one round trip for all waiting
+//! Anyone can ask, so a host is read at most once in [`CACHED_FOR`], in one round trip for all waiting
 //! requests.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,9 +11,9 @@ use store::{Challenge, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-/// Lifetime of a cached answer. The ordering proxy waits as long before it requests the check.
+/// The ordering proxy waits longer before it requests the check.
 pub const CACHED_FOR: Duration = Duration::from_millis(250);
-/// Maximum number of waiting requests; further ones are treated as without a challenge.
+/// Further requests are treated as without a challenge.
 const MOST_WAITING: usize = 1024;
 const READ_WITHIN: Duration = Duration::from_secs(3);
 
@@ -22,7 +22,6 @@ struct Question {
     answer: oneshot::Sender<Option<Challenge>>,
 }
 
-/// Answers challenges. Usable from any thread.
 #[derive(Debug)]
 pub struct Challenges {
     questions: mpsc::Sender<Question>,
@@ -35,13 +34,13 @@ impl std::fmt::Debug for Question {
 }
 
 impl Challenges {
-    /// Returns it, and the future that reads for it.
+    /// Also returns the future that reads for it.
     pub fn new(store: Store) -> (Arc<Self>, impl Future<Output = ()>) {
         let (questions, received) = mpsc::channel(MOST_WAITING);
         (Arc::new(Self { questions }), answer_all(store, received))
     }
 
-    /// Returns the key authorization; `None` if this token is not expected for the host.
+    /// `None` if this token is not expected for the host.
     pub async fn authorization(&self, host: &str, token: &str) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.questions.try_send(Question { host: host.to_owned(), answer }).ok()?;

@@ -9,32 +9,25 @@ use model::network::address_range::AddressRange;
 use crate::challenges::Challenges;
 use crate::https::HttpsConfig;
 
-/// The addresses and limits of ingress.
 #[derive(Debug, Clone)]
 pub struct IngressConfig {
-    /// Address for HTTP.
     pub listen: SocketAddr,
-    /// HTTPS settings; `None` for HTTP only.
     pub https: Option<HttpsConfig>,
-    /// Answers ACME challenges; `None` if there are none.
     pub challenges: Option<Arc<Challenges>>,
-    /// Address on which the ports of TCP rules are opened.
     pub tcp_address: IpAddr,
-    /// Maximum wait of a request or connection for a ready pod.
+    /// Of a request or connection for a ready pod.
     pub wait: Duration,
-    /// Timeout of a connection to a pod.
     pub connect_within: Duration,
-    /// Timeout of a request's head, and of a TLS handshake.
+    /// Of a request's head, and of a TLS handshake.
     pub head_within: Duration,
     /// Maximum silence of a client while a byte is due.
     pub idle: Duration,
-    /// Maximum number of connections by HTTP, HTTPS and TCP rules together.
+    /// By HTTP, HTTPS and TCP rules together.
     pub connections: usize,
-    /// Maximum number of connections from one address.
+    /// From one address.
     pub connections_per_client: usize,
-    /// Proxies in front of this one, whose forwarding headers are kept.
+    /// Their forwarding headers are kept.
     pub trusted: Vec<AddressRange>,
-    /// Number of threads that serve HTTP.
     pub threads: usize,
 }
 
@@ -63,7 +56,7 @@ impl IngressConfig {
         port == self.listen.port() || Some(port) == https
     }
 
-    /// Returns the limit for an address. A trusted proxy has none: it carries all its clients.
+    /// A trusted proxy has no limit: it carries all its clients.
     pub(crate) fn most_connections(&self, address: IpAddr) -> usize {
         if self.is_trusted(address) { usize::MAX } else { self.connections_per_client }
     }

@@ -1,7 +1,6 @@
 //! Changes the headers of requests and answers in transit. Pure.
 //!
-//! Hop-by-hop headers are removed, and headers about the origin are replaced: pods trust them. Only trusted
-//! proxies may add to them.
+//! Hop-by-hop headers are removed, and headers about the origin are replaced: pods trust them.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -16,7 +15,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// The origin of a connection's requests for one host, built once for all of them.
+/// Built once for all requests of a connection for one host.
 #[derive(Debug)]
 pub(crate) struct ClientOrigin {
     is_trusted: bool,
@@ -28,8 +27,7 @@ pub(crate) struct ClientOrigin {
 }
 
 impl ClientOrigin {
-    /// `address` is that of the client or of a proxy in front of this one, whose headers are kept if it is
-    /// trusted. `host` is the requested one.
+    /// `address` is that of the client or of a proxy in front, whose headers are kept if it is trusted.
     pub(crate) fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
         let address = address.to_canonical();
         Self {
@@ -42,13 +40,12 @@ impl ClientOrigin {
         }
     }
 
-    /// Returns the requested host.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 }
 
-/// Removes hop-by-hop headers. Keeps `TE: trailers` if `is_http2`, as gRPC servers require it.
+/// Keeps `TE: trailers` if `is_http2`, as gRPC servers require it.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap, is_http2: bool) {
     // Most have none.
     if !headers.keys().any(is_hop_by_hop) {
@@ -68,7 +65,7 @@ fn remove(headers: &mut HeaderMap, is_doomed: impl Fn(&HeaderName) -> bool) {
     }
 }
 
-/// Removes the headers named by `Connection`, except the ones that define the request.
+/// Except the ones that define the request.
 fn remove_named_by_connection(headers: &mut HeaderMap) {
     let names_none = |value: &HeaderValue| {
         let value = value.as_bytes();
@@ -102,7 +99,7 @@ fn wants_trailers(value: &HeaderValue) -> bool {
     value.to_str().is_ok_and(|value| value.split(',').any(is_trailers))
 }
 
-/// Returns the requested upgrade protocols among WebSocket and `others`, which are in lower case.
+/// `others` are in lower case.
 pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderValue> {
     let is_allowed = |name: &&[u8]| {
         let is_other = |other: &String| name.eq_ignore_ascii_case(other.as_bytes());
@@ -113,8 +110,7 @@ pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<
     HeaderValue::from_bytes(&names.join(&b", "[..])).ok().filter(|value| !value.is_empty())
 }
 
-/// Removes trailers with another meaning in the head, to which some servers move them: hop-by-hop headers,
-/// and headers about the origin.
+/// Removes trailers with another meaning in the head, to which some servers move them.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove(trailers, |name| {
         let is_of_head = [header::HOST, header::CONTENT_LENGTH, header::TRAILER].contains(name);
@@ -122,7 +118,7 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     });
 }
 
-/// Sets the headers about the origin, and a request id unless there is a trusted one.
+/// Keeps a trusted request id.
 pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id: impl FnOnce() -> u128) {
     remove(headers, |name| says_origin(name, origin.is_trusted));
     // Reserves once: each growth would move all headers.
@@ -188,13 +184,13 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
     }
 }
 
-/// Returns true if the first proxy reports HTTPS. Only a trusted one may be believed.
+/// Only a trusted proxy may be believed.
 pub(crate) fn says_https(headers: &HeaderMap) -> bool {
     let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
     scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))
 }
 
-/// Joins the cookie lines of an HTTP/2 request, because HTTP/1.1 allows only one.
+/// HTTP/1.1 allows only one cookie line.
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let lines: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if lines.len() < 2 {

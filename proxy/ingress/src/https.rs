@@ -27,21 +27,16 @@ const HTTP1: &[u8] = b"http/1.1";
 pub(super) const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
 const DEFAULT_PORT: u16 = 443;
 
-/// Settings of HTTPS.
 #[derive(Debug, Clone)]
 pub struct HttpsConfig {
-    /// Address for HTTPS.
     pub listen: SocketAddr,
-    /// Directory with certificates and their keys.
     pub certificates: Option<PathBuf>,
-    /// The ordered certificates; `None` if this proxy cannot read them.
+    /// `None` if this proxy cannot read them.
     pub stored: Option<Arc<StoredCertificates>>,
-    /// Interval of reading the directory.
     pub look_every: Duration,
 }
 
 impl HttpsConfig {
-    /// Returns settings that read the directory every 10 s.
     pub fn new(listen: SocketAddr) -> Self {
         Self { listen, certificates: None, stored: None, look_every: Duration::from_secs(10) }
     }
@@ -65,10 +60,7 @@ impl Https {
         let _ = self.port.set(address.port());
     }
 
-    /// Performs a client's TLS handshake. Also returns true if HTTP/2 was negotiated.
-    ///
-    /// # Errors
-    /// If the client ends it, violates the protocol, or names a host without a certificate.
+    /// Also returns true if HTTP/2 was negotiated.
     pub(super) async fn handshake(&self, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, bool)> {
         let stream = self.acceptor.accept(stream).await?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
@@ -91,7 +83,7 @@ fn server_config(certificates: Arc<Certificates>) -> ServerConfig {
     config
 }
 
-/// Redirects a plain HTTP request to the same URL by HTTPS (308).
+/// To the same URL (308).
 ///
 /// # Errors
 /// If this node does not serve the host by HTTPS.
@@ -129,7 +121,7 @@ fn why_none(https: Option<&Https>, tls: Tls, host: &str) -> String {
     text.to_owned()
 }
 
-/// Answers an authority's check of a host; `None` if the request is not one.
+/// `None` if the request is not an authority's check.
 pub(super) async fn challenge(
     challenges: Option<&Challenges>,
     routes: &RouteTable,

@@ -1,10 +1,8 @@
 //! Ingress: forwards requests and connections from outside to a ready pod of their route's service, through
 //! the pod's gate.
 //!
-//! - `client` handles the connections of clients, and `pod` those to pods. `scanner`, `framing`, `pick`,
-//!   `retry_policy` and `headers` are pure. `long_heads` has the lines that are too many for the parser.
-//! - [`certificates`] has the HTTPS certificates, from files and from Redis, and `challenges` answers ACME
-//!   checks.
+//! `client` handles the connections of clients, and `pod` those to pods. [`certificates`] has the HTTPS
+//! certificates, and `challenges` answers ACME checks.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel` and `routing`. Its tests have
 //! pods on this host and on another. Its benches are `ingress` and `handover` of the crate `proxy`.
@@ -65,27 +63,23 @@ use shared::Warnings;
 pub use tcp::pass_on;
 use threads::{Accepted, ThreadContext, Threads};
 
-/// Delay after a failed `accept`, mostly for lack of file descriptors.
+/// Mostly for lack of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
-/// The ingress of a host.
 #[derive(Debug)]
 pub struct Ingress {
-    /// Routes and endpoints.
     pub snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
-    /// The gates of this host's pods.
     pub gates: Arc<Gates>,
-    /// Connects to pods of other hosts; `None` if only this host's pods are reached.
+    /// `None` if only this host's pods are reached.
     pub tunnel: Option<Arc<TunnelDialer>>,
-    /// Gets reports of services whose known endpoints led to no pod; `None` to report nothing.
+    /// Gets services whose known endpoints led to no pod.
     pub doubts: Option<Doubts>,
-    /// The addresses and limits.
     pub config: IngressConfig,
 }
 
 impl Ingress {
-    /// Serves the configured addresses while this process listens, then waits for the requests in flight.
-    /// Retries an address in use every 5 s: meanwhile the pods of this host can be stopped safely.
+    /// At the end waits for the requests in flight. Retries an address in use: meanwhile the pods of this
+    /// host can be stopped safely.
     pub async fn run(self, listening: impl Into<Listening>) {
         let listening = listening.into();
         let http = listen(listening.clone(), self.config.listen, ClientScheme::Http);
@@ -94,7 +88,6 @@ impl Ingress {
         self.serve(http, OptionFuture::from(https), listening.clone()).await;
     }
 
-    /// As [`run`](Self::run), with the listeners of HTTP and HTTPS as they become available.
     async fn serve(
         self,
         http: impl Future<Output = Arc<TcpListener>>,
@@ -105,7 +98,7 @@ impl Ingress {
         serve_until_stopped(shared, http, https, following, listening).await;
     }
 
-    /// Returns the shared state, and the future that keeps it up to date.
+    /// Also returns the future that keeps the state up to date.
     pub fn share(self) -> (Arc<IngressShared>, impl Future<Output = ()>) {
         let (sender, table) = watch::channel(Arc::new(RoutingTable::default()));
         let shared = Arc::new(IngressShared {
@@ -137,7 +130,6 @@ async fn listen(listening: Listening, address: SocketAddr, scheme: ClientScheme)
         })
     })
     .await;
-    // The number of a free port is known only here.
     let address = listener.local_addr().unwrap_or(address);
     tracing::info!("ingress listens on {}://{address}", scheme.as_str());
     listener

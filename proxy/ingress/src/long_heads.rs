@@ -1,8 +1,7 @@
 //! Takes lines out of long heads and trailers before the parser, and puts them back behind it.
 //!
-//! The parser (hyper) allows 100 lines. A higher limit is costly: it fills arrays of that size for each head.
-//! So it never sees most lines of a long head; they take a way beside it. Lines that tell the parser about
-//! framing or the connection stay.
+//! The parser (hyper) allows 100 lines; a higher limit fills arrays of that size for each head. So most lines
+//! of a long head pass beside it, except those about framing or the connection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +14,6 @@ use tokio::io::ReadBuf;
 
 use crate::scanner::{Boundary, BoundaryKind, MessageHead, MessageScanner, Part, field};
 
-/// The lines that mean something to the parser.
 const PARSED: [HeaderName; 7] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -28,7 +26,6 @@ const PARSED: [HeaderName; 7] = [
 
 type HeaderLine = (HeaderName, HeaderValue);
 
-/// The lines of a connection's messages that passed beside the parser.
 #[derive(Debug, Default)]
 pub(crate) struct Surplus {
     /// The last message that has begun behind the parser of requests, or before that of answers.
@@ -39,7 +36,6 @@ pub(crate) struct Surplus {
 }
 
 impl Surplus {
-    /// Begins the connection's next message, and returns its number.
     pub(crate) fn begin(&self) -> u64 {
         self.message.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -53,7 +49,6 @@ impl Surplus {
         self.has_fields.store(true, Ordering::Relaxed);
     }
 
-    /// Puts the lines of a message's head back.
     pub(crate) fn complete_head(&self, message: u64, headers: &mut HeaderMap) {
         self.complete(Part { message, is_trailers: false }, headers);
     }
@@ -78,13 +73,11 @@ impl Surplus {
     }
 }
 
-/// Takes the lines out of a connection's bytes.
 #[derive(Debug)]
 pub(crate) struct Thinner {
     surplus: Arc<Surplus>,
-    /// The part of long heads or trailers that is withheld until they end.
+    /// Withheld until the long head or trailers end.
     held: Option<Vec<u8>>,
-    /// Bytes for the parser.
     passed: BytesMut,
 }
 
@@ -93,7 +86,7 @@ impl Thinner {
         Self { surplus, held: None, passed: BytesMut::new() }
     }
 
-    /// Copies waiting bytes into the parser's buffer. Returns true if there were some.
+    /// Returns true if there were some bytes.
     #[inline]
     pub(crate) fn serve(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         if self.passed.is_empty() {
@@ -105,9 +98,8 @@ impl Thinner {
         true
     }
 
-    /// Takes lines out of the bytes that the scanner was fed. They are in the buffer, from `before` on, and
-    /// those from `refused` on make the parser refuse the message. Returns false if there is nothing for the
-    /// parser yet.
+    /// The bytes are in the buffer, from `before` on; those from `refused` on make the parser refuse the
+    /// message. Returns false if there is nothing for the parser yet.
     pub(crate) fn thin<H: MessageHead>(
         &mut self,
         scanner: &mut MessageScanner<H>,
@@ -138,9 +130,8 @@ impl Thinner {
             from = at;
             match kind {
                 BoundaryKind::MayBeLong => self.held = Some(Vec::new()),
-                // All lines pass, and the parser refuses them.
+                // The parser refuses them.
                 BoundaryKind::BeyondLimits => self.release(|_| None),
-                // Lines of interim answers are dropped.
                 BoundaryKind::EndOfInterim => self.release(|held| Some(split(held)?.0)),
                 BoundaryKind::EndOf(part) => {
                     let surplus = self.surplus.clone();
@@ -162,7 +153,7 @@ impl Thinner {
         }
     }
 
-    /// Passes on what `thinned` leaves of the withheld bytes; all of them if it returns `None`.
+    /// Passes on all withheld bytes if `thinned` returns `None`.
     fn release(&mut self, thinned: impl FnOnce(&[u8]) -> Option<Vec<u8>>) {
         if let Some(held) = self.held.take() {
             let thinned = thinned(&held);
@@ -171,8 +162,7 @@ impl Thinner {
     }
 }
 
-/// Splits the rest of a head, or of trailers, into lines for the parser and others. Returns `None` if a line
-/// is invalid.
+/// Into lines for the parser and others. `None` if a line is invalid.
 fn split(rest: &[u8]) -> Option<(Vec<u8>, Vec<HeaderLine>)> {
     let (mut parsed, mut others) = (Vec::new(), Vec::new());
     for line in rest.split_inclusive(|byte| *byte == b'\n') {
@@ -199,7 +189,6 @@ mod tests {
     use super::*;
     use crate::client::framing;
 
-    /// Returns the bytes for the parser, and the lines beside it.
     fn thinned(bytes: &[u8], cuts: &[usize]) -> (String, Vec<(u64, bool, usize)>, HeaderMap) {
         let surplus = Arc::<Surplus>::default();
         let (mut scanner, mut thinner) = (framing::Scanner::default(), Thinner::new(surplus.clone()));
@@ -282,7 +271,6 @@ mod tests {
     }
 
     proptest! {
-        /// The result does not depend on how the bytes are split, and no line is lost or changed.
         #[test]
         fn all_lines_arrive_on_one_of_the_two_ways(
             fields in proptest::collection::vec("(x-[a-c]|TE|connection): ?[a-z0-9]{0,3}", 0..150),

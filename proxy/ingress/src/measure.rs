@@ -43,7 +43,6 @@ impl ServiceMetrics {
     }
 }
 
-/// Describes the metrics.
 pub fn describe() {
     describe_counter!(REQUESTS, Unit::Count, "Requests by service and class of their status");
     describe_histogram!(SECONDS, Unit::Seconds, "Time until the answer of a pod began");
@@ -84,7 +83,6 @@ pub(super) fn failed_handshake() {
     counter!(FAILED_HANDSHAKES).increment(1);
 }
 
-/// Sets the remaining lifetime of a certificate.
 pub fn certificate_expires(file: &str, seconds_left: f64) {
     gauge!(CERTIFICATE_EXPIRES, "file" => file.to_owned()).set(seconds_left);
 }

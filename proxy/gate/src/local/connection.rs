@@ -17,11 +17,10 @@ use crate::gates::Drained;
 use crate::name_reach::KnownNameReach;
 use crate::workers::{ConnectionId, NotSpeaker, Workers};
 
-/// A worker that reads nothing for this long is disconnected.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Maximum wait of a drain for the save of its closed gate: twenty times as long as a save takes.
+/// Twenty times as long as a save takes.
 const MAX_SAVE_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +39,7 @@ enum LocalEnd {
     TakeOver,
 }
 
-/// An ended drain of this connection; `None` if the pod was reopened.
+/// `None` if the pod was reopened.
 type EndedDrain = (PodId, AssignmentId, Option<Drained>);
 
 pub(super) struct LocalConnection<S> {
@@ -49,7 +48,7 @@ pub(super) struct LocalConnection<S> {
     names: watch::Receiver<KnownNameReach>,
     lines: Lines<S>,
     node: Option<NodeName>,
-    /// True for the next process, which reports for all nodes.
+    /// It reports for all nodes.
     is_of_next: bool,
     drains: JoinSet<EndedDrain>,
     handles: HashMap<AssignmentId, AbortHandle>,
@@ -73,8 +72,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         Self { is_of_next: true, ..self }
     }
 
-    /// Serves the connection until it ends. Closed gates stay closed for the worker's next session. Returns
-    /// the connection if the next process asks for the sockets on it.
+    /// Gates stay closed for the worker's next session. Returns the connection if the next process asks for
+    /// the sockets on it.
     pub(super) async fn run(mut self) -> Option<Lines<S>> {
         let ended = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
@@ -98,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
                     }
                     None => return Ok(LocalEnd::ByItself),
                 },
-                // Only for workers: other clients ask once and end. Without names nothing is ever sent.
+                // Only for workers: other clients ask once and end.
                 Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
                 Some(ended) = self.drains.join_next_with_id() => {
                     // An error is a drain that was restarted, or aborted because the pod was reopened.
@@ -202,7 +201,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         }
     }
 
-    /// Reports a drain, unless it was replaced or the pod was reopened.
     async fn report(
         &mut self,
         drain: task::Id,

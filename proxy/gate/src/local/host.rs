@@ -13,7 +13,7 @@ use crate::name_reach::KnownNameReach;
 use crate::pods_file::{self, PodsOfNodes};
 use crate::workers::{ConnectionId, Workers};
 
-/// The reports of workers, and the gates derived from them. Clones share them.
+/// Clones share the reports and gates.
 #[derive(Clone)]
 pub struct LocalHost {
     pub(super) workers: Arc<Workers>,
@@ -21,12 +21,10 @@ pub struct LocalHost {
 }
 
 impl LocalHost {
-    /// Returns a host without known pods.
     pub fn new(gates: Arc<Gates>) -> Self {
         Self { workers: Arc::new(Workers::new(gates)), names: watch::Sender::default().subscribe() }
     }
 
-    /// Opens the gates that the previous process saved.
     pub fn insert_saved(&self, saved: PodsOfNodes) {
         self.workers.insert_saved(saved);
     }
@@ -40,9 +38,8 @@ impl LocalHost {
         pods_file::keep(self.workers.clone(), write, shutdown).await;
     }
 
-    /// Serves a worker's connection until it ends. Later connections have larger numbers.
+    /// Later connections have larger numbers.
     pub async fn serve(&self, number: u64, stream: impl AsyncRead + AsyncWrite + Unpin) {
-        // The next process does not connect here.
         let _next = self.connection(ConnectionId(number), lines(stream)).run().await;
     }
 

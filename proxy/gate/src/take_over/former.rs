@@ -13,10 +13,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::listening::Listening;
 
-/// A former process that reads nothing for this long counts as ended.
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 
-/// The former process. It finishes its connections, at gates kept in step with this process's.
+/// It finishes its connections, at gates kept in step with this process's.
 #[derive(Debug, Clone)]
 pub struct Former {
     messages: mpsc::UnboundedSender<FromWorker>,
@@ -24,7 +23,7 @@ pub struct Former {
     link: TaskTracker,
 }
 
-/// The waiting drains of each pod. `None` after the former process has ended.
+/// `None` after the former process has ended.
 type Drains = Mutex<Option<DrainWaiters>>;
 
 type DrainWaiters = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;
@@ -38,8 +37,7 @@ impl Former {
         Self { messages, drains, link }
     }
 
-    /// Waits until the process has ended, at most as long as for own connections. The former process ends
-    /// with this one.
+    /// Waits at most as long as for own connections.
     pub async fn wait_for_end(self, listening: &Listening) {
         listening.wait_for_connections(&self.link).await;
     }
@@ -71,7 +69,7 @@ impl Former {
 pub(crate) struct FormerDrain(oneshot::Receiver<u64>);
 
 impl FormerDrain {
-    /// Waits until the drain ends. Returns the number of cut requests.
+    /// Returns the number of cut requests.
     pub(crate) async fn ended(self) -> u64 {
         self.0.await.unwrap_or(0)
     }
@@ -101,7 +99,7 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
         }
     }
     tracing::info!("the proxy process before this one has ended");
-    // Ends all waits: nothing is in flight there.
+    // Nothing is in flight there.
     drains.lock().take();
 }
 

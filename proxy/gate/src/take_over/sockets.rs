@@ -15,10 +15,8 @@ use crate::listening::LiveSocket;
 
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Sends a line, and optionally a socket.
-///
 /// # Errors
-/// If the connection has ended, or its buffer is full.
+/// Also if the connection's buffer is full.
 pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&LiveSocket>) -> io::Result<()> {
     let sent = stream
         .async_io(Interest::WRITABLE, || {
@@ -35,7 +33,7 @@ pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&LiveSo
     if sent == line.len() { Ok(()) } else { Err(io::Error::other("a line was sent in part")) }
 }
 
-/// Receives a line and its socket; `None` at the end of the connection.
+/// `None` at the end of the connection.
 ///
 /// The kernel does not merge data sent with a socket with later data. So this reads exactly one line as long
 /// as only the last line comes without a socket.

@@ -6,15 +6,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// Time before the expiry at which warnings begin.
 const WARN_BEFORE_SECONDS: u64 = 14 * 86_400;
 
-/// The period of a certificate, in seconds since 1970.
+/// In seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// Start of the period.
     pub not_before: u64,
-    /// End of the period.
     pub not_after: u64,
 }
 
@@ -36,17 +33,15 @@ impl Validity {
     }
 }
 
-/// The properties of a certificate that matter for the choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceSubject {
     pub(super) file: String,
-    /// Its DNS names; `*.` and a name stands for all names directly below it.
+    /// `*.` and a name stands for all names directly below it.
     pub names: Vec<String>,
-    /// Its validity.
     pub validity: Validity,
 }
 
-/// The certificate of each name, as an index into the list of certificates.
+/// Indices into the list of certificates.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     exact: HashMap<String, usize>,

@@ -13,7 +13,6 @@ const MAX_BYTES: u64 = 1 << 20;
 pub(super) struct CertificateTexts {
     pub(super) chain: Vec<u8>,
     pub(super) key: Vec<u8>,
-    /// True if other users of this machine may read the key.
     pub(super) is_key_exposed: bool,
 }
 
@@ -23,8 +22,8 @@ pub(super) struct FoundCertificate {
     pub(super) texts: Result<CertificateTexts, CertificateError>,
 }
 
-/// Reads all certificates of a directory, sorted by name: `NAME.crt` or `NAME.pem` with `NAME.key`, and
-/// `NAME/fullchain.pem` with `NAME/privkey.pem`.
+/// Sorted by name: `NAME.crt` or `NAME.pem` with `NAME.key`, and `NAME/fullchain.pem` with
+/// `NAME/privkey.pem`.
 ///
 /// # Errors
 /// If the directory cannot be read. An unreadable file is an error in its entry.

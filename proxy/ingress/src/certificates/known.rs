@@ -9,7 +9,6 @@ use super::choose::NameTable;
 use super::files::{CertificateTexts, FoundCertificate};
 use super::parse::{Certificate, CertificateError, parse};
 
-/// Interval of warnings about the same certificate.
 const WARN_EVERY_SECONDS: u64 = 86_400;
 
 #[derive(Default)]
@@ -17,9 +16,9 @@ pub(super) struct KnownCertificates(BTreeMap<String, KnownCertificate>);
 
 #[derive(Default)]
 struct KnownCertificate {
-    /// Digest of the last contents; `None` if they were unreadable.
+    /// `None` if the last contents were unreadable.
     digest: Option<Vec<u8>>,
-    /// The served certificate: from these contents, or from earlier ones if these are faulty.
+    /// From earlier contents if the last ones are faulty.
     certificate: Option<Arc<Certificate>>,
     error: Option<CertificateError>,
     warned_at: Option<u64>,
@@ -32,10 +31,10 @@ pub(super) enum News {
         names: Vec<String>,
         seconds_left: i64,
     },
-    /// A certificate is faulty. `is_kept` is true if the previous one is still served.
     Faulty {
         file: String,
         error: CertificateError,
+        /// The previous certificate is still served.
         is_kept: bool,
     },
     KeyExposed {
@@ -51,8 +50,8 @@ pub(super) enum News {
 }
 
 impl KnownCertificates {
-    /// Applies the files' contents; faulty ones keep the previous certificate. Returns the events to log:
-    /// each fault once, each expiry once a day.
+    /// Faulty files keep the previous certificate. Returns the events to log: each fault once, each expiry
+    /// once a day.
     pub(super) fn update(&mut self, found: Vec<FoundCertificate>, now: u64) -> Vec<News> {
         let mut news = Vec::new();
         self.0.retain(|file, _| {

@@ -1,8 +1,5 @@
-//! The certificates of ingress, from the files of a directory, reloaded after changes. If no file is valid
-//! for the name in a handshake, ordered certificates are used.
-//!
-//! `choose` picks the certificate of a name, `parse` parses PEM texts, `known` applies changes of files, and
-//! `files` reads them.
+//! The certificates of ingress, from the files of a directory, reloaded after changes. Ordered certificates
+//! serve names without a valid file.
 
 mod choose;
 mod files;
@@ -54,7 +51,6 @@ struct FromFile {
 }
 
 impl Certificates {
-    /// Creates it without reading; see [`look`](Self::look).
     pub(super) fn new(directory: Option<PathBuf>, stored: Option<Arc<StoredCertificates>>) -> Self {
         Self { directory, stored, reading: Mutex::default(), served: RwLock::default() }
     }

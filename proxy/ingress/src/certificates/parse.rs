@@ -12,11 +12,8 @@ use webpki::{EndEntityCert, KeyUsage};
 
 use super::choose::{ChoiceSubject, Validity};
 
-/// A certificate that can be served.
 pub struct Certificate {
-    /// Its names and validity.
     pub subject: ChoiceSubject,
-    /// Its chain and key.
     pub key: Arc<CertifiedKey>,
 }
 
@@ -26,64 +23,50 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// The fault of a certificate, as a sentence about its file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be read.
     #[error(
         "{file} cannot be read: {error}; it and the directories above it have to be readable for the proxy"
     )]
     Unreadable {
-        /// The file.
         file: String,
         /// The system's error.
         error: String,
     },
-    /// The key file is missing.
     #[error("its key is missing: put it into {key_file}, or take the certificate out of the directory")]
     NoKeyFile {
-        /// The expected key file.
         key_file: String,
     },
-    /// The file has no PEM certificate.
     #[error("it has no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate,
-    /// The key file has no PEM key.
     #[error("{key_file} has no private key in PEM, or one with a passphrase, which the proxy cannot read")]
     NoKey {
-        /// The key file.
         key_file: String,
     },
-    /// TLS cannot use the certificate.
     #[error("it is not a certificate of X.509 version 3: {error}")]
     NotX509 {
-        /// The parser's error.
         error: String,
     },
-    /// The key's algorithm is unsupported.
     #[error("{key_file} has a key of an unknown kind: RSA, ECDSA with P-256 or P-384, and Ed25519 are known")]
     UnknownKey {
-        /// The key file.
         key_file: String,
     },
-    /// The key belongs to another certificate.
     #[error("{key_file} is the key of another certificate: put in the one that it was made with")]
     OtherKey {
-        /// The key file.
         key_file: String,
     },
-    /// There is no DNS name, for instance only a common name.
+    /// For instance only a common name.
     #[error("it is for no DNS name: make it with subjectAltName, as CN alone is not looked at")]
     NoNames,
-    /// It has expired, while the served one has not.
+    /// The served one has not.
     #[error("it has expired: renew it")]
     Expired,
 }
 
-/// Parses a certificate and its key. `file` and `key_file` are names for messages.
+/// `file` and `key_file` are names for messages.
 ///
 /// # Errors
-/// The fault. It contains nothing of the key.
+/// Contain nothing of the key.
 pub fn parse(file: &str, chain: &[u8], key_file: &str, key: &[u8]) -> Result<Certificate, CertificateError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty()).ok_or(CertificateError::NoCertificate)?;
@@ -110,8 +93,8 @@ fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<ChoiceSubject
     Ok(ChoiceSubject { file: file.to_owned(), names, validity })
 }
 
-/// Reads both dates by verifying at impossible times: webpki reveals a date only when it rejects it. It
-/// checks dates first, so no authority is needed.
+/// Verifies at impossible times: webpki reveals a date only when it rejects it. It checks dates first, so no
+/// authority is needed.
 fn validity(certificate: &EndEntityCert<'_>) -> Result<Validity, webpki::Error> {
     let verified_at = |seconds| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -126,7 +109,6 @@ fn validity(certificate: &EndEntityCert<'_>) -> Result<Validity, webpki::Error> 
     };
     let not_before = match verified_at(0) {
         webpki::Error::CertNotValidYet { not_before, .. } => not_before.as_secs(),
-        // Valid since 1970 or before.
         _ => 0,
     };
     Ok(Validity { not_before, not_after })

@@ -13,20 +13,16 @@ use rustls::sign::CertifiedKey;
 
 use super::parse::{Certificate, parse};
 
-/// The status of the order for a host.
 #[derive(Debug, Clone)]
 pub struct OrderStanding {
-    /// The status in Redis.
     pub status: CertificateStatus,
-    /// Time of the read.
     pub read_at: Instant,
-    /// Delay until the next order, at the time of the read.
+    /// Delay until the next order, at `read_at`.
     pub wait: Duration,
 }
 
 struct ServedHost {
     certificate: Certificate,
-    /// The stored form, to save and restore it.
     stored: StoredCertificate,
 }
 
@@ -36,25 +32,20 @@ struct KnownHosts {
     standings: HashMap<String, OrderStanding>,
 }
 
-/// The ordered certificates by host.
 pub struct StoredCertificates {
     key: SecretKey,
     known: RwLock<KnownHosts>,
 }
 
 impl StoredCertificates {
-    /// Returns an empty set.
     pub fn new(key: SecretKey) -> Self {
         Self { key, known: RwLock::default() }
     }
 
-    /// Returns the certificate of a host, for a handshake.
     pub fn find(&self, host: &str) -> Option<Arc<CertifiedKey>> {
         self.known.read().served.get(&*host_name(host)).map(|served| served.certificate.key.clone())
     }
 
-    /// Serves a certificate from now on.
-    ///
     /// # Errors
     /// The fault; the previous certificate stays.
     pub fn serve(&self, stored: StoredCertificate) -> Result<(), String> {
@@ -63,24 +54,22 @@ impl StoredCertificates {
         Ok(())
     }
 
-    /// Returns the id of the host's served certificate.
     pub fn id(&self, host: &str) -> Option<String> {
         self.known.read().served.get(host).map(|served| served.stored.id.clone())
     }
 
-    /// Returns all served certificates in stored form, sorted by host.
+    /// Sorted by host.
     pub fn all(&self) -> Vec<StoredCertificate> {
         let mut all: Vec<_> = self.known.read().served.values().map(|served| served.stored.clone()).collect();
         all.sort_by(|a, b| a.host.cmp(&b.host));
         all
     }
 
-    /// Returns the host's served certificate in stored form.
     pub fn stored(&self, host: &str) -> Option<StoredCertificate> {
         self.known.read().served.get(host).map(|served| served.stored.clone())
     }
 
-    /// Removes hosts that no rule names. Returns the hosts whose certificate was served.
+    /// Keeps only these sorted hosts. Returns the removed ones whose certificate was served.
     pub fn retain(&self, hosts: &[String]) -> Vec<String> {
         let is_gone = |host: &String| hosts.binary_search(host).is_err();
         let mut known = self.known.write();
@@ -90,12 +79,10 @@ impl StoredCertificates {
         gone
     }
 
-    /// Records the order status of a host.
     pub fn set_standing(&self, host: &str, standing: OrderStanding) {
         self.known.write().standings.insert(host.to_owned(), standing);
     }
 
-    /// Explains in a sentence why a host has no certificate.
     pub(crate) fn why_none(&self, host: &str) -> String {
         match self.known.read().standings.get(host) {
             None => "Its certificate was not read from Redis yet.".to_owned(),
@@ -126,8 +113,6 @@ impl OrderStanding {
     }
 }
 
-/// Decrypts and parses a stored certificate.
-///
 /// # Errors
 /// The fault. It contains nothing of the key.
 pub fn open(stored: &StoredCertificate, key: &SecretKey) -> Result<Certificate, String> {

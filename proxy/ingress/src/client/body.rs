@@ -14,22 +14,21 @@ use crate::client::deadlines::ClientWait;
 use crate::client::guarded::ConnectionState;
 use crate::headers;
 
-/// Limits on reading the rest of an unused body: in all, and without a byte.
+/// In all, and without a byte.
 const REST_WITHIN: Duration = Duration::from_secs(30);
 const REST_SILENT: Duration = Duration::from_secs(5);
 
-/// The unread body. When dropped before its end, some of the rest is discarded first: some clients do not see
-/// the answer if their upload is reset.
+/// When dropped early, some of the rest is discarded first: some clients do not see the answer if their
+/// upload is reset.
 pub(crate) struct ClientBody {
     /// `None` only during the drop.
     body: Option<Incoming>,
     state: Arc<ConnectionState>,
-    /// The number of the request on its connection.
     message: u64,
     /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
     may_be_silent: bool,
-    /// True after its end or a failure. A body in chunks does not say by itself that it has been read.
+    /// A body in chunks does not say by itself that it has been read.
     is_over: bool,
 }
 
@@ -43,7 +42,7 @@ impl ClientBody {
         Self { body: Some(body), state, message, wait, may_be_silent: false, is_over: false }
     }
 
-    /// Allows the client to be silent for any time: gRPC streams wait for events.
+    /// gRPC streams wait for events.
     pub(crate) fn allow_silence(&mut self) {
         self.may_be_silent = true;
     }

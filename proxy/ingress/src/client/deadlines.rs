@@ -19,11 +19,10 @@ tokio::task_local! {
     static CLIENT_WAIT: Arc<ClientWait>;
 }
 
-/// The waits of an HTTP/2 request for its client.
 #[derive(Debug)]
 pub(crate) struct ClientWait {
     begun: Instant,
-    /// Start of the wait for the request's body: milliseconds after `begun`, plus one. 0 without a wait.
+    /// Milliseconds after `begun`, plus one. 0 without a wait.
     for_body: AtomicU64,
     /// The same for room for the next part of the answer.
     for_room: AtomicU64,
@@ -40,7 +39,7 @@ impl ClientWait {
         }
     }
 
-    /// Returns the waits of the current task's request; `None` unless its client speaks HTTP/2.
+    /// `None` unless the current task's request is by HTTP/2.
     pub(crate) fn current() -> Option<Arc<Self>> {
         CLIENT_WAIT.try_with(Clone::clone).ok()
     }
@@ -49,9 +48,8 @@ impl ClientWait {
         self.set(&self.for_body, is_missing);
     }
 
-    /// Records whether the client must read handed-over bytes of its answer before more is requested.
+    /// The client must read handed-over bytes of its answer before more is requested.
     pub(crate) fn set_answer_is_handed_over(&self, is_handed_over: bool) {
-        // The next part begins its own wait.
         self.for_room.store(0, Ordering::Relaxed);
         self.set(&self.for_room, is_handed_over);
     }
@@ -64,7 +62,6 @@ impl ClientWait {
         }
     }
 
-    /// Returns true if the request was reset because its client took too long.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -89,7 +86,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {
     }
 }
 
-/// Runs a request until it has ended, or its client takes too long. Dropping it resets it.
+/// Dropping a request resets it.
 async fn until_deadline(request: impl Future<Output = ()>, wait: Arc<ClientWait>, within: Duration) {
     let mut request = pin!(request);
     let mut timer = None;
@@ -128,7 +125,6 @@ mod tests {
             assert!(runs(1000).await);
             waits(&wait, true);
             assert!(runs(70).await);
-            // A part has arrived, and the next one is due.
             waits(&wait, false);
             waits(&wait, true);
             assert!(runs(70).await && !wait.is_over());

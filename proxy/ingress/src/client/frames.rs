@@ -1,4 +1,5 @@
-//! Tracks the frames of an HTTP/2 client, to limit the time for a request's head. Pure.
+//! Tracks the frames of an HTTP/2 client, without validating them, to limit the time for a request's head.
+//! Pure.
 
 /// Three bytes of length, the type, the flags, and four bytes for the stream.
 const HEAD_BYTES: usize = 9;
@@ -8,18 +9,16 @@ const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// Tracks the frames of a connection, without validating them.
 #[derive(Debug)]
 pub(crate) struct Frames {
     head: [u8; HEAD_BYTES],
     has: usize,
-    /// Missing bytes of the preface or of the frame's payload.
+    /// Of the preface or of the frame's payload.
     missing: usize,
-    /// True if the missing bytes belong to a body, which may take long.
+    /// A body may take long.
     is_body: bool,
     is_in_headers: bool,
     is_ping: bool,
-    /// True if anything but pings and their answers arrived since the last call of `take_has_spoken`.
     has_spoken: bool,
 }
 
@@ -36,12 +35,12 @@ impl Frames {
         }
     }
 
-    /// Returns true if anything but pings arrived since the last call. Pings show no activity.
+    /// Pings show no activity.
     pub(crate) fn take_has_spoken(&mut self) -> bool {
         std::mem::take(&mut self.has_spoken)
     }
 
-    /// Processes received bytes. Returns true if a request's headers, or another frame, have ended in them.
+    /// Returns true if a request's headers, or another frame, have ended in these bytes.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         let mut has_ended = false;
         while !bytes.is_empty() {
@@ -77,7 +76,7 @@ impl Frames {
         }
     }
 
-    /// Returns true if a frame or header block other than a body is incomplete.
+    /// A body counts as complete.
     pub(crate) fn is_in_head(&self) -> bool {
         self.has > 0 || self.is_in_headers || (self.missing > 0 && !self.is_body)
     }

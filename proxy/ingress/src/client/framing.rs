@@ -1,7 +1,7 @@
 //! Checks that the requests on an HTTP/1 connection are unambiguous. Pure.
 //!
 //! A lenient parser accepts requests in which another server sees another number of requests, or another body
-//! (request smuggling). This scanner runs before the parser and tracks message boundaries itself.
+//! (request smuggling). So this scanner runs before the parser.
 
 use crate::scanner::{
     ALPHANUMERIC, Ambiguous, Bytes, FramingState, MessageHead, MessageScanner, TOKEN, field,
@@ -144,8 +144,8 @@ impl RequestHead {
     }
 }
 
-/// Returns the protocols of an `Upgrade` header, except `h2c`. Many clients offer it with each request;
-/// servers ignore it, and after it this proxy would see no requests.
+/// Omits `h2c`: many clients offer it with each request, servers ignore it, and after it this proxy would see
+/// no requests.
 pub(crate) fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let protocols = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     protocols.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"h2c"))
@@ -244,7 +244,6 @@ mod tests {
     }
 
     proptest! {
-        /// The result does not depend on how the bytes are split.
         #[test]
         fn pieces_do_not_change_the_verdict(
             fields in proptest::collection::vec(

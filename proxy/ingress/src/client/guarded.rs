@@ -21,10 +21,9 @@ use crate::client::framing::Scanner;
 use crate::long_heads::{Surplus, Thinner};
 use crate::scanner::{Ambiguous, FramingState};
 
-/// Number of checks within the idle timeout for the end of an answer.
+/// Within the idle timeout.
 const LOOKS_WHILE_IDLE: u32 = 4;
 
-/// Time for reading a client's remaining bytes after the last answer.
 const REST_WITHIN: Duration = Duration::from_secs(10);
 
 const UNDECIDED: u8 = 0;
@@ -37,21 +36,19 @@ pub(crate) struct ConnectionState {
     upgrade: AtomicU8,
     waker: AtomicWaker,
     has_unread_body: AtomicBool,
-    /// Number of unwritten answers of the service with a refusal status.
+    /// Unwritten answers of the service with a refusal status.
     refusals: AtomicUsize,
-    /// The lines of long heads and trailers.
     pub(crate) surplus: Arc<Surplus>,
 }
 
 pub(crate) struct ActiveRequest {
     state: Arc<ConnectionState>,
-    /// Its place in the client's limit; `None` if it uses the connection's place.
+    /// `None` if it uses the connection's place.
     _place: Option<TakenPlace>,
 }
 
 impl ActiveRequest {
-    /// Begins a request. The first active one uses the connection's place; each concurrent one needs a place
-    /// from `enter`.
+    /// The first active request uses the connection's place; each concurrent one needs a place from `enter`.
     pub(crate) fn begin(
         state: &Arc<ConnectionState>,
         enter: impl FnOnce() -> Option<TakenPlace>,
@@ -78,7 +75,7 @@ impl ConnectionState {
         self.waker.wake();
     }
 
-    /// Records that a request's body was not read to its end: no further request can follow.
+    /// No further request can follow.
     pub(crate) fn note_unread_body(&self) {
         self.has_unread_body.store(true, Ordering::Relaxed);
     }
@@ -87,7 +84,7 @@ impl ConnectionState {
         self.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the answer being written came from the service.
+    /// True if the answer being written came from the service.
     fn take_refusal(&self) -> bool {
         let taken = |refusals: usize| refusals.checked_sub(1);
         self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
@@ -100,7 +97,7 @@ impl ConnectionState {
     }
 }
 
-/// The statuses with which the server itself refuses unreadable requests.
+/// The server itself refuses unreadable requests with these.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_REQUEST | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
 }
@@ -119,11 +116,11 @@ pub(crate) struct Guarded<S> {
     thinner: Thinner,
     /// `None` unless the bytes are HTTP/2.
     frames: Option<Frames>,
-    /// Reason for withholding all further bytes from the parser, or `None`.
+    /// If set, the parser gets no further bytes.
     refused: Option<Ambiguous>,
-    /// The replacement of the server's own refusal.
+    /// Replaces the server's own refusal.
     explanation: Option<RefusalText>,
-    /// True if everything was flushed, so that an answer begins next.
+    /// If so, an answer begins next.
     is_flushed: bool,
     is_upgraded: bool,
     has_begun: bool,
@@ -131,7 +128,7 @@ pub(crate) struct Guarded<S> {
     silent_since: Option<Instant>,
     head_since: Option<Instant>,
     timer: Timer,
-    /// Start of the time in which the client has read nothing.
+    /// The client has read nothing since.
     unread_since: Option<Instant>,
     unread_timer: Option<Timer>,
     rest_timer: Option<Timer>,
@@ -142,7 +139,7 @@ struct RefusalText {
     written: usize,
 }
 
-/// Returns the server's refusal with a reason; `None` if it already has a body.
+/// `None` if the refusal already has a body.
 fn unreadable(status: StatusCode, why: Option<String>, answer: &[u8]) -> Option<RefusalText> {
     const NO_BODY: &str = "content-length: 0\r\n";
     let head = std::str::from_utf8(answer).ok().filter(|head| head.ends_with("\r\n\r\n"))?;
@@ -193,7 +190,7 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// Prepares a replacement if the server itself refuses, because it gives no reason.
+    /// The server itself gives no reason.
     fn explain(&mut self, bytes: &[u8]) {
         if !std::mem::take(&mut self.is_flushed) || self.scanner.is_none() {
             return;
@@ -231,8 +228,8 @@ impl<S> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// Checks the new bytes in the buffer. Replaces refused ones by zeros, which the parser refuses. Returns
-    /// false if there is nothing for the parser yet.
+    /// Replaces refused bytes by zeros, which the parser refuses. Returns false if there is nothing for the
+    /// parser yet.
     fn check(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> bool {
         let Some(scanner) = &mut self.scanner else { return true };
         let bytes = &mut buffer.filled_mut()[before..];
@@ -245,7 +242,6 @@ impl<S> Guarded<S> {
         self.thinner.thin(scanner, buffer, before, refused)
     }
 
-    /// Completes when the client takes too long. Called when nothing has arrived.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(deadline) = self.deadline() {
             return self.timer.poll_until(deadline, cx);
@@ -258,8 +254,7 @@ impl<S> Guarded<S> {
         Poll::Pending
     }
 
-    /// Passes on the result of a write. A pending one times out: otherwise a client that reads nothing would
-    /// occupy the pod.
+    /// A pending write times out: a client that reads nothing would occupy the pod.
     fn written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() || self.is_upgraded {
             self.unread_since = None;
@@ -342,8 +337,7 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
-    /// Discards the client's remaining bytes. Closing earlier would send a reset, and the client might not
-    /// see its answer.
+    /// Closing earlier would send a reset, and the client might not see its answer.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = Instant::now() + REST_WITHIN;
         let timer = self.rest_timer.get_or_insert_with(|| Timer::new(deadline));

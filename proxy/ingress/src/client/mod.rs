@@ -1,6 +1,6 @@
 //! The connections of clients: their number, their timeouts, and the check for ambiguous requests.
 //!
-//! `guarded` wraps each connection; `framing` and `frames` are its checks of HTTP/1 and HTTP/2, both pure.
+//! `guarded` wraps each connection; `framing` and `frames` check HTTP/1 and HTTP/2.
 
 pub(crate) mod body;
 pub(crate) mod deadlines;

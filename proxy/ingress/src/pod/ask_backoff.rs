@@ -1,18 +1,16 @@
 //! Limits how often a pod of another host is asked again after a refusal. Pure.
 //!
-//! Each question is a TLS connection to that host's proxy, and many requests may wait. So one of them asks
-//! for all, less and less often.
+//! Each question is a TLS connection, and many requests may wait. So one of them asks for all.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 const FIRST_WAIT: Duration = Duration::from_millis(20);
-/// Maximum delay, which doubles with each question.
 const LONGEST_WAIT: Duration = Duration::from_millis(320);
-/// Time after which a refusal is forgotten if no request asks.
+/// If no request asks.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 
-/// The refusals of a pod since it last admitted a request.
+/// Since the pod last admitted a request.
 #[derive(Debug, Default)]
 pub(crate) struct AskBackoff {
     refused: HashMap<u16, Refused>,
@@ -20,7 +18,7 @@ pub(crate) struct AskBackoff {
 
 #[derive(Debug)]
 struct Refused {
-    /// Time of the next allowed question, and the delay after it.
+    /// `wait` is the delay after it.
     next: Instant,
     wait: Duration,
     why: EntryRefusal,
@@ -33,10 +31,8 @@ pub(crate) enum EntryRefusal {
 }
 
 impl AskBackoff {
-    /// Called before the pod is asked for a port.
-    ///
     /// # Errors
-    /// The last refusal, if the caller must not ask.
+    /// The last refusal, if the caller must not ask now.
     pub(crate) fn begin(&mut self, port: u16, now: Instant) -> Result<(), EntryRefusal> {
         let Some(refused) = self.refused.get_mut(&port) else { return Ok(()) };
         if now < refused.next {
@@ -72,7 +68,6 @@ mod tests {
         assert_eq!(asking.begin(81, start), Ok(()), "another port");
         let asked = (0..2000).filter(|ms| {
             let now = start + Duration::from_millis(*ms);
-            // A hundred requests wait.
             let asking_now = (0..100).filter(|_| asking.begin(80, now).is_ok()).count();
             assert!(asking_now <= 1);
             if asking_now > 0 {
