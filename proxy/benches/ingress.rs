@@ -1,10 +1,10 @@
 //! Compares ingress with nginx and HAProxy on the same cores: requests per second, CPU per request and
 //! latency.
 //!
-//! `make bench ARGS=ingress`. All pass requests from `wrk` to the same nginx, which answers with 1 KiB. `two
-//! hops` reaches it through a tunnel within one process. Each proxy has two threads or workers. Rounds
-//! alternate, so that other load affects all alike. Needs nginx and wrk (`apt-get install nginx-light wrk`);
-//! HAProxy is optional. `SECONDS` and `ROUNDS` change the defaults.
+//! `make bench ARGS=ingress`. All pass requests from `wrk` to the same nginx, which answers with 1 KiB; `two
+//! hops` through a tunnel within one process. Each proxy has two threads. Rounds alternate, so that other
+//! load affects all alike. Needs nginx and wrk (`apt-get install nginx-light wrk`); HAProxy is optional.
+//! `SECONDS` and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -61,7 +61,7 @@ fn main() {
     measure(if process::is_smoke() { (1, 1) } else { (5, 3) });
 }
 
-/// An ingress with one pod on its host, and one with that pod on another host.
+/// One pod on its host, and the same pod on another host.
 fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let pod = fixture::pod("p", Ipv4Addr::LOCALHOST.into());

@@ -1,10 +1,9 @@
 //! Compares the resolver with unbound on the same cores: questions per second, lost ones, CPU per question
 //! and latency.
 //!
-//! `make bench ARGS=names`. `dnsperf` asks both over UDP for the addresses of the same 100 services. The
-//! resolver has a Redis, but no limit for each client. Each server has two threads. Rounds alternate, so that
-//! other load affects both alike. Needs dnsperf and unbound (`apt-get install dnsperf unbound`). `SECONDS`
-//! and `ROUNDS` change the defaults.
+//! `make bench ARGS=names`. `dnsperf` asks both over UDP for the same 100 services. The resolver has a Redis,
+//! but no limit for each client. Each server has two threads. Rounds alternate. Needs dnsperf and unbound
+//! (`apt-get install dnsperf unbound`). `SECONDS` and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +33,7 @@ use process::{local, number};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Set in the resolver process, to the URL of Redis.
+/// The value is the URL of Redis.
 const IS_RESOLVER: &str = "KUBELEET_BENCH_RESOLVER";
 const RESOLVER_PORT: u16 = 18086;
 const UNBOUND_PORT: u16 = 18087;
@@ -96,7 +95,7 @@ struct Round {
     cpu_micros: f64,
 }
 
-/// Runs dnsperf. `limit` is the number of rounds or of seconds, with its option.
+/// `limit` is the number of rounds or of seconds, with its option.
 fn dnsperf(port: u16, questions: &Path, limit: [&str; 2], server: &ChildGuard) -> Round {
     let before = cpu(server);
     let output = Command::new("dnsperf")
@@ -125,7 +124,6 @@ fn dnsperf(port: u16, questions: &Path, limit: [&str; 2], server: &ChildGuard) -
     }
 }
 
-/// `defaults`: the seconds of a round and the number of rounds.
 fn measure(defaults: (u64, u64)) {
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();
@@ -136,7 +134,6 @@ fn measure(defaults: (u64, u64)) {
     let (unbound, resolver) = (unbound(directory.path()), resolver(&redis));
     let servers = [("unbound", UNBOUND_PORT, &unbound), ("kubeleet", RESOLVER_PORT, &resolver)];
     for (_, port, server) in servers {
-        // Fills the resolver's cache.
         dnsperf(port, &questions, ["-n", "1"], server);
     }
     println!("\n           questions/s | lost | CPU µs/question | latency µs | longest ms");

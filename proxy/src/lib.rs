@@ -1,8 +1,7 @@
 //! The proxy of a host, between clients or pods and the pods of its own host, each behind a gate. This crate
 //! assembles the parts, each in its own crate.
 //!
-//! - [`gate`] counts requests to each pod of this host, closes before its stop, and has the socket to the
-//!   workers.
+//! - [`gate`] counts requests to each pod, closes before its stop, and has the socket to the workers.
 //! - [`tunnel`] connects to and from the pods of other hosts.
 //! - [`routing`] follows routes and endpoints in Redis.
 //! - [`ingress`] accepts requests and connections from outside.
@@ -42,34 +41,27 @@ pub use routing;
 pub use routing::{endpoint_set, follow, route, snapshot};
 pub use tunnel;
 
-/// Reason why a proxy ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
-    /// No socket for workers is configured.
     #[error("a proxy needs a socket to the workers of its host: KUBELEET_PROXY_SOCKET is off")]
     NoSocket,
-    /// The socket for workers cannot be served.
     #[error(transparent)]
     Local(#[from] LocalError),
 }
 
-/// Lifetime of unclaimed inherited sockets: routes and pod networks are known a moment after the start.
+/// Routes and pod networks are known a moment after the start.
 const INHERITED_KEPT: Duration = Duration::from_secs(60);
 
-/// The way in which a proxy starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// No other proxy may run.
     Alone,
-    /// Takes over the sockets of the running proxy, which finishes its connections.
+    /// The running proxy finishes its connections.
     TakeOver,
 }
 
-/// Runs the proxy until it stops listening and its connections have ended. Calls `ready` once workers can
+/// Returns when it has stopped listening and its connections have ended. Calls `ready` once workers can
 /// connect.
-///
-/// # Errors
-/// If it cannot start.
 pub async fn run(
     config: Arc<Config>,
     start: Start,
@@ -223,7 +215,6 @@ fn ingress_config(config: &Config) -> Option<IngressConfig> {
     Some(IngressConfig { listen, https, tcp_address, wait, trusted, ..limits })
 }
 
-/// Describes the proxy's metrics with units and help texts.
 pub fn describe_metrics() {
     gate::describe_metrics();
     ingress::describe_metrics();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use testkit::child_guard::ChildGuard;
 
-/// Returns the CPU time that the process and its children have used.
+/// With its children.
 pub fn cpu(server: &ChildGuard) -> Duration {
     let own = server.id();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {

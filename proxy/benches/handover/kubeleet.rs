@@ -21,12 +21,11 @@ use crate::pod::{self, PodProcess};
 use crate::process::{self, local};
 use crate::{Order, Pods};
 
-/// Set in the ingress process, to the ports of the ingress and of the control connection.
+/// The value is the ports of the ingress and of the control connection.
 pub const IS_INGRESS: &str = "KUBELEET_BENCH_HANDOVER_INGRESS";
 /// The default of a service's `drain`.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// The process, seen from the bench.
 pub struct IngressProcess {
     order: Order,
     port: u16,
@@ -119,7 +118,7 @@ impl Known {
                 self.gates.set(pod.clone());
                 self.set_endpoint(&pod, Some(EndpointState::Ready));
             }
-            // As a worker begins each stop. Others hear of it from Redis at that time.
+            // As a worker begins each stop; others hear of it from Redis.
             "stop" => {
                 self.gates.close(id, assignment);
                 self.set_endpoint(&pod, Some(EndpointState::Leaving));

@@ -19,19 +19,16 @@ use tokio::task::JoinSet;
 const CONNECTIONS: usize = 32;
 const BODY: usize = 4096;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// Pause after a failure. Failures are faster than answers, so a failing proxy would get more requests.
+/// Failures are faster than answers, so a failing proxy would get more requests.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Outcomes of requests.
 #[derive(Default)]
 pub struct Outcomes {
-    /// Number of failures of each kind.
     pub failures: BTreeMap<String, usize>,
-    /// GETs sent again on a new connection, because a kept one ended before the first byte of the answer.
+    /// A kept connection ended before the first byte of the answer.
     pub resent: usize,
-    /// Duration of each request, failed or not, in ascending order.
+    /// Of each request, failed or not, in ascending order.
     pub times: Vec<Duration>,
-    /// Duration of the load.
     pub elapsed: Duration,
 }
 
@@ -40,7 +37,6 @@ impl Outcomes {
         self.failures.values().sum()
     }
 
-    /// Returns the duration within which this share of the requests ended.
     pub fn quantile(&self, share: f64) -> Duration {
         let last = self.times.len() - 1;
         self.times[(last as f64 * share).round() as usize]
@@ -55,7 +51,6 @@ impl Outcomes {
     }
 }
 
-/// A load that runs until it is stopped.
 pub struct Load {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Outcomes>,
@@ -102,7 +97,6 @@ struct LoadClient {
 
 enum RequestFailure {
     NoConnection,
-    /// The connection ended before a byte of the request was written.
     NotSent,
     NoAnswer,
     CutAnswer,
@@ -144,8 +138,8 @@ impl LoadClient {
         self.outcomes
     }
 
-    /// Sends a request. Like browsers, repeats a GET if a kept connection ends instead of an answer. A
-    /// request that was not sent at all on a kept connection moves to a new one.
+    /// Like browsers, repeats a GET if a kept connection ends instead of an answer. A request that was not
+    /// sent at all moves to a new one.
     async fn send(&mut self, method: &Method) -> Result<(), RequestFailure> {
         loop {
             let (mut connection, is_kept) = self.connection().await?;

@@ -2,7 +2,7 @@
 //! for each new pod.
 //!
 //! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed to stop it. 32
-//! connections send requests without pause, a third of them POSTs with a body. Pods are replaced one by one:
+//! connections send requests without pause, a third of them POSTs. Pods are replaced one by one:
 //!
 //! - kubeleet: the old pod is drained before it is killed.
 //! - nginx and HAProxy: the old pod is killed right after the reload command has returned, or a second later.
@@ -40,13 +40,13 @@ use reloaded::{Program, ReloadedProxy};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Time under load before each hand-over, and after the last.
+/// Before each hand-over, and after the last.
 const INTERVAL: Duration = Duration::from_millis(200);
 const CAREFUL: Duration = Duration::from_secs(1);
 
 type Pods = VecDeque<PodProcess>;
 
-/// The first step of a replacement: start the new pod, or stop the old one.
+/// The first step of a replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     StartFirst,
@@ -56,7 +56,7 @@ enum Order {
 #[derive(Debug, Clone, Copy)]
 enum Method {
     Gates(Order),
-    /// With the time between the end of the reload command and the kill.
+    /// The time between the end of the reload command and the kill.
     Reloads(Program, Duration),
 }
 

@@ -1,5 +1,4 @@
-//! A small HTTP/1.1 server in its own process. It is killed to stop it, like a program that dies of SIGTERM
-//! at once.
+//! A small HTTP/1.1 server in its own process, which is killed to stop it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,9 +16,9 @@ use tokio::net::TcpListener;
 
 use crate::process;
 
-/// Set in a pod process, to the address to listen on.
+/// The value is the address to listen on.
 pub const IS_POD: &str = "KUBELEET_BENCH_POD";
-/// The port of all pods, each of which has an address that is never reused.
+/// The address of a pod is never reused.
 pub const PORT: u16 = 18091;
 const ANSWERS_AFTER: Duration = Duration::from_millis(5);
 
@@ -29,7 +28,6 @@ pub struct PodProcess {
 }
 
 impl PodProcess {
-    /// Starts a pod and waits until it listens.
     pub fn start() -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed) + 1;
@@ -46,7 +44,6 @@ impl PodProcess {
         address(self.number)
     }
 
-    /// Sends SIGKILL. Returns when the process is gone.
     pub fn kill(mut self) {
         self.process.kill();
     }

@@ -41,13 +41,13 @@ pub struct ReloadedProxy {
 
 impl ReloadedProxy {
     pub fn start(program: Program, kills_after: Duration, pods: &Pods) -> Self {
-        // Not the previous port, where the last worker may still listen.
+        // The last worker may still listen on the previous port.
         let (directory, port) = (tempfile::tempdir().unwrap(), free_port());
         let file = write_config(program, &directory, port, pods);
         let mut command = Command::new(program.to_string());
         match program {
             Program::Nginx => command.arg("-c").arg(file),
-            // A master in the foreground, which starts new workers with the new configuration.
+            // A master in the foreground.
             Program::Haproxy => command.args(["-W", "-db", "-f"]).arg(file),
         };
         let process = process::start(&mut command, local(port));

@@ -7,18 +7,15 @@ use std::time::{Duration, Instant};
 
 use testkit::child_guard::ChildGuard;
 
-/// Returns true if the command line names this bench, or none.
 pub fn is_asked_for(bench: &str) -> bool {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     args.is_empty() || args.iter().any(|arg| arg == bench)
 }
 
-/// Returns true for a very short run.
 pub fn is_smoke() -> bool {
     std::env::args().any(|arg| arg == "--smoke")
 }
 
-/// Returns an environment variable as a number.
 pub fn number<N: FromStr>(variable: &str, default: N) -> N {
     std::env::var(variable).ok().and_then(|number| number.parse().ok()).unwrap_or(default)
 }
@@ -27,14 +24,14 @@ pub fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Returns a command that runs this program in another role: its `main` checks the variable.
+/// In another role: its `main` checks the variable.
 pub fn this_program_as(variable: &str, value: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(variable, value);
     command
 }
 
-/// Starts a server and waits until it listens.
+/// Waits until it listens.
 pub fn start(command: &mut Command, address: SocketAddr) -> ChildGuard {
     let server = ChildGuard::spawn(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);

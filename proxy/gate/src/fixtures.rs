@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::listening::Listening;
 
-/// Returns an open pod on this host, with the assignment `of-<name>`.
+/// Open, with the assignment `of-<name>`.
 pub fn local_pod(name: &str) -> LocalPod {
     LocalPod {
         pod: PodId::new(name).unwrap(),
@@ -27,13 +27,12 @@ pub fn local_pod(name: &str) -> LocalPod {
     }
 }
 
-/// Returns the endpoint of that pod in Redis, on node `worker1`.
 pub fn endpoint(name: &str, state: EndpointState) -> Endpoint {
     let LocalPod { pod, assignment, replica, .. } = local_pod(name);
     Endpoint { pod, replica, node: NodeName::new("worker1").unwrap(), assignment, state }
 }
 
-/// Returns a process that inherited another's sockets.
+/// A process that inherited another's sockets.
 pub fn follower_of(former: &Listening) -> Listening {
     let next = Listening::from(CancellationToken::new());
     for (name, socket) in former.live_sockets() {

@@ -1,15 +1,15 @@
 //! Follows the messages on an HTTP/1 connection, before the parser sees their bytes. Pure.
 //!
-//! It finds where a head or trailers become long, for [`crate::long_heads`].
+//! Finds where a head or trailers become long, for [`crate::long_heads`].
 
-/// Maximum length of an incomplete line. The parser's own limit is lower.
+/// Of an incomplete line. The parser's own limit is lower.
 const LONGEST_LINE: usize = 128 * 1024;
 const LONGEST_CHUNK_LINE: usize = 1024;
 
-/// Number of lines after which a head or trailers are long. The parser allows 100: the others are for lines
-/// that mean something to it.
+/// Longer heads or trailers are long. The parser allows 100 lines: the others are for lines that mean
+/// something to it.
 const MOST_SHORT_LINES: usize = 64;
-/// Maximum number of lines in a head, and in trailers.
+/// In a head, and in trailers.
 const MOST_LINES: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -18,16 +18,15 @@ pub(crate) struct Ambiguous(pub &'static str);
 
 const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the answer");
 
-/// Facts of a request or an answer that the scanner needs.
 pub(crate) trait MessageHead: Default {
-    /// Maximum size of a head, and of trailers.
+    /// Of a head, and of trailers.
     const MOST_BYTES: usize;
 
     fn first_line(&mut self, line: &[u8]) -> Result<(), Ambiguous>;
 
     fn field(&mut self, line: &[u8]) -> Result<(), Ambiguous>;
 
-    /// Returns what follows: `Head` if this was an interim answer.
+    /// Returns what follows: `Head` after an interim answer.
     fn end(self) -> Result<FramingState, Ambiguous>;
 }
 
@@ -37,7 +36,7 @@ pub(crate) struct MessageScanner<H> {
     line: Vec<u8>,
     head: H,
     section: Section,
-    /// Number of heads before, without interim ones.
+    /// Without interim ones.
     heads: u64,
     boundaries: Vec<Boundary>,
 }
@@ -46,18 +45,18 @@ pub(crate) struct MessageScanner<H> {
 pub(crate) enum FramingState {
     Between,
     Head,
-    /// In a body, with the number of missing bytes.
+    /// The number of missing bytes.
     Body(u64),
     ChunkSize,
-    /// In a chunk, with the number of missing bytes before its line end.
+    /// The number of missing bytes before its line end.
     Chunk(u64),
     ChunkEnd,
     Trailers,
-    /// After the head of an upgrade request: the meaning of the next bytes depends on the answer.
+    /// The meaning of the next bytes depends on the answer.
     Upgrade,
 }
 
-/// The lines so far of a head or of trailers.
+/// Of a head or of trailers.
 #[derive(Debug, Default)]
 struct Section {
     has_empty_line: bool,
@@ -66,7 +65,7 @@ struct Section {
     length: usize,
 }
 
-/// A place between two lines of long heads or trailers.
+/// Between two lines of long heads or trailers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Boundary {
     /// Index of the next line in the bytes.
@@ -76,16 +75,13 @@ pub(crate) struct Boundary {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum BoundaryKind {
-    /// The head or the trailers may become long.
     MayBeLong,
-    /// The head of an interim answer has ended.
     EndOfInterim,
     EndOf(Part),
-    /// The head or the trailers are beyond the limits.
     BeyondLimits,
 }
 
-/// The head or the trailers of a connection's n-th message, in their order.
+/// Of a connection's n-th message, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Part {
     pub(crate) message: u64,
@@ -114,12 +110,11 @@ impl<H: MessageHead> MessageScanner<H> {
         self.state = FramingState::Between;
     }
 
-    /// Expects the head of this message next.
     pub(crate) fn begin(&mut self, message: u64) {
         *self = Self { heads: message - 1, ..Self::default() };
     }
 
-    /// Leaves the message from the end of `bytes` on to the parser, as it is.
+    /// Leaves the rest of the message to the parser.
     pub(crate) fn give_up(&mut self, bytes: &[u8]) {
         self.state = FramingState::Body(u64::MAX);
         if self.section.fields >= MOST_SHORT_LINES {
@@ -127,16 +122,16 @@ impl<H: MessageHead> MessageScanner<H> {
         }
     }
 
-    /// Returns the places in the bytes of the last [`Self::feed`].
+    /// Of the last [`Self::feed`].
     pub(crate) fn take_boundaries(&mut self) -> Vec<Boundary> {
         std::mem::take(&mut self.boundaries)
     }
 
-    /// Processes the next bytes. Returns the number of heads that ended in them.
+    /// Returns the number of heads that ended in these bytes.
     ///
     /// # Errors
-    /// The index of the first byte to withhold from the parser, and the reason. The bytes before it never
-    /// complete an invalid head.
+    /// The index of the first byte to withhold from the parser. The bytes before it never complete an invalid
+    /// head.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, (usize, Ambiguous)> {
         let mut at = 0;
         let mut heads = 0;
@@ -179,7 +174,7 @@ impl<H: MessageHead> MessageScanner<H> {
         skipped as usize
     }
 
-    /// Keeps the beginning of a line. Refuses at once if it cannot become valid.
+    /// Refuses at once a line that cannot become valid.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), Ambiguous> {
         let longest = if self.state == FramingState::ChunkSize { LONGEST_CHUNK_LINE } else { LONGEST_LINE };
         if self.line.len() + bytes.len() > longest {
@@ -240,7 +235,6 @@ impl<H: MessageHead> MessageScanner<H> {
         Ok(false)
     }
 
-    /// Counts a line, which has ended at `at`.
     fn note_line(&mut self, was: FramingState, has_head_ended: bool, at: usize) {
         let have_trailers_ended = was == FramingState::Trailers && self.state == FramingState::Between;
         let Section { fields, length, .. } = self.section;
@@ -265,15 +259,13 @@ impl<H: MessageHead> MessageScanner<H> {
 }
 
 impl Section {
-    /// Returns true for one empty line before the first line. RFC 9112 recommends to skip it: some clients
-    /// send it after a body.
+    /// RFC 9112 recommends to skip one empty line: some clients send it after a body.
     fn begins_with_empty(&mut self, line: &[u8]) -> bool {
         let is_before = !self.is_first_line_read && line.is_empty();
         is_before && !std::mem::replace(&mut self.has_empty_line, true)
     }
 }
 
-/// Splits a line into its name and its value.
 pub(crate) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     if matches!(line.first(), Some(b' ' | b'\t')) {
         return Err(Ambiguous("a header over several lines"));
@@ -289,7 +281,7 @@ pub(crate) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     Ok((name, value.trim_ascii()))
 }
 
-/// Refuses trailers that another server might take for headers.
+/// Another server might take some trailers for headers.
 fn trailer(line: &[u8]) -> Result<(), Ambiguous> {
     let (name, _) = field(line)?;
     let framing: [&[u8]; 3] = [b"content-length", b"transfer-encoding", b"host"];
@@ -310,7 +302,7 @@ fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
     Ok(line[..digits].iter().fold(0, |size, byte| size << 4 | digit(byte)))
 }
 
-/// A set of bytes, as a table for fast lookups.
+/// A table for fast lookups.
 pub(crate) struct Bytes([bool; 256]);
 
 pub(crate) const ALPHANUMERIC: &[(u8, u8)] = &[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')];

@@ -64,9 +64,9 @@ struct ClientConnection {
     scheme: ClientScheme,
     is_trusted: bool,
     state: Arc<ConnectionState>,
-    /// The origin headers for the last request's host.
+    /// For the last request's host: usually all requests have the same.
     origin: Mutex<Arc<ClientOrigin>>,
-    /// True if the next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
+    /// The next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
     is_last: Arc<AtomicBool>,
     connections: TaskTracker,
     /// Counts the connection, even after an upgrade.
@@ -74,7 +74,6 @@ struct ClientConnection {
 }
 
 impl ClientConnection {
-    /// Returns the origin headers for pods. Usually all requests of a connection have the same host.
     fn origin(&self, host: &str) -> Arc<ClientOrigin> {
         let mut origin = self.origin.lock();
         if origin.host() != host {
@@ -136,7 +135,7 @@ pub(super) async fn connection(
     }
 }
 
-/// Performs the TLS handshake on the HTTPS port. Also returns true if the client speaks HTTP/2.
+/// Also returns true if the client speaks HTTP/2.
 async fn open(
     shared: &IngressShared,
     stream: TcpStream,
@@ -155,7 +154,7 @@ async fn open(
     }
 }
 
-/// Returns true if the client speaks HTTP/2, without consuming its first bytes.
+/// Does not consume the first bytes.
 async fn is_http2(stream: &TcpStream) -> bool {
     let mut bytes = [0; HTTP2_PREFACE.len()];
     loop {
@@ -185,7 +184,7 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http1::Builder::new();
     // `Guarded` has the timeouts. A half-closed connection counts as a gone client, as in most servers:
-    // otherwise the pod would work in vain until it answers.
+    // otherwise the pod would work in vain.
     builder.half_close(false).header_read_timeout(None);
     builder.max_header_size(RequestHead::MOST_BYTES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
@@ -221,8 +220,8 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     connection.await
 }
 
-/// Answers a request. It is boxed because each `async` function would copy it into the connection's memory,
-/// which is not in the CPU cache; a box reuses the memory of the last request.
+/// The request is boxed: each `async` function would copy it into the connection's memory, which is not in
+/// the CPU cache.
 async fn answer(
     client: Arc<ClientConnection>,
     mut request: Box<Request<Incoming>>,
@@ -258,7 +257,6 @@ async fn answer(
     Ok(response.map(|body| body.of_request(active_request, wait)))
 }
 
-/// Adds `Connection: close` to the last answer of an HTTP/1.1 connection.
 fn end_connection_after(client: &ClientConnection, response: &mut Response<AnswerBody>) {
     client.state.note_answer(response.status());
     let is_last = client.is_last.load(Ordering::Relaxed) || client.state.has_unread_body();
@@ -340,12 +338,11 @@ fn status<B>(answer: &Result<Response<B>, OwnAnswer>) -> StatusCode {
     answer.as_ref().map_or_else(|problem| problem.status, Response::status)
 }
 
-/// Returns true if the request came by HTTPS, to this proxy or a trusted one in front of it.
+/// To this proxy or a trusted one in front of it.
 fn is_by_https(client: &ClientConnection, headers: &HeaderMap) -> bool {
     client.scheme == ClientScheme::Https || (client.is_trusted && headers::says_https(headers))
 }
 
-/// Returns the host of a request. Refuses two different ones.
 fn host<B>(request: &Request<B>) -> Result<String, OwnAnswer> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let named = match (hosts.next(), hosts.next()) {
@@ -400,7 +397,6 @@ fn deliver(
 ) -> Result<Response<AnswerBody>, OwnAnswer> {
     let upgrade = response.headers().get(header::UPGRADE).cloned();
     headers::remove_hop_by_hop(response.headers_mut(), false);
-    // The pod's HTTP version is irrelevant to the client.
     *response.version_mut() = Version::HTTP_11;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response.map(AnswerBody::from_pod));
@@ -430,7 +426,7 @@ fn insert_upgrade(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
 }
 
-/// A line for each request, at level `debug` of the target `access`.
+/// At level `debug` of the target `access`.
 struct AccessLog {
     client: IpAddr,
     method: Method,
@@ -473,7 +469,6 @@ mod tests {
 
     const PAUSE: Duration = Duration::from_millis(10);
 
-    /// Returns the result, and the number of wake-ups. The client closes its side after the last piece.
     async fn look(pieces: &[&[u8]]) -> (bool, usize) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -491,7 +486,6 @@ mod tests {
             polls += 1;
             looking.as_mut().poll(cx)
         });
-        // In its own task, which is not polled with the client.
         let mut tasks = futures_util::stream::FuturesUnordered::new();
         tasks.push(looking);
         let (found, ()) = tokio::join!(futures_util::StreamExt::next(&mut tasks), send);

@@ -18,7 +18,6 @@ use crate::measure;
 use crate::pod::retry_policy::NoAnswer;
 use crate::pod::routing_table::{NoPod, RoutingTable};
 
-/// The state shared by all connections of ingress.
 pub struct IngressShared {
     pub(crate) config: IngressConfig,
     pub(crate) clients: Clients,
@@ -32,7 +31,7 @@ pub struct IngressShared {
     pub(crate) ablation: Option<crate::tests::Ablation>,
 }
 
-/// Rate limits for warnings about single requests and connections: a client may send thousands in a second.
+/// A client may cause thousands of warnings in a second.
 #[derive(Default)]
 pub(crate) struct Warnings {
     pub(crate) failed: LogLimit<(PodId, NoAnswer)>,
@@ -41,7 +40,7 @@ pub(crate) struct Warnings {
 }
 
 impl IngressShared {
-    /// Counts a connection of a client. `None` if it must be refused.
+    /// `None` if the connection must be refused.
     pub(crate) fn enter(&self, address: IpAddr) -> Option<TakenPlace> {
         let place = self.clients.enter(address, self.config.most_connections(address));
         if place.is_none() {

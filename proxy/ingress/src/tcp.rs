@@ -20,10 +20,10 @@ use crate::pod::routing_table::{InFlight, NoPod, Pod};
 use crate::pod::search::{ForConnection, RequestTarget, Search};
 use crate::shared::IngressShared;
 
-/// Delay before retrying a port in use, and after a failed `accept`.
+/// For a port in use, and after a failed `accept`.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Opens and closes ports until the table's sender is dropped.
+/// Ends when the table's sender is dropped.
 pub(super) async fn run(shared: Arc<IngressShared>, connections: TaskTracker, process: Listening) {
     let mut table = shared.table.clone();
     let mut open: HashMap<u16, CancellationToken> = HashMap::new();
@@ -126,11 +126,10 @@ async fn connection(shared: Arc<IngressShared>, port: u16, client: TcpStream, ad
         }
         tracing::debug!(target: "access", client = %address, port, service = %route.service, "Connection");
     };
-    // The client's connection is closed without a message.
     let _ = pass_on(&shared, client, target, count).await;
 }
 
-/// Forwards a connection to a pod until it ends. Calls `taken` once a pod has accepted.
+/// Calls `taken` once a pod has accepted.
 ///
 /// # Errors
 /// The client's connection, if no pod accepted.

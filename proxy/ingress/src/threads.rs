@@ -1,7 +1,6 @@
 //! The threads that serve HTTP: one for each core, each with its own event loop.
 //!
-//! A client's connection stays on its thread, like its requests' connections to pods. On a shared event loop
-//! a request took 31.5 µs of CPU instead of 28: threads woke each other.
+//! On a shared event loop a request took 31.5 µs of CPU instead of 28: threads woke each other.
 
 use std::io;
 use std::net::{IpAddr, TcpStream};
@@ -20,11 +19,10 @@ use super::serve::{self, ClientScheme};
 use crate::shared::IngressShared;
 
 pub(super) struct Accepted {
-    /// Its connection, not yet registered with an event loop.
+    /// Not yet registered with an event loop.
     pub(super) stream: TcpStream,
     pub(super) address: IpAddr,
     pub(super) scheme: ClientScheme,
-    /// Counts the connection until it has ended.
     pub(super) place: TakenPlace,
     /// Counts it as ongoing before its thread does.
     pub(super) goes_on: TaskTrackerToken,
@@ -37,15 +35,13 @@ pub(super) struct ThreadContext {
     pub(super) listening: Listening,
 }
 
-/// When dropped, each thread ends with its last connection, or when its grace period is over.
+/// When dropped, each thread ends with its last connection, or after its grace period.
 pub(super) struct Threads {
     threads: Vec<mpsc::UnboundedSender<Accepted>>,
     next: AtomicUsize,
 }
 
 impl Threads {
-    /// # Errors
-    /// If the system refuses more threads or file descriptors.
     pub(super) fn start(served: &ThreadContext) -> io::Result<Self> {
         let threads = (0..served.shared.config.threads.max(1)).map(|_| start_one(served.clone()));
         Ok(Self { threads: threads.collect::<io::Result<_>>()?, next: AtomicUsize::new(0) })

@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A close frame with the status 1001: the server is going away.
+/// With the status 1001: the server is going away.
 const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
 const CLOSE: u8 = 8;
 
 #[derive(Debug, Default)]
 struct SentFrames {
-    /// Received bytes of the frame header, which determine the payload's length.
+    /// Of the frame header, which determines the payload's length.
     head: Vec<u8>,
     missing: u64,
     has_closed: bool,
@@ -52,13 +52,13 @@ impl SentFrames {
         Some(if extended == 0 { u64::from(second & 0x7f) } else { number })
     }
 
-    /// Returns true between two frames if no close frame was sent.
+    /// True between two frames if no close frame was sent.
     fn can_close(&self) -> bool {
         !self.has_closed && self.missing == 0 && self.head.is_empty()
     }
 }
 
-/// A client's connection that ends with a close frame unless the pod has sent one.
+/// Ends with a close frame unless the pod has sent one.
 pub(super) struct WebSocketClient<S> {
     stream: S,
     /// `None` for other protocols.

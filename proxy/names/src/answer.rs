@@ -17,9 +17,9 @@ use super::question::{NameSubject, subject};
 pub use super::response::QuestionTransport;
 use super::response::{encode, refusal, soa, unreadable, with_records};
 
-/// TTL of a service's or slot's address in seconds. The address is fixed while they exist.
+/// Seconds. The address of a service or slot is fixed while they exist.
 const ADDRESS_TTL: u32 = 30;
-/// TTL of the addresses of ready pods in seconds.
+/// Seconds.
 const READY_TTL: u32 = 5;
 /// A UDP client that cannot read them all is told to use TCP.
 const MAX_ADDRESSES: usize = 1_000;
@@ -28,63 +28,49 @@ const MAX_PORTS: usize = 256;
 
 /// The known names of the cluster.
 pub trait Names {
-    /// Returns the service of an app's alias.
     fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName>;
-    /// Returns the address of a service or slot.
     fn address(&self, name: &AddressName) -> NameLookup<PoolAddress>;
-    /// Returns the name of an address.
     fn name_of(&self, address: PoolAddress) -> NameLookup<AddressName>;
-    /// Returns the slots of a service with a ready pod.
+    /// Slots with a ready pod.
     fn ready_slots(&self, service: &ServiceName) -> NameLookup<Vec<u32>>;
 }
 
-/// The result of a look-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameLookup<T> {
-    /// The value.
     Found(T),
     /// The key does not exist.
     Missing,
-    /// Redis was not asked yet.
     NotAsked,
-    /// Redis was asked and did not answer.
+    /// Redis did not answer.
     Unavailable,
 }
 
-/// The client of a question.
 #[derive(Debug, Clone)]
 pub struct Questioner<'a> {
-    /// App of the asking pod, whose aliases and short names take precedence.
+    /// The asking pod's. Its aliases and short names take precedence.
     pub app: Option<&'a AppName>,
     /// The asking pod's service, if Redis does not say now whether that is of an app.
     pub may_be_of_app: Option<&'a ServiceName>,
-    /// Transport of the question.
     pub transport: QuestionTransport,
     /// Seed of the order of pods, constant over several decisions about one question.
     pub random: u64,
 }
 
-/// The next step for a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuestionDecision {
-    /// Send this message.
     Answer(Vec<u8>),
-    /// Ask Redis for these, then decide again.
+    /// Ask Redis, then decide again.
     Ask(Vec<Needed>),
-    /// Pass the question on to the upstream resolver.
+    /// To the upstream resolver.
     Forward,
-    /// Do nothing: the message is not a question.
+    /// The message is not a question.
     Ignore,
 }
 
-/// Missing information for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Needed {
-    /// The address of a service or slot.
     Address(AddressName),
-    /// The holder of an address.
     Holder(PoolAddress),
-    /// The endpoints of a service.
     Endpoints(ServiceName),
 }
 
@@ -94,10 +80,9 @@ enum NotKnown {
     Unavailable,
 }
 
-/// The matching records, possibly none; `None` if there is no such name.
+/// `None` if there is no such name.
 type FoundRecords = Option<Vec<Record>>;
 
-/// Decides what to do with a message from `client`.
 pub fn decide(request: &[u8], client: &Questioner<'_>, names: &impl Names) -> QuestionDecision {
     let send = |message: Option<Vec<u8>>| message.map_or(QuestionDecision::Ignore, QuestionDecision::Answer);
     let Ok(request) = Message::from_vec(request) else { return send(unreadable(request)) };
@@ -123,7 +108,7 @@ pub fn decide(request: &[u8], client: &Questioner<'_>, names: &impl Names) -> Qu
     }
 }
 
-/// Returns a SERVFAIL response; `None` if the message is not a question.
+/// SERVFAIL; `None` if the message is not a question.
 pub(super) fn failure(request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
     let request = Message::from_vec(request).ok()?;
     encode(&request, transport, refusal(&request, ResponseCode::ServFail))
@@ -170,7 +155,7 @@ fn find(question: &Query, client: &Questioner<'_>, names: &impl Names) -> Result
     }
 }
 
-/// Returns the service of a label and its address. Within an app, aliases come first, then short names.
+/// Within an app, aliases come first, then short names.
 fn existing(
     label: ServiceName,
     client: &Questioner<'_>,
@@ -191,8 +176,8 @@ fn existing(
     Ok(None)
 }
 
-/// Returns true if a short name of an app that is not known now may be meant. The names of an app's services
-/// begin with its name: one that begins as the asking service's is meant itself.
+/// A short name of an app that is not known now may be meant. The names of an app's services begin with its
+/// name: one that begins as the asking service's is meant itself.
 fn may_be_short(label: &ServiceName, client: &Questioner<'_>) -> bool {
     let first_part =
         |service: &ServiceName| service.as_str().split_once('-').map(|(first, _)| first.to_owned());
@@ -233,7 +218,7 @@ fn pointer(name: &Name, kind: RecordType, holder: &AddressName) -> Vec<Record> {
     target.map(record).into_iter().collect()
 }
 
-/// Returns up to `count` ready slots of a service, in random order.
+/// In random order.
 fn ready_slots(
     service: &ServiceName,
     client: &Questioner<'_>,
@@ -270,7 +255,7 @@ fn ready_addresses(
     if !needed.is_empty() {
         return Err(NotKnown::Ask(needed));
     }
-    // An incomplete list of pods is usable, but an empty one would be wrong while there may be some.
+    // An incomplete list is usable, but an empty one would be wrong.
     if records.is_empty() && !is_complete { Err(NotKnown::Unavailable) } else { Ok(records) }
 }
 

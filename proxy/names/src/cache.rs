@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 use super::answer::NameLookup;
 
-/// Delay before Redis is asked again after a failure.
+/// Before Redis is asked again.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
-/// Time for which an expired value is used during its refresh. A returned address is not reused for an hour.
+/// An expired value is used during its refresh. A returned address is not reused for an hour.
 const STALE_KEPT: Duration = Duration::from_secs(10 * 60);
-/// Maximum number of entries; above it, negative ones are dropped, because pods may ask for any name.
+/// Above it, negative entries are dropped, because pods may ask for any name.
 const MAX_MISSING: usize = 20_000;
 
 #[derive(Debug)]
@@ -28,12 +28,11 @@ struct CacheEntry<V> {
     until: Instant,
 }
 
-/// Redis gave no usable answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unanswered;
 
 impl<K: Hash + Eq, V: Clone> Cache<K, V> {
-    /// Returns an empty cache. Values expire after `found_kept`, negative answers after `missing_kept`.
+    /// Values expire after `found_kept`, negative answers after `missing_kept`.
     pub(super) fn new(found_kept: Duration, missing_kept: Duration) -> Self {
         Self { entries: HashMap::new(), found_kept, missing_kept }
     }
@@ -48,8 +47,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Returns true if the key's value has expired and the caller is to refresh it: others get false for a
-    /// while.
+    /// True if the value has expired and the caller is to refresh it: others get false for a while.
     pub(super) fn take_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
             Some(CacheEntry { known: Ok(Some(_)), until }) if now >= *until => {
@@ -60,17 +58,17 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Inserts a value that the previous process saved. It is used, and refreshed at once.
+    /// The previous process saved it. It is used, and refreshed at once.
     pub(super) fn insert_saved(&mut self, key: K, value: V, now: Instant) {
         self.entries.insert(key, CacheEntry { known: Ok(Some(value)), until: now });
     }
 
-    /// Iterates over all values, expired ones too.
+    /// Expired ones too.
     pub(super) fn found(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().filter_map(|(key, entry)| Some((key, entry.known.as_ref().ok()?.as_ref()?)))
     }
 
-    /// Inserts an answer. After a failure, the old value stays.
+    /// After a failure, the old value stays.
     pub(super) fn set(&mut self, key: K, answer: Result<Option<V>, Unanswered>, now: Instant) {
         let (known, kept) = match answer {
             Ok(Some(_)) => (answer, self.found_kept),

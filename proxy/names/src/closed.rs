@@ -11,23 +11,20 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tunnel::PORT as TUNNEL_PORT;
 
-/// Addresses and ports that are refused to pods.
 pub type ClosedAddresses = BTreeSet<SocketAddrV4>;
 
-/// Addresses to close to pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToClose {
-    /// The known addresses.
     pub closed: ClosedAddresses,
-    /// Ranges with all their ports.
+    /// With all their ports.
     pub ranges: Vec<AddressRange>,
-    /// Redis servers and Sentinels that cannot be resolved now. Closed addresses stay closed meanwhile.
+    /// Servers that cannot be resolved now. Closed addresses stay closed meanwhile.
     pub unknown: Vec<String>,
 }
 
 impl ToClose {
-    /// Returns the addresses to close. Of those closed `now`, this program closed its `own`; others belong to
-    /// other clusters' proxies and stay.
+    /// Of the addresses closed `now`, this program closed its `own`; others belong to other clusters' proxies
+    /// and stay.
     pub(super) fn beside(&self, now: &ClosedAddresses, own: &ClosedAddresses) -> ClosedAddresses {
         let is_kept = |address: &&SocketAddrV4| !self.unknown.is_empty() || !own.contains(address);
         now.iter().filter(is_kept).chain(&self.closed).copied().collect()
@@ -39,7 +36,6 @@ const API_PORT: u16 = 7070;
 const REDIS_PORT: u16 = 6379;
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
-/// Returns the addresses to close.
 pub async fn to_close(
     redis: &RedisUrl,
     ranges: &[AddressRange],
@@ -69,7 +65,7 @@ fn of_addresses(
     of_servers.chain(of_proxies).filter_map(reachable).collect()
 }
 
-/// Returns the address if a pod's packets to it could leave the host.
+/// If a pod's packets to it could leave the host.
 fn reachable(address: SocketAddr) -> Option<SocketAddrV4> {
     let is_of_no_host =
         |ip: Ipv4Addr| ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast();
@@ -136,7 +132,6 @@ mod tests {
                 .beside(&closed(now), &closed(own))
         };
         assert_eq!(beside(&[1, 2], true, &[], &[]), closed(&[1, 2]));
-        // Another program closed 9; this one closed 1.
         assert_eq!(beside(&[2], true, &[1, 9], &[1]), closed(&[2, 9]));
         assert_eq!(beside(&[2], false, &[1, 9], &[1]), closed(&[1, 2, 9]));
         assert_eq!(beside(&[2], true, &[2], &[2]), closed(&[2]));

@@ -1,8 +1,7 @@
 //! Accepts connections of pods to service and slot addresses, and forwards each to a pod.
 //!
-//! The host's rules redirect them here, and the kernel knows the destination. A connection to a service goes
-//! to the same port of a ready pod, one to a slot to its pod, ready or not. The proxy on the caller's host
-//! enforces allowed callers.
+//! The host's rules redirect them here, and the kernel knows the destination. A connection to a slot goes to
+//! its pod, ready or not.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -19,10 +18,10 @@ use tokio_util::task::TaskTracker;
 
 use super::resolver::Resolver;
 
-/// The port to which the host's rules redirect connections to services.
+/// The host's rules redirect connections to services to it.
 pub(crate) const PORT: u16 = 7054;
 const MAX_PER_POD: usize = 4_096;
-/// Delay after a failed `accept`, mostly for lack of file descriptors.
+/// Mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 pub(super) fn bind(
@@ -33,7 +32,7 @@ pub(super) fn bind(
     listening.tcp_at((address, PORT).into(), presence)
 }
 
-/// Accepts connections forever. Accepted ones continue after a cancellation.
+/// Accepted connections continue after a cancellation.
 pub(super) async fn accept_all(
     listener: Arc<TcpListener>,
     resolver: Arc<Resolver>,
@@ -64,8 +63,6 @@ pub(super) async fn accept_all(
     }
 }
 
-/// Forwards a connection to a pod.
-///
 /// # Errors
 /// The connection, if it cannot be forwarded.
 async fn serve(
@@ -75,7 +72,7 @@ async fn serve(
     shared: &IngressShared,
 ) -> Result<(), TcpStream> {
     let original = SockRef::from(&stream).original_dst_v4().ok().and_then(|address| address.as_socket_ipv4());
-    // A connection that no rule redirected was made to this port itself.
+    // No rule redirected it: it was made to this port itself.
     let Some(original) = original else { return Err(stream) };
     let Some(address) = PoolAddress::from_ip(*original.ip()) else { return Err(stream) };
     let Some(name) = resolver.holder(address, client).await else {
@@ -93,7 +90,7 @@ async fn serve(
     .await
 }
 
-/// Resets a connection, like a host that does not listen, so that its client does not wait.
+/// Like a host that does not listen, so that the client does not wait.
 pub(super) fn reset(stream: TcpStream) {
     // Without it the client sees an end instead of an error.
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));

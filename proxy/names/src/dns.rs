@@ -19,10 +19,10 @@ use super::connections::reset;
 use super::forward::{Forwarder, RESOLV_CONF, read_message, write_message};
 use super::resolver::Resolver;
 
-/// The port to which the host's rules redirect port 53 of the resolver's address.
+/// The host's rules redirect port 53 of the resolver's address to it.
 pub(crate) const PORT: u16 = 7053;
 const MAX_DATAGRAM_BYTES: usize = 4096;
-/// Maximum number of UDP questions of one pod in a second; more are dropped.
+/// UDP questions of one pod; more are dropped.
 const MAX_PER_SECOND: u32 = 1000;
 const IDLE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(50);
@@ -47,10 +47,7 @@ impl DnsListener {
     }
 }
 
-/// Answers questions at an address like a host's resolver, but without a limit for each client: for benches.
-///
-/// # Errors
-/// If the address cannot be listened on.
+/// Without a limit for each client: for benches.
 pub async fn answer_without_limit(address: SocketAddr, store: Store) -> std::io::Result<()> {
     let (follower, snapshot) = Follower::new(store.clone(), None);
     let forwarder = Forwarder::new(RESOLV_CONF.into());
@@ -88,7 +85,7 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit
         }
         let Ok(place) = resolver.shares.waiting_questions.take_fairly(client.ip(), usize::MAX) else {
             resolver.shares.note_refused(client.ip(), "questions that wait for an answer");
-            // An error, so that the program asks elsewhere or gives up instead of waiting.
+            // The program then asks elsewhere or gives up instead of waiting.
             if let Some(refusal) = failure(question, QuestionTransport::Udp) {
                 let _ = socket.send_to(&refusal, client).await;
             }
@@ -115,7 +112,7 @@ impl Rates {
         Self { since: now, limit, counts: HashMap::new() }
     }
 
-    /// Counts a question of this second. Returns false if the client is over its limit.
+    /// Counts a question of this second.
     fn allow(&mut self, client: IpAddr, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             *self = Self::new(now, self.limit);
@@ -234,7 +231,6 @@ mod tests {
         assert!(rates.allow(loud, start + Duration::from_secs(1)));
     }
 
-    /// Like a crawler that asks for names of abandoned domains.
     #[tokio::test]
     async fn a_pod_whose_questions_all_wait_is_refused_more_and_another_one_is_not() {
         let host = SilentHost::new().await;

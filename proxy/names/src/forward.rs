@@ -13,19 +13,17 @@ use tokio::time::{Instant, timeout};
 
 use super::answer::QuestionTransport;
 
-/// Path of this host's resolver configuration.
 pub const RESOLV_CONF: &str = "/etc/resolv.conf";
 const REREAD_AFTER: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Timeout of all resolvers together: programs ask again after 5 s.
+/// Programs ask again after 5 s.
 const ALL_WITHIN: Duration = Duration::from_millis(4_500);
-/// Maximum number of resolvers, as for other programs that read the file.
+/// As for other programs that read the file.
 const MAX_UPSTREAMS: usize = 3;
 const PORT: u16 = 53;
-/// Size of a header in bytes, whose first two are the id.
+/// The first two bytes are the id.
 const HEADER: usize = 12;
 
-/// Asks this host's upstream resolvers.
 pub struct Forwarder {
     file: PathBuf,
     port: u16,
@@ -33,23 +31,22 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Reads the resolvers from a file in the format of `/etc/resolv.conf`.
+    /// In the format of `/etc/resolv.conf`.
     pub fn new(file: PathBuf) -> Self {
         Self { file, port: PORT, upstreams: Mutex::default() }
     }
 
-    /// As [`new`](Self::new), for resolvers on another port.
     #[cfg(test)]
     pub(super) fn on_port(file: PathBuf, port: u16) -> Self {
         Self { port, ..Self::new(file) }
     }
 
-    /// Returns the answer to a question; `None` if no resolver answers.
+    /// `None` if no resolver answers.
     pub(super) async fn forward(&self, request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
         let question = question(request)?;
         let upstreams = self.upstreams();
         let all = async {
-            // Asks each twice: a datagram can be lost.
+            // Twice: a datagram can be lost.
             for upstream in upstreams.iter().chain(&upstreams) {
                 let upstream = SocketAddr::new(*upstream, self.port);
                 let answer = async {
@@ -83,7 +80,7 @@ impl Forwarder {
     }
 }
 
-/// Returns the resolvers in a `resolv.conf`, except our own, which would ask itself.
+/// Except our own, which would ask itself.
 fn nameservers(text: &str) -> Vec<IpAddr> {
     let own = IpAddr::V4(PoolAddress::RESOLVER.ip());
     let address = |line: &str| line.trim().strip_prefix("nameserver")?.trim().parse().ok();

@@ -25,39 +25,32 @@ use super::rules::{Rules, RulesError};
 use super::{connections, dns, names_file, probe};
 use model::network::address_range::AddressRange;
 
-/// Interval of checks while the rules work, and while they do not.
+/// While the rules work, and while they do not.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The parts of name resolution on this host.
 pub struct HostNames {
-    /// Answers DNS questions.
     pub resolver: Arc<Resolver>,
-    /// Connections to pods.
     pub shared: Arc<IngressShared>,
-    /// Addresses of this host in pod networks, as workers report them.
+    /// Of this host in pod networks, as workers report them.
     pub gateways: watch::Receiver<BTreeSet<Gateway>>,
-    /// The state reported to workers.
     pub status: watch::Sender<KnownNameReach>,
-    /// The Redis servers, which are closed to pods.
+    /// Closed to pods.
     pub redis: RedisUrl,
     /// The cluster's other proxies, also closed to pods; `None` without a tunnel.
     pub peers: Option<Arc<Peers>>,
-    /// Further ranges that are closed to pods.
     pub closed_ranges: Vec<AddressRange>,
-    /// The file with known names.
+    /// With known names.
     pub file: PathBuf,
-    /// The sockets of this process.
     pub listening: Listening,
-    /// Connections of pods to services.
+    /// Of pods to services.
     pub connections: TaskTracker,
 }
 
 type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
 
 impl HostNames {
-    /// Answers questions and accepts connections until a shutdown, which ends connections, or a take-over,
-    /// after which they may finish.
+    /// A shutdown ends connections; after a take-over they may finish.
     pub async fn run(mut self) {
         let (listening, connections) = (self.listening.clone(), self.connections.clone());
         self.resolver.insert_saved(names_file::read(&self.file));
@@ -72,7 +65,7 @@ impl HostNames {
     async fn serve(&mut self) {
         let mut listeners = Listeners::default();
         let mut refused = None;
-        // False while the address of a server that is closed to pods is unknown.
+        // The address of a server that is closed to pods may be unknown.
         let (mut rules, mut is_whole) = (Rules::default(), true);
         loop {
             // For people on the host, and for the probe. One of several proxies of the host gets it: for the
@@ -99,8 +92,8 @@ impl HostNames {
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
             for gateway in wanted {
-                // An on-demand gateway's address appears only with the first container. In all other cases a
-                // missing address means that the engine is on another host.
+                // An on-demand gateway's address appears only with the first container. Otherwise a missing
+                // address means that the engine is on another host.
                 let presence = if gateway.on_demand { Presence::Expected } else { Presence::Required };
                 match self.listen(&mut listeners, gateway.address, presence) {
                     Ok(()) => drop(gateways.insert(gateway.address)),
@@ -131,7 +124,6 @@ impl HostNames {
         Ok(())
     }
 
-    /// Sends the state to workers, and logs a change.
     fn report(&self, status: NameReach) {
         let before = self.status.borrow().as_ref().map(|status| status.problem.clone());
         if before.as_ref() != Some(&status.problem) {
@@ -152,7 +144,6 @@ fn listen_problem(gateway: Ipv4Addr, error: &io::Error) -> String {
     format!("it cannot listen at {gateway}: {error}; the engine has to be on this host, with one proxy")
 }
 
-/// Returns why the resolver does not answer, and what to do.
 fn no_answer_problem(refused: Option<&RulesError>, has_route: bool) -> String {
     let set_them = "start the proxy as root, or run `kubeleet net rules` as root";
     match refused {

@@ -1,13 +1,8 @@
 //! Names of services in the pods of this host: a resolver, and a listener for redirected connections.
 //!
-//! - `question` parses domain names.
-//! - [`answer`] decides the answer from known names, and `response` encodes it. Both are pure.
-//! - `cache` stores answers from Redis, and `resolver` asks for missing ones; `forward` passes other names
-//!   on.
-//! - `names_file` saves known names for the next process.
-//! - `dns` accepts questions, and `connections` accepts connections.
-//! - [`rules`] redirects to both and restricts pods, [`closed`] lists the addresses closed to pods on other
-//!   hosts, and `host` runs all of it.
+//! [`answer`] decides the answer from known names. `resolver` asks Redis for missing ones, which `cache`
+//! stores; `forward` passes other names on. `dns` accepts questions, and `connections` accepts connections.
+//! [`rules`] redirects to both and restricts pods; `host` runs all of it.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel`, `routing` and `ingress`.
 //!

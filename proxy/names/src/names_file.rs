@@ -18,7 +18,7 @@ struct SavedNamesFile {
     addresses: BTreeMap<String, u32>,
 }
 
-/// Reads the file. Skips invalid entries; a missing file counts as empty.
+/// Skips invalid entries; a missing file counts as empty.
 pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
     let SavedNamesFile { addresses } =
         StateFile::new(path).load_or_default("no name is known until Redis answers");

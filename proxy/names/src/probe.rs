@@ -11,22 +11,21 @@ use model::network::address::PoolAddress;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-/// The problem if [`has_route`] returns false, and its solution.
+/// If [`has_route`] returns false.
 pub const NO_ROUTE: &str = "this host has no route to 198.18.0.0/15, so its rules see no packet to there: add a default \
                             route, or run `ip route add 198.18.0.0/15 dev lo`";
 
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 const TRIES: usize = 3;
 
-/// Returns true if a resolver answers at its address, which works only by rules of this host.
 pub async fn resolver_answers() -> bool {
     let Ok(domain) = Name::from_ascii(format!("{DOMAIN}.")) else { return false };
     // Any other resolver at this address would not know the domain.
     matches!(ask(&domain, RecordType::SOA).await, Some(answer) if answer.metadata.authoritative)
 }
 
-/// Returns true if this host has a route to service addresses. Without one, its own programs send no packet
-/// that a rule could redirect.
+/// Of this host to service addresses. Without a route, its own programs send no packet that a rule could
+/// redirect.
 pub async fn has_route() -> bool {
     // Connecting a UDP socket sends nothing, but looks up a route.
     let look = async {
@@ -35,7 +34,7 @@ pub async fn has_route() -> bool {
     !matches!(look.await, Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable)
 }
 
-/// Returns the address of a service or slot, as a pod without an app gets it.
+/// As a pod without an app gets it.
 pub async fn address_of(name: &str) -> Option<Ipv4Addr> {
     let name =
         Name::from_ascii(format!("{}.{DOMAIN}.", name.trim_end_matches(&format!(".{DOMAIN}")))).ok()?;

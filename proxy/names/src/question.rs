@@ -6,7 +6,7 @@ use hickory_proto::rr::Name;
 use model::ids::ServiceName;
 use model::network::address::{DOMAIN, PoolAddress};
 
-/// The subject of a domain name. Services are named as in the question, perhaps by an app's short name.
+/// Services are named as in the question, perhaps by an app's short name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameSubject {
     /// `kubeleet`.
@@ -21,20 +21,19 @@ pub(super) enum NameSubject {
     Port(ServiceName, u16),
     /// `7.0.18.198.in-addr.arpa`; `None` for a reserved address of the pool.
     Address(Option<PoolAddress>),
-    /// A name of one label, or in the domain, that cannot exist.
+    /// One label, or in the domain, and cannot exist.
     Nothing,
-    /// Any other name with a dot, for the upstream resolver.
+    /// With a dot, for the upstream resolver.
     Elsewhere,
 }
 
 pub(super) fn subject(name: &Name) -> NameSubject {
     let labels: Option<Vec<String>> =
         name.iter().map(|label| Some(std::str::from_utf8(label).ok()?.to_ascii_lowercase())).collect();
-    // A label that is not UTF-8 is never ours, but the upstream resolver may know it.
+    // Not UTF-8: never ours, but the upstream resolver may know it.
     let Some(labels) = labels else { return NameSubject::Elsewhere };
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     match labels[..] {
-        // The root: a question for the upstream resolver.
         [] => NameSubject::Elsewhere,
         [DOMAIN] => NameSubject::Domain,
         [service] => in_domain(&[service]),
@@ -74,7 +73,7 @@ fn reverse(parts: [&str; 4]) -> NameSubject {
     }
 }
 
-/// Parses a number in canonical form: `00` and `+0` are other names.
+/// In canonical form: `00` and `+0` are other names.
 fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse::<T>().ok().filter(|number| number.to_string() == text)
 }

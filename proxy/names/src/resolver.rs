@@ -29,29 +29,27 @@ use super::cache::{Cache, Unanswered};
 use super::forward::Forwarder;
 
 const FOUND_KEPT: Duration = Duration::from_secs(60);
-/// Lifetime of negative answers: a service may be created at any moment.
+/// A service may be created at any moment.
 const MISSING_KEPT: Duration = Duration::from_secs(1);
-/// Timeout of each question to Redis. Most answers need one or two, and a program waits 5 s for an answer.
+/// For each question to Redis. Most answers need one or two, and a program waits 5 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum wait for the endpoints of a service that was not followed before.
+/// For a service that was not followed before.
 const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
-/// Maximum number of questions to Redis in [`ASKS_PER`], of which one pod gets half. Further ones wait for
-/// [`SHARE_WITHIN`], and fail then.
+/// Questions to Redis in [`ASKS_PER`], of which one pod gets half. Further ones wait for [`SHARE_WITHIN`],
+/// and fail then.
 const ASKS: usize = 1000;
 const ASKS_PER: Duration = Duration::from_secs(1);
 const SHARE_RETRY: Duration = Duration::from_millis(20);
 const SHARE_WITHIN: Duration = Duration::from_secs(3);
-/// Maximum number of questions of all pods that are being answered.
+/// Of all pods.
 const WAITING_QUESTIONS: usize = 1024;
-/// Maximum number of TCP connections for questions.
 const DNS_CONNECTIONS: usize = 256;
-/// Maximum number of connections to addresses of services.
+/// To addresses of services.
 const CONNECTIONS: usize = 16_384;
-/// Maximum number of decisions about one question: one each for an alias, a short name, a name, a slot and
-/// the endpoints, and one for the addresses of all slots.
+/// Decisions about one question: one each for an alias, a short name, a name, a slot and the endpoints, and
+/// one for the addresses of all slots.
 const MAX_ROUNDS: usize = 6;
 
-/// The resolver of this host.
 pub struct Resolver {
     store: Store,
     interest: Interest,
@@ -62,9 +60,9 @@ pub struct Resolver {
     pub(super) shares: NameShares,
 }
 
-/// Limits that the pods of this host share fairly.
+/// The pods of this host share these limits fairly.
 pub(super) struct NameShares {
-    /// Questions to Redis; each counts for [`ASKS_PER`].
+    /// Each counts for [`ASKS_PER`].
     asks: Arc<Shares>,
     pub(super) waiting_questions: Arc<Shares>,
     pub(super) dns_connections: Arc<Shares>,
@@ -93,7 +91,7 @@ impl NameShares {
     }
 }
 
-/// The pod exceeded its share, so its question is not answered now.
+/// The pod exceeded its share.
 #[derive(Debug)]
 struct AskedTooMuch;
 
@@ -108,7 +106,7 @@ struct KnownNames<'a> {
     snapshot: &'a RoutingSnapshot,
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
-    /// The addresses that a decision found: those that have expired are asked for again.
+    /// The expired ones are asked for again.
     used: RefCell<Vec<AddressName>>,
 }
 
@@ -142,7 +140,6 @@ impl Names for KnownNames<'_> {
 }
 
 impl Resolver {
-    /// Returns a resolver without known names.
     pub fn new(
         store: Store,
         interest: Interest,
@@ -159,7 +156,7 @@ impl Resolver {
         Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), shares }
     }
 
-    /// Takes the names over that the former proxy process knew.
+    /// From the former process.
     pub(super) fn insert_saved(&self, known: Vec<(AddressName, PoolAddress)>) {
         let (mut answers, now) = (self.answers.lock(), Instant::now());
         for (name, address) in known {
@@ -209,8 +206,7 @@ impl Resolver {
         failure(request, transport)
     }
 
-    /// Returns the answer if it needs no question to Redis or to the upstream resolver. Otherwise callers
-    /// start a task for [`answer`](Self::answer).
+    /// Only if the answer needs no question to Redis or to the upstream resolver.
     pub(super) fn answer_at_once(
         self: &Arc<Self>,
         request: &[u8],
@@ -233,7 +229,7 @@ impl Resolver {
         }
     }
 
-    /// Decides from what is known, and starts to ask again for what has expired of it.
+    /// Starts to ask again for expired names.
     fn decide(
         self: &Arc<Self>,
         request: &[u8],
@@ -254,7 +250,7 @@ impl Resolver {
         decision
     }
 
-    /// Returns the holder of an address, for a connection of `client`; `None` if none is found.
+    /// For a connection of `client`.
     pub(super) async fn holder(
         self: &Arc<Self>,
         address: PoolAddress,
@@ -298,7 +294,6 @@ impl Resolver {
     async fn wait_for_share(&self, client: IpAddr) -> Result<(), AskedTooMuch> {
         let end = Instant::now() + SHARE_WITHIN;
         loop {
-            // No limit besides the fair one.
             if let Ok(place) = self.shares.asks.take_fairly(client, usize::MAX) {
                 tokio::spawn(async move {
                     sleep(ASKS_PER).await;
@@ -367,7 +362,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// Asks for the endpoints of a service. Returns false if they do not come in time.
+    /// Returns false if the endpoints do not come in time.
     async fn wait_for_endpoints(&self, service: &ServiceName) -> bool {
         self.want(service);
         let mut snapshot = self.snapshot.clone();

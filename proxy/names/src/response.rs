@@ -6,23 +6,21 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use model::network::address::DOMAIN;
 
 const HEADER_BYTES: usize = 12;
-/// UDP size in bytes that every client can read.
+/// Every client can read as many.
 const MIN_UDP_BYTES: u16 = 512;
-/// Size of an address record in bytes, whose name is a pointer to the question.
+/// The record's name is a pointer to the question.
 const ADDRESS_BYTES: usize = 16;
-/// TTL of negative answers in seconds.
+/// Of negative answers, in seconds.
 const NEGATIVE_TTL: u32 = 2;
 
-/// The transport of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuestionTransport {
-    /// A datagram: the response must fit the client's buffer.
+    /// The response must fit the client's buffer.
     Udp,
-    /// A connection.
     Tcp,
 }
 
-/// Returns the response to an unreadable message; `None` if it is a response itself.
+/// `None` if the message is a response itself.
 pub(super) fn unreadable(request: &[u8]) -> Option<Vec<u8>> {
     let &[high, low, flags, ..] = request.get(..HEADER_BYTES)? else { return None };
     let is_response = flags & 0x80 != 0;
@@ -49,7 +47,7 @@ pub(super) fn refusal(request: &Message, code: ResponseCode) -> Message {
     response
 }
 
-/// Returns the response with these records, or NXDOMAIN for `None`.
+/// NXDOMAIN for `None`.
 pub(super) fn with_records(request: &Message, found: Option<Vec<Record>>) -> Message {
     let code = if found.is_some() { ResponseCode::NoError } else { ResponseCode::NXDomain };
     let mut response = refusal(request, code);
@@ -62,7 +60,7 @@ pub(super) fn with_records(request: &Message, found: Option<Vec<Record>>) -> Mes
     response
 }
 
-/// Returns the SOA record of the name's zone, which limits the caching of negative answers.
+/// Limits the caching of negative answers.
 pub(super) fn soa(name: &Name) -> Record {
     let zone = match name.iter().next_back() {
         Some(last) if last.eq_ignore_ascii_case(DOMAIN.as_bytes()) => name.trim_to(1),
@@ -76,7 +74,7 @@ pub(super) fn soa(name: &Name) -> Record {
     Record::from_rdata(zone, NEGATIVE_TTL, RData::SOA(soa))
 }
 
-/// Encodes a response. Truncates it if it is too long, so that the client asks again over TCP.
+/// Truncates a long response, so that the client asks again over TCP.
 pub(super) fn encode(request: &Message, transport: QuestionTransport, response: Message) -> Option<Vec<u8>> {
     let limit = match transport {
         QuestionTransport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
@@ -86,8 +84,7 @@ pub(super) fn encode(request: &Message, transport: QuestionTransport, response: 
     encoded.or_else(|| cut(&response, limit.into()).to_vec().ok())
 }
 
-/// Truncates a response to `limit` bytes. Keeps as many addresses as possible, because old musl uses them
-/// without asking again.
+/// Keeps as many addresses as possible, because old musl uses them without asking again.
 fn cut(response: &Message, limit: usize) -> Message {
     let mut cut = response.clone().truncate();
     let used = cut.to_vec().map_or(limit, |bytes| bytes.len());

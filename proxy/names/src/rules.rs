@@ -17,38 +17,33 @@ use super::{connections, dns};
 
 /// Docker's chain for other programs' rules about forwarded packets.
 const DOCKER_USER: &str = "DOCKER-USER";
-/// The kernel's chain, on hosts without Docker, such as those with Podman alone.
+/// On hosts without Docker, such as those with Podman alone.
 const FORWARD: &str = "FORWARD";
-/// The table evaluated last. Podman's first rules in `filter` accept everything from pods, but those packets
-/// still pass this table, where rules can drop and not reject.
+/// Evaluated last. Podman's first rules in `filter` accept everything from pods, but those packets still pass
+/// this table, where rules can drop and not reject.
 const LAST_TABLE: &str = "security";
-/// The switch that applies rules to packets between pods of one network. Docker sets it for its option
-/// `enable_icc`, which Podman lacks.
+/// Applies rules to packets between pods of one network. Docker sets it for its option `enable_icc`, which
+/// Podman lacks.
 const BRIDGED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 const INTERFACES: &str = "kl-";
-/// Seconds to wait for another program that changes rules.
+/// In seconds, for another program that changes rules.
 const LOCK_WAIT: &str = "5";
 
-/// The cause of a failure to set rules.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// `iptables` is not installed.
     #[error("`iptables` is not installed: install the package iptables")]
     NotInstalled,
-    /// The proxy lacks the privileges.
     #[error("setting rules takes the right of root (CAP_NET_ADMIN and CAP_NET_RAW)")]
     NotAllowed,
-    /// Another error.
     #[error("{command}: {detail}")]
     Failed {
-        /// The command.
         command: String,
-        /// The command's error output.
+        /// Its error output.
         detail: String,
     },
 }
 
-/// A rule that jumps to one of our chains. It is the first in its chain.
+/// The first rule in its chain, to one of ours.
 struct Jump {
     table: &'static str,
     chain: &'static str,
@@ -150,7 +145,7 @@ impl Jump {
     }
 }
 
-/// Returns the missing rules as arguments of `iptables`.
+/// As arguments of `iptables`.
 pub async fn missing() -> Result<Vec<String>, RulesError> {
     let missing = missing_jumps(forwarding().await?).await;
     Ok(missing.iter().map(|jump| jump.arguments("-I")[2..].join(" ")).collect())
@@ -166,7 +161,7 @@ async fn missing_jumps(forwarding: Forwarding) -> Vec<Jump> {
     missing
 }
 
-/// The rules of this host as this program sets them. Proxies of other clusters may set theirs.
+/// As this program sets them. Proxies of other clusters may set theirs.
 #[derive(Debug, Default)]
 pub struct Rules {
     own: ClosedAddresses,
@@ -174,7 +169,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Sets the missing rules, and the rules with addresses to close. Idempotent.
+    /// Idempotent.
     pub async fn set(&mut self, to_close: &ToClose) -> Result<(), RulesError> {
         let forwarding = forwarding().await?;
         let missing = missing_jumps(forwarding).await;
@@ -199,7 +194,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Applies rules to packets between pods of one network. Warns once if that is impossible.
+    /// Warns once if it is impossible.
     async fn keep_pods_apart(&mut self, forwarding: Forwarding) {
         let why = match see_bridged().await {
             _ if !forwarding.has_last_table && forwarding.chain == FORWARD => {
@@ -218,7 +213,7 @@ impl Rules {
     }
 }
 
-/// Applies rules to bridged packets, as Docker does.
+/// As Docker does.
 async fn see_bridged() -> io::Result<()> {
     if !Path::new(BRIDGED).exists() {
         // If it fails, reading the file fails too.
@@ -239,11 +234,9 @@ fn closed_in(rules: &Conditions<'_>) -> ClosedAddresses {
     rules.get("KUBELEET-FROM-PODS").into_iter().flatten().filter_map(address).collect()
 }
 
-/// The rules of our chains, see [`conditions`].
 type Conditions<'a> = BTreeMap<&'a str, Vec<[Option<&'a str>; 3]>>;
 
-/// Returns the rules of our chains in order, each with the parts that do not depend on the format of
-/// `iptables`: destination, protocol and port.
+/// Of our chains, in order: destination, protocol and port, which do not depend on the format of `iptables`.
 fn conditions(text: &str) -> Conditions<'_> {
     let mut conditions = Conditions::new();
     for line in text.lines() {
@@ -262,13 +255,12 @@ fn conditions(text: &str) -> Conditions<'_> {
     conditions
 }
 
-/// Removes the rules and our chains.
 pub async fn remove() -> Result<(), RulesError> {
     let has_last_table = forwarding().await?.has_last_table;
     // Docker may have been installed since they were set.
     let all = [FORWARD, DOCKER_USER].map(|chain| jumps(Forwarding { chain, has_last_table }));
     for jump in all.into_iter().flatten() {
-        // Repeats, as a rule may exist several times.
+        // A rule may exist several times.
         while run("iptables", &jump.arguments("-D"), "").await.is_ok() {}
     }
     let chains = [
@@ -288,15 +280,15 @@ pub async fn remove() -> Result<(), RulesError> {
     Ok(())
 }
 
-/// Returns true if this host has a pod network of any cluster, which needs the rules.
+/// Pod networks of any cluster need the rules.
 pub fn are_in_use() -> bool {
     let interfaces = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     interfaces.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(INTERFACES))
 }
 
-/// Returns the place of rules about forwarded packets: before Docker's, after Podman's.
+/// Before Docker's rules, after Podman's.
 async fn forwarding() -> Result<Forwarding, RulesError> {
-    // The first call of all, which also checks for the program and the privileges.
+    // Also checks for the program and the privileges.
     run("iptables", &["-w", LOCK_WAIT, "-S", "INPUT"], "").await?;
     let has_docker_user = run("iptables", &["-w", LOCK_WAIT, "-S", DOCKER_USER], "").await.is_ok();
     let has_last_table = run("iptables", &["-w", LOCK_WAIT, "-t", LAST_TABLE, "-S"], "").await.is_ok();
@@ -316,7 +308,7 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, R
         _ => failed(error.to_string()),
     })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends before it has read everything reports the cause.
+        // A program that ends early reports the cause.
         let _ = stdin.write_all(input.as_bytes()).await;
     }
     let output = child.wait_with_output().await.map_err(|error| failed(error.to_string()))?;
@@ -336,7 +328,6 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, R
 mod tests {
     use super::*;
 
-    /// A host with Podman alone lacks Docker's chain.
     #[test]
     fn what_pods_must_not_reach_is_refused_on_a_host_without_docker_too() {
         for chain in [DOCKER_USER, FORWARD] {
@@ -352,7 +343,7 @@ mod tests {
         let metadata: [AddressRange; 2] =
             ["169.254.0.0/16", "168.63.129.16"].map(|range| range.parse().expect("it is one"));
         let text = chains(&metadata, &closed, true);
-        // In the format of `iptables -S`, among other programs' rules.
+        // As `iptables -S` prints it.
         let listed = text
             .replace("-d 10.0.0.1 -p tcp --dport", "-d 10.0.0.1/32 -p tcp -m tcp --dport")
             .replace("-d 168.63.129.16 -j", "-d 168.63.129.16/32 -j")

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::answer::{NameLookup, Names, Needed, QuestionDecision, QuestionTransport, Questioner, decide};
 
-/// Known names. All others are missing in Redis, or not asked for.
+/// All others are missing in Redis, or not asked for.
 struct Known {
     addresses: HashMap<AddressName, PoolAddress>,
     ready: HashMap<ServiceName, Vec<u32>>,
@@ -374,7 +374,6 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// For any bytes, the answer fits the client's limits and belongs to its question.
     #[test]
     fn any_bytes_are_answered_within_limits(bytes in messages(), is_tcp in any::<bool>(), random in any::<u64>()) {
         let transport = if is_tcp { QuestionTransport::Tcp } else { QuestionTransport::Udp };

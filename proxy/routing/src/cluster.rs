@@ -1,4 +1,4 @@
-//! The proxy's knowledge of the cluster: routes, and the endpoints of each followed service.
+//! The proxy's knowledge of the cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

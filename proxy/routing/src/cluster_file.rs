@@ -16,7 +16,6 @@ use crate::endpoint_set::EndpointSet;
 #[derive(Default, Serialize, Deserialize)]
 struct KnownClusterFile {
     routes: Vec<Route>,
-    /// Services with restricted callers.
     callers: Callers,
     aliases: AliasesByApp,
     services: BTreeMap<ServiceName, KnownEndpoints>,
@@ -33,7 +32,7 @@ struct KnownEndpoints {
     version: u64,
     master: String,
     endpoints: BTreeMap<PodId, String>,
-    /// True if hosts reported endpoints since Redis had this version.
+    /// Hosts reported endpoints since Redis had this version.
     is_heard: bool,
 }
 
@@ -61,7 +60,6 @@ pub(crate) fn text(known: &FollowedCluster) -> String {
     serde_json::to_string(&file).expect("texts and numbers serialize")
 }
 
-/// Reads the file. If it is missing or unreadable, nothing is known until Redis answers.
 pub(crate) fn read(file: &StateFile) -> FollowedCluster {
     let file: KnownClusterFile = file.load_or_default("nothing is routed until Redis answers");
     let routes = read_rules(file.routes.iter().map(|one| (one.route.as_str(), one.target.as_str())));

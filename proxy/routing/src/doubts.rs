@@ -1,5 +1,5 @@
 //! Checks services whose known endpoints led to no pod. Redis may have newer ones. If it does not answer, the
-//! proxies of the hosts are asked for their serving pods.
+//! proxies of the hosts are asked.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,14 +15,13 @@ use tunnel::{MAX_SERVICES, ServedPod, TunnelDialer};
 use crate::read_pages::read_pages;
 use crate::shared::FollowerShared;
 
-/// Time for a message on its way to settle a doubt, as refusals by a just closed gate are ordinary.
+/// A message on its way may settle a doubt: refusals by a just closed gate are ordinary.
 const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
 const REDIS_WITHIN: Duration = Duration::from_millis(300);
 const HOST_WITHIN: Duration = Duration::from_secs(2);
-/// Minimum time between two checks of a service after an answer.
+/// A service is checked again after this long.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
-/// Accepts doubts about services whose known endpoints led to no pod.
 #[derive(Clone)]
 pub struct Doubts(pub(crate) Arc<FollowerShared>);
 
@@ -33,7 +32,7 @@ impl std::fmt::Debug for Doubts {
 }
 
 impl Doubts {
-    /// Reports that a pod of the service has refused, or that there is none.
+    /// A pod of the service has refused, or there is none.
     pub fn note(&self, service: &ServiceName) {
         let version = || self.0.known.lock().sets.get(service).and_then(|set| set.version().cloned());
         let mut doubts = self.0.doubts.lock();
@@ -44,11 +43,10 @@ impl Doubts {
     }
 }
 
-/// The proxies to ask when Redis does not answer.
+/// To ask when Redis does not answer.
 pub struct Hosts {
-    /// Connects to the proxies of other hosts; `None` without a tunnel.
+    /// `None` without a tunnel.
     pub others: Option<Arc<TunnelDialer>>,
-    /// The reports of this host's workers.
     pub own: Arc<Workers>,
 }
 
@@ -78,7 +76,7 @@ pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     }
 }
 
-/// Returns the doubted services whose endpoints have not changed since.
+/// Their endpoints have not changed since.
 fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     let doubts = std::mem::take(&mut *shared.doubts.lock());
     let known = shared.known.lock();
@@ -87,8 +85,7 @@ fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     doubts.map(|(service, _)| service).take(MAX_SERVICES).collect()
 }
 
-/// Asks Redis about the services until a question fails, and starts reading changed ones. Returns the
-/// answered services.
+/// Stops when a question fails. Starts reading changed services. Returns the answered ones.
 async fn read(
     shared: &Arc<FollowerShared>,
     services: &BTreeSet<ServiceName>,
@@ -111,7 +108,7 @@ async fn read(
     answered
 }
 
-/// Reads a service whose pods refuse, ahead of services whose endpoints may be unchanged.
+/// Ahead of services whose endpoints may be unchanged.
 async fn finish(
     shared: Arc<FollowerShared>,
     service: ServiceName,
@@ -210,14 +207,13 @@ mod tests {
         (TunnelDialer::new(Arc::new(here), only(node, peer)), stop.drop_guard())
     }
 
-    /// A Redis that accepts connections and never answers, and its URL.
     async fn silent_redis() -> (TcpListener, String) {
         let redis = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("redis://{}", redis.local_addr().unwrap());
         (redis, url)
     }
 
-    /// A follower that knows an outdated pod on each of two hosts. Asks the hosts if `asks`.
+    /// Knows an outdated pod on each of two hosts.
     async fn follower(
         url: &str,
         asks: bool,
@@ -285,7 +281,6 @@ mod tests {
         }
     }
 
-    /// Requests for a service without pods report doubts all the time.
     #[tokio::test]
     async fn hosts_are_asked_once_in_a_while_while_redis_is_away() {
         let (_redis, url) = silent_redis().await;
@@ -305,7 +300,6 @@ mod tests {
         let mut asked = 0;
         let asking = async {
             loop {
-                // Ends each question.
                 drop(host.accept().await.unwrap());
                 asked += 1;
             }

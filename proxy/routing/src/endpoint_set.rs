@@ -1,5 +1,4 @@
-//! The known endpoints of one service, changed by messages and answers of Redis, and by the pods' hosts while
-//! Redis is away. Pure.
+//! The known endpoints of one service, changed by Redis, and by the pods' hosts while Redis is away. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -10,16 +9,15 @@ use store::{EndpointChange, EndpointVersion};
 
 use crate::snapshot::Endpoints;
 
-/// The endpoints of a service, at a version.
 #[derive(Debug, Clone, Default)]
 pub struct EndpointSet {
     version: Option<EndpointVersion>,
     endpoints: BTreeMap<PodId, Arc<Endpoint>>,
-    /// The endpoints for snapshots, built by the first one after a change.
+    /// Built by the first snapshot after a change.
     shared: OnceLock<Endpoints>,
-    /// True if these were kept because a new master has none: it may have lost them.
+    /// A new master has none: it may have lost them.
     is_kept: bool,
-    /// True if hosts reported endpoints since Redis had this version.
+    /// Hosts reported endpoints since Redis had this version.
     is_heard: bool,
 }
 
@@ -33,46 +31,41 @@ impl PartialEq for EndpointSet {
 
 impl Eq for EndpointSet {}
 
-/// The effect of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// The set has the message's version now.
     Changed,
-    /// The message is outdated and was ignored.
+    /// Ignored.
     Old,
     /// Messages are missing: all endpoints must be read.
     Gap,
 }
 
 impl EndpointSet {
-    /// Returns a saved set. `is_heard` is true if hosts reported endpoints since Redis had this version.
     pub fn saved(version: EndpointVersion, endpoints: Vec<Endpoint>, is_heard: bool) -> Self {
         Self { version: Some(version), endpoints: by_pod(endpoints), is_heard, ..Self::default() }
     }
 
-    /// Returns the set's version in Redis; `None` before the first answer, and if hosts reported endpoints
-    /// since.
+    /// `None` before the first answer of Redis, and if hosts reported endpoints since.
     pub fn version(&self) -> Option<&EndpointVersion> {
         self.version.as_ref().filter(|_| !self.is_heard)
     }
 
-    /// Returns the version of the last answer of Redis, and true if hosts reported endpoints since.
+    /// The last answer of Redis, and true if hosts reported endpoints since.
     pub(crate) fn to_save(&self) -> Option<(&EndpointVersion, bool)> {
         Some((self.version.as_ref()?, self.is_heard))
     }
 
-    /// Iterates over the endpoints.
     pub fn iter(&self) -> impl Iterator<Item = &Endpoint> {
         self.endpoints.values().map(Arc::as_ref)
     }
 
-    /// Returns the endpoints for a snapshot, shared with the previous one if unchanged.
+    /// Shared with the previous snapshot if unchanged.
     pub fn shared(&self) -> Endpoints {
         self.shared.get_or_init(|| self.endpoints.values().cloned().collect()).clone()
     }
 
-    /// Applies a message if it is the next one. A failover that lost writes repeats versions, but also breaks
-    /// the connection, so all endpoints are read.
+    /// A failover that lost writes repeats versions, but also breaks the connection, so all endpoints are
+    /// read.
     pub fn apply(&mut self, change: EndpointChange) -> Applied {
         let Some(known) = self.version().filter(|known| known.master == change.version.master) else {
             return Applied::Gap;
@@ -95,8 +88,8 @@ impl EndpointSet {
         Applied::Changed
     }
 
-    /// Replaces the set by all endpoints in Redis. If a new master has none, known ones stay: it may have
-    /// lost them, and gates of stopped pods refuse anyway.
+    /// If a new master has no endpoints, known ones stay: it may have lost them, and gates of stopped pods
+    /// refuse anyway.
     pub fn replace(&mut self, version: EndpointVersion, endpoints: Vec<Endpoint>) {
         let is_new_master = self.version.as_ref().is_some_and(|known| known.master != version.master);
         self.is_kept = endpoints.is_empty() && !self.endpoints.is_empty() && (is_new_master || self.is_kept);
@@ -108,8 +101,8 @@ impl EndpointSet {
         }
     }
 
-    /// Takes the result of a paged read that began at the version `before`, and may contain changes after
-    /// `version`. If messages advanced the set further, it stays.
+    /// A paged read that began at the version `before` may contain changes after `version`. If messages
+    /// advanced the set further, it stays.
     pub fn take_read(
         &mut self,
         before: Option<&EndpointVersion>,
@@ -122,7 +115,7 @@ impl EndpointSet {
         }
     }
 
-    /// Replaces the pods of one host by those that its proxy reports, until the next answer of Redis.
+    /// Replaces the pods of one host, until the next answer of Redis.
     pub fn hear(&mut self, nodes: &BTreeSet<NodeName>, endpoints: Vec<Endpoint>) {
         let heard = by_pod(endpoints);
         let stays = |endpoint: &Endpoint| !nodes.contains(&endpoint.node);
@@ -186,7 +179,6 @@ mod tests {
         assert_eq!(pods(&set), ["q", "r"]);
         assert_eq!(set.version(), None);
         assert_eq!(set.to_save(), Some((&version(8, "0"), true)));
-        // The endpoints of the set are not those of Redis.
         assert_eq!(set.apply(change(9, "0", &[("q", None)])), Applied::Gap);
         set.replace(version(8, "0"), vec![endpoint("q", "1 v a ready")]);
         assert_eq!((pods(&set), set.version()), (vec!["q"], Some(&version(8, "0"))));
@@ -223,7 +215,6 @@ mod tests {
         hear(&mut set, &[("r", "0 w b ready")]);
         set.replace(version(100, "1"), Vec::new());
         assert_eq!(pods(&set), ["r"]);
-        // The next message has all endpoints of Redis, which replace the kept ones.
         assert_eq!(set.apply(change(101, "1", &[("q", Some("1 w b ready"))])), Applied::Gap);
         set.replace(version(101, "1"), vec![endpoint("q", "1 w b ready")]);
         assert_eq!(pods(&set), ["q"]);
@@ -257,14 +248,12 @@ mod tests {
         assert_eq!(set.iter().count(), 0, "the same master knows that they are gone");
     }
 
-    /// Steps of the cluster, each with two flags: its message arrives, the host is asked.
+    /// Each with two flags: its message arrives, the host is asked.
     fn steps() -> impl Strategy<Value = Vec<(u8, bool, bool, bool)>> {
         prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>(), any::<bool>()), 0..60)
     }
 
     proptest! {
-        /// Messages may be lost. Reading all endpoints at each gap and at the end yields the state of the
-        /// cluster.
         #[test]
         fn whatever_is_lost_the_set_becomes_what_redis_has(steps in steps()) {
             let mut known = EndpointSet::default();
@@ -283,7 +272,6 @@ mod tests {
                 }
                 if is_asked {
                     let nodes = BTreeSet::from([NodeName::new("w").unwrap()]);
-                    // Its gates may be ahead of Redis.
                     known.hear(&nodes, cluster.iter().skip(1).cloned().collect());
                 }
             }

@@ -1,8 +1,7 @@
 //! Follows the cluster in Redis: the routes, and the endpoints of the services that they lead to.
 //!
-//! Each message is the difference to the previous version. A proxy that misses one reads all endpoints of
-//! that service again, in pages. Versions are also compared every [`CHECK_INTERVAL`]. While Redis is away,
-//! the last known endpoints are served; if they fail, the hosts are asked: see `doubts`.
+//! Each message is the difference to the previous version. A proxy that misses one reads that service again.
+//! While Redis is away, the last known endpoints are served; if they fail, the hosts are asked: see `doubts`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,28 +30,28 @@ use crate::route::RouteTable;
 use crate::shared::FollowerShared;
 use crate::snapshot::RoutingSnapshot;
 
-/// Interval of checks of routes and endpoint versions without a message.
+/// Without a message.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum random delay before known endpoints are read again: all proxies lose a master at the same moment.
+/// All proxies lose a master at the same moment.
 const REREAD_SPREAD: Duration = Duration::from_secs(2);
-/// Maximum number of endpoint pages read in [`READS_PER`]: all proxies read again after a failover.
+/// Pages read in [`READS_PER`]: all proxies read again after a failover.
 const READS: usize = 10;
-/// The same for services without known endpoints, whose requests wait. Few proxies are new at the same time.
+/// For services without known endpoints, whose requests wait. Few proxies are new at the same time.
 const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
-/// Interval of checks while another proxy builds the endpoints of a service.
+/// While another proxy builds the endpoints of a service.
 const MAKING_LOOK: Duration = Duration::from_millis(500);
 const MAX_KEPT_MESSAGES: usize = 10_000;
-/// Time for which changes are collected into one snapshot.
+/// Changes are collected into one snapshot.
 const COLLECT: Duration = Duration::from_millis(10);
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Requests the following of services without a route.
+/// For services without a route.
 #[derive(Clone)]
 pub struct Interest(Arc<FollowerShared>);
 
 impl Interest {
-    /// Follows a service for an hour from now on.
+    /// Follows the service for an hour from now on.
     pub fn want(&self, service: &ServiceName) {
         let mut wanted = self.0.wanted.lock();
         let now = Instant::now();
@@ -66,7 +65,6 @@ impl Interest {
     }
 }
 
-/// Follows routes and endpoints.
 pub struct Follower {
     pub(crate) shared: Arc<FollowerShared>,
     snapshot: watch::Sender<Arc<RoutingSnapshot>>,
@@ -75,7 +73,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Returns a follower and its snapshots, the first from `file`.
+    /// The first snapshot is from `file`.
     pub fn new(store: Store, file: Option<PathBuf>) -> (Self, watch::Receiver<Arc<RoutingSnapshot>>) {
         let file = file.map(|path| StateFile::new(path).private());
         let known = file.as_ref().map(cluster_file::read).unwrap_or_default();
@@ -96,22 +94,19 @@ impl Follower {
         (Self { shared: Arc::new(shared), snapshot, file, hosts: None }, receiver)
     }
 
-    /// Makes it ask the hosts while Redis does not answer.
+    /// Asks the hosts while Redis does not answer.
     pub fn asking(self, hosts: Hosts) -> Self {
         Self { hosts: Some(hosts), ..self }
     }
 
-    /// Returns the handle that accepts doubts about services.
     pub fn doubts(&self) -> Doubts {
         Doubts(self.shared.clone())
     }
 
-    /// Returns the handle that requests more services.
     pub fn interest(&self) -> Interest {
         Interest(self.shared.clone())
     }
 
-    /// Follows until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { shared, snapshot, file, hosts } = self;
         let mut tasks = JoinSet::new();
@@ -193,7 +188,7 @@ async fn follow_routes(shared: Arc<FollowerShared>) {
     }
 }
 
-/// Requests reads of the endpoints with another version in Redis. Asks for all versions at once.
+/// Asks for all versions at once.
 async fn check_versions(
     shared: &FollowerShared,
     followed: &BTreeMap<ServiceName, Followed>,
@@ -232,7 +227,6 @@ async fn read_routes(shared: &FollowerShared) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Starts and stops followers to match the wanted set.
 fn follow_services(shared: &Arc<FollowerShared>, followed: &mut BTreeMap<ServiceName, Followed>) {
     let services = shared.services();
     followed.retain(|service, _| services.contains(service));
@@ -277,7 +271,7 @@ async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look:
     }
 }
 
-/// Reads the endpoints of a service, and applies messages meanwhile. Returns the delay until another read.
+/// Applies messages meanwhile. Returns the delay until another read.
 async fn read_and_listen(
     shared: &FollowerShared,
     service: &ServiceName,
@@ -290,8 +284,7 @@ async fn read_and_listen(
         tokio::select! {
             outcome = &mut reading => break outcome?,
             message = messages.next() => {
-                // The old set is served and updated meanwhile. The read may be of an earlier version, so
-                // messages are kept too.
+                // The read may be of an earlier version, so messages are kept too.
                 apply(shared, service, &message);
                 if kept.len() >= MAX_KEPT_MESSAGES {
                     kept = vec![Bytes::new()];
@@ -316,12 +309,12 @@ async fn read_and_listen(
 
 enum MessageOutcome {
     Wait,
-    /// Messages may have been missed: compare the versions of all services.
+    /// Messages may have been missed.
     Compare,
     Read(Duration),
 }
 
-/// Applies a message. A service without known endpoints is read at once.
+/// A service without known endpoints is read at once.
 fn apply(shared: &FollowerShared, service: &ServiceName, message: &[u8]) -> MessageOutcome {
     let mut known = shared.known.lock();
     let Some(set) = known.sets.get_mut(service).filter(|set| set.version().is_some()) else {

@@ -1,8 +1,7 @@
 //! The routes and endpoints of the proxy, followed in Redis.
 //!
-//! - [`route`] finds the service of a request, and [`endpoint_set`] applies messages to a service's
-//!   endpoints. Both are pure. [`snapshot`] is the proxy's view for its decisions.
-//! - [`follow`] keeps it up to date, and asks the hosts, through the tunnel, while Redis does not answer.
+//! [`follow`] keeps the [`snapshot`] up to date, and asks the hosts, through the tunnel, while Redis does not
+//! answer.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate` and `tunnel`.
 //!

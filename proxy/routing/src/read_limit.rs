@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// A number of permits, each of which returns a fixed time after its use.
+/// Each permit returns a fixed time after its use.
 #[derive(Debug)]
 pub(crate) struct ReadLimit {
     free: Arc<Semaphore>,
@@ -19,7 +19,6 @@ impl ReadLimit {
     }
 
     pub(crate) async fn wait(&self) {
-        // The semaphore is never closed.
         let Ok(turn) = self.free.clone().acquire_owned().await else { return };
         let per = self.per;
         tokio::spawn(async move {

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use crate::read_limit::ReadLimit;
 use crate::shared::FollowerShared;
 
-/// After each page a reader pauses for this many times Redis's latency. So few of many readers are answered
-/// at a time, and heartbeats wait only for them.
+/// The pause after a page, in latencies of Redis. So few of many readers are answered at a time, and
+/// heartbeats wait only for them.
 const PAUSE_PER_ANSWER: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
@@ -36,7 +36,7 @@ pub(crate) async fn read_endpoints(
     }
 }
 
-/// Reads all pages; `before` is the version known at the start.
+/// `before` is the version known at the start.
 pub(crate) async fn read_pages(
     shared: &FollowerShared,
     service: &ServiceName,

@@ -1,7 +1,7 @@
 //! Finds the service of a request or connection. Pure.
 //!
-//! An exact host precedes `*.host`, and a longer `*.host` precedes a shorter one. Rules for any host come
-//! last. For the same host the longest path wins.
+//! An exact host precedes `*.host`, and a longer `*.host` a shorter one. Rules for any host come last. For
+//! the same host the longest path wins.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -13,10 +13,9 @@ use model::network::ingress::{HttpProtocol, IngressRule, Tls};
 use model::spec::Seconds;
 use store::{AliasesByApp, Callers, Routing};
 
-/// The rules of all services, arranged for lookup.
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
-    /// Rules by host, without `*.` in `wildcard`. Each list is sorted, the longest path first.
+    /// By host, without `*.` in `wildcard`. Each list is sorted, the longest path first.
     exact: HashMap<String, Vec<HttpRoute>>,
     wildcard: HashMap<String, Vec<HttpRoute>>,
     any: Vec<HttpRoute>,
@@ -27,37 +26,30 @@ pub struct RouteTable {
     aliases: AliasesByApp,
 }
 
-/// The target of requests for one host and path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpRoute {
-    /// The service.
     pub service: ServiceName,
-    /// Port of its pods.
     pub port: u16,
-    /// Protocol of its pods.
     pub protocol: HttpProtocol,
-    /// Set if only HTTPS is served to clients.
+    /// Only HTTPS is served to clients.
     pub tls: Option<Tls>,
-    /// Timeout until an answer begins; `None` without a limit.
+    /// Until an answer begins.
     pub answer_timeout: Option<Duration>,
-    /// Upgrade protocols besides WebSocket, in lower case.
+    /// Besides WebSocket, in lower case.
     pub upgrade: Vec<String>,
-    /// The path without its last `/`: empty for all paths.
+    /// Without its last `/`: empty for all paths.
     path: String,
 }
 
-/// The target of connections to one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpRoute {
-    /// The service.
     pub service: ServiceName,
-    /// Port of its pods.
     pub port: u16,
 }
 
 impl RouteTable {
-    /// Arranges the rules. Of two rules for the same host and path, or port, the first service by name wins,
-    /// so that all proxies agree.
+    /// Of two rules for the same host and path, or port, the first service by name wins, so that all proxies
+    /// agree.
     pub fn new(mut rules: Vec<(ServiceName, IngressRule)>) -> Self {
         rules.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut table = Self::default();
@@ -86,23 +78,20 @@ impl RouteTable {
         table
     }
 
-    /// Arranges routes, callers and aliases.
     pub fn of(routing: &Routing) -> Self {
         let Routing { routes, callers, aliases } = routing.clone();
         Self { callers, aliases, ..Self::new(routes) }
     }
 
-    /// Returns the service of an app's alias.
     pub fn alias(&self, app: &AppName, name: &str) -> Option<&ServiceName> {
         self.aliases.get(app)?.get(name)
     }
 
-    /// Returns true if the service restricts its callers.
     pub fn has_callers(&self, service: &ServiceName) -> bool {
         self.callers.contains_key(service)
     }
 
-    /// Returns true if pods of `from`, or of no service, may reach a service by name. Its own always may.
+    /// `from` is `None` for a pod of no service. A service's own pods always may.
     pub fn may_reach(&self, from: Option<&ServiceName>, service: &ServiceName) -> bool {
         let is_named = |callers: &BTreeSet<ServiceName>| {
             from.is_some_and(|from| from == service || callers.contains(from))
@@ -118,7 +107,7 @@ impl RouteTable {
         }
     }
 
-    /// Returns the route of a request. `host` may have a port and any case; `path` is as sent.
+    /// `host` may have a port and any case; `path` is as sent.
     pub fn http(&self, host: &str, path: &str) -> Option<&HttpRoute> {
         let host = host_name(host);
         let exact = self.exact.get(&*host).into_iter();
@@ -127,27 +116,27 @@ impl RouteTable {
         exact.chain(wildcard).chain([&self.any]).flatten().find(|route| route.matches(path))
     }
 
-    /// Returns the TCP routes by port.
+    /// By port.
     pub fn tcp(&self) -> &BTreeMap<u16, TcpRoute> {
         &self.tcp
     }
 
-    /// Returns the hosts with a rule with `tls: auto`, sorted.
+    /// With `tls: auto`, sorted.
     pub fn auto_hosts(&self) -> impl Iterator<Item = &str> {
         self.auto.iter().map(String::as_str)
     }
 
-    /// Returns true if a host has a rule with `tls: auto`. `host` is as for [`RouteTable::http`].
+    /// `host` is as for [`RouteTable::http`].
     pub fn is_auto(&self, host: &str) -> bool {
         !self.auto.is_empty() && self.auto.contains(&*host_name(host))
     }
 
-    /// Returns true if any rule has a path other than `/`.
+    /// Other than `/`.
     pub fn has_paths(&self) -> bool {
         self.has_paths
     }
 
-    /// Returns the services of all rules, with duplicates.
+    /// With duplicates.
     pub fn services(&self) -> impl Iterator<Item = &ServiceName> {
         let lists = self.exact.values().chain(self.wildcard.values()).chain([&self.any]);
         let http = lists.flatten().map(|route| &route.service);
@@ -161,8 +150,7 @@ impl HttpRoute {
     }
 }
 
-/// Returns true if a segment of the path is `.` or `..`, also percent-encoded: the pod could resolve it to
-/// another route.
+/// Also percent-encoded: the pod could resolve `.` or `..` to another route.
 pub fn has_dot_segments(path: &str) -> bool {
     let is_dots = |segment: &str| {
         let mut rest = segment;
@@ -175,13 +163,13 @@ pub fn has_dot_segments(path: &str) -> bool {
         }
         rest.is_empty() && (dots == 1 || dots == 2)
     };
-    // A cheap check first: hardly any path has one.
+    // Hardly any path has one.
     let bytes = path.as_bytes();
     let may = bytes.windows(2).any(|two| matches!(two, b"/." | b"/%" | b"\\." | b"\\%"));
     may && path.split(['/', '\\']).any(is_dots)
 }
 
-/// Returns the host in lower case, without its port and the dot of a fully qualified name.
+/// In lower case, without its port and the dot of a fully qualified name.
 pub fn host_name(host: &str) -> Cow<'_, str> {
     let digits = host.bytes().rev().take_while(u8::is_ascii_digit).count();
     let name = host[..host.len() - digits].strip_suffix(':').unwrap_or(host);
@@ -193,7 +181,7 @@ pub fn host_name(host: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the parent domains of a host, the nearest first: `b.c` and `c` for `a.b.c`.
+/// The nearest first: `b.c` and `c` for `a.b.c`.
 fn parents(host: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(host), |name| name.split_once('.').map(|(_, parent)| parent)).skip(1)
 }
@@ -315,7 +303,7 @@ mod tests {
         }
     }
 
-    /// The documented rules, one by one: the reference for the table.
+    /// The documented rules, one by one.
     fn best<'a>(rules: &'a [(String, String)], host: &str, path: &str) -> Option<&'a (String, String)> {
         let host_rank = |rule: &str| match rule.strip_prefix("*.") {
             Some(parent) => host.ends_with(&format!(".{parent}")).then_some(parent.len() + 1),

@@ -12,20 +12,20 @@ use tokio::time::Instant;
 use crate::cluster::FollowedCluster;
 use crate::read_limit::ReadLimit;
 
-/// Time for which a service without a route is followed after a pod asked for it.
+/// A service without a route is followed for this long after a pod asked for it.
 pub(crate) const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
 
 pub(crate) struct FollowerShared {
     pub(crate) store: Store,
     pub(crate) known: Mutex<FollowedCluster>,
     pub(crate) changed: Notify,
-    /// Services that pods asked for, and the time of the last request.
+    /// With the time of the last request.
     pub(crate) wanted: Mutex<HashMap<ServiceName, Instant>>,
     pub(crate) is_wanted: Notify,
-    /// Services whose known endpoints led to no pod, and their version at the first doubt.
+    /// Their known endpoints led to no pod, at this version.
     pub(crate) doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
     pub(crate) is_doubted: Notify,
-    /// Notified when messages may have been missed, and versions must be compared.
+    /// Messages may have been missed: versions must be compared.
     pub(crate) is_check_due: Notify,
     pub(crate) reads: ReadLimit,
     pub(crate) first_reads: ReadLimit,

@@ -26,42 +26,35 @@ use super::silent::SilentHosts;
 use super::stream::TunnelStream;
 use super::tls::client_config;
 
-/// Ingress's timeout of a connection to a pod.
+/// Of ingress.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 const MAX_ASKED: usize = 32;
 
-/// Delay before a silent host is probed again, and the timeout of a probe.
+/// Before a silent host is probed again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 const OPEN_AHEAD_WITHIN: Duration = Duration::from_secs(5);
 
-/// The cause of a failed connection. The pod has seen nothing.
+/// The pod has seen nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelError {
-    /// The gate refused.
     #[error("{0}")]
     Refused(#[from] EnterError),
-    /// The pod accepts no connection on this port.
     #[error("the pod accepts no connection on port {0}")]
     NotListening(u16),
-    /// Redis has no proxy for the pod's node.
     #[error("node {0} has no proxy: start `kubeleet proxy` there")]
     NoProxy(NodeName),
-    /// The proxy of the pod's node cannot be reached.
     #[error("the proxy of node {node} at {} cannot be reached: {error}", .peer.address)]
     Unreachable {
-        /// The pod's node.
         node: NodeName,
-        /// The node's proxy.
         peer: Peer,
         /// The cause.
         error: io::Error,
     },
 }
 
-/// Connects to pods of other hosts.
 #[derive(Debug)]
 pub struct TunnelDialer {
     pub(super) key: Arc<ProxyKey>,
@@ -71,12 +64,11 @@ pub struct TunnelDialer {
 }
 
 impl TunnelDialer {
-    /// Returns a dialer that presents `key` to the proxies in `peers`.
     pub fn new(key: Arc<ProxyKey>, peers: Arc<Peers>) -> Self {
         Self { key, peers, silent: SilentHosts::default(), ahead: Arc::default() }
     }
 
-    /// Connects to a pod's port. Uses a connection opened ahead if there is one, and opens the next one.
+    /// Uses a connection opened ahead if there is one, and opens the next one.
     pub async fn connect(
         &self,
         endpoint: &Endpoint,
@@ -111,7 +103,7 @@ impl TunnelDialer {
         });
     }
 
-    /// As [`connect`](Self::connect), for consecutive HTTP/1.1 requests.
+    /// For consecutive HTTP/1.1 requests.
     pub async fn connect_for_requests(
         &self,
         endpoint: &Endpoint,
@@ -122,12 +114,12 @@ impl TunnelDialer {
         Ok(KeptStream::new(self.connect_by(endpoint, port, within, connect).await?))
     }
 
-    /// Returns true if the node's host is known to be silent: no request should wait for it.
+    /// No request should wait for a silent host.
     pub fn is_silent(&self, node: &NodeName) -> bool {
         self.silent.has_some() && self.peers.of_node(node).is_some_and(|peer| self.silent.contains(&peer))
     }
 
-    /// Marks a node's host as silent, and starts a task that probes it until it answers.
+    /// Starts a task that probes the host until it answers.
     pub fn note_silent(self: &Arc<Self>, node: &NodeName) {
         let Some(peer) = self.peers.of_node(node) else { return };
         if let Some(wait) = self.silent.insert(peer, Instant::now()) {
@@ -158,8 +150,7 @@ impl TunnelDialer {
         }
     }
 
-    /// Asks all other hosts for their pods of at most `MAX_SERVICES` services. Calls `heard` with each
-    /// answer; silent hosts are skipped.
+    /// Asks about at most `MAX_SERVICES` services. Calls `heard` with each answer; silent hosts are skipped.
     pub async fn ask_hosts(
         &self,
         services: &BTreeSet<ServiceName>,

@@ -13,7 +13,7 @@ use tokio_util::io::poll_read_buf;
 use super::protocol::TunnelReply;
 
 pub(super) const HEADER: usize = 3;
-/// Maximum payload: a frame with its header fits one TLS record.
+/// A frame with its header fits one TLS record.
 pub(super) const MAX_PAYLOAD_BYTES: usize = 16 * 1024 - HEADER;
 
 const BEGIN: u8 = b'b';
@@ -24,17 +24,17 @@ const REFUSED: u8 = b'r';
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TunnelFrame {
-    /// Begins a request: asks the gate to admit it.
+    /// Asks the gate to admit a request.
     Begin {
-        /// True if the sender waits for `Accepted`. Otherwise the request follows at once.
+        /// Otherwise the request follows at once.
         wants_answer: bool,
     },
     /// The gate admitted the request. Also sent as a sign of life while the pod is slow.
     Accepted,
     Data(Bytes),
-    /// The request was answered and is no longer in flight.
+    /// The request was answered.
     End,
-    /// The request was refused, and the pod has seen nothing of it.
+    /// The pod has seen nothing of it.
     Refused(TunnelReply),
 }
 
@@ -49,10 +49,7 @@ impl TunnelFrame {
         }
     }
 
-    /// Takes the first frame, if it has arrived completely.
-    ///
-    /// # Errors
-    /// If the frame is invalid.
+    /// `None` until the frame has arrived completely.
     pub(super) fn take(from: &mut BytesMut) -> io::Result<Option<Self>> {
         let Some((&[kind, high, low], rest)) = from.split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes([high, low]));
@@ -78,7 +75,7 @@ impl TunnelFrame {
     }
 }
 
-/// Received bytes that are not consumed yet.
+/// Not consumed yet.
 #[derive(Default)]
 pub(super) struct Arrived(BytesMut);
 
@@ -87,10 +84,7 @@ impl Arrived {
         self.0.is_empty()
     }
 
-    /// Reads the next frame; `None` at the end of the connection. Keeps partial frames between polls.
-    ///
-    /// # Errors
-    /// If the connection fails, or the frame is invalid.
+    /// `None` at the end of the connection. Keeps partial frames between polls.
     pub(super) fn poll_frame<R: AsyncRead + Unpin>(
         &mut self,
         from: &mut R,
@@ -108,12 +102,12 @@ impl Arrived {
     }
 }
 
-/// Returns the header of a data frame of `length` bytes, at most [`MAX_PAYLOAD_BYTES`].
+/// `length` is at most [`MAX_PAYLOAD_BYTES`].
 pub(super) fn data_header(length: usize) -> [u8; HEADER] {
     header(DATA, length)
 }
 
-/// Appends as many bytes as fit one frame. Returns their number.
+/// As many as fit one frame. Returns their number.
 pub(super) fn put_some_data(to: &mut BytesMut, bytes: &[u8]) -> usize {
     let bytes = &bytes[..bytes.len().min(MAX_PAYLOAD_BYTES)];
     put_data(to, bytes);

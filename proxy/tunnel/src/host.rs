@@ -22,35 +22,26 @@ use super::key::ProxyKey;
 use super::listen::TunnelListener;
 use super::peers::{Peer, Peers};
 
-/// The default port.
 pub const PORT: u16 = 7079;
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// A proxy without a sign of life for this long counts as gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// This host's end of the tunnel.
 pub struct HostTunnel {
-    /// The addresses to listen on and to announce.
     pub config: Arc<Config>,
-    /// The store in which proxies announce themselves.
     pub store: Store,
-    /// The key of this proxy.
     pub key: Arc<ProxyKey>,
-    /// The proxies of the other hosts, kept up to date here.
+    /// Kept up to date here.
     pub peers: Arc<Peers>,
-    /// The file that stores the peers.
     pub peers_file: PathBuf,
-    /// The reports of this host's workers.
     pub workers: Arc<Workers>,
-    /// The sockets of this process.
     pub listening: Listening,
     /// The nodes of this host.
     pub nodes: watch::Receiver<BTreeSet<NodeName>>,
 }
 
 impl HostTunnel {
-    /// Serves the proxies of other hosts while this process listens.
     pub async fn run(self) {
         let (listening, stopped) = (self.listening.clone(), self.listening.stopped());
         let bound = stopped.run_until_cancelled(self.listen()).await;
@@ -63,7 +54,7 @@ impl HostTunnel {
         tokio::join!(listener.run(listening), stopped.run_until_cancelled(announcing));
     }
 
-    /// Listens, and returns the address for other hosts; `None` if they cannot reach this one.
+    /// `None` if other hosts cannot reach this one.
     async fn listen(&self) -> Option<(TunnelListener, SocketAddr)> {
         let advice = "Until then other hosts do not reach the pods of this one. KUBELEET_TUNNEL_LISTEN sets another \
                       address, or off.";
@@ -98,7 +89,7 @@ impl HostTunnel {
         Ok(Some((listener, address)))
     }
 
-    /// Returns this host's address towards Redis; `None` for a Unix socket.
+    /// `None` for a Unix socket.
     async fn address_towards_redis(&self) -> io::Result<Option<IpAddr>> {
         let Some((host, port)) = self.config.redis.servers().into_iter().next() else { return Ok(None) };
         let lookup = tokio::net::lookup_host((host, port)).await;
@@ -155,7 +146,7 @@ impl HostTunnel {
     }
 }
 
-/// Returns the other proxies. Skips unparsable lines, which a newer version may write.
+/// Skips unparsable lines, which a newer version may write.
 fn others(announced: HashMap<NodeName, String>, own: Peer) -> HashMap<NodeName, Peer> {
     let peer = |(node, line): (NodeName, String)| Some((node, line.parse::<Peer>().ok()?));
     announced.into_iter().filter_map(peer).filter(|(_, peer)| peer.fingerprint != own.fingerprint).collect()

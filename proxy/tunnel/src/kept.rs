@@ -1,8 +1,7 @@
 //! The dialing end of a connection to a pod that is reused for several requests.
 //!
-//! Each request asks the gate of the pod's host again, so the gate counts exactly the requests. A request
-//! that may be sent twice follows without waiting for the answer. If the gate refuses, the other end discards
-//! it, and the pod has seen nothing.
+//! Each request asks the gate of the pod's host again. One that may be sent twice follows without waiting for
+//! the answer. If the gate refuses, the other end discards it, and the pod has seen nothing.
 //!
 //! An HTTP/2 connection has its own task. Its writes between two requests wait for the next one, so that the
 //! pod gets only admitted bytes.
@@ -22,19 +21,15 @@ use super::frame::{Arrived, MAX_PAYLOAD_BYTES, TunnelFrame, put_some_data};
 use super::protocol::refusal_of;
 use super::stream::TunnelStream;
 
-/// Reason why a request has not begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAccepted {
-    /// The gate refused.
     Refused,
     /// The connection has ended, or was not idle.
     Ended,
-    /// The other host does not answer.
     Unanswered,
 }
 
-/// A connection to a pod's port, for consecutive requests. Clones share it: one is HTTP's stream, and one
-/// asks the gate.
+/// Clones share the connection: one is HTTP's stream, and one asks the gate.
 #[derive(Clone)]
 pub struct KeptStream(Arc<Mutex<KeptInner>>);
 
@@ -44,10 +39,10 @@ struct KeptInner {
     data: Bytes,
     unsent: BytesMut,
     refusal: Option<EnterError>,
-    /// True if anything arrived since the last request began.
+    /// Since the last request began.
     has_heard: bool,
     is_accepted: bool,
-    /// True between two requests.
+    /// Between two requests.
     is_idle: bool,
     has_ended: bool,
     reader: KeptReader,
@@ -56,7 +51,7 @@ struct KeptInner {
 
 enum KeptReader {
     Asker,
-    /// A task, which wakes the asker.
+    /// Wakes the asker.
     Task(Option<Waker>),
 }
 
@@ -67,7 +62,7 @@ impl fmt::Debug for KeptStream {
 }
 
 impl KeptStream {
-    /// Takes a connection whose first request was admitted.
+    /// The connection's first request was admitted.
     pub(super) fn new(stream: TunnelStream) -> Self {
         Self(Arc::new(Mutex::new(KeptInner {
             stream,
@@ -84,21 +79,18 @@ impl KeptStream {
         })))
     }
 
-    /// Declares that a task reads from now on.
     pub fn is_read_by_a_task(&self) {
         self.0.lock().reader = KeptReader::Task(None);
     }
 
-    /// Asks the gate to admit the next request, together with its first bytes. After a refusal they end with
-    /// an error, and [`refusal`](Self::refusal) returns it.
+    /// Sends the question with the request's first bytes. After a refusal they end with an error, and
+    /// [`refusal`](Self::refusal) returns it.
     pub fn begin(&self) {
         self.0.lock().begin(false);
     }
 
-    /// Asks the gate to admit the next request, and waits for its answer.
-    ///
     /// # Errors
-    /// If the gate refuses. The connection is unusable then.
+    /// The connection is unusable then.
     ///
     /// # Cancel safety
     /// The connection is unusable after a cancellation.
@@ -107,13 +99,12 @@ impl KeptStream {
         std::future::poll_fn(|cx| self.0.lock().poll_accepted(cx)).await
     }
 
-    /// Returns true if the pod sent bytes that are not read yet.
     pub fn has_unread(&self) -> bool {
         let inner = self.0.lock();
         !inner.data.is_empty() || !inner.arrived.is_empty()
     }
 
-    /// Ends the request. Returns true if that was sent at once; otherwise the connection must end.
+    /// Returns true if the end was sent at once; otherwise the connection must end.
     pub fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.0.lock();
         inner.is_idle = true;
@@ -121,19 +112,19 @@ impl KeptStream {
         matches!(inner.poll_flush(cx), Poll::Ready(Ok(())))
     }
 
-    /// Ends the connection if it is idle. An active request ends it itself.
+    /// An active request ends the connection itself.
     pub fn close(&self) {
         let mut inner = self.0.lock();
         inner.has_ended |= inner.is_idle;
         wake(&mut inner.writer);
     }
 
-    /// Returns true if the other host sent anything since the last request began. It does within 1 s.
+    /// Since the last request began. The other host sends something within 1 s.
     pub fn has_heard(&self) -> bool {
         self.0.lock().has_heard
     }
 
-    /// Returns the refusal of the last request.
+    /// Of the last request.
     pub fn refusal(&self) -> Option<EnterError> {
         self.0.lock().refusal
     }
@@ -175,8 +166,6 @@ impl KeptInner {
         }
     }
 
-    /// Reads the next frame and applies it.
-    ///
     /// # Errors
     /// If the connection fails, the gate refuses, or a frame is unexpected.
     fn poll_arrival(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -193,7 +182,6 @@ impl KeptInner {
         self.has_heard |= frame.is_some();
         match frame {
             Some(TunnelFrame::Data(bytes)) => self.data = bytes,
-            // Also sent as a sign of life while the pod is slow.
             Some(TunnelFrame::Accepted) => self.is_accepted = true,
             Some(TunnelFrame::Refused(reply)) => {
                 let refusal = refusal_of(reply);

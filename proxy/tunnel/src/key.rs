@@ -13,7 +13,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
-/// The SHA-256 of a proxy's public key (its SubjectPublicKeyInfo), displayed as 64 hexadecimal digits.
+/// SHA-256 of a SubjectPublicKeyInfo, displayed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -53,7 +53,6 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// The key of this host's proxy.
 pub struct ProxyKey {
     pub(super) certified: Arc<CertifiedKey>,
     fingerprint: Fingerprint,
@@ -66,27 +65,21 @@ impl fmt::Debug for ProxyKey {
 }
 
 impl ProxyKey {
-    /// Reads the key from `path`, or creates it there, readable only for this user.
-    ///
-    /// # Errors
-    /// If the file cannot be read or written, or contains no key.
+    /// The file is readable only for this user.
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         let file = StateFile::new(path).private();
         let pkcs8 = match file.read()? {
             Some(pkcs8) => pkcs8,
             None => {
                 let pkcs8 = generate()?;
-                // The first process to create the file decides the key; the other one reads it.
+                // The first process to create the file decides the key.
                 if file.create(&pkcs8)? { pkcs8 } else { std::fs::read(path)? }
             }
         };
         Self::from_pkcs8(pkcs8)
     }
 
-    /// Creates a key without a file.
-    ///
-    /// # Errors
-    /// If the system provides no random numbers.
+    /// Without a file.
     pub fn generate() -> io::Result<Self> {
         Self::from_pkcs8(generate()?)
     }
@@ -102,7 +95,6 @@ impl ProxyKey {
         Ok(Self { certified, fingerprint })
     }
 
-    /// Returns the key's fingerprint.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }

@@ -1,9 +1,7 @@
 //! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with keys pinned through Redis.
-//! Each connection to a pod has its own TLS connection, so that no slow reader holds up another. Connections
-//! for HTTP requests are kept, and ask the pod's gate each time. TCP connections are opened ahead.
+//! Each connection to a pod has its own TLS connection, so that no slow reader holds up another.
 //!
-//! A proxy's key never leaves its host. Redis has only fingerprints of public keys, so reading it reveals no
-//! secret key.
+//! A proxy's key never leaves its host. Redis has only fingerprints of public keys.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store` and `gate`.
 //!

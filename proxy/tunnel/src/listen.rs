@@ -27,21 +27,19 @@ use super::serving;
 use super::target::{TunnelTarget, read_target};
 use super::tls::server_config;
 
-/// Timeout of a handshake and of the line that names the pod.
+/// For a handshake and the line that names the pod.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
-/// Maximum wait of a connection opened ahead for that line.
+/// A connection opened ahead waits this long for that line.
 const WAITS_FOR: Duration = Duration::from_secs(60);
-/// Timeout of a connection to a pod. The other proxy takes a host that is silent for 2 s for dead: it must
-/// learn that only the pod is.
+/// The other proxy takes a host that is silent for 2 s for dead: it must learn that only the pod is.
 const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
-/// Maximum number of connections to pods. Further ones are refused like by a gate: the host is not dead.
+/// Further connections are refused like by a gate: the host is not dead.
 const MAX_CONNECTIONS: usize = 16_384;
-/// Maximum number of concurrent handshakes, which anyone can begin.
+/// Anyone can begin one.
 const MAX_HANDSHAKES: usize = 1024;
-/// Delay after a failed `accept`, mostly for lack of file descriptors.
+/// Mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The bound port of the tunnel.
 pub struct TunnelListener {
     listener: Arc<TcpListener>,
     acceptor: TlsAcceptor,
@@ -66,10 +64,6 @@ impl ListenerShared {
 }
 
 impl TunnelListener {
-    /// Binds the port.
-    ///
-    /// # Errors
-    /// If the address cannot be listened on.
     pub async fn bind(
         address: SocketAddr,
         key: &ProxyKey,
@@ -80,10 +74,6 @@ impl TunnelListener {
         Self::on(Arc::new(daemon::listen::listen(address)?), key, peers, workers)
     }
 
-    /// Uses a bound socket.
-    ///
-    /// # Errors
-    /// If the key is unusable.
     pub fn on(
         listener: Arc<TcpListener>,
         key: &ProxyKey,
@@ -102,15 +92,11 @@ impl TunnelListener {
         self
     }
 
-    /// Returns its address.
-    ///
-    /// # Errors
-    /// If the system does not report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves other proxies while this process listens, then waits for the open connections.
+    /// At the end waits for the open connections.
     pub async fn run(self, listening: impl Into<Listening>) {
         let (listening, connections) = (listening.into(), TaskTracker::new());
         loop {

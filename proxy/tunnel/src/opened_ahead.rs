@@ -1,8 +1,7 @@
 //! Connections to other hosts, opened before they are needed.
 //!
-//! A TCP connection to another host's pod needs a connect, a TLS handshake and a question between the
-//! proxies, a round trip each. Each use of a host opens the next connection ahead. It names its pod and asks
-//! the gate only when it is used.
+//! A TCP connection to another host's pod needs a connect, a TLS handshake and a question, a round trip each.
+//! So each use of a host opens the next connection ahead. It names its pod only when it is used.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +17,7 @@ use super::stream::TunnelStream;
 
 /// More open while these are used, so four for each host suffice for hundreds a second.
 const MOST_WAITING: usize = 4;
-/// Lifetime of a waiting connection, shorter than at the other end.
+/// Shorter than at the other end.
 const WAITS_FOR: Duration = Duration::from_secs(50);
 
 pub(super) struct OpenedAhead {
@@ -56,7 +55,7 @@ impl OpenedAhead {
         Self { waits_for, ..Self::default() }
     }
 
-    /// Takes the youngest connection that is still open.
+    /// The youngest that is still open.
     pub(super) fn take(&self, peer: &Peer) -> Option<TunnelStream> {
         let mut hosts = self.hosts.lock();
         let waiting = &mut hosts.get_mut(peer)?.waiting;
@@ -68,8 +67,7 @@ impl OpenedAhead {
         None
     }
 
-    /// Opens a connection and keeps it for its lifetime, unless the host has enough. Each use opens one more,
-    /// so unused hosts have none.
+    /// Unless the host has enough. Unused hosts have none.
     pub(super) async fn open(&self, peer: Peer, open: impl Future<Output = Option<TunnelStream>>) {
         if !self.begin(peer) {
             return;
@@ -81,7 +79,7 @@ impl OpenedAhead {
         }
     }
 
-    /// Counts a connection as opening. Returns false if the host needs no further one.
+    /// Returns false if the host needs no further connection.
     fn begin(&self, peer: Peer) -> bool {
         let mut hosts = self.hosts.lock();
         let host = hosts.entry(peer).or_default();
@@ -124,7 +122,7 @@ fn forget_if_empty(hosts: &mut HashMap<Peer, HostConnections>, peer: Peer) {
     }
 }
 
-/// Returns true if the other end has not closed it. It sends nothing before it is asked.
+/// The other end sends nothing before it is asked.
 fn is_open(stream: &mut TunnelStream) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);

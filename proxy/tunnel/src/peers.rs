@@ -1,4 +1,4 @@
-//! The proxies of the other hosts, with their addresses and keys.
+//! The proxies of the other hosts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -13,12 +13,10 @@ use parking_lot::RwLock;
 
 use super::key::Fingerprint;
 
-/// The proxy of a host, in Redis as `<address>:<port> <fingerprint>`.
+/// In Redis as `<address>:<port> <fingerprint>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// Its address.
     pub address: SocketAddr,
-    /// Its key's fingerprint.
     pub fingerprint: Fingerprint,
 }
 
@@ -39,14 +37,13 @@ impl FromStr for Peer {
     }
 }
 
-/// The proxies, by node.
 #[derive(Debug, Default)]
 pub struct Peers {
     by_node: RwLock<Arc<HashMap<NodeName, Peer>>>,
 }
 
 impl Peers {
-    /// Reads the peers that the previous process saved at `path`, for a restart without Redis.
+    /// The previous process saved them, for a restart without Redis.
     pub fn saved(path: &Path) -> Self {
         let lines: HashMap<NodeName, String> =
             StateFile::new(path).load_or_default("no other host is reached until Redis answers");
@@ -61,12 +58,10 @@ impl Peers {
         serde_json::to_string(&lines).expect("texts serialize")
     }
 
-    /// Replaces all peers.
     pub fn set(&self, peers: HashMap<NodeName, Peer>) {
         *self.by_node.write() = Arc::new(peers);
     }
 
-    /// Inserts or changes a peer.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn insert(&self, node: NodeName, peer: Peer) {
         let mut peers = HashMap::clone(&self.all());
@@ -74,12 +69,11 @@ impl Peers {
         self.set(peers);
     }
 
-    /// Returns the proxy of a node.
     pub fn of_node(&self, node: &NodeName) -> Option<Peer> {
         self.all().get(node).copied()
     }
 
-    /// Returns all proxies, each with the nodes of its host.
+    /// Each with the nodes of its host.
     pub fn hosts(&self) -> Vec<(Peer, BTreeSet<NodeName>)> {
         let mut hosts: HashMap<Fingerprint, (Peer, BTreeSet<NodeName>)> = HashMap::new();
         for (node, peer) in self.all().iter() {

@@ -1,21 +1,19 @@
-//! The protocols of a tunnel connection, and its first reply.
+//! The protocols of a tunnel connection (ALPN), and its first reply.
 
 use gate::EnterError;
 
-/// ALPN protocol of one connection to one port of a pod. The line that names the pod may come later.
+/// One connection to one port of a pod. The line that names the pod may come later.
 pub(crate) const AHEAD_PROTOCOL: &[u8] = b"kubeleet-ahead/1";
-/// The same for consecutive requests, in frames.
+/// For consecutive requests, in frames.
 pub(crate) const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
-/// The probe of a silent host, whose handshake is the answer.
+/// The handshake is the answer of a silent host.
 pub(crate) const PROBE_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
-/// The question for serving pods.
 pub(crate) const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 
-/// The one-byte reply to the line that names a pod.
+/// One byte, after the line that names a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TunnelReply {
     Connected,
-    /// The pod is about to be stopped.
     Closed,
     Unknown,
     NotListening,

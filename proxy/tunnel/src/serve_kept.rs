@@ -21,18 +21,17 @@ use super::frame::{Arrived, HEADER, MAX_PAYLOAD_BYTES, TunnelFrame, data_header}
 use super::protocol::{TunnelReply, reply_of};
 use super::target::TunnelTarget;
 
-/// Maximum idle time. The dialing end reuses none older than 4 s, and ends them when it learns that the pod
-/// leaves. Otherwise a stopping pod that waits for idle connections waits this long.
+/// The dialing end reuses none older than 4 s, and ends them when it learns that the pod leaves. Otherwise a
+/// stopping pod that waits for idle connections waits this long.
 const MOST_IDLE: Duration = Duration::from_secs(5);
-/// Delay before a slow request is confirmed, as a sign of life of this host.
+/// Confirms a slow request, as a sign of life of this host.
 const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
-/// Time for discarding bytes after a refusal or the pod's end. Unread bytes would cause a reset, which can
-/// overtake earlier data.
+/// After a refusal or the pod's end. Unread bytes would cause a reset, which can overtake earlier data.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 type KeptPeer = TlsStream<Socket>;
 
-/// Forwards requests until an end has closed, or the pod is stopped. The first request was already admitted.
+/// The first request was already admitted.
 pub(super) async fn serve(
     gates: &Gates,
     target: &TunnelTarget,
@@ -80,11 +79,11 @@ pub(super) async fn serve(
     ended
 }
 
-/// The direction from the other proxy to the pod.
+/// From the other proxy to the pod.
 struct Requests<'a> {
     gates: &'a Gates,
     target: &'a TunnelTarget,
-    /// The container start of the pod that this connection belongs to.
+    /// Of the pod's container.
     start: u64,
     pass: Option<Pass>,
     cut: Cut,
@@ -141,7 +140,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Admits a request, unless the pod's container was restarted since the connection began.
+    /// Unless the pod's container was restarted since the connection began.
     fn enter(&mut self) -> Result<(), TunnelReply> {
         let pass = self.gates.enter(&self.target.pod, &self.target.assignment).map_err(reply_of)?;
         if pass.pod().start != self.start {
@@ -155,10 +154,10 @@ impl Requests<'_> {
     }
 }
 
-/// The direction to the other proxy.
+/// To the other proxy.
 struct Answering {
     writer: Mutex<WriteHalf<KeptPeer>>,
-    /// True if nothing was sent yet about the last admitted request.
+    /// Nothing was sent yet about the last admitted request.
     is_due: AtomicBool,
 }
 
@@ -207,10 +206,7 @@ struct FrameReader {
 }
 
 impl FrameReader {
-    /// Returns the next frame; `None` at the end of the connection.
-    ///
-    /// # Cancel safety
-    /// No received bytes are lost.
+    /// Cancel safe. `None` at the end of the connection.
     async fn next(&mut self) -> io::Result<Option<TunnelFrame>> {
         poll_fn(|cx| self.arrived.poll_frame(&mut self.peer, cx)).await
     }

@@ -10,20 +10,13 @@ use model::ids::{PodId, ServiceName};
 use model::network::endpoint::Endpoint;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
-/// Maximum number of services in a question.
 pub const MAX_SERVICES: usize = 256;
-/// Maximum size of a question: a name has at most 63 bytes.
 const MAX_QUESTION_BYTES: u64 = 64 * MAX_SERVICES as u64 + 1;
-/// Maximum size of an answer: far more than the pods of a host need.
+/// Far more than the pods of a host need.
 const MAX_ANSWER_BYTES: u64 = 4 << 20;
 
-/// A pod of a service, as its host's proxy reports it.
 pub type ServedPod = (ServiceName, Endpoint);
 
-/// Asks for the pods of these services.
-///
-/// # Errors
-/// If the connection fails, or the answer is invalid.
 pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     services: &BTreeSet<ServiceName>,
@@ -34,7 +27,6 @@ pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     let mut served = Vec::new();
     for line in lines(&mut stream, MAX_ANSWER_BYTES).await? {
         let one = parse(&line).ok_or_else(|| io::Error::other("a line of the answer is no pod"))?;
-        // Ignores services that were not asked for.
         if services.contains(&one.0) {
             served.push(one);
         }
@@ -42,10 +34,6 @@ pub(super) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(served)
 }
 
-/// Answers the question.
-///
-/// # Errors
-/// If the connection fails, or the question is invalid.
 pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     serving: impl Fn(&BTreeSet<ServiceName>) -> Vec<ServedPod>,

@@ -1,7 +1,7 @@
 //! The hosts whose proxy does not answer.
 //!
-//! One request finds out, and waits for the timeout. After that, no request of a service with a pod elsewhere
-//! waits for that host, while a task probes it. Pure, apart from the lock.
+//! One request finds out, and waits for the timeout. After that none waits for that host if its service has a
+//! pod elsewhere, while a task probes it. Pure, apart from the lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,15 +13,15 @@ use tokio::time::Instant;
 use super::peers::Peer;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// Maximum delay, which doubles with each silence.
+/// Doubles with each silence.
 const LONGEST_WAIT: Duration = Duration::from_secs(32);
 /// A host that answers for this long loses its earlier silences.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Hosts that are silent, or were recently.
+/// Silent, or recently so.
 #[derive(Debug, Default)]
 pub(super) struct SilentHosts {
-    /// Number of silent hosts. It is mostly 0, and then no request takes the lock.
+    /// Mostly 0, and then no request takes the lock.
     silent: AtomicUsize,
     hosts: Mutex<HashMap<Peer, HostSilence>>,
 }
@@ -29,7 +29,7 @@ pub(super) struct SilentHosts {
 #[derive(Debug)]
 struct HostSilence {
     silences: u32,
-    /// Time of its answer; `None` while it is silent.
+    /// `None` while it is silent.
     answered: Option<Instant>,
     is_asked: bool,
 }
@@ -43,7 +43,7 @@ impl SilentHosts {
         self.silent.load(Ordering::Relaxed) > 0
     }
 
-    /// Marks a host as silent. Returns the delay before its probe; `None` if a task probes it already.
+    /// Returns the delay before the host's probe; `None` if a task probes it already.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
         let mut hosts = self.hosts.lock();
         let is_recent =
@@ -60,7 +60,7 @@ impl SilentHosts {
         (!was_asked).then_some(wait)
     }
 
-    /// Called before each probe. Returns true if the host answered meanwhile, which ends the probes.
+    /// Called before each probe. True if the host answered meanwhile.
     pub(super) fn needs_no_question(&self, peer: &Peer) -> bool {
         let mut hosts = self.hosts.lock();
         let Some(host) = hosts.get_mut(peer) else { return true };

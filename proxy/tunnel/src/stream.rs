@@ -2,5 +2,5 @@
 
 use gate::socket::Socket;
 
-/// A connection to a pod through the proxy of its host.
+/// To a pod through the proxy of its host.
 pub type TunnelStream = tokio_rustls::client::TlsStream<Socket>;

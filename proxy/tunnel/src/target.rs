@@ -15,7 +15,7 @@ pub(crate) struct TunnelTarget {
     pub(crate) port: u16,
 }
 
-/// Reads the line `<pod> <assignment> <port>`, and nothing after it.
+/// `<pod> <assignment> <port>`; reads nothing after it.
 pub(crate) async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<TunnelTarget> {
     let mut line = Vec::with_capacity(MAX_LINE_BYTES);
     loop {

@@ -126,7 +126,7 @@ async fn what_the_gate_refuses_is_told_and_an_open_connection_is_cut_when_its_ti
     assert!(ended.is_err(), "{ended:?}");
 }
 
-/// A host that ended them would be taken for dead, with all its pods.
+/// It would be taken for dead, with all its pods.
 #[tokio::test]
 async fn a_host_that_has_as_many_connections_as_it_takes_refuses_further_ones_and_is_not_dead() {
     let hosts = hosts_with(|listener| listener.with_connections(1)).await;
@@ -400,7 +400,6 @@ async fn a_process_that_hands_over_is_not_kept_by_what_was_opened_ahead() {
     assert!(dialer.ahead.take(&peer).is_none());
 }
 
-/// Other pods of the host are reachable.
 #[tokio::test]
 async fn a_pod_that_accepts_nothing_is_told_apart_from_an_unreachable_proxy() {
     let hosts = hosts().await;

@@ -32,7 +32,7 @@ pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerC
     Ok(config)
 }
 
-/// Returns the client configuration: accepts only the proxy with this key, on this protocol.
+/// Accepts only the proxy with this key.
 pub(super) fn client_config(
     key: &ProxyKey,
     expected: Fingerprint,

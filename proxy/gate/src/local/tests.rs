@@ -70,7 +70,6 @@ impl Worker {
         serde_json::from_str(&line.unwrap().unwrap()).unwrap()
     }
 
-    /// Waits until the proxy has read all messages.
     async fn settled(&mut self) {
         self.say(&FromWorker::Ping).await;
         assert_eq!(self.hear().await, FromProxy::Pong);
@@ -272,7 +271,6 @@ async fn a_gate_is_let_go_of_when_no_process_has_anything_in_flight() {
     let a = local_pod("a");
     let mut worker = first.worker("n", &[&a]).await;
     let in_first = first.gates.enter(&a.pod, &a.assignment).unwrap();
-    // Each process keeps its predecessor in step.
     let second = first.next().await;
     assert!(worker.is_ended().await, "a worker has to speak to the next process");
     let in_second = second.gates.enter(&a.pod, &a.assignment).unwrap();

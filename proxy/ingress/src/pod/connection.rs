@@ -1,9 +1,8 @@
 //! Connections to a pod, and their pool.
 //!
 //! A pool belongs to one start of a pod's containers, never to an address, because the engine reuses
-//! addresses at once. The request that uses an HTTP/1.1 connection drives it, without a task. All requests to
-//! a pod of this host share an HTTP/2 connection. To another host it serves one request at a time, because
-//! the gate there counts requests. Each thread has its own connections.
+//! addresses at once. All requests to a pod of this host share an HTTP/2 connection; to another host it
+//! serves one at a time, because the gate there counts requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -34,19 +33,18 @@ use crate::client::body::ClientBody;
 use crate::long_heads::Surplus;
 use crate::scanner::MessageHead;
 
-/// Maximum idle time of a reused connection: servers close theirs after 5 s and more.
+/// Servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
-/// The same for unrepeatable requests, which are lost if they cross with the server's close.
+/// Unrepeatable requests are lost if they cross with the server's close.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
 /// A pod counts as keeping its connections if one stays open for this long after an answer.
 const STAYS_OPEN: Duration = Duration::from_millis(100);
-/// Time for which a pod counts as closing its connections.
+/// A pod counts as closing its connections for this long.
 const CLOSES_FOR: Duration = Duration::from_secs(60);
-/// Interval of closing connections beyond their idle time.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// Maximum number of idle connections for each thread, pod and port.
+/// For each thread, pod and port.
 const MOST_KEPT: usize = 256;
-/// HTTP/2 flow-control windows of a stream, and of a connection.
+/// HTTP/2 flow-control windows.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
@@ -63,12 +61,12 @@ pub(crate) struct BodyProgress {
 }
 
 impl BodyProgress {
-    /// Returns true if the pod may have seen a part of the body.
+    /// The pod may have seen a part of the body.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the client's body was incomplete or invalid.
+    /// The client's body was incomplete or invalid.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
@@ -122,14 +120,13 @@ pub(crate) enum PodConnection {
     Http2(Http2),
 }
 
-/// The connection's future, whose type hyper does not name.
 type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// An HTTP/1.1 connection, which progresses only while it is polled.
+/// Progresses only while it is polled.
 pub(crate) struct Http1 {
     sender: http1::SendRequest<RequestToPod>,
     driver: Option<Driver>,
-    /// Asks the gate for each request, if the pod is on another host.
+    /// If the pod is on another host. Asks the gate for each request.
     tunnel: Option<KeptStream>,
     kept: Kept,
     surplus: Arc<Surplus>,
@@ -138,7 +135,7 @@ pub(crate) struct Http1 {
 
 pub(crate) struct Http2 {
     sender: http2::SendRequest<RequestToPod>,
-    /// As in [`Http1`]. Then the connection serves one request at a time.
+    /// If set, the connection serves one request at a time.
     tunnel: Option<KeptStream>,
 }
 
@@ -151,11 +148,10 @@ impl Drop for Http2 {
     }
 }
 
-/// State that consecutive requests of a connection reuse.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) timer: Option<Timer>,
-    /// The cut of the pod's gate, if it is on this host.
+    /// Of the pod's gate, if it is on this host.
     pub(crate) cut: Option<Cut>,
 }
 
@@ -195,14 +191,13 @@ impl PodConnection {
                 builder.max_header_list_size(AnswerHead::MOST_BYTES as u32);
                 let (sender, driver) =
                     builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-                // Ends with its last sender and stream.
                 tokio::spawn(driver);
                 Ok(Self::Http2(Http2 { sender, tunnel: None }))
             }
         }
     }
 
-    /// Starts HTTP on a tunnel connection whose first request was admitted.
+    /// The connection's first request was admitted.
     pub(crate) async fn over_kept(stream: KeptStream, protocol: HttpProtocol) -> io::Result<Self> {
         let mut connection = Self::over(stream.clone(), protocol).await?;
         match &mut connection {
@@ -215,11 +210,8 @@ impl PodConnection {
         Ok(connection)
     }
 
-    /// Asks the other host's gate to admit a request, if there is a tunnel. Waits `within` for the answer if
-    /// the request must not be sent twice.
-    ///
-    /// # Errors
-    /// If the gate refuses, or the connection has ended.
+    /// Asks the other host's gate to admit a request, if there is a tunnel. Waits for the answer only if the
+    /// request must not be sent twice.
     pub(crate) async fn begin(&mut self, is_repeatable: bool, within: Duration) -> Result<(), NotAccepted> {
         let Some(tunnel) = self.tunnel() else { return Ok(()) };
         if is_repeatable {
@@ -230,7 +222,7 @@ impl PodConnection {
         begun.unwrap_or(Err(NotAccepted::Unanswered))
     }
 
-    /// Ends the request at the other host's gate. Returns true if the connection can be kept.
+    /// Returns true if the connection can be kept.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         match self {
             // Unread bytes of the pod would be taken for the next answer.
@@ -260,7 +252,7 @@ impl PodConnection {
         }
     }
 
-    /// Returns the answer's head. Must not be called again before the answer has ended.
+    /// Must not be called again before the answer has ended.
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestToPod>,
@@ -280,7 +272,6 @@ impl PodConnection {
         }
     }
 
-    /// Completes the trailers of the answer.
     pub(crate) fn complete_trailers(&self, trailers: &mut HeaderMap) {
         if let PodConnection::Http1(Http1 { surplus, .. }) = self {
             surplus.complete_trailers(surplus.message(), trailers);
@@ -300,7 +291,7 @@ impl PodConnection {
         }
     }
 
-    /// Drives the connection. Returns true if it can take a request now.
+    /// Returns true if the connection can take a request now.
     fn poll_usable(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
             Self::Http1(http1) => {
@@ -311,7 +302,7 @@ impl PodConnection {
         }
     }
 
-    /// Returns another handle to the connection, if all requests can share it.
+    /// `None` unless all requests can share the connection.
     pub(crate) fn shared(&self) -> Option<Self> {
         match self {
             Self::Http2(Http2 { sender, tunnel: None }) => {
@@ -322,11 +313,8 @@ impl PodConnection {
     }
 }
 
-/// Drives a connection until the answer has come.
-///
 /// Driver and answer share a task. With its waker they would wake the running task for each other, and poll
-/// the client's connection in vain. So the answer never gets the waker, and is polled after each poll of the
-/// driver. The driver gets it only for its last poll, to wait for the socket.
+/// the client's connection in vain. So only the last poll of the driver gets it, to wait for the socket.
 async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mut A>) -> A::Output {
     let mut has_waited = false;
     poll_fn(|cx| {
@@ -355,7 +343,7 @@ fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
 #[derive(Default)]
 pub(crate) struct Pools {
     pools: Mutex<Vec<Pool>>,
-    /// An ablation: connections belong to an address instead of a pod.
+    /// An ablation.
     #[cfg(test)]
     is_of_address: bool,
 }
@@ -368,8 +356,8 @@ struct Pool {
     habit: KeepingHabit,
 }
 
-/// The pod's habit of keeping connections open. While it is unknown, unrepeatable requests get new
-/// connections, because some servers close each one without notice.
+/// While it is unknown, unrepeatable requests get new connections, because some servers close each one
+/// without notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepingHabit {
     Unknown,
@@ -395,20 +383,20 @@ impl PoolKey {
         Self { start, port, protocol, thread: thread::current().id() }
     }
 
-    /// The same for a pod of another host, whose proxy tracks the container start of a connection.
+    /// The proxy of another host tracks the container start of a connection.
     pub(crate) fn of_other_host(port: u16, protocol: HttpProtocol) -> Self {
         Self::new(0, port, protocol)
     }
 }
 
 impl Pools {
-    /// Pools that belong to an address instead of a pod, which tests must detect.
+    /// An ablation, which tests must detect.
     #[cfg(test)]
     pub(crate) fn of_address() -> Self {
         Self { is_of_address: true, ..Self::default() }
     }
 
-    /// Returns an open connection, if there is one. Ends connections to earlier container starts.
+    /// Ends connections to earlier container starts.
     pub(crate) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {
@@ -439,7 +427,7 @@ impl Pools {
         }
     }
 
-    /// Records that the pod closed a connection without announcing it.
+    /// The pod closed a connection without announcing it.
     pub(crate) fn note_closed(&self, key: PoolKey) {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.iter_mut().find(|pool| pool.key == key) {
@@ -447,7 +435,7 @@ impl Pools {
         }
     }
 
-    /// Keeps a connection for the next request, if it is still usable.
+    /// Only if it is still usable.
     pub(crate) fn put(&self, key: PoolKey, mut connection: PodConnection, cx: &mut Context<'_>) {
         let is_ready = matches!(&connection, PodConnection::Http1(http1) if http1.sender.is_ready());
         if !is_ready && !connection.poll_usable(cx) {
@@ -476,8 +464,7 @@ impl Pools {
         pass.is_open()
     }
 
-    /// Ends connections beyond their idle time: the pod closes them, which only the next request would
-    /// notice.
+    /// The pod closes such connections, which only the next request would notice.
     pub(crate) fn end_old(&self) {
         let mut old = Vec::new();
         for pool in self.pools.lock().iter_mut() {
@@ -498,7 +485,7 @@ impl Pools {
 }
 
 impl Pool {
-    /// Learns from the age of idle connections whether the pod keeps them open. Returns true if it does.
+    /// Learns from the age of idle connections whether the pod keeps them open.
     fn update_habit(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.habit, KeepingHabit::Closes { since } if since.elapsed() >= CLOSES_FOR) {
             self.habit = KeepingHabit::Unknown;
@@ -531,7 +518,6 @@ mod tests {
 
     use super::*;
 
-    /// gRPC servers end a connection with more than one ping in 5 min.
     #[tokio::test(start_paused = true)]
     async fn a_silent_connection_by_http2_is_not_pinged() {
         let (stream, mut pod) = tokio::io::duplex(4096);

@@ -32,7 +32,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 pub(crate) struct OutgoingRequest {
     pub(crate) head: http::request::Parts,
-    /// The unsent body; `None` if it was sent, or is empty.
+    /// `None` if it was sent, or is empty.
     pub(crate) body: Option<ClientBody>,
     progress: Option<Arc<BodyProgress>>,
 }
@@ -47,9 +47,9 @@ struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailedAt {
     Pod,
-    /// The gate on another host, which refused.
+    /// The gate on another host refused.
     Gate,
-    /// The pod's host, which does not answer.
+    /// The pod's host does not answer.
     Host,
 }
 
@@ -69,7 +69,7 @@ impl OutgoingRequest {
         Request::from_parts(self.head.clone(), body)
     }
 
-    /// Returns true if it may be sent again after its connection has ended.
+    /// Returns true if the request may be sent again after its connection has ended.
     fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.body.is_none()
     }
@@ -84,8 +84,6 @@ impl OutgoingRequest {
     }
 }
 
-/// Sends the request and returns a pod's answer with its streaming body.
-///
 /// # Errors
 /// The error response for the client.
 pub(crate) async fn exchange(
@@ -234,7 +232,7 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
 }
 
 enum ConnectionSource {
-    /// An open connection: from the pod's pool, or through the tunnel and admitted by the gate there.
+    /// From the pod's pool, or through the tunnel and admitted by the gate there.
     Open(PodConnection),
     Closed(SocketAddr),
 }
@@ -279,7 +277,7 @@ async fn open(
     }
 }
 
-/// Returns the head of the answer. The timeout does not run out while the request's body is being sent.
+/// The timeout does not run out while the request's body is being sent.
 async fn send(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -353,7 +351,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Sets the target for the pod's protocol: a path, or a URL for the pseudo-headers of HTTP/2.
+/// A path, or a URL for the pseudo-headers of HTTP/2.
 pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
     let path = head.uri.path_and_query();
     let is_path = path.is_some() && head.uri.authority().is_none();
@@ -383,7 +381,7 @@ pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
 }
 
 impl RequestResources {
-    /// Splits the hold after an upgrade: the connection ends by itself, the rest with the stream.
+    /// The connection of an upgrade ends by itself, the rest with the stream.
     pub(crate) fn upgraded(self) -> (Option<Pass>, InFlight) {
         self.connection.detach();
         (self.pass, self.in_flight)

@@ -21,7 +21,7 @@ impl IngressShared {
     }
 }
 
-/// Updates the routing table until the snapshot's sender is dropped.
+/// Ends when the snapshot's sender is dropped.
 pub(crate) async fn follow(
     mut snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     table: watch::Sender<Arc<RoutingTable>>,

@@ -12,23 +12,21 @@ use tokio::task::coop::poll_proceed;
 use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey};
 use crate::pod::routing_table::{InFlight, Pod};
 
-/// An error of a body. Its type is irrelevant: the client only sees a cut connection.
+/// Its type is irrelevant: the client only sees a cut connection.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) struct FromPod {
     body: Incoming,
     resources: Option<RequestResources>,
-    /// Error of a broken answer. It is returned one poll later, after earlier bytes were sent: otherwise the
-    /// server would drop the head.
+    /// Returned one poll later, after earlier bytes were sent: otherwise the server would drop the head.
     broken_off: Option<BodyError>,
 }
 
-/// Resources that a request holds until its answer has ended.
+/// Held until the answer has ended.
 ///
 /// The order of the fields matters: the connection ends before the gate learns that the request has.
 pub(crate) struct RequestResources {
     pub(crate) connection: PodConnection,
-    /// The pool to return the connection to.
     pub(crate) key: PoolKey,
     pub(crate) pod: Arc<Pod>,
     pub(crate) progress: Option<Arc<BodyProgress>>,
@@ -39,13 +37,12 @@ pub(crate) struct RequestResources {
 }
 
 impl RequestResources {
-    /// Returns true if the request must end at once. Registers the waker only if `waits` is true.
+    /// True if the request must end at once. Registers the waker only if `waits`.
     fn poll_cut(&mut self, waits: bool, cx: &mut Context<'_>) -> bool {
         let cut = self.kept.cut.as_mut();
         cut.is_some_and(|cut| if waits { Pin::new(cut).poll(cx).is_ready() } else { cut.has_come() })
     }
 
-    /// Keeps the connection if more requests may be sent to the pod.
     fn end(self, cx: &mut Context<'_>) {
         let Self { mut connection, key, pod, progress, kept, in_flight, pass } = self;
         connection.keep(kept);

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 const FAILURES_IN_A_ROW: u32 = 5;
-/// First duration of setting a pod aside, which doubles each time.
+/// Doubles each time.
 const FIRST_EJECTION: Duration = Duration::from_secs(5);
 const LONGEST_EJECTION: Duration = Duration::from_secs(60);
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
-/// Lower bound of latencies. Smaller differences come from the kernel's scheduling, and would starve one of
-/// two fast pods. Unmeasured pods count as this fast.
+/// Smaller differences come from the kernel's scheduling, and would starve one of two fast pods. Unmeasured
+/// pods count as this fast.
 const SHORTEST_LATENCY: Duration = Duration::from_millis(1);
 
 /// A moving average that follows an increase at once and forgets it slowly (peak EWMA).
@@ -30,7 +30,7 @@ impl Latency {
         self.measured = Some(now);
     }
 
-    /// Returns the expected latency in seconds. It decays, so that a slow pod is tried again.
+    /// In seconds. Decays, so that a slow pod is tried again.
     pub(crate) fn at(&self, now: Instant) -> f64 {
         self.average * self.kept(now)
     }
@@ -41,18 +41,17 @@ impl Latency {
     }
 }
 
-/// Returns the expected cost of one more request at a pod. Meaningful only in comparisons.
+/// Meaningful only in comparisons.
 pub(crate) fn cost(latency: f64, in_flight: u32) -> f64 {
     latency.max(SHORTEST_LATENCY.as_secs_f64()) * (f64::from(in_flight) + 1.0)
 }
 
-/// Returns the cheaper of two random pods among `count`.
 pub(crate) fn better_of_two(count: usize, random: u64, cost: impl Fn(usize) -> f64) -> Option<usize> {
     let (first, second) = two_of(count, random)?;
     Some(if second != first && cost(second) < cost(first) { second } else { first })
 }
 
-/// Returns two random pods among `count`, equal only if there is just one.
+/// Equal only if there is just one.
 pub(crate) fn two_of(count: usize, random: u64) -> Option<(usize, usize)> {
     let (low, high) = (random as u32 as usize, (random >> 32) as usize);
     let first = low.checked_rem(count)?;
@@ -68,8 +67,8 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Counts a failed connect, or an answer with status 502, 503 or 504. Returns the duration of setting the
-    /// pod aside, if it is one too many.
+    /// Counts a failed connect, or an answer with status 502, 503 or 504. Returns the ejection, if it is one
+    /// too many.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         self.in_a_row = self.in_a_row.saturating_add(1);
         if self.in_a_row < FAILURES_IN_A_ROW || self.until(now).is_some() {
@@ -91,8 +90,7 @@ impl Failures {
     }
 }
 
-/// Returns the pods that get requests, given the end of each one's exclusion. At most half stay excluded, the
-/// ones due back last.
+/// `until` has the end of each pod's exclusion. At most half stay excluded, the ones due back last.
 pub(crate) fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
     let mut aside: Vec<usize> = (0..until.len()).filter(|&pod| until[pod].is_some()).collect();
     aside.sort_by_key(|&pod| std::cmp::Reverse(until[pod]));
@@ -140,7 +138,6 @@ mod tests {
         for seconds in [5, 10, 20, 40, 60, 60] {
             let ejection = Duration::from_secs(seconds);
             assert_eq!(failures.failed(now), Some(ejection));
-            // Requests that were in flight fail as well.
             assert_eq!(failures.failed(now), None);
             assert!(failures.until(now + ejection - MS).is_some());
             now += ejection;

@@ -4,28 +4,27 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 
-/// Maximum number of pods that may have seen a request.
+/// Number of pods that may have seen a request.
 pub(crate) const MOST_PODS: u32 = 3;
 const WINDOW: Duration = Duration::from_secs(10);
-/// Number of parts of the window, which expire one at a time.
+/// Of the window; they expire one at a time.
 const PARTS: usize = 10;
-/// Retries allowed in a window, however few requests there are.
+/// However few requests there are.
 const ALWAYS_ALLOWED: u64 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoAnswer {
-    /// The gate or a closed port refused: nothing was sent, at no cost to the pod.
+    /// Nothing was sent, at no cost to the pod.
     Refused,
     /// The connection timed out, or closed before the request was written.
     NotConnected,
-    /// The connection ended after the request was sent and before the answer began.
+    /// Sent, without the beginning of an answer.
     Unanswered,
     /// The pod may have seen a part of the body that is not kept.
     BodySent,
 }
 
-/// Returns true if the request may be sent again. `pods` counts pods that may have seen it, or timed out.
-/// Calls `has_budget` only if needed.
+/// `pods` counts pods that may have seen the request, or timed out. Calls `has_budget` only if needed.
 pub(crate) fn may_repeat(
     why: NoAnswer,
     method: &Method,
@@ -40,12 +39,11 @@ pub(crate) fn may_repeat(
     }
 }
 
-/// Allows retries for a fifth of the requests of the last 10 s: retrying everything would kill overloaded
-/// pods.
+/// A fifth of the requests of the last 10 s: retrying everything would kill overloaded pods.
 #[derive(Debug, Clone)]
 pub(crate) struct RetryBudget {
     started: Instant,
-    /// Number of the newest part since `started`.
+    /// Since `started`.
     newest: u64,
     requests: [u64; PARTS],
     repeats: [u64; PARTS],
@@ -61,7 +59,7 @@ impl RetryBudget {
         self.requests[part] += requests;
     }
 
-    /// Counts a repeat if it is allowed. Returns false if it is not.
+    /// Counts a repeat if it is allowed.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let part = self.forget(now);
         let (requests, repeats) = (self.requests.iter().sum::<u64>(), self.repeats.iter().sum::<u64>());
@@ -70,7 +68,7 @@ impl RetryBudget {
         is_allowed
     }
 
-    /// Clears the expired parts. Returns the index of the newest one.
+    /// Returns the index of the newest part.
     fn forget(&mut self, now: Instant) -> usize {
         let part_length = WINDOW.as_millis() as u64 / PARTS as u64;
         let newest = now.saturating_duration_since(self.started).as_millis() as u64 / part_length;

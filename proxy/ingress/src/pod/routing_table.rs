@@ -20,7 +20,7 @@ use crate::pod::retry_policy::RetryBudget;
 /// A port without refusals for this long may have been open meanwhile.
 const REFUSAL_FORGOTTEN: Duration = Duration::from_secs(20);
 
-/// Routes and services at one moment. Pods keep their state from one table to the next.
+/// Pods keep their state from one table to the next.
 #[derive(Default)]
 pub(crate) struct RoutingTable {
     pub(crate) routes: Arc<RouteTable>,
@@ -28,10 +28,10 @@ pub(crate) struct RoutingTable {
 }
 
 pub(crate) struct FollowedService {
-    /// The source of the pods; `None` if no endpoints are known.
+    /// `None` if no endpoints are known.
     endpoints: Option<Endpoints>,
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// Running pods that are not ready, which only requests for their slot reach.
+    /// Running; only requests for their slot reach them.
     unready: Vec<Arc<Pod>>,
     pub(crate) budget: Arc<Mutex<RetryBudget>>,
     pub(crate) metrics: Arc<ServiceMetrics>,
@@ -56,7 +56,6 @@ pub(crate) enum NoPod {
 struct PodHealth {
     latency: Latency,
     failures: Failures,
-    /// Ports that accept nothing, with their first and last refusal.
     refusing: Vec<RefusingPort>,
 }
 
@@ -88,7 +87,7 @@ impl Pod {
         health.failures.succeeded();
     }
 
-    /// Records a failed connect or an answer with status 502, 503 or 504.
+    /// A failed connect or an answer with status 502, 503 or 504.
     pub(crate) fn failed(&self, service: &ServiceName, now: Instant) {
         if let Some(ejection) = self.health.lock().failures.failed(now) {
             tracing::warn!(
@@ -108,7 +107,6 @@ impl Pod {
         }
     }
 
-    /// Returns true if a port has refused repeatedly for this long.
     pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
         let health = self.health.lock();
         let refusing = health.refusing.iter().find(|refusing| refusing.port == port);
@@ -129,12 +127,11 @@ impl FollowedService {
         self.pods.iter().chain(&self.unready)
     }
 
-    /// Returns the slot's pod, ready or not.
+    /// Ready or not.
     pub(crate) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         self.all().find(|pod| pod.endpoint.replica == slot && !is_tried(pod)).cloned()
     }
 
-    /// Returns true if all ready pods have refused on the port for this long.
     pub(crate) fn has_refused_for(&self, port: u16, time: Duration, now: Instant) -> bool {
         !self.pods.is_empty() && self.pods.iter().all(|pod| pod.has_refused_for(port, time, now))
     }
@@ -175,7 +172,6 @@ impl RoutingTable {
         self.services.values().flat_map(|service| service.all()).for_each(|pod| pod.pools.end_old());
     }
 
-    /// Returns the table for a snapshot. Calls `new_pools` for new pods.
     pub(crate) fn next(&self, snapshot: &RoutingSnapshot, new_pools: &impl Fn() -> Arc<Pools>) -> Self {
         // A service with a route may have no endpoints yet.
         let followed: BTreeSet<_> = snapshot.routes.services().chain(snapshot.endpoints.keys()).collect();
@@ -213,7 +209,7 @@ impl FollowedService {
             let endpoints = endpoints.into_iter().flat_map(|all| all.iter());
             let endpoints = endpoints.filter(move |endpoint| endpoint.state == state);
             endpoints.map(|endpoint| match known.get(&of(endpoint)) {
-                // Keeps its state, even if the endpoint's state differs.
+                // Keeps its state.
                 Some(pod) => Arc::clone(pod),
                 None => new_pod(endpoint, new_pools()),
             })

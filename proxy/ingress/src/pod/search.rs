@@ -15,17 +15,14 @@ use crate::pod::pod_path::PodPath;
 use crate::pod::routing_table::{FollowedService, NoPod, Pod, RoutingTable};
 use crate::shared::IngressShared;
 
-/// Interval of retrying gates and closed ports, which do not announce that they open.
+/// Gates and closed ports do not announce that they open.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The target of a request or connection.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestTarget<'a> {
-    /// The service.
     pub service: &'a ServiceName,
-    /// The slot whose pod to use, ready or not; `None` for any ready pod.
+    /// Ready or not; `None` for any ready pod.
     pub slot: Option<u32>,
-    /// The port of the pod.
     pub port: u16,
 }
 
@@ -37,13 +34,12 @@ pub(crate) struct Search<'a, U> {
     service: Option<Arc<FollowedService>>,
     refused: Vec<PodId>,
     has_refused_connection: bool,
-    /// End of the search; `None` until it has to wait.
+    /// `None` until the search has to wait.
     deadline: Option<Instant>,
 }
 
-/// The use of a path to a pod: it decides how a pod of another host is reached.
+/// Decides how a pod of another host is reached.
 pub(crate) trait PathUsage: Sized {
-    /// A connection through the tunnel.
     type ThroughTunnel;
 
     async fn enter(
@@ -53,12 +49,12 @@ pub(crate) trait PathUsage: Sized {
     ) -> Result<Box<Self::ThroughTunnel>, NoPath>;
 }
 
-/// A TCP connection. At the gate of another host it counts until its end, so it is never kept.
+/// Counts at the gate of another host until its end, so it is never kept.
 pub(crate) struct ForConnection;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForRequest {
-    /// True if it may be sent again after its connection has ended.
+    /// The request may be sent again after its connection has ended.
     pub(crate) is_repeatable: bool,
     pub(crate) protocol: HttpProtocol,
 }
@@ -66,10 +62,10 @@ pub(crate) struct ForRequest {
 pub(crate) enum NoPath {
     /// Its gate refuses, or its node has no proxy.
     Refused,
-    /// It refused a moment ago and was not asked again.
+    /// It refused a moment ago.
     NotAsked(EntryRefusal),
     NotListening,
-    /// The proxy of its host does not answer, so no pod of that node is reachable.
+    /// The proxy of its host does not answer.
     Unreachable,
 }
 
@@ -93,7 +89,6 @@ impl PathUsage for ForConnection {
 impl PathUsage for ForRequest {
     type ThroughTunnel = PodConnection;
 
-    /// Uses a kept connection of this thread if there is one.
     async fn enter(
         search: &Search<'_, Self>,
         tunnel: &TunnelDialer,
@@ -140,10 +135,10 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.service.as_ref()
     }
 
-    /// Returns a pod that admits the request. Waits if there is none.
+    /// Waits if no pod admits the request.
     ///
     /// # Errors
-    /// If there was none within the maximum wait.
+    /// After the maximum wait.
     pub(crate) async fn next(&mut self) -> Result<(Arc<Pod>, PodPath<U::ThroughTunnel>), NoPod> {
         loop {
             if let Some(found) = self.find().await {
@@ -191,7 +186,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.shared.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_silent(&pod.endpoint.node))
     }
 
-    /// Reports that the known endpoints may be outdated.
+    /// The known endpoints may be outdated.
     fn doubt(&self) {
         if let Some(doubts) = &self.shared.doubts {
             doubts.note(self.target.service);
@@ -210,7 +205,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         entered.map(PodPath::Here).map_err(|_| NoPath::Refused)
     }
 
-    /// Asks the pod's host to admit a request, unless it refused a moment ago.
+    /// Unless the host refused a moment ago.
     async fn ask<T>(
         &self,
         pod: &Pod,
@@ -243,7 +238,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         }
     }
 
-    /// Rules out a pod until the next wait: its gate refuses.
+    /// Rules out a pod until the next wait.
     pub(crate) fn refused(&mut self, pod: &Pod) {
         self.doubt();
         // Stopping servers wait for idle connections to end.
@@ -251,7 +246,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.rule_out(pod, false);
     }
 
-    /// Rules out a pod until the next wait: it did not answer.
+    /// Rules out a pod until the next wait.
     pub(crate) fn rule_out(&mut self, pod: &Pod, has_refused_connection: bool) {
         if has_refused_connection {
             self.has_refused_connection = true;
@@ -260,7 +255,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
-    /// Rules out all pods on the host until the next wait. Until it answers, requests prefer other hosts.
+    /// Until the host answers, requests prefer other hosts.
     pub(crate) fn rule_out_host(&mut self, pod: &Pod) {
         let node = &pod.endpoint.node;
         if let Some(tunnel) = &self.shared.tunnel {
@@ -278,7 +273,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         *self.deadline.get_or_insert(begun + self.shared.config.wait)
     }
 
-    /// Returns true if all ready pods have refused on the port for the maximum wait: it is the wrong port.
+    /// All ready pods have refused on the port for the maximum wait: it is the wrong port.
     fn is_hopeless(&self, now: Instant) -> bool {
         let (port, wait) = (self.target.port, self.shared.config.wait);
         let refuses = |service: &Arc<FollowedService>| service.has_refused_for(port, wait, now.into_std());
@@ -296,7 +291,6 @@ impl<'a, U: PathUsage> Search<'a, U> {
         let mut table = self.shared.table.clone();
         if Arc::ptr_eq(&table.borrow_and_update(), &self.table) {
             let until = deadline.min(now + RETRY_INTERVAL);
-            // The channel ends with the proxy.
             let _ = tokio::time::timeout_at(until, table.changed()).await;
         }
         self.table = table.borrow().clone();

@@ -27,7 +27,7 @@ impl MessageHead for AnswerHead {
         Ok(())
     }
 
-    /// Only the long part of a head is checked here, and only before lines are taken out of it.
+    /// The head's short part is not checked.
     fn field(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
         const NAME: &[u8] = b"transfer-encoding";
         self.is_chunked |=
@@ -50,7 +50,6 @@ pub(super) struct Thinned<S> {
     scanner: MessageScanner<AnswerHead>,
     thinner: Thinner,
     surplus: Arc<Surplus>,
-    /// The last message whose answer was expected.
     message: u64,
 }
 

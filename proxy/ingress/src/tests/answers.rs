@@ -88,7 +88,6 @@ async fn long_heads_of_many_lines_arrive(pods: Pods) {
     assert_eq!(answer.matches("set-cookie: ").count(), 800, "{answer:.200}");
 }
 
-/// Also their trailers, and each line in a write of its own.
 async fn long_heads_that_come_line_by_line_arrive(pods: Pods) {
     async fn write_lines(stream: &mut TcpStream, text: &str) {
         for line in text.split_inclusive('\n') {
@@ -131,7 +130,6 @@ async fn long_heads_that_come_line_by_line_arrive(pods: Pods) {
     client.set_nodelay(true).unwrap();
     let head = "HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n";
     let get = format!("GET / {head}{}\r\n", lines("X-A"));
-    // All are on their way at once.
     let requests = format!("{get}{get}POST / {head}Connection: close\r\n{rest}");
     write_lines(&mut client, &requests).await;
     let mut answers = String::new();
@@ -197,7 +195,6 @@ async fn trailers_arrive_without_what_they_say_of_the_origin(pods: Pods) {
     assert!(answer.contains("hello\r\n0\r\nx-checksum: 1\r\n\r\n"), "{answer}");
 }
 
-/// A reset would discard the answer before the client reads it.
 async fn a_refused_upload_is_answered_before_its_connection_ends(pods: Pods) {
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let _ = stream.read(&mut [0; 1024]).await;
@@ -225,7 +222,6 @@ async fn a_refused_upload_is_answered_before_its_connection_ends(pods: Pods) {
     }
 }
 
-/// Closing with unread bytes resets the connection, after the answer arrived.
 #[tokio::test]
 async fn a_pod_that_answers_an_upload_and_closes_at_once_is_heard() {
     let pod = pod_that_says("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
@@ -261,7 +257,6 @@ async fn requests_to_a_pod_that_closes_each_connection_do_not_fail(pods: Pods) {
     }
 }
 
-/// Even unrepeatable ones: a connection for each would cost more than the request.
 #[tokio::test]
 async fn requests_to_a_pod_that_keeps_its_connections_share_them() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -296,7 +291,6 @@ async fn a_pod_may_take_as_long_as_its_rule_says(pods: Pods) {
     }
 }
 
-/// Otherwise each request would wait 10 s for a port that never opens.
 #[tokio::test]
 async fn a_request_to_a_port_that_stays_closed_waits_no_more() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -353,7 +347,6 @@ async fn a_client_is_told_that_its_connection_ends() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 502") && answer.contains("connection: close\r\n"), "{answer}");
-    // Usually nothing ends it.
     let mut client = Client::connect(fixture.address).await;
     let response = client.send(get("/")).await.unwrap();
     assert!(!response.headers().contains_key("connection"));

@@ -19,7 +19,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Issues a certificate that is valid until the beginning of a year.
+    /// Valid until the beginning of a year.
     pub(crate) fn issue(&self, names: &[&str], until: i32) -> Issued {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).unwrap();

@@ -34,7 +34,6 @@ async fn connect(fixture: &Fixture, bytes: &[u8]) -> TcpStream {
     client
 }
 
-/// Otherwise each would keep the pod busy with unwanted work.
 async fn the_pod_learns_that_the_client_has_gone(pods: Pods) {
     let ended = Arc::new(AtomicUsize::new(0));
     let count = ended.clone();

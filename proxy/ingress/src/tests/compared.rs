@@ -24,7 +24,6 @@ const GET: &str = "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const FINAL: &str = "nginx takes it for the answer";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A request, the pod's answer, and the reason if the proxies differ.
 struct Case {
     name: &'static str,
     request: String,
@@ -125,7 +124,7 @@ fn answers() -> Vec<Case> {
 struct Outcome {
     at_pod: Vec<(String, String)>,
     status: String,
-    /// The body; empty for an error of the proxy.
+    /// Empty for an error of the proxy.
     body: String,
 }
 
@@ -175,7 +174,7 @@ impl Script {
         let reading = stream.read_to_end(&mut got);
         let _ = tokio::time::timeout(Duration::from_millis(1500), reading).await;
         let text = String::from_utf8_lossy(&got).into_owned();
-        // Ignores `100 Continue`, which is optional.
+        // `100 Continue` is optional.
         let text = text.strip_prefix("HTTP/1.1 100 Continue\r\n\r\n").unwrap_or(&text);
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         let status = head.split(' ').nth(1).unwrap_or_default().lines().next().unwrap_or_default().to_owned();

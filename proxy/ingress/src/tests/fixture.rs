@@ -69,7 +69,7 @@ pub(super) struct AnotherHost {
 }
 
 impl AnotherHost {
-    /// Starts a host. Also returns a key that it accepts, and the peers with its address.
+    /// Also returns a key that it accepts, and the peers with its address.
     fn start(gates: &Arc<Gates>) -> (Self, ProxyKey, Arc<Peers>) {
         let (here, key) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
         let node = NodeName::new("worker1").unwrap();
@@ -133,12 +133,11 @@ pub(super) fn rule_with(port: u16, change: impl FnOnce(&mut HttpRule)) -> Ingres
 }
 
 impl Fixture {
-    /// Starts an ingress with the rules of `web`, whose pods are on the same host.
+    /// All pods are on the same host.
     pub(super) async fn start(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
         Self::start_with(Pods::OnThisHost, config, rules).await
     }
 
-    /// As [`start`](Self::start), with pods on this or on another host.
     pub(super) async fn start_with(pods: Pods, config: IngressConfig, rules: Vec<IngressRule>) -> Self {
         let gates = Arc::new(Gates::default());
         match pods {
@@ -166,7 +165,7 @@ impl Fixture {
         let (snapshot, following) = watch::channel(Arc::new(snapshot));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        // The ingress on another host has its own gates, without these pods.
+        // The ingress on another host has its own gates.
         let own = if tunnel.is_some() { Arc::default() } else { gates.clone() };
         let shutdown = CancellationToken::new();
         let https = match &config.https {
@@ -205,7 +204,7 @@ impl Fixture {
         Client::connect(self.address).await.send(request).await.unwrap()
     }
 
-    /// Returns everything until the connection ends. Closes the sending side after all answers.
+    /// Closes the sending side after all answers.
     pub(super) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
@@ -225,7 +224,7 @@ impl Fixture {
     }
 }
 
-/// Returns the number of complete requests in these bytes; `None` if they end the connection.
+/// `None` if the bytes end the connection.
 fn answers_to(bytes: &[u8]) -> Option<usize> {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).ok()?;
@@ -253,7 +252,6 @@ impl FakePod {
             async move {
                 let service = service_fn(move |request| echo(name.clone(), after, request));
                 let mut server = hyper::server::conn::http1::Builder::new();
-                // The proxy adds some, and has its own limit.
                 server.max_headers(2000);
                 let _ = server.serve_connection(TokioIo::new(stream), service).await;
             }
@@ -261,8 +259,7 @@ impl FakePod {
         .await
     }
 
-    /// Starts an HTTP/2 pod that pings between requests. Also returns the counts of its connections and of
-    /// ended ones.
+    /// Pings between requests. Also returns the counts of its connections and of ended ones.
     pub(super) async fn http2(name: &str) -> (Self, Arc<[AtomicUsize; 2]>) {
         let (name, counts) = (name.to_owned(), Arc::<[AtomicUsize; 2]>::default());
         let counted = counts.clone();
@@ -282,7 +279,7 @@ impl FakePod {
         (pod, counts)
     }
 
-    /// Starts a pod with its own handler. Killing it drops its connections at once.
+    /// Killing it drops its connections at once.
     pub(super) async fn with<F: Future<Output = ()> + Send + 'static>(
         port: u16,
         serve: impl Fn(TcpStream) -> F + Send + 'static,
@@ -305,13 +302,13 @@ impl FakePod {
         connections.len()
     }
 
-    /// Ends the pod like SIGKILL, and waits until its port is free.
+    /// Waits until its port is free.
     pub(super) async fn kill(self) {
         self.connections.lock().abort_all();
         self.leave().await;
     }
 
-    /// Frees the pod's port, while its connections stay open.
+    /// Its connections stay open.
     pub(super) async fn leave(self) {
         self.accepting.abort();
         while TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await.is_err() {
@@ -333,7 +330,6 @@ async fn echo(
     };
     let body = match request.into_body().collect().await {
         Ok(body) => body.to_bytes().len(),
-        // The answer is not read.
         Err(_) => 0,
     };
     tokio::time::sleep(after).await;
@@ -383,7 +379,7 @@ pub(super) async fn text(response: Response<Incoming>) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// Waits for a condition, at most 10 s.
+/// At most 10 s.
 pub(super) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
     for _ in 0..2000 {
         if condition().await {

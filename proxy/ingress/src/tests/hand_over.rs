@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 32;
 struct Counts {
     requests: AtomicUsize,
     failed: AtomicUsize,
-    /// Number of the first pod that is not yet drained.
+    /// The first pod that is not yet drained.
     gone: AtomicUsize,
 }
 
@@ -61,9 +61,8 @@ async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Co
     }
 }
 
-/// Replaces the only pod repeatedly by one at the same address. It is killed once drained. Every fourth
-/// leaves its connections open, like a container removed with its network. Returns the numbers of requests
-/// and failures.
+/// The new pod has the same address. Every fourth old one leaves its connections open, like a container
+/// removed with its network. Returns the numbers of requests and failures.
 async fn hand_over(pods: Pods, config: IngressConfig, hand_overs: usize, requests: usize) -> (usize, usize) {
     let mut pod = FakePod::http1("p0", 0, PODS_ANSWER_AFTER).await;
     let rules = vec![rule(pod.port, HttpProtocol::Http)];

@@ -135,7 +135,6 @@ async fn a_request_counts_at_the_gate_until_its_answer_has_ended_and_is_cut_by_t
     assert!(response.frame().await.unwrap().is_err());
 }
 
-/// The connection has a cut of the gate that admitted its first request, and that gate is gone.
 #[tokio::test]
 async fn a_request_on_a_connection_of_an_earlier_gate_is_cut_by_its_own() {
     let second = Arc::new(AtomicUsize::new(0));
@@ -177,7 +176,6 @@ async fn an_unanswered_request_is_sent_again_only_if_that_is_safe() {
     let silent = FakePod::with(0, move |mut stream: TcpStream| {
         let counter = counter.clone();
         async move {
-            // Reads the request and ends the connection.
             let mut bytes = [0; 1024];
             let _ = stream.read(&mut bytes).await;
             counter.fetch_add(1, Ordering::SeqCst);
@@ -192,7 +190,6 @@ async fn an_unanswered_request_is_sent_again_only_if_that_is_safe() {
     assert_eq!(seen.swap(0, Ordering::SeqCst), 1);
 }
 
-/// Like a request whose connection ends.
 async fn a_request_that_is_cut_is_sent_again_if_that_is_safe(pods: Pods) {
     let accepted = Arc::new(AtomicUsize::new(0));
     let count = accepted.clone();
@@ -380,7 +377,6 @@ async fn clients_that_take_too_long_are_cut_and_long_answers_are_not() {
     let config = IngressConfig { head_within: head, idle, ..IngressConfig::default() };
     let fixture = Fixture::start(config, vec![rule(pod.port, HttpProtocol::Http)]).await;
     fixture.set_only_pod("p");
-    // Sending one byte at a time does not help.
     let mut slow = TcpStream::connect(fixture.address).await.unwrap();
     let begun = Instant::now();
     let mut bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyy".chunks(1);
@@ -432,7 +428,6 @@ async fn a_client_that_takes_too_long_for_a_head_by_http2_is_cut_and_one_with_a_
     assert!(text(answer.await.unwrap().unwrap()).await.starts_with("p 20 "));
 }
 
-/// No request comes that would find them expired.
 #[tokio::test]
 async fn connections_to_a_pod_that_no_request_uses_are_ended() {
     let pod = FakePod::http1("p", 0, Duration::from_millis(50)).await;

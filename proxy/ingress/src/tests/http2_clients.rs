@@ -1,5 +1,4 @@
-//! HTTP/2 clients that send or read nothing, disappear, or request too much: each request has its own
-//! deadline, and others are served.
+//! HTTP/2 clients that send or read nothing, disappear, or request too much.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -90,7 +89,6 @@ async fn an_answer_of_which_nothing_is_taken_in_is_reset_and_keeps_no_pod(pods: 
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n").await;
         while stream.write_all(&[b'x'; 16 * 1024]).await.is_ok() {
-            // Yields to the test's client.
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     })
@@ -118,7 +116,6 @@ async fn an_answer_of_which_nothing_is_taken_in_is_reset_and_keeps_no_pod(pods: 
     assert!(!without_window.is_closed(), "its connection is not cut");
 }
 
-/// The client answers no ping.
 async fn a_client_that_has_gone_without_a_word_keeps_no_request(pods: Pods) {
     let pod = FakePod::http1("p", 0, Duration::from_secs(3600)).await;
     let config = patient_for(Duration::from_secs(2));
@@ -141,7 +138,6 @@ async fn an_idle_connection_ends_also_if_its_client_answers_pings() {
     eventually(async || client.is_closed()).await;
 }
 
-/// Otherwise a few connections with a hundred requests each take all files of the proxy.
 #[tokio::test]
 async fn requests_beside_each_other_count_as_connections_do() {
     let pod = FakePod::http1("p", 0, Duration::from_secs(2)).await;
@@ -153,7 +149,6 @@ async fn requests_beside_each_other_count_as_connections_do() {
     let statuses: Vec<StatusCode> = answers.into_iter().map(|answer| answer.unwrap().status()).collect();
     let count = |status| statuses.iter().filter(|own| **own == status).count();
     assert_eq!((count(StatusCode::OK), count(StatusCode::SERVICE_UNAVAILABLE)), (5, 15), "{statuses:?}");
-    // Their places are free again.
     eventually(async || fixture.request(get("/")).await.status() == StatusCode::OK).await;
     assert_eq!(client.send_request(request("GET", empty())).await.unwrap().status(), StatusCode::OK);
 }
@@ -187,7 +182,7 @@ async fn a_stream_to_a_pod_that_speaks_http2_may_be_silent(pods: Pods) {
     }
 }
 
-/// Some clients, such as Debian's curl, see no answer to an upload that is reset.
+/// Debian's curl sees no answer to an upload that is reset.
 async fn a_refused_upload_is_answered_before_it_is_reset(pods: Pods) {
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let _ = stream.read(&mut [0; 1024]).await;
@@ -204,7 +199,6 @@ async fn a_refused_upload_is_answered_before_it_is_reset(pods: Pods) {
         });
         let mut upload = request("POST", BodyExt::boxed(StreamBody::new(pieces)));
         if host == "no host" {
-            // The proxy refuses it itself.
             upload.headers_mut().insert("host", "another.example".parse().unwrap());
         }
         let response = client.send_request(upload).await.unwrap();

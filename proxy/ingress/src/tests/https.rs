@@ -49,7 +49,6 @@ fn with_https(directory: &Path) -> IngressConfig {
 }
 
 impl Secure {
-    /// Starts with certificates for `web.example`, and for `*.wild.example` and `other.example`.
     async fn start() -> Self {
         Self::start_with(|port| rule(port, HttpProtocol::Http), |config| config).await
     }
@@ -72,7 +71,7 @@ impl Secure {
         TcpStream::connect(self.fixture.https_address.unwrap()).await.unwrap()
     }
 
-    /// Connects by TLS for a name, offering these protocols. The certificate must match the name.
+    /// The certificate must match the name.
     async fn tls(&self, name: &str, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)

@@ -67,7 +67,7 @@ pub(super) async fn connections(pod: &FakePod, record: &Record) -> Vec<Connectio
     connections
 }
 
-/// Framing headers, each with and without a body that would be a second request.
+/// Each with and without a body that would be a second request.
 const FRAMING: [&str; 40] = [
     "Content-Length: 5\r\nContent-Length: 6",
     "Content-Length: 5\r\nContent-Length: 5",
@@ -244,7 +244,7 @@ fn is_well_formed(text: &str) -> bool {
     Scanner::default().feed(text.as_bytes()).is_ok()
 }
 
-/// Returns the number of requests on one connection. A refused body leaves one without an end.
+/// A refused body leaves one without an end.
 pub(super) fn whole_requests(text: &str, bytes: &[u8]) -> usize {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).unwrap_or_else(|(at, why)| panic!("{text:?}: at {at}: {why}"));

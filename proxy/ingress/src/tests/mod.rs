@@ -1,6 +1,6 @@
 //! Tests of ingress with real sockets and pods that are tasks.
 
-/// Runs each test twice: with the pod on the ingress's host, and on another.
+/// With the pod on the ingress's host, and on another.
 macro_rules! wherever_the_pod_is {
     ($($test:ident),* $(,)?) => {
         mod on_this_host {
@@ -45,9 +45,8 @@ use crate::pod::connection::Pools;
 /// A safeguard to remove, which the tests must detect.
 #[derive(Clone)]
 pub(super) enum Ablation {
-    /// The gate counts, but admits everything.
     GateNotLookedAt,
-    /// One pool for all pods, which have the same address.
+    /// All pods have the same address.
     PoolPerAddress(Arc<Pools>),
 }
 

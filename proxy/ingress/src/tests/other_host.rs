@@ -30,7 +30,7 @@ async fn before_another_host(pod: &FakePod) -> Fixture {
     Fixture::start_with(Pods::OnAnotherHost, IngressConfig::default(), rules).await
 }
 
-/// Starts an ingress before an HTTP/2 pod, with one thread that has all connections.
+/// One thread has all connections.
 async fn http2_before_another_host(pod: &FakePod) -> Fixture {
     let config = IngressConfig { threads: 1, ..IngressConfig::default() };
     Fixture::start_with(Pods::OnAnotherHost, config, vec![rule(pod.port, HttpProtocol::H2c)]).await
@@ -170,7 +170,6 @@ async fn refuses_on_kept_connections(
     for _ in 0..4 {
         assert_eq!(client.send(requests[0].clone()).await.unwrap().status(), StatusCode::OK);
     }
-    // The ingress gets no update.
     fixture.gates.set(row("b"));
     fixture.gates.close(&row("a").pod, &row("a").assignment);
     for number in 0..20 {
@@ -242,7 +241,7 @@ async fn no_request_waits_for_a_host_that_is_known_to_be_silent_until_it_answers
     assert_eq!(fixture.request(get("/")).await.status(), StatusCode::OK);
 }
 
-/// Like a proxy that was killed and restarted. Without another pod, requests do not wait for the next probe.
+/// Like a proxy that was killed and restarted.
 #[tokio::test]
 async fn a_host_whose_proxy_is_back_is_used_at_once() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -252,7 +251,6 @@ async fn a_host_whose_proxy_is_back_is_used_at_once() {
     let node = endpoint("p", EndpointState::Ready).node;
     let real = fixture.peers.of_node(&node).unwrap();
     for _ in 0..8 {
-        // Nothing listens there.
         let address = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         fixture.peers.insert(node.clone(), Peer { address, ..real });
         let waiting = fixture.request(get("/"));
@@ -266,7 +264,6 @@ async fn a_host_whose_proxy_is_back_is_used_at_once() {
     }
 }
 
-/// Each question is a TLS connection.
 #[tokio::test]
 async fn of_the_requests_that_wait_for_a_pod_one_asks_for_all() {
     let pod = FakePod::http1("p", 0, Duration::ZERO).await;
@@ -292,7 +289,7 @@ async fn of_the_requests_that_wait_for_a_pod_one_asks_for_all() {
     assert!(asked < REQUESTS + 20, "asked {asked} times");
 }
 
-/// A link to a proxy that can be cut: then it forwards nothing, but ends nothing.
+/// When cut, it forwards nothing, but ends nothing.
 struct Cable {
     address: SocketAddr,
     is_cut: Arc<AtomicBool>,
@@ -343,7 +340,6 @@ async fn what_the_gate_of_the_other_host_refuses_is_sent_to_another_pod_also_a_p
         fixture.gates.set(row(name));
     }
     fixture.gates.close(&row("a").pod, &row("a").assignment);
-    // The third pod is unknown there.
     fixture.set_endpoints(["a", "b", "c"].map(|name| endpoint(name, EndpointState::Ready)).into());
     for _ in 0..50 {
         assert_eq!(fixture.request(post(vec![b'x'; 100])).await.status(), StatusCode::OK);
@@ -379,7 +375,6 @@ async fn a_silent_proxy_holds_a_request_up_once_and_not_for_each_of_its_pods() {
     let connect_within = config.connect_within;
     let rules = vec![rule(pod.port, HttpProtocol::Http)];
     let fixture = Fixture::start_with(Pods::OnAnotherHost, config, rules).await;
-    // Accepts connections, and never speaks.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let node = NodeName::new("worker2").unwrap();
     let real = fixture.peers.of_node(&endpoint("a", EndpointState::Ready).node).unwrap();

@@ -20,7 +20,7 @@ struct Server {
     _process: ChildGuard,
 }
 
-/// Reads bodies, which Python leaves to its handlers.
+/// Python leaves bodies to its handlers.
 const PYTHON: &str = r"
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -80,7 +80,7 @@ impl Server {
         ]
     }
 
-    /// Sends a request, and another one on the same connection. Returns everything until the connection ends.
+    /// With another request on the same connection.
     async fn answers(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
         let next = b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -134,7 +134,6 @@ async fn what_a_pod_is_sent_for_a_malformed_request_is_exactly_one_for_other_ser
     }
     let mut others = Vec::new();
     for server in &servers {
-        // A smuggled second request is detected.
         let two = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!(seen(two, &server.answers(two).await), Seen::Otherwise);
         let mut all = Vec::new();

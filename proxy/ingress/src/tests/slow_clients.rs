@@ -25,16 +25,15 @@ use tokio::task::JoinSet;
 use super::fixture::{Client, FakePod, Fixture, get, rule, text};
 use crate::IngressConfig;
 
-/// Number of normal clients, and each one's pause between two requests.
 const CLIENTS: usize = 8;
 const BETWEEN: Duration = Duration::from_millis(10);
 const UNDISTURBED: Duration = Duration::from_secs(2);
-/// Maximum duration of a normal request under disturbance.
+/// Of a normal request under disturbance.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Maximum increase of the 99th percentile, and its lower bound, as tests of other crates run in parallel.
+/// Increase of the 99th percentile, and its lower bound, as tests of other crates run in parallel.
 const P99_TIMES: u32 = 5;
 const P99_AT_LEAST: Duration = Duration::from_millis(200);
-/// Connections from one address; one may have 1,000.
+/// One address may have 1,000.
 const PER_ADDRESS: usize = 900;
 
 fn number(variable: &str, default: usize) -> usize {
@@ -50,7 +49,7 @@ struct Latencies {
     longest: Duration,
 }
 
-/// Sends requests of normal clients until `disturbance` has ended. Each must be answered.
+/// Until `disturbance` has ended. Each request must be answered.
 async fn measure<T>(address: SocketAddr, disturbance: impl Future<Output = T>) -> (Latencies, T) {
     let has_ended = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
@@ -133,7 +132,7 @@ impl SlowClient {
     }
 }
 
-/// Connects slow clients, which end when they are cut or after `most`. Returns each one's lifetime.
+/// They end when they are cut or after `most`. Returns each one's lifetime.
 fn be_slow(address: SocketAddr, count: usize, most: Duration) -> Vec<Option<Duration>> {
     let begun = Instant::now();
     let mut clients: Vec<SlowClient> = Vec::with_capacity(count);
@@ -147,7 +146,6 @@ fn be_slow(address: SocketAddr, count: usize, most: Duration) -> Vec<Option<Dura
     println!("{count} slow clients after {:?}", begun.elapsed());
     let deadline = Instant::now() + most;
     while Instant::now() < deadline && clients.iter().any(|client| client.cut_after.is_none()) {
-        // All send within a second, but spread over it.
         for some in clients.chunks_mut(count.div_ceil(50)) {
             let next = Instant::now() + Duration::from_millis(20);
             some.iter_mut().for_each(SlowClient::step);
@@ -191,7 +189,6 @@ fn rule_of_path(path: &str, port: u16) -> IngressRule {
     })
 }
 
-/// Answers with as many bytes as received, each in its own chunk.
 async fn answer_in_chunks(
     request: Request<Incoming>,
 ) -> Result<Response<impl hyper::body::Body<Data = Bytes, Error = Infallible>>, Infallible> {

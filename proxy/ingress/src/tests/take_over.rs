@@ -1,4 +1,4 @@
-//! Processes take over the sockets under load: no request fails, and accepted connections go on.
+//! Processes take over the sockets under load.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -57,14 +57,14 @@ async fn connect(address: SocketAddr, is_http2: bool) -> Client {
     if is_http2 { Client::connect_http2(address).await } else { Client::connect(address).await }
 }
 
-/// Returns true if clients repeat a request after this error: the connection had ended before, or HTTP/2
-/// reports it as not processed.
+/// Clients repeat a request after this: the connection had ended before, or HTTP/2 reports it as not
+/// processed.
 fn was_not_taken(error: &hyper::Error) -> bool {
     let crossed = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");
     error.is_canceled() || error.is_closed() || crossed()
 }
 
-/// Sends requests without pause. Reconnects when a connection ends in order, as clients do.
+/// Reconnects when a connection ends in order, as clients do.
 async fn send_without_pause(
     address: SocketAddr,
     is_http2: bool,

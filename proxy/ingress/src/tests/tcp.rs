@@ -36,7 +36,6 @@ async fn a_connection_is_passed_on_and_each_side_can_end_alone(pods: Pods) {
     let mut client = connect(port).await.unwrap();
     client.write_all(b"abc").await.unwrap();
     client.shutdown().await.unwrap();
-    // It waits for a pod.
     tokio::time::sleep(Duration::from_millis(50)).await;
     fixture.set_only_pod("p");
     let mut answer = String::new();

@@ -27,7 +27,6 @@ async fn agreeing_pod() -> FakePod {
                     "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: {protocol}\r\n\r\n"
                 );
                 stream.write_all(answer.as_bytes()).await.unwrap();
-                // A text frame, and then an echo.
                 stream.write_all(b"\x81\x05hello").await.unwrap();
                 let (mut read, mut write) = stream.split();
                 let _ = tokio::io::copy(&mut read, &mut write).await;
@@ -101,7 +100,6 @@ async fn a_websocket_that_is_cut_ends_with_a_close_frame(pods: Pods) {
         ("websocket", &b""[..], &b"\x88\x02\x03\xe9"[..]),
         // No close frame fits into the middle of another frame.
         ("websocket", b"\x81\x05hel", b""),
-        // The pod has closed it.
         ("websocket", b"\x88\x02\x03\xe8", b""),
         ("tcp", b"", b""),
     ] {

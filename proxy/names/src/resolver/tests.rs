@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::*;
 
-/// Addresses of a pod of the app `shop`, and of a pod without an app.
+/// A pod of the app `shop`, and one without an app.
 const IN_SHOP: [u8; 4] = [172, 18, 0, 2];
 const OUTSIDE: [u8; 4] = [172, 18, 0, 3];
 
@@ -39,7 +39,6 @@ impl Host {
             let service = ServiceName::new(name).ok();
             gates.set(LocalPod { service, address: Ipv4Addr::from(address).into(), ..local_pod(name) });
         }
-        // No other names are asked for here.
         let forwarder = Forwarder::new("/dev/null".into());
         let resolver = Resolver::new(store, follower.interest(), snapshot, gates, forwarder);
         let shutdown = CancellationToken::new();
@@ -108,7 +107,7 @@ async fn without_redis_what_is_known_is_answered_and_what_is_not_fails_and_does_
         assert_eq!(host.ask(from, "other.kubeleet.").await, Ok(other));
     }
     assert_eq!(host.ask(OUTSIDE, "unknown.kubeleet.").await, Err(ResponseCode::ServFail));
-    // The next process, which never reached Redis.
+    // Never reached Redis.
     let next = Host::on(host.redis);
     next.resolver.insert_saved(host.resolver.known_addresses());
     assert_eq!(next.ask(OUTSIDE, "other.kubeleet.").await, Ok(other));
@@ -116,7 +115,6 @@ async fn without_redis_what_is_known_is_answered_and_what_is_not_fails_and_does_
     assert_eq!(holder.to_string(), "other");
 }
 
-/// A pod that asks for one name after the other.
 #[tokio::test]
 async fn a_pod_that_asks_redis_too_much_is_refused_and_another_one_is_not() {
     let host = Host::new().await;
