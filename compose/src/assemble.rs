@@ -10,12 +10,11 @@ use crate::source::{folder_of, join};
 
 const GROUPS: [&str; 6] = ["services", "networks", "volumes", "secrets", "configs", "models"];
 
-/// Maximum number of includes, counting repeats: a few lines can ask for billions.
+/// Counts repeats: a few lines can ask for billions.
 const MAX_INCLUDES: usize = 500;
 
 impl Loader<'_> {
-    /// Merges the documents of one application and adds their includes. `including` is the stack of files
-    /// being included.
+    /// `including` is the stack of files being included.
     pub(crate) fn assemble(
         &mut self,
         documents: Vec<ComposeDocument>,
@@ -84,7 +83,7 @@ impl Loader<'_> {
         root
     }
 
-    /// Adds an included application. Identical definitions may repeat, as when two files include a third one.
+    /// Identical definitions may repeat, as when two files include a third one.
     fn add(&mut self, root: &mut DocumentNode, included: &DocumentNode, file: &str) {
         for group in GROUPS {
             let Some(theirs) = included.get(group) else { continue };
@@ -110,7 +109,7 @@ impl Loader<'_> {
     }
 }
 
-/// Returns a file's own definitions, merged as if the file overrides no other one.
+/// As if the file overrides no other one.
 fn whole(own: &DocumentNode, group: &str) -> DocumentNode {
     merge(DocumentNode::null(own.place()), own, &format!("{group}.*"))
 }

@@ -1,5 +1,5 @@
-//! Compares the merged files with the table of fields: reports unknown fields as mistakes and notes fields
-//! without effect.
+//! Compares the merged files with the table of fields: unknown fields are mistakes, fields without effect are
+//! noted.
 
 use document::{DocumentNode, Field};
 
@@ -7,12 +7,11 @@ use crate::fields::{self, How, Support};
 use crate::project::EXTENSION;
 use crate::report::{NoteKind, Report};
 
-/// Fields that are lists in long form. A service's own lists are checked with the service.
+/// In long form. A service's own lists are checked with the service.
 const LISTS: [&str; 3] = ["services.*.profiles", "services.*.env_file", "services.*.security_opt"];
 /// A map without rows for its own fields.
 const DEPENDS_ON: &str = "services.*.depends_on";
 
-/// Checks the top-level fields, and the fields of all services for unknown names.
 pub(crate) fn names(root: &DocumentNode, report: &mut Report) {
     walk(root, "", "", &mut |visited| match visited {
         Visited::Unknown { parent, field } => {
@@ -29,8 +28,7 @@ pub(crate) fn names(root: &DocumentNode, report: &mut Report) {
     });
 }
 
-/// Returns the form that a field must have, if its value has another one: the wrong form would be ignored
-/// silently.
+/// The form that the field must have: another one would be ignored silently.
 fn unfit(path: &str, value: &DocumentNode, support: Support) -> Option<&'static str> {
     let is_map = path == DEPENDS_ON || matches!(support, Support::Honoured(How::Parts));
     if is_map && !value.is_map() && !value.is_null() {
@@ -40,7 +38,7 @@ fn unfit(path: &str, value: &DocumentNode, support: Support) -> Option<&'static 
     is_list.then_some("a list")
 }
 
-/// Notes the fields of a service that have no effect. Fields that nodes refuse are mistakes.
+/// Fields that nodes refuse are mistakes.
 pub(crate) fn effects(service: &str, node: &DocumentNode, report: &mut Report) {
     walk(node, fields::SERVICE, "", &mut |visited| {
         let Visited::Known { name, field, support, advice, .. } = visited else { return false };
@@ -66,8 +64,7 @@ enum Visited<'a> {
     Unknown { parent: &'a str, field: Field<'a> },
 }
 
-/// Visits the fields below `path`, which the user wrote as `name`. Descends into a field only if `visit`
-/// returns true.
+/// The user wrote `path` as `name`. Descends into a field only if `visit` returns true.
 fn walk(node: &DocumentNode, path: &str, name: &str, visit: &mut dyn FnMut(Visited<'_>) -> bool) {
     if let Some(items) = node.items() {
         items.iter().for_each(|item| walk(item, path, name, visit));
@@ -87,7 +84,7 @@ fn walk(node: &DocumentNode, path: &str, name: &str, visit: &mut dyn FnMut(Visit
                 support: row.support,
                 advice: row.advice,
             }),
-            // A name that the user chose.
+            // The user chose the name.
             None if inner.ends_with(".*") => true,
             None => visit(Visited::Unknown { parent: path, field }),
         };

@@ -17,7 +17,6 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) variables: &'a Variables,
 }
 
-/// Returns the text of a field.
 pub(crate) fn text_of(node: &DocumentNode, field: &str) -> Option<String> {
     node.get(field).and_then(DocumentNode::scalar).map(|text| text.into_owned())
 }

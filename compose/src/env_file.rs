@@ -4,28 +4,28 @@ use crate::interpolate::{VariableLookup, interpolate};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnvFileFormat {
-    /// Supports quotation marks, comments after values, and variables.
+    /// With quotation marks, comments after values, and variables.
     Compose,
     /// Everything after `=` is the value.
     Raw,
 }
 
-/// A variable without a value takes its value from the environment.
+/// A variable without a value takes it from the environment.
 pub(crate) type Variable = (String, Option<String>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EnvFile {
     pub(crate) variables: Vec<Variable>,
-    /// Unset variables that values use, each with its line number.
+    /// With line numbers.
     pub(crate) unset: Vec<(u64, String)>,
 }
 
 type LineProblem = (u64, String);
 
-/// Parses a file of variables. A value may use variables defined above it.
+/// A value may use variables defined above it.
 ///
 /// # Errors
-/// Returns the line number and the problem.
+/// The line number and the problem.
 pub(crate) fn parse(
     text: &str,
     format: EnvFileFormat,
@@ -76,7 +76,7 @@ enum Separator {
     None,
 }
 
-/// Reads a file sequentially. After a quoted value, another variable may follow on the same line.
+/// After a quoted value, another variable may follow on the same line.
 struct EnvReader<'a> {
     rest: &'a str,
     line: u64,
@@ -94,7 +94,6 @@ impl<'a> EnvReader<'a> {
         self.rest = self.rest.trim_start_matches(is_space);
     }
 
-    /// Returns the next name with its separator and line number, or `None` at the end.
     fn next_name(&mut self) -> Result<Option<NumberedName<'a>>, LineProblem> {
         loop {
             self.skip(self.rest.len() - self.rest.trim_start().len());
@@ -172,8 +171,7 @@ impl<'a> EnvReader<'a> {
         value[..comment.map_or(value.len(), |(at, _)| at)].trim_end()
     }
 
-    /// Returns the text between quotation marks, unescaping only the mark; `None` if the closing mark is
-    /// missing.
+    /// Unescapes only the mark. `None` if the closing mark is missing.
     fn quoted(&mut self, quote: char) -> Option<String> {
         let (mut value, mut is_escaped) = (String::new(), false);
         for (at, c) in self.rest.char_indices().skip(1) {
@@ -204,7 +202,7 @@ fn is_space(c: char) -> bool {
     c.is_whitespace() && c != '\n'
 }
 
-/// Replaces the escapes of a double-quoted text. An escaped dollar sign becomes `$$`, which means one.
+/// An escaped dollar sign becomes `$$`, which means one.
 fn unescaped(text: &str) -> String {
     let (mut out, mut chars) = (String::new(), text.chars());
     while let Some(c) = chars.next() {

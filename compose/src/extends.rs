@@ -7,7 +7,7 @@ use crate::loader::Loader;
 use crate::merge::{first, merge};
 use crate::source::{folder_of, join};
 
-/// Maximum length of a chain of `extends`: each step uses stack.
+/// Each step uses stack.
 const MAX_CHAIN: usize = 64;
 
 struct ServicesFile {
@@ -37,7 +37,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns a service merged with its base. `way` is the chain of services visited so far.
+/// `way` is the chain of services visited so far.
 fn extended(
     loader: &mut Loader<'_>,
     mut service: DocumentNode,

@@ -1,11 +1,11 @@
-//! Rewrites the short forms of Compose to the long ones. A map in one file and a list in another can then be
-//! merged and translated from one form.
+//! Rewrites the short forms of Compose to the long ones, so that a map in one file and a list in another can
+//! be merged.
 
 use document::DocumentNode;
 
 use crate::translate::ports;
 
-/// Fields that are a map or a list of `KEY=value`, by their paths in the table of fields.
+/// A map or a list of `KEY=value`, by paths in the table of fields.
 const MAPS_OR_LISTS: [&str; 6] = [
     "services.*.environment",
     "services.*.labels",
@@ -17,9 +17,9 @@ const MAPS_OR_LISTS: [&str; 6] = [
 
 /// A map or a list of its keys.
 const NETWORKS: &str = "services.*.networks";
-/// A map or a list of names. A name in a list implies a condition.
+/// A map or a list of names.
 const DEPENDS_ON: &str = "services.*.depends_on";
-/// A list in which one item may stand for several ports.
+/// One item may stand for several ports.
 pub(crate) const PORTS: &str = "services.*.ports";
 
 const LISTS_OR_TEXTS: [&str; 5] = [
@@ -30,7 +30,7 @@ const LISTS_OR_TEXTS: [&str; 5] = [
     "services.*.label_file",
 ];
 
-/// Rewrites the value of the field at `path` to its long form, without its tag.
+/// Without its tag.
 pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     let is_list = node.items().is_some();
     let node = if node.tag().is_some() { node.untagged() } else { node };
@@ -54,8 +54,7 @@ pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     }
 }
 
-/// Returns a map of services with the condition that list items imply, even if another file set a different
-/// one.
+/// List items imply a condition, even if another file set a different one.
 fn started(services: &DocumentNode) -> DocumentNode {
     if !services.is_map() {
         return services.clone();
@@ -71,7 +70,7 @@ fn started(services: &DocumentNode) -> DocumentNode {
     map
 }
 
-/// Converts a list to a map; returns it unchanged if an item is not text.
+/// Unchanged if an item is not text.
 fn map_of(list: &DocumentNode, split: impl Fn(&str) -> (&str, Option<&str>)) -> DocumentNode {
     let mut map = DocumentNode::empty_map(list.place());
     for item in list.items().unwrap_or_default() {

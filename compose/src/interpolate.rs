@@ -4,20 +4,18 @@
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interpolated {
     pub(crate) text: String,
-    /// Variables without a value or default, which were replaced by nothing.
+    /// They have no default, and were replaced by nothing.
     pub(crate) unset: Vec<String>,
 }
 
-/// Maximum nesting of variables: each level uses stack.
+/// Each level uses stack.
 const MAX_DEPTH: usize = 32;
 
-/// Maximum size of a text in bytes: variables made of other variables can double it repeatedly.
+/// Variables made of other variables can double a text repeatedly.
 const MAX_BYTES: usize = 1 << 20;
 
 pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Replaces the variables of a text.
-///
 /// # Errors
 /// If a required variable has no value, or the text is malformed.
 pub(crate) fn interpolate(text: &str, lookup: VariableLookup<'_>) -> Result<Interpolated, String> {

@@ -1,11 +1,10 @@
 //! Translates Compose files to kubeleet services.
 //!
-//! [`load`] reads files by the Compose specification and returns their services. It accesses only the files
-//! that [`FileSources`] provides. Every value keeps its place in the user's file, and services are checked
-//! like those of other files, so all mistakes are found at once, each with its line.
+//! [`load`] reads files by the Compose specification. It accesses only the files that [`FileSources`]
+//! provides. Every value keeps its place in the user's file, so all mistakes are found at once, each with its
+//! line.
 //!
-//! One table, `fields::TABLE`, lists the support for each field; a field that is not honoured produces a
-//! [`Note`], never silence.
+//! A field that is not honoured produces a [`Note`], never silence: see `fields::TABLE`.
 //!
 //! Tests: tests, oracle
 
@@ -54,45 +53,40 @@ pub use source::{FileSources, PathKind, SourceError};
 pub use values::AppValue;
 use values::Declared;
 
-/// File names looked for in a folder, in order of preference.
+/// In order of preference.
 pub const DEFAULT_FILES: [&str; 4] =
     ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
 
-/// Result of loading the files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
-    /// Name of the app.
     pub name: AppName,
-    /// Services without a profile or with an active one, each after its dependencies.
+    /// Without a profile or with an active one, each after its dependencies.
     pub services: Vec<ServiceInput>,
-    /// Services whose files do not define an ingress.
     pub without_ingress: BTreeSet<ServiceName>,
-    /// Names of all services, including inactive ones.
+    /// Also of inactive services.
     pub all_names: BTreeSet<String>,
-    /// Secrets and configs that the services use and the app creates.
+    /// That the services use and the app creates.
     pub values: Vec<AppValue>,
-    /// Names of all secrets and configs that the files declare, including unused ones.
+    /// Also unused ones.
     pub all_values: BTreeSet<(ValueKind, ValueName)>,
-    /// True if several services use the same named volume.
+    /// Several services use the same named volume.
     pub has_common_volumes: bool,
-    /// Files whose content is sent to the cluster, with the object each becomes.
+    /// Sent to the cluster, with the object each becomes.
     pub sent_files: BTreeSet<(String, String)>,
-    /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
-/// Returns true if a document is a Compose file and not a service.
 pub fn is_compose(document: &DocumentNode) -> bool {
     document.has_field("services") || document.has_field("include")
 }
 
-/// Returns true for a Compose file of version 1: services without a `services` field around them.
+/// Services without a `services` field around them.
 pub fn is_version_1(document: &DocumentNode) -> bool {
     let is_service = |field: Field<'_>| field.value.has_field("image") || field.value.has_field("build");
     !is_compose(document) && document.fields().count() > 0 && document.fields().all(is_service)
 }
 
-/// Names of the files that override one of [`DEFAULT_FILES`], in order of preference.
+/// In order of preference.
 pub const OVERRIDE_FILES: [&str; 4] = [
     "compose.override.yml",
     "compose.override.yaml",
@@ -100,10 +94,7 @@ pub const OVERRIDE_FILES: [&str; 4] = [
     "docker-compose.override.yaml",
 ];
 
-/// Returns the variables of env files as [`load`] would read them.
-///
-/// # Errors
-/// Returns all mistakes.
+/// As [`load`] reads them.
 pub fn variables(
     project: &Project,
     sources: &dyn FileSources,
@@ -120,10 +111,8 @@ fn folder(project: &Project) -> String {
     project.directory.clone().unwrap_or_else(|| source::folder_of(first).to_owned())
 }
 
-/// Reads the files of an app.
-///
 /// # Errors
-/// Returns all mistakes in file order.
+/// All mistakes in file order.
 pub fn load(project: &Project, sources: &dyn FileSources) -> Result<App, Vec<ComposeFinding>> {
     let mut report = Report::default();
     match read(project, sources, &mut report) {
@@ -132,7 +121,7 @@ pub fn load(project: &Project, sources: &dyn FileSources) -> Result<App, Vec<Com
     }
 }
 
-/// Returns the name of the app even if its files have other mistakes.
+/// Even if its files have other mistakes.
 pub fn app_name(project: &Project, sources: &dyn FileSources) -> Option<AppName> {
     let folder = folder(project);
     let mut report = Report::default();

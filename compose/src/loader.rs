@@ -12,13 +12,13 @@ use crate::source::{FileSources, SourceError, join};
 use crate::translate::files_beside;
 
 const ENV_FILE: &str = ".env";
-/// Maximum bytes of all files, counting each include and extend: a few lines can ask for billions.
+/// Counts each include and extend: a few lines can ask for billions.
 const MAX_BYTES: usize = 128 << 20;
 
 pub(crate) struct Loader<'a> {
     sources: &'a dyn FileSources,
     pub(crate) report: &'a mut Report,
-    /// Parsed documents by file, with the number of bytes.
+    /// With the number of bytes.
     parsed: BTreeMap<String, (Vec<DocumentNode>, usize)>,
     pub(crate) includes: usize,
     bytes: usize,
@@ -33,7 +33,7 @@ impl<'a> Loader<'a> {
         files.iter().flat_map(|file| self.parse_one(file, None)).collect()
     }
 
-    /// Returns the documents of one file. `place` is the reference to it in another file, if any.
+    /// `place` is the reference to the file in another one.
     pub(crate) fn parse_one(&mut self, file: &str, place: Option<TextPosition>) -> Vec<ComposeDocument> {
         if !self.parsed.contains_key(file) {
             let read = self.read_documents(file, place);
@@ -72,8 +72,7 @@ impl<'a> Loader<'a> {
         (documents, text.len())
     }
 
-    /// Returns the variables of files: a later file wins, and the environment before all. Only a file named
-    /// explicitly must exist.
+    /// A later file wins, and the environment before all. Only a file named explicitly must exist.
     pub(crate) fn variables(&mut self, named: &[String], folder: &str, environment: &Variables) -> Variables {
         let mut variables = Variables::new();
         let default = [join(folder, ENV_FILE)];

@@ -7,28 +7,28 @@ use crate::fields;
 use crate::forms::{PORTS, long_form};
 use crate::translate::ports;
 
-/// Fields replaced as a whole.
+/// As a whole.
 const REPLACED: [&str; 3] = ["services.*.command", "services.*.entrypoint", "services.*.healthcheck.test"];
 
-/// Lists in which an item replaces an earlier one with the same target.
+/// An item replaces an earlier one with the same target.
 const BY_TARGET: [&str; 3] = ["services.*.volumes", "services.*.secrets", "services.*.configs"];
 
-/// A list of paths, each read once.
+/// Each path is read once.
 const ENV_FILES: &str = "services.*.env_file";
 
-/// Maps in which `null` is a value and overrides.
+/// `null` is a value and overrides.
 const WITH_NULLS: [&str; 4] =
     ["services.*.environment", "services.*.labels", "services.*.annotations", "services.*.deploy.labels"];
 
-/// Replaced as a whole if the driver differs.
+/// As a whole if the driver differs.
 const LOGGING: &str = "services.*.logging";
 
-/// Returns the long form of a map without `!reset`, as the start of a merge.
+/// The long form of a map without `!reset`, as the start of a merge.
 pub(crate) fn first(node: &DocumentNode, path: &str) -> DocumentNode {
     merge(DocumentNode::empty_map(node.place()), node, path)
 }
 
-/// Merges `over` into `base`. `path` is the path of both in the table of fields.
+/// `path` is that of both in the table of fields.
 pub(crate) fn merge(base: DocumentNode, over: &DocumentNode, path: &str) -> DocumentNode {
     let none = || DocumentNode::null(over.place());
     let base = match over.tag() {
@@ -81,7 +81,7 @@ fn merge_maps(mut base: DocumentNode, over: &DocumentNode, path: &str) -> Docume
     base
 }
 
-/// Returns true if list items have a key, also within one file.
+/// Also within one file.
 fn has_keys(path: &str) -> bool {
     BY_TARGET.contains(&path) || path == PORTS || path == ENV_FILES
 }
@@ -100,7 +100,7 @@ fn merge_lists(before: &[DocumentNode], after: &[DocumentNode], path: &str) -> V
     items
 }
 
-/// Returns the key of a list item; items without one are always distinct.
+/// Items without a key are always distinct.
 fn key_of(item: &DocumentNode, path: &str) -> Option<String> {
     if BY_TARGET.contains(&path) {
         return target(item);
@@ -133,7 +133,7 @@ fn target_as_written(item: &DocumentNode) -> Option<String> {
     })
 }
 
-/// Returns true if two nodes are equal, wherever they stand.
+/// Wherever they stand.
 pub(crate) fn is_same(one: &DocumentNode, other: &DocumentNode) -> bool {
     let fields = |node: &DocumentNode| node.fields().count();
     if one.is_map() && other.is_map() {

@@ -7,17 +7,16 @@ use crate::compose_document::{ComposeDocument, Variables};
 use crate::interpolate::interpolate;
 use crate::report::Report;
 
-/// Variable that names the app; files may use it.
+/// Files may use it.
 pub(crate) const NAME_VARIABLE: &str = "COMPOSE_PROJECT_NAME";
 
 pub(crate) struct NamedApp {
     pub(crate) name: AppName,
-    /// The name as written, which may contain `_`.
+    /// May contain `_`.
     pub(crate) written: String,
 }
 
-/// Returns the app's name from the command line, the environment, the last file that has one, or the folder,
-/// in this order.
+/// From the command line, the environment, the last file that has one, or the folder, in this order.
 pub(crate) fn of_app(
     flag: Option<&str>,
     folder: &str,
@@ -71,7 +70,7 @@ fn checked(name: &str) -> Result<NamedApp, String> {
     Ok(NamedApp { name: app, written: name.to_owned() })
 }
 
-/// Converts a name to a DNS label: `My_App.1` becomes `my-app-1`.
+/// `My_App.1` becomes `my-app-1`.
 pub(crate) fn label(name: &str) -> String {
     let mut label = String::new();
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {

@@ -6,7 +6,7 @@ use document::{DocumentNode, nearest};
 
 use crate::report::Report;
 
-/// Maximum length of a chain of dependencies: each step uses stack.
+/// Each step uses stack.
 const MAX_CHAIN: usize = 500;
 
 const ALL: &str = "*";
@@ -25,7 +25,7 @@ pub(crate) fn active(services: &DocumentNode, profiles: &BTreeSet<String>) -> BT
     active.map(|service| service.name.to_owned()).collect()
 }
 
-/// Returns the active services in file order, but each after its dependencies.
+/// In file order, but each after its dependencies.
 pub(crate) fn sorted(services: &DocumentNode, active: &BTreeSet<String>, report: &mut Report) -> Vec<String> {
     let mut sorting = Sorting { services, active, report, done: Vec::new(), way: Vec::new() };
     for service in services.fields().filter(|service| active.contains(service.name)) {
@@ -39,7 +39,7 @@ struct Sorting<'a> {
     active: &'a BTreeSet<String>,
     report: &'a mut Report,
     done: Vec<String>,
-    /// Services that wait for the visited one.
+    /// They wait for the visited one.
     way: Vec<String>,
 }
 

@@ -16,7 +16,6 @@ refused.
 |---|---|---|
 ";
 
-/// Returns the page.
 pub fn markdown() -> String {
     let rows = TABLE.iter().map(|row| {
         let word = match row.support {

@@ -4,14 +4,10 @@ use std::fmt;
 
 use document::TextPosition;
 
-/// A finding about a place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComposeFinding {
-    /// Name of the file.
     pub file: String,
-    /// Position in the file, if any.
     pub place: Option<TextPosition>,
-    /// Message for the user.
     pub detail: String,
 }
 
@@ -24,25 +20,20 @@ impl fmt::Display for ComposeFinding {
     }
 }
 
-/// Kind of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoteKind {
-    /// A part of the file has no effect.
     NotHonoured,
-    /// A part of the file behaves differently than with Compose.
+    /// Behaves differently than with Compose.
     Different,
-    /// A variable is not set.
     Unset,
     /// Behaves as with Compose, but perhaps not as intended.
     Hint,
 }
 
-/// A note on files that can still be applied.
+/// The files can still be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// Kind of the note.
     pub kind: NoteKind,
-    /// File, first place and message.
     pub finding: ComposeFinding,
 }
 
@@ -61,7 +52,7 @@ struct NoteDraft {
 }
 
 impl Report {
-    /// Returns the number that positions in this file carry.
+    /// The number that positions in this file carry.
     pub(crate) fn add_file(&mut self, name: &str) -> usize {
         match self.files.iter().position(|known| known == name) {
             Some(number) => number,
@@ -83,7 +74,7 @@ impl Report {
         self.mistakes.push(ComposeFinding { file: display_name(file), place: None, detail: detail.into() });
     }
 
-    /// Adds a note about a service, or adds the service to an equal note.
+    /// Equal notes of several services become one.
     pub(crate) fn note(
         &mut self,
         kind: NoteKind,
@@ -103,7 +94,7 @@ impl Report {
         !self.mistakes.is_empty()
     }
 
-    /// Returns the mistakes in file order, with the unset variables, which are often the cause.
+    /// In file order, with the unset variables, which are often the cause.
     pub(crate) fn into_mistakes(mut self) -> Vec<ComposeFinding> {
         for note in std::mem::take(&mut self.notes) {
             if note.kind == NoteKind::Unset {

@@ -5,7 +5,7 @@ use document::DocumentNode;
 use crate::compose_document::names_of;
 use crate::fields;
 
-/// Booleans besides `true` and `false` in all spellings.
+/// Besides `true` and `false` in all spellings.
 const TRUE: [&str; 3] = ["y", "yes", "on"];
 const FALSE: [&str; 3] = ["n", "no", "off"];
 
@@ -41,7 +41,6 @@ pub(crate) fn write_booleans(root: &mut DocumentNode) {
     }
 }
 
-/// Descends only into fields that lead to booleans.
 fn write_below(node: &mut DocumentNode, path: &str) {
     if let Some(items) = node.items_mut() {
         return items.iter_mut().for_each(|item| write_below(item, path));
@@ -73,7 +72,7 @@ fn write(node: &mut DocumentNode) {
     *node = node.with_text(written).unquoted();
 }
 
-/// Returns a value of a map of texts as Compose writes it: an unquoted `0644` is the number 420.
+/// As Compose writes it in a map of texts: an unquoted `0644` is the number 420.
 pub(crate) fn as_text(node: &DocumentNode) -> Option<String> {
     let text = node.scalar()?;
     if !node.is_plain() {
@@ -86,7 +85,7 @@ pub(crate) fn as_text(node: &DocumentNode) -> Option<String> {
     })
 }
 
-/// Returns a number as Compose writes it, or `None` if the text is not a number.
+/// `None` if the text is not a number.
 fn number(text: &str) -> Option<String> {
     let (is_negative, digits) = match text.strip_prefix(['+', '-']) {
         Some(digits) => (text.starts_with('-'), digits),
@@ -124,7 +123,7 @@ fn whole_number(digits: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Formats a number like Go: with an exponent of at least two digits if it is small or at least a million.
+/// Like Go: with an exponent of at least two digits if the number is small or at least a million.
 fn float_text(float: f64) -> String {
     let scientific = format!("{float:e}");
     let parts =

@@ -13,7 +13,7 @@ use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_use
 use crate::values::Declared;
 use crate::{check, fields, order};
 
-/// Placeholder image of a service that only has `build`, so that its other mistakes are found too.
+/// For a service that only has `build`, so that its other mistakes are found too.
 const UNBUILT: &str = "unbuilt";
 
 const MAX_NAME: usize = 63;
@@ -21,7 +21,6 @@ const MAX_NAME: usize = 63;
 pub(crate) struct All {
     pub(crate) services: Vec<ServiceInput>,
     pub(crate) all_names: BTreeSet<String>,
-    /// Full names of active services whose files do not define an ingress.
     pub(crate) without_ingress: BTreeSet<ServiceName>,
     pub(crate) has_common_volumes: bool,
 }
@@ -82,7 +81,7 @@ pub(crate) fn all(
     }
 }
 
-/// Returns the full names of the services by their names in the file. Notes changed names of active services.
+/// By their names in the file. Notes changed names of active services.
 fn names(
     services: &DocumentNode,
     active: &BTreeSet<String>,
@@ -168,7 +167,7 @@ fn checked(service: &str, translated: &Translated, report: &mut Report) -> Optio
     value
 }
 
-/// Replaces the field name at the start of a message by the one in the user's file.
+/// Replaces the field name at the start by the one in the user's file.
 fn as_written(detail: String, renamed: &[(String, String)]) -> String {
     let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let found = renamed.iter().rev().find_map(|(name, written)| {

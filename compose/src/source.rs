@@ -1,26 +1,17 @@
-//! Sources of files: the user's disk, or a map in tests. Paths are handled as texts.
+//! Sources of files: the user's disk, or a map in tests.
 
 use std::collections::BTreeMap;
 
 pub(crate) const STDIN: &str = "-";
 
-/// Reads the files that a Compose file names.
 pub trait FileSources {
-    /// Returns the content of a file.
-    ///
-    /// # Errors
-    /// If the file does not exist or cannot be read.
     fn read(&self, path: &str) -> Result<String, SourceError>;
 
-    /// Returns the content of a possibly binary file. May truncate a file too large for a secret or config.
-    ///
-    /// # Errors
-    /// As for [`FileSources::read`].
+    /// The file may be binary. May truncate one too large for a secret or config.
     fn read_bytes(&self, path: &str) -> Result<Vec<u8>, SourceError> {
         self.read(path).map(String::into_bytes)
     }
 
-    /// Returns the kind of object at a path.
     fn kind(&self, path: &str) -> PathKind {
         match self.read(path) {
             Ok(_) => PathKind::File { mode: 0o644 },
@@ -30,33 +21,27 @@ pub trait FileSources {
     }
 }
 
-/// Kind of object at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
-    /// A file.
     File {
         /// Permission bits, such as `0o644`.
         mode: u32,
     },
-    /// A directory.
     Directory {
-        /// True if the directory is empty.
+        /// Has no entries.
         is_empty: bool,
     },
-    /// Nothing.
     Missing,
     /// Not a file or directory, or inaccessible.
     Other,
 }
 
-/// Reason why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceError {
-    /// No file exists at this path.
     NotFound,
-    /// The file exists but is unreadable, with the reason for the user.
+    /// With the reason for the user.
     Unreadable(String),
-    /// The file is outside of the project's folder, which is named.
+    /// Outside of the project's folder, which is named.
     Outside(String),
 }
 
@@ -74,7 +59,7 @@ impl std::fmt::Display for SourceError {
     }
 }
 
-/// Files by path. A prefix of other paths is a directory.
+/// A prefix of other paths is a directory.
 impl FileSources for BTreeMap<String, String> {
     fn read(&self, path: &str) -> Result<String, SourceError> {
         self.get(path).cloned().ok_or(SourceError::NotFound)
@@ -92,7 +77,7 @@ impl FileSources for BTreeMap<String, String> {
     }
 }
 
-/// Returns the folder of a file; `""` for the current one.
+/// `""` for the current folder.
 pub(crate) fn folder_of(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some(("", _)) => "/",
@@ -101,7 +86,7 @@ pub(crate) fn folder_of(path: &str) -> &str {
     }
 }
 
-/// Joins a relative path to a folder, without `.` and, as far as the text allows, without `..`.
+/// Without `.` and, as far as the text allows, without `..`.
 pub(crate) fn join(folder: &str, path: &str) -> String {
     if path == STDIN {
         return path.to_owned();

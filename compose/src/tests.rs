@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::{App, Project, load};
 
-/// Files by path; `compose.yaml` is loaded.
+/// `compose.yaml` is loaded.
 fn files(files: &[(&str, &str)]) -> BTreeMap<String, String> {
     files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }

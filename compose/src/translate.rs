@@ -1,7 +1,5 @@
 //! Translates the fields of a Compose service to a kubeleet service: a document whose values keep the places
-//! of the user's file. Values are not checked here, but with all services.
-//!
-//! The table of fields names one function per field, and they run in the order of the table.
+//! of the user's file. Values are not checked here.
 
 pub(crate) mod aliases;
 mod draft;

@@ -1,4 +1,4 @@
-//! Secrets and configs: declarations in files and references in services. Contents are read but never shown.
+//! Secrets and configs: declarations in files and references in services. Contents are never shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,14 +15,11 @@ use crate::translate::files_beside::{self, FileBeside};
 
 const ORIGINS: [&str; 3] = ["file", "environment", "content"];
 
-/// A secret or config that the app creates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppValue {
-    /// Secret or config.
     pub kind: ValueKind,
-    /// Name in the cluster.
+    /// In the cluster.
     pub name: ValueName,
-    /// Content.
     pub content: ValueBytes,
 }
 
@@ -33,11 +30,11 @@ pub(crate) struct Declared<'a> {
     pub(crate) sources: &'a dyn FileSources,
     pub(crate) allowed: &'a BTreeSet<Allowance>,
     not_honoured: fn(&str) -> Option<&'static str>,
-    /// Used values; `None` for one that the app does not create.
+    /// `None` for a value that the app does not create.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     pub(crate) made: Vec<AppValue>,
     pub(crate) sent_files: BTreeSet<(String, String)>,
-    /// Directories that became volumes, with their service.
+    /// They became volumes of the service.
     directories: BTreeMap<String, String>,
 }
 
@@ -64,7 +61,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns all secrets and configs that the files declare, including unused ones.
+    /// Also unused ones.
     pub(crate) fn all_values(&self) -> BTreeSet<(ValueKind, ValueName)> {
         let declared = [ValueKind::Secret, ValueKind::Config].into_iter().flat_map(|kind| {
             let group = self.root.get(group(kind)).into_iter().flat_map(DocumentNode::fields);
@@ -93,16 +90,16 @@ impl<'a> Declared<'a> {
         self.sent_files.insert((path.to_owned(), becomes));
     }
 
-    /// Records that a directory becomes a volume of a service. Returns another service that mounts it.
+    /// Returns another service that mounts the directory.
     pub(crate) fn directory(&mut self, path: &str, service: &str) -> Option<String> {
         let owner = self.directories.entry(path.to_owned()).or_insert_with(|| service.to_owned());
         (owner != service).then(|| owner.clone())
     }
 
-    /// Adds a local file to the app's values. Returns its kind and name in the cluster.
+    /// Returns the file's kind and name in the cluster.
     ///
     /// # Errors
-    /// The reason why it cannot become a value.
+    /// The reason why the file cannot become a value.
     pub(crate) fn file_beside(
         &mut self,
         service: &str,
@@ -201,7 +198,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns the declared name; by default the app's name and the one in the file.
+    /// By default the app's name and the one in the file.
     fn name_of(&self, field: Field<'_>) -> String {
         let named = text_of(field.value, "name");
         match named.or_else(|| text_of(field.value.get("external")?, "name")) {
@@ -211,7 +208,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Returns the content. Errors never contain parts of it.
+    /// Errors never contain parts of the content.
     fn content(&self, origin: Field<'_>) -> Result<ValueBytes, String> {
         let Some(text) = origin.value.scalar() else {
             return Err(format!("{} must be a text, not {}", origin.name, origin.value.kind()));
@@ -242,7 +239,7 @@ fn content_of(bytes: Vec<u8>) -> Result<ValueBytes, String> {
     }
 }
 
-/// Returns the references of a service with cluster names. `field` is its `secrets` or `configs`.
+/// With cluster names. `field` is `secrets` or `configs`.
 pub(crate) fn references(
     kind: ValueKind,
     field: Field<'_>,

@@ -3,7 +3,7 @@
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SplitCommand {
     pub(crate) words: Vec<String>,
-    /// Shell operator, such as `;`, that ends the command. Compose drops it and the rest.
+    /// A shell operator, such as `;`. Compose drops it and the rest.
     pub(crate) ends_at: Option<char>,
 }
 
@@ -12,16 +12,14 @@ enum Quote {
     None,
     Single,
     Double,
-    /// `` `…` ``, which is kept unchanged.
+    /// Kept unchanged.
     Backtick,
-    /// `$(…)`, which is kept unchanged.
+    /// Kept unchanged.
     Parenthesis,
 }
 
-/// Splits a command.
-///
 /// # Errors
-/// Names the unclosed quotation, or the construct that only a shell could run.
+/// The unclosed quotation, or the construct that only a shell could run.
 pub(crate) fn split(text: &str) -> Result<SplitCommand, &'static str> {
     let mut split = SplitCommand::default();
     // `None` between two words.

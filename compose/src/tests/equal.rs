@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Loads inline files, each after a line `== path`.
+/// Each file after a line `== path`.
 fn app_from(paths: &[&str], text: &str) -> App {
     let files = text.split("== ").skip(1).filter_map(|file| file.split_once('\n'));
     let files: BTreeMap<String, String> =
@@ -183,7 +183,6 @@ fn a_path_of_the_nodes_is_noted() {
     }
 }
 
-/// Compose also calls its default driver `local`.
 #[test]
 fn the_default_driver_of_a_volume_is_not_noted() {
     let text = "services:\n  a: {image: x, volumes: ['data:/d']}\nvolumes: {data: {driver: local}}\n";

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{App, FileSources, Project, SourceError, load};
 
-/// Folders with their files and profiles.
+/// With their files and profiles.
 const EXAMPLES: [(&str, &str, &[&str]); 6] = [
     ("shop", "docker-compose.yml", &[]),
     ("wordpress", "docker-compose.yml", &[]),
@@ -22,7 +22,7 @@ impl FileSources for Folder {
     }
 }
 
-/// If set, the test rewrites the expected files.
+/// Rewrites the expected files.
 const WRITE: &str = "WRITE_EXPECTED";
 
 #[test]
@@ -49,7 +49,7 @@ fn the_examples_mean_what_is_expected() {
 
 fn shown(app: &App) -> String {
     let notes: Vec<String> = app.notes.iter().map(|note| note.finding.to_string()).collect();
-    // Shows the size of contents instead of the contents.
+    // Instead of the contents.
     let values = app.values.iter().map(|value| format!("{} {}: {:?}", value.kind, value.name, value.content));
     let values: Vec<String> = values.collect();
     let whole =

@@ -5,7 +5,7 @@ use model::value::ValueKind;
 use super::*;
 use crate::{Allowance, FileSources, NoteKind, PathKind, SourceError};
 
-/// Files with modes; a path that ends in `/` is an empty directory.
+/// A path that ends in `/` is an empty directory.
 struct Disk(Vec<(&'static str, u32)>);
 
 impl FileSources for Disk {
@@ -29,7 +29,6 @@ impl FileSources for Disk {
     }
 }
 
-/// A Compose file with volumes of one service, and files on a disk.
 struct Mounting {
     compose: String,
     disk: Disk,

@@ -24,7 +24,6 @@ fn every_mistake_is_found_at_its_line() {
     assert_eq!(found, expected.map(|text| format!("compose.yaml:{text}")));
 }
 
-/// One mistake each, with the start of its message.
 #[test]
 fn each_mistake_says_what_to_do() {
     for (text, expected) in [
@@ -105,7 +104,6 @@ fn each_mistake_says_what_to_do() {
     }
 }
 
-/// Features of Compose that nodes lack are refused unless allowed.
 #[test]
 fn what_would_silently_be_less_is_refused_unless_allowed() {
     for (text, expected, allowance) in [
@@ -172,7 +170,6 @@ fn messages_name_what_is_in_the_file() {
     assert!(found[0].contains("the protocol is tcp or udp, not sctp"), "{found:?}");
 }
 
-/// A few lines that would use unlimited time or memory.
 #[test]
 fn hostile_files_have_budgets() {
     let mut texts = Vec::new();

@@ -27,7 +27,6 @@ fn a_file_becomes_an_app_of_services() {
     assert_eq!(notes(&app), [expected]);
 }
 
-/// A line of a service and its translation.
 #[test]
 fn each_field_becomes_the_one_of_a_service() {
     let volumes = serde_json::json!([{"kind": "persistent", "source": "data", "target": "/d"},
@@ -436,7 +435,6 @@ fn a_named_volume_of_several_services_is_shared_where_the_cluster_has_a_director
     let alone = "services:\n  a: {image: x, scale: 2, volumes: ['data:/d']}\nvolumes: {data: }\n";
     assert!(!self::app(alone).has_common_volumes);
 
-    // A volume that exists in the cluster keeps its kind.
     for (shares_volumes, kept, expected) in [(true, false, "persistent"), (false, true, "shared")] {
         let kept_volumes = [("data".to_owned(), kept)].into();
         let project = Project { shares_volumes, kept_volumes, ..project.clone() };

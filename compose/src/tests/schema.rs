@@ -21,7 +21,7 @@ fn the_table_has_every_field_of_the_published_schema_and_no_other() {
     assert_eq!(unknown, Vec::<&str>::new(), "rows that are no fields");
 }
 
-/// Returns true if a field has a row, or lies below a field whose row covers all its parts.
+/// By its own row, or one that covers all its parts.
 fn is_covered(path: &str) -> bool {
     if row(path).is_some() {
         return true;
@@ -30,7 +30,7 @@ fn is_covered(path: &str) -> bool {
     outer.filter(|outer| row(outer).is_some()).any(|outer| !has_parts(outer))
 }
 
-/// Collects the paths of all fields below `path`. `way` has the references so far: some are circular.
+/// `way` has the references so far: some are circular.
 fn collect(part: &Value, schema: &Value, path: &str, way: &mut Vec<String>, paths: &mut BTreeSet<String>) {
     if !part.is_object() {
         return;

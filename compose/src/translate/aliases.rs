@@ -1,5 +1,5 @@
 //! Aliases of services: the `aliases` of their networks, those of `links`, and `container_name`, which
-//! Compose also resolves. In kubeleet an alias belongs to the app and leads to one service.
+//! Compose also resolves. In kubeleet an alias leads to one service.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct Alias {
     is_container_name: bool,
 }
 
-/// Sets the `aliases` of services. `names` maps names in the file to full names.
+/// `names` maps names in the file to full names.
 pub(crate) fn name_services(
     root: &DocumentNode,
     documents: &mut [(&str, &mut DocumentNode)],

@@ -15,12 +15,12 @@ pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
 pub(crate) struct ServiceDraft<'a, 'f> {
     pub(crate) service: &'a str,
     pub(crate) document: DocumentNode,
-    /// Fields of the document with a different name in the file, with that name.
+    /// Fields with a different name in the file, with that name.
     pub(crate) renamed: Vec<(String, String)>,
     pub(crate) lookup: VariableLookup<'a>,
     pub(crate) sources: &'a dyn FileSources,
     pub(crate) declared: &'a mut Declared<'f>,
-    /// Names of services without a profile or with an active one.
+    /// Without a profile or with an active one.
     pub(crate) active: &'a BTreeSet<String>,
     pub(crate) report: &'a mut Report,
 }
@@ -63,7 +63,6 @@ impl ServiceDraft<'_, '_> {
         self.report.note(kind, place, self.service, detail);
     }
 
-    /// Sets `restart: on-failure` unless the file sets a policy.
     pub(crate) fn set_defaults(&mut self, place: Option<TextPosition>) {
         if !self.document.has_field("restart") {
             self.document.set("restart", place, DocumentNode::null(place).with_text("on-failure"));

@@ -10,7 +10,7 @@ use crate::source::SourceError;
 
 const ENVIRONMENT: &str = "environment";
 
-/// Adds the variables of files, whose paths are already complete.
+/// Paths are already complete.
 pub(crate) fn env_file(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     for entry in field.value.items().unwrap_or_default() {
         let text = |name: &str| entry.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
@@ -73,7 +73,7 @@ fn add_file(
     }
 }
 
-/// Adds the service's own variables. A variable without a value takes its value from the environment, if set.
+/// A variable without a value takes it from the environment, if set.
 pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         return draft.set(ENVIRONMENT, field, field.value.clone());
@@ -95,7 +95,7 @@ pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Returns a value of a map of texts as Compose reads it. Notes a number that Compose writes differently.
+/// Notes a number that Compose writes differently.
 pub(super) fn as_text(entry: Field<'_>, field: &str, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
     let Some(text) = scalars::as_text(entry.value) else { return entry.value.clone() };
     let written = entry.value.scalar().unwrap_or_default();

@@ -1,9 +1,7 @@
-//! Local files and directories that a service mounts, such as `./nginx.conf:/etc/nginx/nginx.conf`. They do
-//! not exist on the nodes.
+//! Local files and directories that a service mounts. They do not exist on the nodes.
 //!
 //! A file becomes a read-only config or secret with its content at the time of `apply`. An empty directory
-//! becomes a volume, so that the container's data stays. Any other directory is left out, and refused where
-//! the container could write to it.
+//! becomes a volume. Any other directory is left out, and refused where the container could write to it.
 
 use document::DocumentNode;
 use model::value::ValueKind;
@@ -11,7 +9,7 @@ use model::value::ValueKind;
 use crate::compose_document::text_of;
 use crate::source::{FileSources, PathKind, join};
 
-/// Prefix of paths relative to a Compose file, also after [`complete`].
+/// Of paths relative to a Compose file, also after [`complete`].
 const MARK: &str = "./";
 const SECRET_WORDS: [&str; 6] = ["secret", "password", "passwd", "token", "credential", "id_rsa"];
 const OTHERS_READ: u32 = 0o044;
@@ -24,7 +22,7 @@ pub(super) fn is_in_home(path: &str) -> bool {
     path == "~" || path.starts_with("~/")
 }
 
-/// Returns true if a mount's path is on this machine and not on the nodes.
+/// On this machine and not on the nodes.
 pub(crate) fn is_local(path: &str) -> bool {
     is_beside(path) || is_in_home(path)
 }
@@ -55,8 +53,8 @@ pub(crate) fn complete(volumes: &mut DocumentNode, folder: &str) {
 pub(crate) struct FileBeside {
     pub(crate) path: String,
     pub(crate) target: String,
-    /// Name of the config or secret, made of the app, the service and the file's path in the container: it
-    /// does not depend on the user or the local path.
+    /// Made of the app, the service and the file's path in the container: independent of the user and the
+    /// local path.
     pub(crate) name: String,
 }
 
@@ -83,7 +81,7 @@ pub(crate) fn mounts(app: &str, service: &str, volumes: &DocumentNode) -> Vec<Fi
     files
 }
 
-/// Returns `Secret` if only the owner may read the file or its name suggests a secret, else `Config`.
+/// A secret if only the owner may read the file or its name suggests one.
 pub(crate) fn kind_of(path: &str, sources: &dyn FileSources) -> ValueKind {
     let lower = path.to_ascii_lowercase();
     let is_key = |word: &str| word.ends_with("key") || word.ends_with("keys");
@@ -93,7 +91,7 @@ pub(crate) fn kind_of(path: &str, sources: &dyn FileSources) -> ValueKind {
     if is_named_so || is_closed { ValueKind::Secret } else { ValueKind::Config }
 }
 
-/// Returns a path as [`FileSources`] knows it.
+/// As [`FileSources`] knows the path.
 pub(super) fn on_disk(path: &str) -> &str {
     match path.strip_prefix(MARK).unwrap_or(path) {
         "" => ".",

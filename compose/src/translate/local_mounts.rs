@@ -19,7 +19,7 @@ pub(super) struct LocalMount<'a> {
     pub(super) item: &'a DocumentNode,
 }
 
-/// Makes a file a config or a secret of the app. Returns the volume that replaces a directory.
+/// Returns the volume that replaces a directory.
 pub(super) fn add(mount: &LocalMount<'_>, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let path = match mount.path.strip_prefix('~') {
         Some(rest) if is_in_home(mount.path) => {
@@ -53,7 +53,7 @@ pub(super) fn add(mount: &LocalMount<'_>, draft: &mut ServiceDraft<'_, '_>) -> O
     None
 }
 
-/// Returns true if the mount means a file and not a directory: both paths have the same extension.
+/// Both paths of a file have the same extension.
 fn is_file_name(path: &str, target: &str) -> bool {
     let ending = |path: &str| {
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -85,8 +85,7 @@ fn add_file(
     Ok(())
 }
 
-/// Returns the volume for an empty directory. Its name comes from the path in the container, so it does not
-/// depend on the Compose file's location.
+/// Named after the path in the container: independent of the Compose file's location.
 fn volume(mount: &LocalMount<'_>, path: &str, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
     let whole = format!("{}-{}", label(draft.service), label(&mount.target.replace('/', "-")));
     let start = whole.len().saturating_sub(MAX_VOLUME_NAME);
@@ -102,7 +101,7 @@ fn volume(mount: &LocalMount<'_>, path: &str, draft: &mut ServiceDraft<'_, '_>) 
     mount.item.with_text(format!("{name}:{}", mount.target))
 }
 
-/// Leaves out a mount. Refuses a writable one, because the container's writes would be lost.
+/// Refuses a writable mount, because the container's writes would be lost.
 fn leave_out(mount: &LocalMount<'_>, path: &str, why: &str, draft: &mut ServiceDraft<'_, '_>) {
     let (place, allowance) = (mount.item.place(), Allowance::LostDirectories);
     let shown = if is_in_home(mount.path) { mount.path } else { path };

@@ -32,7 +32,7 @@ pub(crate) fn ports(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ports", field, DocumentNode::list(ports, field.value.place()));
 }
 
-/// Splits a short-form port range into single ports; returns the item unchanged if it is malformed.
+/// Into single ports; unchanged if malformed.
 pub(crate) fn one_by_one(item: &DocumentNode) -> Vec<DocumentNode> {
     let ports = match item.scalar().as_deref().map(parse) {
         Some(Ok(port)) => port.each(),
@@ -60,7 +60,7 @@ struct PortRange<'a> {
 
 enum Range<'a> {
     None,
-    /// One port, or malformed text.
+    /// Perhaps malformed.
     One(&'a str),
     Several(u16, u16),
 }

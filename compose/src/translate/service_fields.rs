@@ -11,17 +11,16 @@ use crate::report::NoteKind;
 use crate::values::references;
 use crate::words;
 
-/// Longest start period, in which failed health checks do not count.
+/// Failed health checks do not count in the start period.
 const NO_END: &str = "24h";
 const MAX_LABEL_KEY: usize = 128;
 const MAX_LABEL_VALUE: usize = 256;
 
-/// The field is the same in kubeleet.
 pub(crate) fn copied(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set(field.name, field, field.value.clone());
 }
 
-/// Translates `entrypoint` or `command`.
+/// `entrypoint` or `command`.
 pub(crate) fn arguments(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let name = field.name;
     let empty = |draft: &mut ServiceDraft<'_, '_>| {
@@ -38,7 +37,7 @@ pub(crate) fn arguments(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Returns a command as a list. Reports a malformed text as a mistake and returns `None`.
+/// A malformed text is a mistake.
 fn words(name: &str, value: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let Some(text) = value.scalar() else { return Some(value.clone()) };
     let split = match words::split(&text) {
@@ -58,7 +57,7 @@ fn words(name: &str, value: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> 
     Some(DocumentNode::list(words.collect(), value.place()))
 }
 
-/// As [`copied`], for a boolean.
+/// A boolean.
 pub(crate) fn unquoted(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set(field.name, field, field.value.unquoted());
 }
@@ -79,7 +78,7 @@ fn values(kind: ValueKind, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Translates only the command; other fields of hooks are noted where fields are checked.
+/// Other fields of hooks are noted where fields are checked.
 pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut kept_command = |hook: &DocumentNode| {
         let mut kept = DocumentNode::empty_map(hook.place());
@@ -95,8 +94,7 @@ pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("pre_stop", field, if field.value.items().is_some() { hooks } else { field.value.clone() });
 }
 
-/// Compose never stops an unhealthy container. kubeleet does, but only after a first success: earlier
-/// failures never count.
+/// Compose never stops an unhealthy container. kubeleet does, but only after a first success.
 pub(crate) fn healthcheck(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if field.value.is_blank() {
         return;
@@ -136,7 +134,7 @@ fn is_zero(text: &str) -> bool {
     !digits.is_empty() && digits.chars().all(|c| c == '0')
 }
 
-/// Converts a shell test with further items to an exec form: Compose passes them as arguments of the shell.
+/// Compose passes further items as arguments of the shell.
 fn health_test(test: &DocumentNode) -> DocumentNode {
     match test.items() {
         Some([kind, script, arguments @ ..])
@@ -205,7 +203,7 @@ pub(crate) fn hostname(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Each container has its own namespace, so only a private one is accepted.
+/// Each container has its own namespace.
 pub(crate) fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mode = field.value.scalar().unwrap_or_default();
     if !matches!(&*mode, "" | "private") {
@@ -233,7 +231,7 @@ pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) 
     }
 }
 
-/// Notes log drivers that only an outside program could read, and options other than limits.
+/// Only an outside program could read the logs of other drivers.
 pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let driver = field.value.get("driver").and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
     if !matches!(driver.as_str(), "" | "json-file" | "local") {
@@ -263,7 +261,7 @@ pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("logging", field, if field.value.is_map() { logging } else { field.value.clone() });
 }
 
-/// Returns a byte amount in kubeleet's units. Docker's units are binary, including those that end in `b`.
+/// Docker's units are binary, including those that end in `b`.
 pub(super) fn binary_amount(value: &DocumentNode) -> DocumentNode {
     let Some(text) = value.scalar() else { return value.clone() };
     let text = text.trim().to_ascii_lowercase();
@@ -327,7 +325,7 @@ pub(crate) fn restart_condition(field: Field<'_>, draft: &mut ServiceDraft<'_, '
     draft.set("restart", field, policy);
 }
 
-/// Translates fields with another name in kubeleet; notes the rest.
+/// Fields with the same name in kubeleet are copied.
 pub(crate) fn update_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         draft.set("update", field, field.value.clone());
@@ -344,7 +342,7 @@ pub(crate) fn update_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) 
     draft.set("update", field, update);
 }
 
-/// A rollback is not monitored: it continues whatever its pods do.
+/// A rollback is not monitored.
 pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         draft.set("update", field, field.value.clone());
@@ -370,7 +368,7 @@ pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>
     draft.set("update", field, update);
 }
 
-/// Returns `update` so far: `update_config` and `rollback_config` come in any order.
+/// `update_config` and `rollback_config` come in any order.
 fn update_of(draft: &ServiceDraft<'_, '_>, field: Field<'_>) -> DocumentNode {
     draft.document.get("update").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place))
 }
@@ -419,7 +417,7 @@ pub(crate) fn labels(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("labels", field, if field.value.is_map() { labels } else { field.value.clone() });
 }
 
-/// Converts ports to numbers: interpolated variables are texts.
+/// Interpolated variables are texts.
 pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let rule = |rule: &DocumentNode| {
         let mut copy = rule.clone();
@@ -433,8 +431,7 @@ pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ingress", field, rules.unwrap_or_else(|| field.value.clone()));
 }
 
-/// Skips dependencies on services with inactive profiles. A required one is a mistake that sorting has
-/// already reported.
+/// Skips services with inactive profiles. Sorting has already reported a required one.
 pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut needs = DocumentNode::empty_map(field.place);
     for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {

@@ -1,5 +1,4 @@
-//! Volumes: named, anonymous and in-memory ones, and paths of the nodes. A file relative to the Compose file
-//! is [not a volume](files_beside).
+//! Volumes: named, anonymous and in-memory ones, and paths of the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +47,7 @@ fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> O
     }
 }
 
-/// Notes which nodes run a service that mounts a node's path. By default none does.
+/// By default no node runs a service that mounts a node's path.
 fn note_bind(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
     if source.starts_with('/') {
         let detail = format!(
@@ -58,7 +57,7 @@ fn note_bind(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>
     }
 }
 
-/// Reports an undeclared name as a mistake: a typo would create a new, empty volume.
+/// A typo would create a new, empty volume.
 fn check_declared(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
     let declared = draft.declared.root.get("volumes");
     if source.is_empty()
@@ -122,7 +121,7 @@ fn long(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<Documen
     Some(volume)
 }
 
-/// Returns the options of an in-memory volume. A size of 0 is no limit.
+/// A size of 0 is no limit.
 fn in_memory(options: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
     let mut known = DocumentNode::empty_map(options.place());
     for option in options.fields().filter(|option| !option.name.starts_with(EXTENSION)) {
@@ -142,7 +141,7 @@ fn not_honoured(node: &DocumentNode, why: &str, draft: &mut ServiceDraft<'_, '_>
     }
 }
 
-/// Returns the named volumes of several services. `services` has names in the file with their documents.
+/// Those of several services. `services` has names in the file.
 pub(crate) fn common_volumes(services: &[(&str, &mut DocumentNode)]) -> BTreeSet<String> {
     let mut users: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (service, document) in services {
@@ -188,8 +187,7 @@ fn shared(volume: &DocumentNode, source: &str) -> DocumentNode {
     long
 }
 
-/// Notes differences from Compose in named volumes. `common` are those of several services; `shared` is the
-/// shared subset.
+/// `common` are the volumes of several services; `shared` is the shared subset.
 pub(crate) fn note_uses(
     root: &DocumentNode,
     services: &[(&str, &mut DocumentNode)],

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 
 use crate::run::notes;
 
-/// Fields of Compose's output that others contain, or that have no effect.
+/// Others contain them, or they have no effect.
 const WITHOUT_MEANING: [&str; 9] =
     ["profiles", "env_file", "links", "volumes_from", "networks", "attach", "extends", "ipc", "cgroup"];
-/// Fields with one name in both, whose value is a text, a boolean or a list of texts.
+/// One name in both; the value is a text, a boolean or a list of texts.
 const ALIKE: [&str; 9] =
     ["image", "user", "working_dir", "stop_signal", "init", "read_only", "cap_drop", "tty", "stdin_open"];
-/// Fields compared together with another one.
+/// Compared together with another one.
 const ELSEWHERE: [&str; 5] = ["scale", "mem_limit", "mem_reservation", "pids_limit", "cpus"];
 
 pub(crate) fn differences(read: &Value, app: &App, folder: &Path) -> Vec<String> {
@@ -44,7 +44,7 @@ pub(crate) fn differences(read: &Value, app: &App, folder: &Path) -> Vec<String>
     found
 }
 
-/// Reverts Compose's escaping in printed texts.
+/// Compose escapes printed texts.
 fn unescaped(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("$$", "$")),
@@ -243,7 +243,7 @@ impl Comparison<'_> {
         sorted(&self.ours[group].as_array().into_iter().flatten().map(one).collect())
     }
 
-    /// Returns the services that share a network with this one; null if the files name no networks.
+    /// They share a network; null if the files name no networks.
     fn reached_by(&self) -> Value {
         let services = self.read["services"].as_object().unwrap();
         let networks = |service: &Value| -> BTreeSet<String> {
@@ -300,7 +300,7 @@ fn sorted(list: &Value) -> Value {
     Value::Array(items)
 }
 
-/// Returns a value's path in the container; by default below the secrets folder, or at the root.
+/// By default below the secrets folder, or at the root.
 fn plain_target(target: &Value, source: &str) -> String {
     let target = target.as_str().unwrap_or(source);
     target.strip_prefix("/run/secrets/").unwrap_or(target).trim_start_matches('/').to_owned()

@@ -1,6 +1,4 @@
-//! Generates projects from a seed: fields in short and long forms, overriding files with tags, anchors and
-//! merges, variables, env files, `extends` and `include`. All are valid for Compose and contain nothing that
-//! kubeleet refuses.
+//! Generates projects from a seed. All are valid for Compose and contain nothing that kubeleet refuses.
 
 use std::fmt::Write as _;
 
@@ -143,7 +141,7 @@ const FIELDS: [(&str, &[&str]); 39] = [
     ("x-note", &["{any: [thing, 1]}"]),
 ];
 
-/// Fields that an overriding file may reset or replace, with the replacement.
+/// An overriding file may reset or replace them.
 const TAGGED: [(&str, &str); 10] = [
     ("environment", "[Z=9]"),
     ("labels", "[z=9]"),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::compare;
 
-/// Returns the path of Docker Compose; `None` if it is neither installed nor required.
+/// `None` if Docker Compose is neither installed nor required.
 pub(crate) fn program() -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
@@ -32,14 +32,14 @@ pub(crate) struct Case {
     pub(crate) compose_files: Vec<String>,
     pub(crate) profiles: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
-    /// Expected refusal by kubeleet of a project that Compose accepts.
+    /// Compose accepts it.
     pub(crate) refused: Option<String>,
     pub(crate) is_wrong: bool,
 }
 
 impl Case {
-    /// Reads cases: each has a title, lines with `$ files`, `ENV NAME=value`, `PROFILE name`, `REFUSED what
-    /// kubeleet says` or `WRONG`, and files after `== path`.
+    /// Each has a title, lines with `$ files`, `ENV NAME=value`, `PROFILE name`, `REFUSED what kubeleet says`
+    /// or `WRONG`, and files after `== path`.
     pub(crate) fn all(text: &str) -> Vec<Self> {
         text.split("=====\n").filter(|case| !case.trim().is_empty()).map(Self::one).collect()
     }
@@ -80,7 +80,7 @@ impl Case {
 }
 
 pub(crate) enum Outcome {
-    /// Both accept it; the differences.
+    /// With the differences.
     Read(Vec<String>),
     RefusedByKubeleet(Vec<String>),
     RefusedByCompose(String),
