@@ -10,11 +10,10 @@ use crate::source::{folder_of, join};
 
 const GROUPS: [&str; 6] = ["services", "networks", "volumes", "secrets", "configs", "models"];
 
-/// Counts repeats: a few lines can ask for billions.
+/// A few lines can ask for billions.
 const MAX_INCLUDES: usize = 500;
 
 impl Loader<'_> {
-    /// `including` is the stack of files being included.
     pub(crate) fn assemble(
         &mut self,
         documents: Vec<ComposeDocument>,
@@ -32,7 +31,7 @@ impl Loader<'_> {
             self.prepare(&mut document, around);
             extends::resolve(self, &mut document, &file, around);
             including.push(file);
-            // Included content belongs to the including file, so a later file overrides it too.
+            // A later file overrides it too.
             let document = self.add_included(document, around, &including);
             root = merge(root, &document, "");
         }
@@ -83,7 +82,7 @@ impl Loader<'_> {
         root
     }
 
-    /// Identical definitions may repeat, as when two files include a third one.
+    /// Identical definitions may repeat: two files may include a third one.
     fn add(&mut self, root: &mut DocumentNode, included: &DocumentNode, file: &str) {
         for group in GROUPS {
             let Some(theirs) = included.get(group) else { continue };

@@ -1,5 +1,4 @@
-//! Compares the merged files with the table of fields: unknown fields are mistakes, fields without effect are
-//! noted.
+//! Compares the merged files with the table of fields.
 
 use document::{DocumentNode, Field};
 
@@ -7,9 +6,8 @@ use crate::fields::{self, How, Support};
 use crate::project::EXTENSION;
 use crate::report::{NoteKind, Report};
 
-/// In long form. A service's own lists are checked with the service.
+/// Only their long form.
 const LISTS: [&str; 3] = ["services.*.profiles", "services.*.env_file", "services.*.security_opt"];
-/// A map without rows for its own fields.
 const DEPENDS_ON: &str = "services.*.depends_on";
 
 pub(crate) fn names(root: &DocumentNode, report: &mut Report) {
@@ -28,7 +26,7 @@ pub(crate) fn names(root: &DocumentNode, report: &mut Report) {
     });
 }
 
-/// The form that the field must have: another one would be ignored silently.
+/// Another form would be ignored silently.
 fn unfit(path: &str, value: &DocumentNode, support: Support) -> Option<&'static str> {
     let is_map = path == DEPENDS_ON || matches!(support, Support::Honoured(How::Parts));
     if is_map && !value.is_map() && !value.is_null() {
@@ -38,7 +36,6 @@ fn unfit(path: &str, value: &DocumentNode, support: Support) -> Option<&'static 
     is_list.then_some("a list")
 }
 
-/// Fields that nodes refuse are mistakes.
 pub(crate) fn effects(service: &str, node: &DocumentNode, report: &mut Report) {
     walk(node, fields::SERVICE, "", &mut |visited| {
         let Visited::Known { name, field, support, advice, .. } = visited else { return false };
@@ -64,7 +61,7 @@ enum Visited<'a> {
     Unknown { parent: &'a str, field: Field<'a> },
 }
 
-/// The user wrote `path` as `name`. Descends into a field only if `visit` returns true.
+/// Descends into a field if `visit` returns true.
 fn walk(node: &DocumentNode, path: &str, name: &str, visit: &mut dyn FnMut(Visited<'_>) -> bool) {
     if let Some(items) = node.items() {
         items.iter().for_each(|item| walk(item, path, name, visit));

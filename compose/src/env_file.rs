@@ -1,16 +1,16 @@
-//! Reads files of variables: `.env`, and the `env_file` of services.
+//! Reads `.env`, and the `env_file` of services.
 
 use crate::interpolate::{VariableLookup, interpolate};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnvFileFormat {
-    /// With quotation marks, comments after values, and variables.
+    /// With quotation marks, comments and variables.
     Compose,
     /// Everything after `=` is the value.
     Raw,
 }
 
-/// A variable without a value takes it from the environment.
+/// `None` takes the environment's value.
 pub(crate) type Variable = (String, Option<String>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ enum Separator {
     None,
 }
 
-/// After a quoted value, another variable may follow on the same line.
+/// Another variable may follow a quoted value on the same line.
 struct EnvReader<'a> {
     rest: &'a str,
     line: u64,

@@ -1,4 +1,4 @@
-//! `extends`: a service based on another one, from the same file or another one.
+//! A service based on another one.
 
 use document::DocumentNode;
 
@@ -37,7 +37,6 @@ pub(crate) fn resolve(
     }
 }
 
-/// `way` is the chain of services visited so far.
 fn extended(
     loader: &mut Loader<'_>,
     mut service: DocumentNode,

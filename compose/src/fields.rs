@@ -1,5 +1,5 @@
-//! All fields of the Compose specification with their support. A test compares this one list with the
-//! published schema.
+//! All fields of the Compose specification with their support; a test compares them with the published
+//! schema.
 //!
 //! To honour a field, change its row to `honoured("…", function, "…")` and write the function in
 //! [`crate::translate`].

@@ -1,11 +1,10 @@
-//! Rewrites the short forms of Compose to the long ones, so that a map in one file and a list in another can
-//! be merged.
+//! Rewrites the short forms of Compose to the long ones, so that both can be merged.
 
 use document::DocumentNode;
 
 use crate::translate::ports;
 
-/// A map or a list of `KEY=value`, by paths in the table of fields.
+/// A map or a list of `KEY=value`.
 const MAPS_OR_LISTS: [&str; 6] = [
     "services.*.environment",
     "services.*.labels",
@@ -30,7 +29,6 @@ const LISTS_OR_TEXTS: [&str; 5] = [
     "services.*.label_file",
 ];
 
-/// Without its tag.
 pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     let is_list = node.items().is_some();
     let node = if node.tag().is_some() { node.untagged() } else { node };
@@ -54,7 +52,7 @@ pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     }
 }
 
-/// List items imply a condition, even if another file set a different one.
+/// List items imply it, even if another file set a different one.
 fn started(services: &DocumentNode) -> DocumentNode {
     if !services.is_map() {
         return services.clone();

@@ -1,5 +1,5 @@
-//! Implied dependencies: as with Compose, the services of `links`, `volumes_from` and `network_mode:
-//! service:…` start before their user.
+//! As with Compose, the services of `links`, `volumes_from` and `network_mode: service:…` start before their
+//! user.
 
 use document::{DocumentNode, TextPosition};
 

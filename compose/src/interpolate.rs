@@ -4,20 +4,18 @@
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interpolated {
     pub(crate) text: String,
-    /// They have no default, and were replaced by nothing.
+    /// Without a default.
     pub(crate) unset: Vec<String>,
 }
 
 /// Each level uses stack.
 const MAX_DEPTH: usize = 32;
 
-/// Variables made of other variables can double a text repeatedly.
+/// Variables made of variables can double a text repeatedly.
 const MAX_BYTES: usize = 1 << 20;
 
 pub(crate) type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// # Errors
-/// If a required variable has no value, or the text is malformed.
 pub(crate) fn interpolate(text: &str, lookup: VariableLookup<'_>) -> Result<Interpolated, String> {
     interpolate_part(text, lookup, 0)
 }

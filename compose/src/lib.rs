@@ -1,10 +1,9 @@
 //! Translates Compose files to kubeleet services.
 //!
-//! [`load`] reads files by the Compose specification. It accesses only the files that [`FileSources`]
-//! provides. Every value keeps its place in the user's file, so all mistakes are found at once, each with its
-//! line.
+//! [`load`] reads only the files that [`FileSources`] provides. Every value keeps its place in the user's
+//! file, so all mistakes are found at once.
 //!
-//! A field that is not honoured produces a [`Note`], never silence: see `fields::TABLE`.
+//! A field that is not honoured produces a [`Note`]: see `fields::TABLE`.
 //!
 //! Tests: tests, oracle
 
@@ -60,18 +59,18 @@ pub const DEFAULT_FILES: [&str; 4] =
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
     pub name: AppName,
-    /// Without a profile or with an active one, each after its dependencies.
+    /// Active ones, each after its dependencies.
     pub services: Vec<ServiceInput>,
     pub without_ingress: BTreeSet<ServiceName>,
-    /// Also of inactive services.
+    /// Also inactive ones.
     pub all_names: BTreeSet<String>,
-    /// That the services use and the app creates.
+    /// Used ones that the app creates.
     pub values: Vec<AppValue>,
     /// Also unused ones.
     pub all_values: BTreeSet<(ValueKind, ValueName)>,
     /// Several services use the same named volume.
     pub has_common_volumes: bool,
-    /// Sent to the cluster, with the object each becomes.
+    /// With the object that each becomes.
     pub sent_files: BTreeSet<(String, String)>,
     pub notes: Vec<Note>,
 }
@@ -80,7 +79,6 @@ pub fn is_compose(document: &DocumentNode) -> bool {
     document.has_field("services") || document.has_field("include")
 }
 
-/// Services without a `services` field around them.
 pub fn is_version_1(document: &DocumentNode) -> bool {
     let is_service = |field: Field<'_>| field.value.has_field("image") || field.value.has_field("build");
     !is_compose(document) && document.fields().count() > 0 && document.fields().all(is_service)
@@ -94,7 +92,6 @@ pub const OVERRIDE_FILES: [&str; 4] = [
     "docker-compose.override.yaml",
 ];
 
-/// As [`load`] reads them.
 pub fn variables(
     project: &Project,
     sources: &dyn FileSources,
@@ -112,7 +109,7 @@ fn folder(project: &Project) -> String {
 }
 
 /// # Errors
-/// All mistakes in file order.
+/// In file order.
 pub fn load(project: &Project, sources: &dyn FileSources) -> Result<App, Vec<ComposeFinding>> {
     let mut report = Report::default();
     match read(project, sources, &mut report) {

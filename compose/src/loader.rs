@@ -12,7 +12,7 @@ use crate::source::{FileSources, SourceError, join};
 use crate::translate::files_beside;
 
 const ENV_FILE: &str = ".env";
-/// Counts each include and extend: a few lines can ask for billions.
+/// With each include and extend: a few lines can ask for billions.
 const MAX_BYTES: usize = 128 << 20;
 
 pub(crate) struct Loader<'a> {
@@ -33,7 +33,7 @@ impl<'a> Loader<'a> {
         files.iter().flat_map(|file| self.parse_one(file, None)).collect()
     }
 
-    /// `place` is the reference to the file in another one.
+    /// `place` is the reference to the file.
     pub(crate) fn parse_one(&mut self, file: &str, place: Option<TextPosition>) -> Vec<ComposeDocument> {
         if !self.parsed.contains_key(file) {
             let read = self.read_documents(file, place);
@@ -72,7 +72,7 @@ impl<'a> Loader<'a> {
         (documents, text.len())
     }
 
-    /// A later file wins, and the environment before all. Only a file named explicitly must exist.
+    /// A later file wins, and the environment before all. Only a named file must exist.
     pub(crate) fn variables(&mut self, named: &[String], folder: &str, environment: &Variables) -> Variables {
         let mut variables = Variables::new();
         let default = [join(folder, ENV_FILE)];

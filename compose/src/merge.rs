@@ -1,4 +1,4 @@
-//! Merges Compose files, and services with those that they extend.
+//! Merges Compose files, and services with their base.
 
 use document::{DocumentNode, Field};
 
@@ -7,28 +7,25 @@ use crate::fields;
 use crate::forms::{PORTS, long_form};
 use crate::translate::ports;
 
-/// As a whole.
 const REPLACED: [&str; 3] = ["services.*.command", "services.*.entrypoint", "services.*.healthcheck.test"];
 
 /// An item replaces an earlier one with the same target.
 const BY_TARGET: [&str; 3] = ["services.*.volumes", "services.*.secrets", "services.*.configs"];
 
-/// Each path is read once.
 const ENV_FILES: &str = "services.*.env_file";
 
-/// `null` is a value and overrides.
+/// `null` overrides.
 const WITH_NULLS: [&str; 4] =
     ["services.*.environment", "services.*.labels", "services.*.annotations", "services.*.deploy.labels"];
 
 /// As a whole if the driver differs.
 const LOGGING: &str = "services.*.logging";
 
-/// The long form of a map without `!reset`, as the start of a merge.
+/// Without `!reset`.
 pub(crate) fn first(node: &DocumentNode, path: &str) -> DocumentNode {
     merge(DocumentNode::empty_map(node.place()), node, path)
 }
 
-/// `path` is that of both in the table of fields.
 pub(crate) fn merge(base: DocumentNode, over: &DocumentNode, path: &str) -> DocumentNode {
     let none = || DocumentNode::null(over.place());
     let base = match over.tag() {
@@ -81,7 +78,6 @@ fn merge_maps(mut base: DocumentNode, over: &DocumentNode, path: &str) -> Docume
     base
 }
 
-/// Also within one file.
 fn has_keys(path: &str) -> bool {
     BY_TARGET.contains(&path) || path == PORTS || path == ENV_FILES
 }
@@ -100,7 +96,7 @@ fn merge_lists(before: &[DocumentNode], after: &[DocumentNode], path: &str) -> V
     items
 }
 
-/// Items without a key are always distinct.
+/// Items without a key are distinct.
 fn key_of(item: &DocumentNode, path: &str) -> Option<String> {
     if BY_TARGET.contains(&path) {
         return target(item);

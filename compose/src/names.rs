@@ -7,16 +7,14 @@ use crate::compose_document::{ComposeDocument, Variables};
 use crate::interpolate::interpolate;
 use crate::report::Report;
 
-/// Files may use it.
 pub(crate) const NAME_VARIABLE: &str = "COMPOSE_PROJECT_NAME";
 
 pub(crate) struct NamedApp {
     pub(crate) name: AppName,
-    /// May contain `_`.
     pub(crate) written: String,
 }
 
-/// From the command line, the environment, the last file that has one, or the folder, in this order.
+/// From the command line, the environment, the last file that has one, or the folder.
 pub(crate) fn of_app(
     flag: Option<&str>,
     folder: &str,

@@ -1,4 +1,4 @@
-//! Selects the active services and sorts them so that dependencies are applied first.
+//! Selects the active services, each after its dependencies.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,6 @@ pub(crate) fn active(services: &DocumentNode, profiles: &BTreeSet<String>) -> BT
     active.map(|service| service.name.to_owned()).collect()
 }
 
-/// In file order, but each after its dependencies.
 pub(crate) fn sorted(services: &DocumentNode, active: &BTreeSet<String>, report: &mut Report) -> Vec<String> {
     let mut sorting = Sorting { services, active, report, done: Vec::new(), way: Vec::new() };
     for service in services.fields().filter(|service| active.contains(service.name)) {
@@ -39,7 +38,6 @@ struct Sorting<'a> {
     active: &'a BTreeSet<String>,
     report: &'a mut Report,
     done: Vec<String>,
-    /// They wait for the visited one.
     way: Vec<String>,
 }
 

@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Ignored everywhere.
 pub(crate) const EXTENSION: &str = "x-";
 
-/// Refused by default because kubeleet would silently do less than Compose.
+/// kubeleet would silently do less than Compose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Allowance {
-    /// Non-empty local directories that containers write to are not mounted: writes are lost with the
-    /// container.
+    /// Directories that containers write to are not mounted: writes are lost.
     LostDirectories,
-    /// With `network_mode: none` and internal networks, services still reach all that others reach.
+    /// Services still reach all that others reach.
     NoIsolation,
-    /// With `deploy.mode: global`, the service has `replicas` pods.
+    /// A global service has `replicas` pods.
     OneForAll,
 }
 
@@ -29,22 +28,20 @@ impl Allowance {
 
 #[derive(Debug, Clone, Default)]
 pub struct Project {
-    /// Later ones override earlier ones.
     pub files: Vec<String>,
-    /// The first file's; the default name of the app.
+    /// The default name of the app.
     pub folder_name: String,
-    /// Overrides the files.
     pub name: Option<String>,
     /// If empty, `.env` beside the first file.
     pub env_files: Vec<String>,
     /// In addition to `COMPOSE_PROFILES`.
     pub profiles: Vec<String>,
     pub environment: BTreeMap<String, String>,
-    /// The cluster has nodes with a shared directory: named volumes of several services are then shared.
+    /// By a directory of the nodes.
     pub shares_volumes: bool,
-    /// Base of relative paths; by default the first file's folder.
+    /// By default the first file's folder.
     pub directory: Option<String>,
     pub allowed: BTreeSet<Allowance>,
-    /// Named volumes of several services that the cluster has; true if shared. They keep their kind.
+    /// In the cluster, of several services; true if shared. They keep their kind.
     pub kept_volumes: BTreeMap<String, bool>,
 }

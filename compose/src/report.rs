@@ -30,7 +30,6 @@ pub enum NoteKind {
     Hint,
 }
 
-/// The files can still be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     pub kind: NoteKind,
@@ -52,7 +51,7 @@ struct NoteDraft {
 }
 
 impl Report {
-    /// The number that positions in this file carry.
+    /// For positions in this file.
     pub(crate) fn add_file(&mut self, name: &str) -> usize {
         match self.files.iter().position(|known| known == name) {
             Some(number) => number,
@@ -94,7 +93,7 @@ impl Report {
         !self.mistakes.is_empty()
     }
 
-    /// In file order, with the unset variables, which are often the cause.
+    /// In file order, with unset variables, which are often the cause.
     pub(crate) fn into_mistakes(mut self) -> Vec<ComposeFinding> {
         for note in std::mem::take(&mut self.notes) {
             if note.kind == NoteKind::Unset {

@@ -5,7 +5,6 @@ use document::DocumentNode;
 use crate::compose_document::names_of;
 use crate::fields;
 
-/// Besides `true` and `false` in all spellings.
 const TRUE: [&str; 3] = ["y", "yes", "on"];
 const FALSE: [&str; 3] = ["n", "no", "off"];
 
@@ -72,7 +71,7 @@ fn write(node: &mut DocumentNode) {
     *node = node.with_text(written).unquoted();
 }
 
-/// As Compose writes it in a map of texts: an unquoted `0644` is the number 420.
+/// An unquoted `0644` is the number 420.
 pub(crate) fn as_text(node: &DocumentNode) -> Option<String> {
     let text = node.scalar()?;
     if !node.is_plain() {
@@ -85,7 +84,6 @@ pub(crate) fn as_text(node: &DocumentNode) -> Option<String> {
     })
 }
 
-/// `None` if the text is not a number.
 fn number(text: &str) -> Option<String> {
     let (is_negative, digits) = match text.strip_prefix(['+', '-']) {
         Some(digits) => (text.starts_with('-'), digits),
@@ -123,7 +121,7 @@ fn whole_number(digits: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Like Go: with an exponent of at least two digits if the number is small or at least a million.
+/// Like Go: scientific if small or at least a million, with an exponent of two digits.
 fn float_text(float: f64) -> String {
     let scientific = format!("{float:e}");
     let parts =

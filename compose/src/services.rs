@@ -13,7 +13,7 @@ use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_use
 use crate::values::Declared;
 use crate::{check, fields, order};
 
-/// For a service that only has `build`, so that its other mistakes are found too.
+/// Finds the other mistakes of a service that only has `build`.
 const UNBUILT: &str = "unbuilt";
 
 const MAX_NAME: usize = 63;
@@ -81,7 +81,7 @@ pub(crate) fn all(
     }
 }
 
-/// By their names in the file. Notes changed names of active services.
+/// By their names in the file.
 fn names(
     services: &DocumentNode,
     active: &BTreeSet<String>,
@@ -167,7 +167,6 @@ fn checked(service: &str, translated: &Translated, report: &mut Report) -> Optio
     value
 }
 
-/// Replaces the field name at the start by the one in the user's file.
 fn as_written(detail: String, renamed: &[(String, String)]) -> String {
     let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     let found = renamed.iter().rev().find_map(|(name, written)| {

@@ -7,7 +7,7 @@ pub(crate) const STDIN: &str = "-";
 pub trait FileSources {
     fn read(&self, path: &str) -> Result<String, SourceError>;
 
-    /// The file may be binary. May truncate one too large for a secret or config.
+    /// May be binary. One too large for a secret or config may be truncated.
     fn read_bytes(&self, path: &str) -> Result<Vec<u8>, SourceError> {
         self.read(path).map(String::into_bytes)
     }
@@ -28,20 +28,18 @@ pub enum PathKind {
         mode: u32,
     },
     Directory {
-        /// Has no entries.
         is_empty: bool,
     },
     Missing,
-    /// Not a file or directory, or inaccessible.
+    /// Also inaccessible.
     Other,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceError {
     NotFound,
-    /// With the reason for the user.
     Unreadable(String),
-    /// Outside of the project's folder, which is named.
+    /// Of this folder of the project.
     Outside(String),
 }
 
@@ -86,7 +84,7 @@ pub(crate) fn folder_of(path: &str) -> &str {
     }
 }
 
-/// Without `.` and, as far as the text allows, without `..`.
+/// Without `.` and, where possible, `..`.
 pub(crate) fn join(folder: &str, path: &str) -> String {
     if path == STDIN {
         return path.to_owned();

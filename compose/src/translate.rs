@@ -1,5 +1,5 @@
-//! Translates the fields of a Compose service to a kubeleet service: a document whose values keep the places
-//! of the user's file. Values are not checked here.
+//! Translates a Compose service to kubeleet's: a document whose values keep their places. Values are not
+//! checked here.
 
 pub(crate) mod aliases;
 mod draft;

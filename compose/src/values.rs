@@ -1,4 +1,4 @@
-//! Secrets and configs: declarations in files and references in services. Contents are never shown.
+//! Secrets and configs. Contents are never shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub(crate) struct Declared<'a> {
     pub(crate) sources: &'a dyn FileSources,
     pub(crate) allowed: &'a BTreeSet<Allowance>,
     not_honoured: fn(&str) -> Option<&'static str>,
-    /// `None` for a value that the app does not create.
+    /// The app does not create it.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     pub(crate) made: Vec<AppValue>,
     pub(crate) sent_files: BTreeSet<(String, String)>,
@@ -61,7 +61,6 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Also unused ones.
     pub(crate) fn all_values(&self) -> BTreeSet<(ValueKind, ValueName)> {
         let declared = [ValueKind::Secret, ValueKind::Config].into_iter().flat_map(|kind| {
             let group = self.root.get(group(kind)).into_iter().flat_map(DocumentNode::fields);
@@ -90,16 +89,11 @@ impl<'a> Declared<'a> {
         self.sent_files.insert((path.to_owned(), becomes));
     }
 
-    /// Returns another service that mounts the directory.
     pub(crate) fn directory(&mut self, path: &str, service: &str) -> Option<String> {
         let owner = self.directories.entry(path.to_owned()).or_insert_with(|| service.to_owned());
         (owner != service).then(|| owner.clone())
     }
 
-    /// Returns the file's kind and name in the cluster.
-    ///
-    /// # Errors
-    /// The reason why the file cannot become a value.
     pub(crate) fn file_beside(
         &mut self,
         service: &str,
@@ -120,7 +114,7 @@ impl<'a> Declared<'a> {
         Ok((kind, name))
     }
 
-    /// Returns the cluster name of `source` and adds its content to the app's values. `None` after a mistake.
+    /// `None` after a mistake.
     fn used(
         &mut self,
         kind: ValueKind,
@@ -208,7 +202,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Errors never contain parts of the content.
+    /// Errors contain nothing of it.
     fn content(&self, origin: Field<'_>) -> Result<ValueBytes, String> {
         let Some(text) = origin.value.scalar() else {
             return Err(format!("{} must be a text, not {}", origin.name, origin.value.kind()));
@@ -239,7 +233,6 @@ fn content_of(bytes: Vec<u8>) -> Result<ValueBytes, String> {
     }
 }
 
-/// With cluster names. `field` is `secrets` or `configs`.
 pub(crate) fn references(
     kind: ValueKind,
     field: Field<'_>,
@@ -253,7 +246,7 @@ pub(crate) fn references(
             true => item.get("source")?.scalar(),
             false => item.scalar(),
         };
-        // Other forms are reported where services are checked.
+        // Reported where services are checked.
         let Some(source) = source else { return Some(item.clone()) };
         let name = declared.used(kind, &source, item.place(), report)?;
         let mut reference = DocumentNode::empty_map(item.place());

@@ -1,9 +1,9 @@
-//! Splits a command text like Compose: by shell rules, but without comments, variables and patterns.
+//! Splits a command like Compose: by shell rules, but without comments, variables and patterns.
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SplitCommand {
     pub(crate) words: Vec<String>,
-    /// A shell operator, such as `;`. Compose drops it and the rest.
+    /// Such as `;`. Compose drops the rest.
     pub(crate) ends_at: Option<char>,
 }
 
@@ -19,7 +19,7 @@ enum Quote {
 }
 
 /// # Errors
-/// The unclosed quotation, or the construct that only a shell could run.
+/// Only a shell could run it, or a quotation is unclosed.
 pub(crate) fn split(text: &str) -> Result<SplitCommand, &'static str> {
     let mut split = SplitCommand::default();
     // `None` between two words.

@@ -1,10 +1,8 @@
-//! Compares ingress with nginx and HAProxy on the same cores: requests per second, CPU per request and
-//! latency.
+//! Compares ingress with nginx and HAProxy on the same cores.
 //!
-//! `make bench ARGS=ingress`. All pass requests from `wrk` to the same nginx, which answers with 1 KiB; `two
-//! hops` through a tunnel within one process. Each proxy has two threads. Rounds alternate, so that other
-//! load affects all alike. Needs nginx and wrk (`apt-get install nginx-light wrk`); HAProxy is optional.
-//! `SECONDS` and `ROUNDS` change the defaults.
+//! `make bench ARGS=ingress`. All pass requests from `wrk` to the same nginx, which answers with 1 KiB.
+//! Rounds alternate, so that other load affects all alike. Needs nginx and wrk (`apt-get install nginx-light
+//! wrk`); HAProxy is optional. `SECONDS` and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -61,7 +59,6 @@ fn main() {
     measure(if process::is_smoke() { (1, 1) } else { (5, 3) });
 }
 
-/// One pod on its host, and the same pod on another host.
 fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let pod = fixture::pod("p", Ipv4Addr::LOCALHOST.into());
@@ -143,7 +140,7 @@ fn wrk(port: u16, connections: u32, seconds: u64, server: &ChildGuard) -> Round 
     }
 }
 
-/// `defaults`: the seconds of a round and the number of rounds.
+/// The seconds of a round and the number of rounds.
 fn measure(defaults: (u64, u64)) {
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();

@@ -1,9 +1,7 @@
-//! Compares the resolver with unbound on the same cores: questions per second, lost ones, CPU per question
-//! and latency.
+//! Compares the resolver with unbound on the same cores.
 //!
-//! `make bench ARGS=names`. `dnsperf` asks both over UDP for the same 100 services. The resolver has a Redis,
-//! but no limit for each client. Each server has two threads. Rounds alternate. Needs dnsperf and unbound
-//! (`apt-get install dnsperf unbound`). `SECONDS` and `ROUNDS` change the defaults.
+//! `make bench ARGS=names`. `dnsperf` asks both over UDP for the same 100 services. Rounds alternate. Needs
+//! dnsperf and unbound (`apt-get install dnsperf unbound`). `SECONDS` and `ROUNDS` change the defaults.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +31,7 @@ use process::{local, number};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The value is the URL of Redis.
+/// To the URL of Redis.
 const IS_RESOLVER: &str = "KUBELEET_BENCH_RESOLVER";
 const RESOLVER_PORT: u16 = 18086;
 const UNBOUND_PORT: u16 = 18087;
@@ -95,7 +93,7 @@ struct Round {
     cpu_micros: f64,
 }
 
-/// `limit` is the number of rounds or of seconds, with its option.
+/// The number of rounds or of seconds, with its option.
 fn dnsperf(port: u16, questions: &Path, limit: [&str; 2], server: &ChildGuard) -> Round {
     let before = cpu(server);
     let output = Command::new("dnsperf")

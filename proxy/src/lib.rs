@@ -1,8 +1,7 @@
-//! The proxy of a host, between clients or pods and the pods of its own host, each behind a gate. This crate
-//! assembles the parts, each in its own crate.
+//! The proxy of a host, assembled from its parts.
 //!
-//! - [`gate`] counts requests to each pod, closes before its stop, and has the socket to the workers.
-//! - [`tunnel`] connects to and from the pods of other hosts.
+//! - [`gate`] counts requests to each pod, and closes before its stop.
+//! - [`tunnel`] connects the pods of other hosts.
 //! - [`routing`] follows routes and endpoints in Redis.
 //! - [`ingress`] accepts requests and connections from outside.
 //! - [`names`] lets pods reach services by name.
@@ -54,14 +53,11 @@ const INHERITED_KEPT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// No other proxy may run.
     Alone,
-    /// The running proxy finishes its connections.
     TakeOver,
 }
 
-/// Returns when it has stopped listening and its connections have ended. Calls `ready` once workers can
-/// connect.
+/// Calls `ready` once workers can connect.
 pub async fn run(
     config: Arc<Config>,
     start: Start,
@@ -79,7 +75,7 @@ pub async fn run(
     let local = local.telling(status.subscribe()).giving(listening.clone());
     tracing::info!("serving the workers of this host at {}", socket.display());
     ready();
-    // The socket stays until the last request has ended: without it, workers stop their pods at once.
+    // Without the socket, workers stop their pods at once: it stays until the last request has ended.
     let (has_ended, must_end) = (CancellationToken::new(), CancellationToken::new());
     let traffic = traffic(&config, &listening, gates, &local, status, has_ended.clone());
     let serve = async {
@@ -132,7 +128,7 @@ fn traffic(
         let forwarder = Forwarder::new(RESOLV_CONF.into());
         let interest = follower.interest();
         let resolver = Resolver::new(store, interest, snapshot.clone(), gates.clone(), forwarder);
-        // A separate view of pod health: its connections last, unlike those of ingress.
+        // Its own view of pod health: its connections last.
         let (shared, following) =
             ways(IngressConfig { wait: config.pod_wait, ..IngressConfig::default() }).share();
         let (resolver, gateways) = (Arc::new(resolver), local.gateways());
@@ -208,7 +204,7 @@ fn ingress_config(config: &Config) -> Option<IngressConfig> {
         .ingress_tls_listen
         .map(|listen| HttpsConfig { certificates: config.certificates.clone(), ..HttpsConfig::new(listen) });
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
-    // Each client connection has another one to a pod, and the rest of the proxy needs files too.
+    // Each client connection has another one to a pod, and others need files too.
     let connections = usize::try_from(daemon::file_limit::raise() / 3).unwrap_or(usize::MAX);
     let connections_per_client = usize::try_from(config.client_connections).unwrap_or(usize::MAX);
     let limits = IngressConfig { connections, connections_per_client, ..IngressConfig::default() };

@@ -20,12 +20,11 @@ pub(crate) enum How {
     Parts,
 }
 
-/// With everything below it, except parts with rows of their own.
+/// And everything below it without rows of its own.
 pub(crate) struct FieldRow {
-    /// Names joined by dots, `*` for any name; list levels are left out: `services.*.ports.target`.
+    /// `*` is any name; list levels are left out: `services.*.ports.target`.
     pub(crate) path: &'static str,
     pub(crate) support: Support,
-    /// May be empty for an honoured field.
     pub(crate) advice: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Files that kubeleet once read differently than Compose 2.40, one of each kind.
+//! Files that kubeleet once read differently than Compose 2.40.
 
 use super::*;
 

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use crate::{App, FileSources, Project, SourceError, load};
 
-/// With their files and profiles.
 const EXAMPLES: [(&str, &str, &[&str]); 6] = [
     ("shop", "docker-compose.yml", &[]),
     ("wordpress", "docker-compose.yml", &[]),
@@ -49,7 +48,6 @@ fn the_examples_mean_what_is_expected() {
 
 fn shown(app: &App) -> String {
     let notes: Vec<String> = app.notes.iter().map(|note| note.finding.to_string()).collect();
-    // Instead of the contents.
     let values = app.values.iter().map(|value| format!("{} {}: {:?}", value.kind, value.name, value.content));
     let values: Vec<String> = values.collect();
     let whole =

@@ -5,7 +5,7 @@ use model::value::ValueKind;
 use super::*;
 use crate::{Allowance, FileSources, NoteKind, PathKind, SourceError};
 
-/// A path that ends in `/` is an empty directory.
+/// `/` ends an empty directory.
 struct Disk(Vec<(&'static str, u32)>);
 
 impl FileSources for Disk {

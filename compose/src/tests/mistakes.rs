@@ -1,4 +1,4 @@
-//! Mistakes in files: all are found at once, each with its place.
+//! All mistakes are found at once, each with its place.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Compares the table of fields with the published schema; its origin and licence are beside it.
+//! Compares the table of fields with the published schema.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,6 @@ fn the_table_has_every_field_of_the_published_schema_and_no_other() {
     assert_eq!(unknown, Vec::<&str>::new(), "rows that are no fields");
 }
 
-/// By its own row, or one that covers all its parts.
 fn is_covered(path: &str) -> bool {
     if row(path).is_some() {
         return true;

@@ -1,5 +1,5 @@
-//! Aliases of services: the `aliases` of their networks, those of `links`, and `container_name`, which
-//! Compose also resolves. In kubeleet an alias leads to one service.
+//! The `aliases` of networks, those of `links`, and `container_name`, which Compose also resolves. An alias
+//! leads to one service.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,6 @@ struct Alias {
     is_container_name: bool,
 }
 
-/// `names` maps names in the file to full names.
 pub(crate) fn name_services(
     root: &DocumentNode,
     documents: &mut [(&str, &mut DocumentNode)],
@@ -34,7 +33,7 @@ pub(crate) fn name_services(
         let linked = documents.iter().find(|(known, _)| **known == service).map(|(known, _)| *known);
         written.extend(linked.map(|known| (known, Alias { name, place, is_container_name: false })));
     }
-    // Network aliases come first: a container's name was perhaps never used as a host name.
+    // A container's name was perhaps never used as a host name.
     written.sort_by_key(|(_, alias)| alias.is_container_name);
     for (service, alias) in written {
         let asked = asked_for(&alias.name);

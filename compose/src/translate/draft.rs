@@ -15,12 +15,11 @@ pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
 pub(crate) struct ServiceDraft<'a, 'f> {
     pub(crate) service: &'a str,
     pub(crate) document: DocumentNode,
-    /// Fields with a different name in the file, with that name.
+    /// With the name in the file.
     pub(crate) renamed: Vec<(String, String)>,
     pub(crate) lookup: VariableLookup<'a>,
     pub(crate) sources: &'a dyn FileSources,
     pub(crate) declared: &'a mut Declared<'f>,
-    /// Without a profile or with an active one.
     pub(crate) active: &'a BTreeSet<String>,
     pub(crate) report: &'a mut Report,
 }

@@ -73,7 +73,7 @@ fn add_file(
     }
 }
 
-/// A variable without a value takes it from the environment, if set.
+/// Without a value, it takes that of the environment.
 pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         return draft.set(ENVIRONMENT, field, field.value.clone());
@@ -95,7 +95,6 @@ pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Notes a number that Compose writes differently.
 pub(super) fn as_text(entry: Field<'_>, field: &str, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
     let Some(text) = scalars::as_text(entry.value) else { return entry.value.clone() };
     let written = entry.value.scalar().unwrap_or_default();

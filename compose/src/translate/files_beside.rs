@@ -1,7 +1,7 @@
-//! Local files and directories that a service mounts. They do not exist on the nodes.
+//! Local files and directories that a service mounts, which nodes do not have.
 //!
-//! A file becomes a read-only config or secret with its content at the time of `apply`. An empty directory
-//! becomes a volume. Any other directory is left out, and refused where the container could write to it.
+//! A file becomes a config or secret with its content at the time of `apply`, an empty directory a volume.
+//! Other directories are left out, or refused where the container could write.
 
 use document::DocumentNode;
 use model::value::ValueKind;
@@ -22,7 +22,6 @@ pub(super) fn is_in_home(path: &str) -> bool {
     path == "~" || path.starts_with("~/")
 }
 
-/// On this machine and not on the nodes.
 pub(crate) fn is_local(path: &str) -> bool {
     is_beside(path) || is_in_home(path)
 }
@@ -53,8 +52,7 @@ pub(crate) fn complete(volumes: &mut DocumentNode, folder: &str) {
 pub(crate) struct FileBeside {
     pub(crate) path: String,
     pub(crate) target: String,
-    /// Made of the app, the service and the file's path in the container: independent of the user and the
-    /// local path.
+    /// Does not depend on the user or the local path.
     pub(crate) name: String,
 }
 
@@ -91,7 +89,6 @@ pub(crate) fn kind_of(path: &str, sources: &dyn FileSources) -> ValueKind {
     if is_named_so || is_closed { ValueKind::Secret } else { ValueKind::Config }
 }
 
-/// As [`FileSources`] knows the path.
 pub(super) fn on_disk(path: &str) -> &str {
     match path.strip_prefix(MARK).unwrap_or(path) {
         "" => ".",

@@ -1,4 +1,4 @@
-//! Translates the local mounts of a service, or leaves them out with a reason.
+//! Translates the local mounts of a service.
 
 use document::DocumentNode;
 
@@ -19,7 +19,7 @@ pub(super) struct LocalMount<'a> {
     pub(super) item: &'a DocumentNode,
 }
 
-/// Returns the volume that replaces a directory.
+/// The volume replaces a directory.
 pub(super) fn add(mount: &LocalMount<'_>, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let path = match mount.path.strip_prefix('~') {
         Some(rest) if is_in_home(mount.path) => {
@@ -85,7 +85,7 @@ fn add_file(
     Ok(())
 }
 
-/// Named after the path in the container: independent of the Compose file's location.
+/// Named after the path in the container, not the local one.
 fn volume(mount: &LocalMount<'_>, path: &str, draft: &mut ServiceDraft<'_, '_>) -> DocumentNode {
     let whole = format!("{}-{}", label(draft.service), label(&mount.target.replace('/', "-")));
     let start = whole.len().saturating_sub(MAX_VOLUME_NAME);
@@ -101,7 +101,7 @@ fn volume(mount: &LocalMount<'_>, path: &str, draft: &mut ServiceDraft<'_, '_>) 
     mount.item.with_text(format!("{name}:{}", mount.target))
 }
 
-/// Refuses a writable mount, because the container's writes would be lost.
+/// Writes to it would be lost, so a writable mount is refused.
 fn leave_out(mount: &LocalMount<'_>, path: &str, why: &str, draft: &mut ServiceDraft<'_, '_>) {
     let (place, allowance) = (mount.item.place(), Allowance::LostDirectories);
     let shown = if is_in_home(mount.path) { mount.path } else { path };

@@ -1,5 +1,5 @@
-//! Access between services: as with Compose, services reach each other if they share a network. A file
-//! without networks restricts nothing.
+//! As with Compose, services reach each other if they share a network. A file without networks restricts
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,6 @@ use crate::report::{NoteKind, Report};
 const DEFAULT: &str = "default";
 const HONOURED: [&str; 2] = ["external", "name"];
 
-/// `names` maps names in the file to full names.
 pub(crate) fn allow_networks(
     root: &DocumentNode,
     documents: &mut [(&str, &mut DocumentNode)],

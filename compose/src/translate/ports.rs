@@ -25,14 +25,13 @@ pub(crate) fn ports(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
             }
             Some(Err(problem)) => draft.mistake(item.place(), &format!("ports: {problem}")),
             None if item.is_map() => draft.mistake(item.place(), "ports: target is missing"),
-            // Malformed ports are reported where ports are parsed.
+            // Reported where ports are parsed.
             None => ports.push(item.clone()),
         }
     }
     draft.set("ports", field, DocumentNode::list(ports, field.value.place()));
 }
 
-/// Into single ports; unchanged if malformed.
 pub(crate) fn one_by_one(item: &DocumentNode) -> Vec<DocumentNode> {
     let ports = match item.scalar().as_deref().map(parse) {
         Some(Ok(port)) => port.each(),
@@ -90,7 +89,7 @@ fn parse(text: &str) -> Result<PortRange<'_>, String> {
         Some(before) => match before.rsplit_once(':') {
             // The address may come from an empty variable.
             Some((address, host)) => (Some(address).filter(|address| !address.is_empty()), host),
-            // `127.0.0.1::80` without its last colon, or an address in the place of the host port.
+            // `127.0.0.1::80` without its last colon, or an address as the host port.
             None if before.contains('.') => (Some(before), ""),
             None => (None, before),
         },

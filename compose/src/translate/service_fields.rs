@@ -20,7 +20,6 @@ pub(crate) fn copied(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set(field.name, field, field.value.clone());
 }
 
-/// `entrypoint` or `command`.
 pub(crate) fn arguments(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let name = field.name;
     let empty = |draft: &mut ServiceDraft<'_, '_>| {
@@ -37,7 +36,6 @@ pub(crate) fn arguments(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// A malformed text is a mistake.
 fn words(name: &str, value: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let Some(text) = value.scalar() else { return Some(value.clone()) };
     let split = match words::split(&text) {
@@ -57,7 +55,6 @@ fn words(name: &str, value: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> 
     Some(DocumentNode::list(words.collect(), value.place()))
 }
 
-/// A boolean.
 pub(crate) fn unquoted(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set(field.name, field, field.value.unquoted());
 }
@@ -78,7 +75,7 @@ fn values(kind: ValueKind, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Other fields of hooks are noted where fields are checked.
+/// Other fields are noted where fields are checked.
 pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut kept_command = |hook: &DocumentNode| {
         let mut kept = DocumentNode::empty_map(hook.place());
@@ -174,7 +171,6 @@ pub(crate) fn memory_reservation(field: Field<'_>, draft: &mut ServiceDraft<'_, 
     }
 }
 
-/// Images are built elsewhere, and engines do not pull periodically.
 pub(crate) fn pull_policy(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let text = field.value.scalar().unwrap_or_default().into_owned();
     let detail = match text.as_str() {
@@ -215,7 +211,7 @@ pub(crate) fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// A positive score only takes priority away, so it is noted and not refused.
+/// A positive score only takes priority away.
 pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     match field.value.scalar().as_deref() {
         None | Some("0") => {}
@@ -231,7 +227,7 @@ pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) 
     }
 }
 
-/// Only an outside program could read the logs of other drivers.
+/// Other drivers send logs where only outside programs read them.
 pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let driver = field.value.get("driver").and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
     if !matches!(driver.as_str(), "" | "json-file" | "local") {
@@ -261,7 +257,7 @@ pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("logging", field, if field.value.is_map() { logging } else { field.value.clone() });
 }
 
-/// Docker's units are binary, including those that end in `b`.
+/// Docker's units are binary, also `kb`.
 pub(super) fn binary_amount(value: &DocumentNode) -> DocumentNode {
     let Some(text) = value.scalar() else { return value.clone() };
     let text = text.trim().to_ascii_lowercase();
@@ -325,7 +321,6 @@ pub(crate) fn restart_condition(field: Field<'_>, draft: &mut ServiceDraft<'_, '
     draft.set("restart", field, policy);
 }
 
-/// Fields with the same name in kubeleet are copied.
 pub(crate) fn update_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         draft.set("update", field, field.value.clone());
@@ -368,7 +363,6 @@ pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>
     draft.set("update", field, update);
 }
 
-/// `update_config` and `rollback_config` come in any order.
 fn update_of(draft: &ServiceDraft<'_, '_>, field: Field<'_>) -> DocumentNode {
     draft.document.get("update").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place))
 }
@@ -431,7 +425,7 @@ pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ingress", field, rules.unwrap_or_else(|| field.value.clone()));
 }
 
-/// Skips services with inactive profiles. Sorting has already reported a required one.
+/// Sorting has already reported required ones that are inactive.
 pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut needs = DocumentNode::empty_map(field.place);
     for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {
@@ -450,7 +444,7 @@ pub(crate) fn security_opt(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
     for option in field.value.items().unwrap_or_default() {
         let text = option.scalar().unwrap_or_default();
-        // SELinux labels only confine a container further, and exist only on some machines.
+        // These only confine a container further.
         if text.starts_with("label:") || text.starts_with("label=") {
             let detail =
                 format!("security_opt {text:?} is not honoured: kubeleet leaves labels to the engine");

@@ -42,12 +42,12 @@ fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> O
             let end = if options.contains(&"ro") { ":ro" } else { "" };
             Some(item.with_text(format!("{source}:{target}{end}")))
         }
-        // Malformed volumes are reported where volumes are parsed.
+        // Reported where volumes are parsed.
         _ => Some(item.clone()),
     }
 }
 
-/// By default no node runs a service that mounts a node's path.
+/// By default no node runs it.
 fn note_bind(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
     if source.starts_with('/') {
         let detail = format!(
@@ -141,7 +141,6 @@ fn not_honoured(node: &DocumentNode, why: &str, draft: &mut ServiceDraft<'_, '_>
     }
 }
 
-/// Those of several services. `services` has names in the file.
 pub(crate) fn common_volumes(services: &[(&str, &mut DocumentNode)]) -> BTreeSet<String> {
     let mut users: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (service, document) in services {
@@ -187,7 +186,7 @@ fn shared(volume: &DocumentNode, source: &str) -> DocumentNode {
     long
 }
 
-/// `common` are the volumes of several services; `shared` is the shared subset.
+/// `shared` are those of `common` that several services share.
 pub(crate) fn note_uses(
     root: &DocumentNode,
     services: &[(&str, &mut DocumentNode)],

@@ -8,13 +8,12 @@ use serde_json::{Map, Value, json};
 
 use crate::run::notes;
 
-/// Others contain them, or they have no effect.
+/// Contained in others, or without effect.
 const WITHOUT_MEANING: [&str; 9] =
     ["profiles", "env_file", "links", "volumes_from", "networks", "attach", "extends", "ipc", "cgroup"];
-/// One name in both; the value is a text, a boolean or a list of texts.
+/// With one name in both.
 const ALIKE: [&str; 9] =
     ["image", "user", "working_dir", "stop_signal", "init", "read_only", "cap_drop", "tty", "stdin_open"];
-/// Compared together with another one.
 const ELSEWHERE: [&str; 5] = ["scale", "mem_limit", "mem_reservation", "pids_limit", "cpus"];
 
 pub(crate) fn differences(read: &Value, app: &App, folder: &Path) -> Vec<String> {
@@ -139,7 +138,7 @@ impl Comparison<'_> {
         labels
     }
 
-    /// Without `restart`, kubeleet restarts a failed container: a listed difference.
+    /// A listed difference.
     fn restart(&self) -> Value {
         let policy = self.theirs["deploy"]["restart_policy"]["condition"].as_str();
         let policy = policy.or(self.theirs["restart"].as_str()).unwrap_or("on-failure");
@@ -243,7 +242,7 @@ impl Comparison<'_> {
         sorted(&self.ours[group].as_array().into_iter().flatten().map(one).collect())
     }
 
-    /// They share a network; null if the files name no networks.
+    /// Null if the files name no networks.
     fn reached_by(&self) -> Value {
         let services = self.read["services"].as_object().unwrap();
         let networks = |service: &Value| -> BTreeSet<String> {
@@ -300,7 +299,6 @@ fn sorted(list: &Value) -> Value {
     Value::Array(items)
 }
 
-/// By default below the secrets folder, or at the root.
 fn plain_target(target: &Value, source: &str) -> String {
     let target = target.as_str().unwrap_or(source);
     target.strip_prefix("/run/secrets/").unwrap_or(target).trim_start_matches('/').to_owned()
@@ -325,7 +323,7 @@ fn milliseconds(text: &str) -> u64 {
     total as u64
 }
 
-/// Failures before the first success never count: a listed difference.
+/// A listed difference.
 fn their_check(check: &Value) -> Value {
     let time = |name: &str| check[name].as_str().map(milliseconds).filter(|time| *time > 0);
     let test = check["test"].as_array().map(|test| match test.as_slice() {
@@ -362,7 +360,6 @@ fn our_ports(ports: &Value) -> Value {
 fn our_volumes(volumes: &Value) -> Value {
     let volume = |volume: &Value| {
         let source = match volume["source"].as_str() {
-            // kubeleet chooses the name for a directory's volume.
             Some(source)
                 if source.starts_with("dir-")
                     || volume["kind"] == "persistent" && is_of_directory(volume) =>

@@ -1,4 +1,4 @@
-//! Generates projects from a seed. All are valid for Compose and contain nothing that kubeleet refuses.
+//! Generates projects that are valid for Compose and contain nothing that kubeleet refuses.
 
 use std::fmt::Write as _;
 
@@ -141,7 +141,6 @@ const FIELDS: [(&str, &[&str]); 39] = [
     ("x-note", &["{any: [thing, 1]}"]),
 ];
 
-/// An overriding file may reset or replace them.
 const TAGGED: [(&str, &str); 10] = [
     ("environment", "[Z=9]"),
     ("labels", "[z=9]"),

@@ -1,5 +1,5 @@
-//! Reads Compose files with kubeleet and Docker Compose and compares field by field. Only the differences
-//! listed in docs/how-to/compose.md are allowed, and a field without a counterpart needs a note.
+//! Compares kubeleet with Docker Compose field by field. Only the differences listed in
+//! docs/how-to/compose.md are allowed, and a field without a counterpart needs a note.
 //!
 //! `scripts/install compose` fetches Docker Compose. `ORACLE_FILES` is the number of generated projects, and
 //! `ORACLE_SEED` their first seed.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::compare;
 
-/// `None` if Docker Compose is neither installed nor required.
+/// `None` if it is neither installed nor required.
 pub(crate) fn program() -> Option<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
@@ -32,7 +32,6 @@ pub(crate) struct Case {
     pub(crate) compose_files: Vec<String>,
     pub(crate) profiles: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
-    /// Compose accepts it.
     pub(crate) refused: Option<String>,
     pub(crate) is_wrong: bool,
 }
@@ -80,7 +79,6 @@ impl Case {
 }
 
 pub(crate) enum Outcome {
-    /// With the differences.
     Read(Vec<String>),
     RefusedByKubeleet(Vec<String>),
     RefusedByCompose(String),

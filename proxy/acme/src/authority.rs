@@ -89,7 +89,7 @@ impl Authority {
         let mut exchange = std::pin::pin!(exchange);
         let answered = tokio::select! {
             answered = exchange.as_mut() => answered,
-            // The response may have arrived before the server closed the connection.
+            // The response may have arrived before the connection closed.
             _ended = connection.as_mut() => exchange.await,
         };
         let (parts, body) = answered?;

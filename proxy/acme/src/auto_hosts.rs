@@ -21,7 +21,7 @@ impl AutoHosts {
         self.known.clone()
     }
 
-    /// Waits until the hosts differ from the last result of [`AutoHosts::hosts`]. Cancel safe.
+    /// Cancel safe.
     pub(crate) async fn changed(&mut self) {
         loop {
             if self.snapshot.changed().await.is_err() {

@@ -15,10 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::auto_hosts::AutoHosts;
 
-/// Interval of full checks without a message.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Warns below this fraction of the lifetime. Certificates should be renewed at a third.
+/// Of the lifetime. Certificates should be renewed at a third.
 const WARN_AT: u64 = 6;
 
 pub(super) struct Follow {
@@ -52,7 +51,7 @@ impl Follow {
         let mut messages = self.store.subscribe(channel::CERTIFICATES);
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let mut logged = Logged::default();
-        // Unnamed hosts wait for the next check, so that many orders do not cause full reads.
+        // Other hosts wait for the next check, so that many orders do not cause full reads.
         let mut named = None;
         let mut check_at = Instant::now();
         loop {
@@ -113,7 +112,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Serves a certificate if it changed. A missing record removes nothing: the orderer restores it.
+    /// A missing record removes nothing: the orderer restores it.
     async fn load(
         &self,
         host: &str,
@@ -221,7 +220,6 @@ impl Logged {
         self.warned.remove(host);
     }
 
-    /// Returns false if the last warning was less than a day ago.
     fn note_warning(&mut self, host: &str) -> bool {
         let is_due = self.warned.get(host).is_none_or(|at| at.elapsed() >= DAY);
         if is_due {

@@ -1,7 +1,6 @@
 //! Certificates for rules with `tls: auto`, ordered by ACME with HTTP-01.
 //!
-//! The holder of a lease orders (`orderer`). Every proxy loads ordered certificates (`follow`), and its
-//! ingress answers challenges.
+//! The holder of a lease orders. Every proxy loads ordered certificates, and its ingress answers challenges.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `routing` and `ingress`.
 //!
@@ -40,7 +39,7 @@ pub struct Acme {
 }
 
 impl Acme {
-    /// Also serves the certificates that the previous process saved beside its socket.
+    /// Also serves the certificates that the previous process saved.
     pub fn new(
         config: &Config,
         store: &Store,

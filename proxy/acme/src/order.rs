@@ -24,13 +24,12 @@ const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(90));
-/// The library itself tries three times.
 const NONCE_TRIES: u32 = 10;
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 
-/// Displays as a sentence without its full stop.
+/// A sentence without its full stop.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
     #[error("{0}")]
@@ -105,7 +104,7 @@ pub(super) struct Ordering {
 }
 
 impl Ordering {
-    /// `attempt` is this order's id; `attempts` counts orders since the last success.
+    /// `attempts` counts orders since the last success.
     pub(super) async fn order(&self, host: &str, attempt: &str, attempts: u32) {
         let authority = match Authority::new(&self.settings) {
             Ok(authority) => authority,
@@ -193,8 +192,8 @@ impl Ordering {
         Ok(Some(builder.from_credentials(credentials).await?))
     }
 
-    /// Of two concurrent accounts, the one stored first is used later. A process that dies before storing
-    /// leaves an unused account on the server.
+    /// Of two concurrent accounts, the first one stored is used later. A crash before storing leaves an
+    /// unused account on the server.
     async fn new_account(&self, authority: &Authority) -> Result<Account, OrderError> {
         let directory = &self.settings.directory;
         let contact = self.settings.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -222,7 +221,6 @@ impl Ordering {
         with_nonces!(self.prove(&mut order, host, attempt).await)?;
         match with_nonces!(order.poll_ready(&POLL).await) {
             Ok(OrderStatus::Ready | OrderStatus::Valid) => {}
-            // The challenge of a failed order has the reason.
             Ok(_) => {
                 return Err(refusal(&mut order)
                     .await
@@ -243,7 +241,6 @@ impl Ordering {
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
             match authorization.status {
-                // An earlier order validated it.
                 AuthorizationStatus::Valid => continue,
                 AuthorizationStatus::Pending => {}
                 _ => return Err(OrderError::RefusedSilently),

@@ -1,7 +1,7 @@
 //! Orders certificates on the proxy that holds the lease.
 //!
-//! The lease only avoids duplicate orders. An order that a later one superseded can store its certificate
-//! only if that expires later.
+//! The lease only avoids duplicate orders. A superseded order stores its certificate only if that expires
+//! later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use super::order::Ordering;
 
 const LEASE: &str = "acme";
 const LEASE_TIME: Duration = Duration::from_secs(15);
-/// Each check renews the lease.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 const MOST_ORDERS: usize = 4;
 
@@ -51,7 +50,7 @@ impl Orderer {
         }
     }
 
-    /// Shutdown cancels running orders. Another proxy repeats them.
+    /// Another proxy repeats orders that the shutdown cancels.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         shutdown.run_until_cancelled(self.order_all()).await;
     }
@@ -108,7 +107,6 @@ impl Orderer {
         Ok(())
     }
 
-    /// Returns false if no certificate is served, or it is due for renewal.
     async fn put_back(&self, host: &str, now: u64) -> Result<bool, StoreError> {
         let Some(stored) = self.stored.stored(host) else { return Ok(false) };
         let status = stored.status();

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use testkit::child_guard::ChildGuard;
 
-/// With its children.
 pub fn cpu(server: &ChildGuard) -> Duration {
     let own = server.id();
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
@@ -15,6 +14,6 @@ pub fn cpu(server: &ChildGuard) -> Duration {
         let times = fields.get(11..13)?.iter().filter_map(|time| time.parse::<u64>().ok());
         (id == own || parent == own).then(|| times.sum::<u64>())
     });
-    // Linux counts in hundredths of a second on all relevant architectures.
+    // In hundredths of a second.
     Duration::from_millis(processes.sum::<u64>() * 10)
 }

@@ -1,4 +1,4 @@
-//! kubeleet's ingress in its own process, which gets pod changes in the workers' order.
+//! kubeleet's ingress in its own process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,7 +21,7 @@ use crate::pod::{self, PodProcess};
 use crate::process::{self, local};
 use crate::{Order, Pods};
 
-/// The value is the ports of the ingress and of the control connection.
+/// To the ports of the ingress and of the control connection.
 pub const IS_INGRESS: &str = "KUBELEET_BENCH_HANDOVER_INGRESS";
 /// The default of a service's `drain`.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -80,7 +80,7 @@ impl IngressProcess {
     }
 }
 
-/// Writes in one piece: a second write would wait 40 ms for an acknowledgement.
+/// A second write would wait 40 ms for an acknowledgement.
 fn write_line(stream: &mut TcpStream, line: &str) {
     stream.write_all(format!("{line}\n").as_bytes()).unwrap();
 }

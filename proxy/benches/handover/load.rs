@@ -19,15 +19,14 @@ use tokio::task::JoinSet;
 const CONNECTIONS: usize = 32;
 const BODY: usize = 4096;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// Failures are faster than answers, so a failing proxy would get more requests.
+/// Failures are faster than answers: a failing proxy would get more requests.
 const PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 pub struct Outcomes {
     pub failures: BTreeMap<String, usize>,
-    /// A kept connection ended before the first byte of the answer.
     pub resent: usize,
-    /// Of each request, failed or not, in ascending order.
+    /// Ascending, with failed ones.
     pub times: Vec<Duration>,
     pub elapsed: Duration,
 }
@@ -63,7 +62,6 @@ impl Load {
         Self { is_over, thread: std::thread::spawn(move || run(address, &ends)) }
     }
 
-    /// Stops after each connection's current request.
     pub fn stop(self) -> Outcomes {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -138,8 +136,7 @@ impl LoadClient {
         self.outcomes
     }
 
-    /// Like browsers, repeats a GET if a kept connection ends instead of an answer. A request that was not
-    /// sent at all moves to a new one.
+    /// Like browsers, repeats a GET if a kept connection ends instead of an answer.
     async fn send(&mut self, method: &Method) -> Result<(), RequestFailure> {
         loop {
             let (mut connection, is_kept) = self.connection().await?;

@@ -1,8 +1,7 @@
-//! Counts failed requests while pods are replaced: kubeleet's ingress, and nginx and HAProxy, which reload
-//! for each new pod.
+//! Counts failed requests while pods are replaced: kubeleet's ingress, and nginx and HAProxy with reloads.
 //!
-//! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed to stop it. 32
-//! connections send requests without pause, a third of them POSTs. Pods are replaced one by one:
+//! `make bench ARGS=handover`. Each pod answers after 5 ms. 32 connections send requests without pause, a
+//! third of them POSTs. Pods are replaced one by one:
 //!
 //! - kubeleet: the old pod is drained before it is killed.
 //! - nginx and HAProxy: the old pod is killed right after the reload command has returned, or a second later.
@@ -40,13 +39,11 @@ use reloaded::{Program, ReloadedProxy};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Before each hand-over, and after the last.
 const INTERVAL: Duration = Duration::from_millis(200);
 const CAREFUL: Duration = Duration::from_secs(1);
 
 type Pods = VecDeque<PodProcess>;
 
-/// The first step of a replacement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     StartFirst,
@@ -56,7 +53,7 @@ enum Order {
 #[derive(Debug, Clone, Copy)]
 enum Method {
     Gates(Order),
-    /// The time between the end of the reload command and the kill.
+    /// Before the kill.
     Reloads(Program, Duration),
 }
 

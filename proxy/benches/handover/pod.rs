@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 server in its own process, which is killed to stop it.
+//! A small HTTP/1.1 server, which is killed to stop it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::process;
 
-/// The value is the address to listen on.
+/// To the address to listen on.
 pub const IS_POD: &str = "KUBELEET_BENCH_POD";
 /// The address of a pod is never reused.
 pub const PORT: u16 = 18091;

@@ -1,4 +1,4 @@
-//! nginx and HAProxy, which reload a file with the list of pods after each change.
+//! nginx and HAProxy, which reload after each change of pods.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -47,7 +47,6 @@ impl ReloadedProxy {
         let mut command = Command::new(program.to_string());
         match program {
             Program::Nginx => command.arg("-c").arg(file),
-            // A master in the foreground.
             Program::Haproxy => command.args(["-W", "-db", "-f"]).arg(file),
         };
         let process = process::start(&mut command, local(port));

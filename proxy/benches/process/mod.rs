@@ -1,4 +1,4 @@
-//! Shared by all proxy benches: the selection of benches, and the measured processes.
+//! The selection of benches, and the measured processes.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -24,14 +24,13 @@ pub fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// In another role: its `main` checks the variable.
+/// Its `main` checks the variable.
 pub fn this_program_as(variable: &str, value: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(variable, value);
     command
 }
 
-/// Waits until it listens.
 pub fn start(command: &mut Command, address: SocketAddr) -> ChildGuard {
     let server = ChildGuard::spawn(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::listening::Listening;
 
-/// Open, with the assignment `of-<name>`.
+/// With the assignment `of-<name>`.
 pub fn local_pod(name: &str) -> LocalPod {
     LocalPod {
         pod: PodId::new(name).unwrap(),
@@ -32,7 +32,6 @@ pub fn endpoint(name: &str, state: EndpointState) -> Endpoint {
     Endpoint { pod, replica, node: NodeName::new("worker1").unwrap(), assignment, state }
 }
 
-/// A process that inherited another's sockets.
 pub fn follower_of(former: &Listening) -> Listening {
     let next = Listening::from(CancellationToken::new());
     for (name, socket) in former.live_sockets() {

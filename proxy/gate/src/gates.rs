@@ -34,9 +34,9 @@ pub struct Gates {
 
 #[derive(Debug, Default)]
 struct GatedPods {
-    /// Keyed by assignment: a pod that moves between two workers of this host appears twice.
+    /// By assignment: a pod that moves between two workers of this host appears twice.
     gates: HashMap<AssignmentId, Arc<PodGate>>,
-    /// An engine reuses a stopped pod's address, and rows arrive in any order: the running pod holds it.
+    /// The engine reuses a stopped pod's address, and rows arrive in any order: the running pod holds it.
     addresses: HashMap<IpAddr, AssignmentId>,
 }
 
@@ -50,7 +50,7 @@ impl GatedPods {
         before
     }
 
-    /// Unless an open pod holds the address and this one is closed. An ended pod has none.
+    /// An open pod keeps its address against a closed one. An ended pod has none.
     fn take_address(&mut self, pod: &LocalPod) {
         if pod.ended {
             return self.forget_address(pod);
@@ -85,12 +85,10 @@ pub enum EnterError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Since the gate was closed.
     pub after: Duration,
     pub cut: u64,
 }
 
-/// One container start of one assignment of a pod.
 #[derive(Debug)]
 struct PodGate {
     pod: LocalPod,
@@ -99,15 +97,14 @@ struct PodGate {
     has_ended: AtomicBool,
     in_flight: AtomicU64,
     idle: Notify,
-    /// Each running drain cuts in time.
     drains: AtomicU64,
     is_removed: AtomicBool,
-    /// Set before the notification of `cut`.
+    /// Set before `cut` is notified.
     is_cut: AtomicBool,
     cut: Arc<Notify>,
 }
 
-/// The request or connection is in flight until this is dropped.
+/// In flight until this is dropped.
 #[derive(Debug)]
 pub struct Pass {
     gate: Arc<PodGate>,
@@ -122,7 +119,6 @@ impl Pass {
         &self.gate.pod
     }
 
-    /// If not, the connection is not worth keeping.
     pub fn is_open(&self) -> bool {
         self.gate.is_open.load(Ordering::SeqCst)
     }
@@ -133,7 +129,7 @@ impl Pass {
     }
 }
 
-/// Completes when all requests of a gate must end at once. Reusable for several requests.
+/// Reusable for several requests.
 #[derive(Debug)]
 pub struct Cut {
     gate: Arc<PodGate>,
@@ -178,7 +174,7 @@ impl<'a> Draining<'a> {
 }
 
 impl Drop for Draining<'_> {
-    /// If the worker died and the pod is gone, cuts its connections.
+    /// The worker died and the pod is gone.
     fn drop(&mut self) {
         if self.0.drains.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_removed.load(Ordering::SeqCst) {
             self.0.cut();
@@ -227,7 +223,6 @@ impl PodGate {
         (&own.assignment, own.start, own.address) == (&pod.assignment, pod.start, pod.address)
     }
 
-    /// Registers before it checks, so that no notification is missed.
     async fn wait_idle(&self) {
         loop {
             let idle = self.idle.notified();
@@ -255,8 +250,6 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// # Errors
-    /// If the pod is not here under this assignment, or is about to be stopped.
     pub fn enter(&self, pod: &PodId, assignment: &AssignmentId) -> Result<Pass, EnterError> {
         self.enter_if_here(pod, assignment).unwrap_or_else(|| {
             self.refused_unknown.increment(1);
@@ -264,7 +257,6 @@ impl Gates {
         })
     }
 
-    /// `None` if the pod is not on this host.
     pub fn enter_if_here(&self, pod: &PodId, assignment: &AssignmentId) -> Option<Result<Pass, EnterError>> {
         let gate = self.find(pod, assignment)?;
         #[cfg(any(test, feature = "fixtures"))]
@@ -278,7 +270,7 @@ impl Gates {
         Some(entered)
     }
 
-    /// An ablation, which tests must detect.
+    /// An ablation.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn let_all_in(&self) {
         self.lets_all_in.store(true, Ordering::Relaxed);
@@ -288,7 +280,7 @@ impl Gates {
     pub fn set(&self, pod: LocalPod) {
         let mut pods = self.pods.write();
         match pods.gates.get(&pod.assignment) {
-            // A gate that was reopened after a cut would cut everything that it admits.
+            // A reopened gate would cut everything that it admits.
             Some(gate) if gate.is_same_start(&pod) && !(pod.open && gate.is_cut.load(Ordering::SeqCst)) => {
                 gate.is_open.store(pod.open, Ordering::SeqCst);
                 gate.is_ready.store(pod.ready, Ordering::Relaxed);
@@ -303,7 +295,8 @@ impl Gates {
         }
     }
 
-    /// Cuts connections unless a drain will: a container killed with its network leaves ones that never end.
+    /// A container killed with its network leaves connections that never end: they are cut unless a drain
+    /// does.
     pub fn remove(&self, assignment: &AssignmentId) {
         if let Some(gate) = self.pods.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -314,7 +307,7 @@ impl Gates {
         }
     }
 
-    /// For a pod of unknown state. Requests in flight go on, and keep the closed gate for a later drain.
+    /// Requests in flight go on, and keep the closed gate for a later drain.
     pub fn forget(&self, assignment: &AssignmentId) {
         let mut pods = self.pods.write();
         let Some(gate) = pods.gates.get(assignment) else { return };
@@ -337,7 +330,6 @@ impl Gates {
         pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone()
     }
 
-    /// Returns the number of requests in flight.
     pub fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {
         self.find(pod, assignment).map_or(0, |gate| {
             gate.is_open.store(false, Ordering::SeqCst);
@@ -345,8 +337,7 @@ impl Gates {
         })
     }
 
-    /// Waits until nothing is in flight to the closed pod. Cuts the rest after `within`. `None` if the pod
-    /// was reopened.
+    /// Cuts the rest after `within`. `None` if the pod was reopened.
     ///
     /// # Cancel safety
     /// The gate stays closed.
@@ -367,7 +358,6 @@ impl Gates {
         Some(Drained { after: closed_at.elapsed(), cut })
     }
 
-    /// `None`, without a cut, if the gate is open.
     fn cut_if_closed(&self, gate: &PodGate) -> Option<u64> {
         // Gates are opened under this lock.
         let _pods = self.pods.write();

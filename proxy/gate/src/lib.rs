@@ -1,7 +1,7 @@
 //! The gates of a host's pods: they count requests in flight to each pod, and close before its stop.
 //!
-//! Workers of this host report and stop their pods on the socket of [`local`]; [`workers`] stores the
-//! reports. [`listening`] holds the sockets of the process; [`take_over`] passes them to the next one.
+//! Workers report and stop their pods on the socket of [`local`]. [`take_over`] passes the sockets of the
+//! process to the next one.
 //!
 //! Of this workspace it may import `daemon` and `model` only.
 //!

@@ -1,6 +1,4 @@
 //! The sockets of this process, and the grace periods after it stops accepting.
-//!
-//! It stops at a shutdown, or when the next process takes the sockets: see [`crate::take_over`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,15 +17,13 @@ use tokio_util::task::TaskTracker;
 use crate::socket;
 
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// Long because database connections last.
+/// Database connections last.
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Clones share the sockets and the stop.
 #[derive(Debug, Clone)]
 pub struct Listening {
     process: Arc<Process>,
-    /// Cancelled by a shutdown and by a take-over.
     stopped: CancellationToken,
 }
 
@@ -41,11 +37,10 @@ struct Process {
 #[derive(Debug, Default)]
 struct Sockets {
     open: HashMap<SocketName, OpenSocket>,
-    /// Not claimed yet.
     inherited: HashMap<SocketName, OwnedFd>,
 }
 
-/// Transport and requested address, which may have port 0.
+/// Requested address, which may have port 0.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SocketName(String);
 
@@ -75,7 +70,6 @@ enum OpenSocket {
     Udp(Weak<UdpSocket>),
 }
 
-/// Open while the next process takes it.
 #[derive(Debug)]
 pub(crate) enum LiveSocket {
     Tcp(Arc<TcpListener>),
@@ -111,17 +105,15 @@ impl From<CancellationToken> for Listening {
 }
 
 impl Listening {
-    /// Each request checks for the stop: threads would contend for a shared token.
+    /// With each request a thread checks for the stop: a shared token would contend.
     pub fn of_thread(&self) -> Self {
         Self { process: self.process.clone(), stopped: self.stopped.child_token() }
     }
 
-    /// Uses the inherited socket if there is one.
     pub fn tcp(&self, address: SocketAddr) -> io::Result<Arc<TcpListener>> {
         self.tcp_at(address, Presence::Required)
     }
 
-    /// Also for an address that this host does not have yet.
     pub fn tcp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<TcpListener>> {
         let name = SocketName::tcp(address);
         let mut sockets = self.process.sockets.lock();
@@ -156,7 +148,6 @@ impl Listening {
         self.process.sockets.lock().inherited.insert(name, socket);
     }
 
-    /// Their addresses are no longer configured.
     pub fn drop_inherited(&self) {
         for (name, _) in self.process.sockets.lock().inherited.drain() {
             tracing::info!("the proxy before this one listened on {name}, and this one does not");
@@ -183,23 +174,22 @@ impl Listening {
         self.stopped.cancelled().await;
     }
 
-    /// Completes at a shutdown, but not at a take-over.
+    /// Not at a take-over.
     pub async fn until_shutdown(&self) {
         self.process.shutdown.cancelled().await;
     }
 
     pub fn hand_over(&self) {
-        // An open socket that is never accepted from would keep clients waiting.
+        // Clients of a socket that is never accepted from would wait.
         self.process.sockets.lock().inherited.clear();
         self.process.stopped.cancel();
     }
 
-    /// Then this process only finishes its connections.
     pub fn is_handed_over(&self) -> bool {
         self.stopped.is_cancelled() && !self.process.shutdown.is_cancelled()
     }
 
-    /// Waits at most 10 s after a shutdown and a day after a take-over. Returns true if all have ended.
+    /// Returns true if all have ended within 10 s after a shutdown, or a day after a take-over.
     pub async fn wait_for_connections(&self, connections: &TaskTracker) -> bool {
         connections.close();
         let too_long = async {
@@ -219,7 +209,7 @@ impl Listening {
     }
 }
 
-/// Logs the first error with `advice`, which is a sentence.
+/// `advice` is a sentence, logged with the first error.
 pub async fn until_it_works<T, F>(advice: &str, mut listen: impl FnMut() -> F) -> T
 where
     F: Future<Output = io::Result<T>>,

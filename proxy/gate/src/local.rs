@@ -29,10 +29,8 @@ use crate::pods_file;
 use crate::take_over::{self, Former, TakeOverError};
 use crate::workers::{ConnectionId, Workers};
 
-/// Far more than a host's workers and their supervisors need.
 const MAX_CONNECTIONS: usize = 4_096;
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
-/// For instance without free file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +54,7 @@ pub enum LocalError {
     },
 }
 
-/// Workers can connect as soon as it exists; [`LocalServer::run`] serves them.
+/// Workers can connect from now on.
 pub struct LocalServer {
     listener: UnixListener,
     path: PathBuf,
@@ -67,12 +65,11 @@ pub struct LocalServer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketEnd {
     UntilShutdown,
-    /// The process that took over has ended, so this one must end its requests at once.
+    /// The process that took over has ended: this one must end its requests at once.
     UntilNextEnded,
 }
 
 impl LocalServer {
-    /// Opens the gates that the previous proxy saved.
     pub async fn bind(path: PathBuf, gates: Arc<Gates>) -> Result<Self, LocalError> {
         if UnixStream::connect(&path).await.is_ok() {
             return Err(LocalError::InUse(path));
@@ -82,7 +79,7 @@ impl LocalServer {
         Ok(server)
     }
 
-    /// Without a running process, this is [`bind`](Self::bind).
+    /// As [`bind`](Self::bind) without a running process.
     pub async fn take_over(
         path: PathBuf,
         gates: Arc<Gates>,
@@ -93,7 +90,7 @@ impl LocalServer {
             Ok(former) => former,
             Err(source) => return Err(LocalError::TakeOver { path, source }),
         };
-        // Binds first: workers look for this socket as soon as the former process disconnects them.
+        // Workers look for this socket as soon as the former process disconnects them.
         let server = Self::in_place(path, gates)?;
         match take_over::take(&mut former).await {
             Ok(rows) => {
@@ -118,18 +115,15 @@ impl LocalServer {
         Ok(Self { listener, path, host: LocalHost::new(gates), listening })
     }
 
-    /// Also offers these sockets for a take-over.
     #[must_use]
     pub fn giving(self, listening: Listening) -> Self {
         Self { listening, ..self }
     }
 
-    /// Tells workers whether pods reach services by name.
     pub fn telling(self, names: watch::Receiver<KnownNameReach>) -> Self {
         Self { host: LocalHost { names, ..self.host }, ..self }
     }
 
-    /// The process whose sockets this one took over.
     pub fn former(&self) -> Option<Former> {
         self.host.workers.former()
     }
@@ -142,17 +136,15 @@ impl LocalServer {
         &self.path
     }
 
-    /// Nodes with a connected worker.
     pub fn nodes(&self) -> watch::Receiver<BTreeSet<NodeName>> {
         self.host.workers.speaking()
     }
 
-    /// Addresses of this host in pod networks.
     pub fn gateways(&self) -> watch::Receiver<BTreeSet<Gateway>> {
         self.host.workers.gateways()
     }
 
-    /// After a take-over, follows the next process until `shutdown` or its end.
+    /// After a take-over, follows the next process until its end.
     pub async fn run(mut self, shutdown: CancellationToken) -> SocketEnd {
         let mut connections = JoinSet::new();
         let stop_saving = shutdown.child_token();
@@ -188,7 +180,7 @@ impl LocalServer {
             }
         };
         if taken.is_none() {
-            // Workers without a socket do not wait for a drain, and this process admits nothing any more.
+            // Without a socket, workers do not wait for a drain, and this process admits nothing any more.
             let _removed = std::fs::remove_file(&self.path);
         }
         connections.shutdown().await;
@@ -200,7 +192,6 @@ impl LocalServer {
         }
     }
 
-    /// Returns the next process's connection if it has taken the sockets.
     async fn give(&mut self, mut next: Lines) -> Option<Lines> {
         tracing::info!("the next proxy process asks for the sockets");
         match take_over::give(&mut next, &self.listening).await {
@@ -253,7 +244,6 @@ pub async fn ping(socket: &Path) -> Result<(), String> {
     }
 }
 
-/// Renamed only when private.
 fn bind_private(path: &Path) -> std::io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;

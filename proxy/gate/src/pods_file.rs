@@ -1,5 +1,5 @@
-//! The file with this host's pods, so that a restarted proxy serves them before workers reconnect. A reboot,
-//! which pods do not survive, empties its directory.
+//! This host's pods, for a restarted proxy before workers reconnect. A reboot, which pods do not survive,
+//! empties the file's directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workers::Workers;
 
-/// Workers reconnect to a restarted proxy within about the same time.
+/// Workers reconnect within about the same time.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub(crate) fn path(socket: &Path) -> PathBuf {
     socket.with_extension("pods.json")
 }
 
-/// Empty if missing or unreadable: workers will report their pods.
+/// Empty if unreadable: workers will report their pods.
 pub(crate) fn read(path: &Path) -> PodsOfNodes {
     let loss = "pods are served when their workers have said where they are";
     let file: SavedPodsFile = state_file(path).load_or_default(loss);
@@ -44,7 +44,7 @@ pub(crate) async fn keep_in_file(workers: Arc<Workers>, path: PathBuf, shutdown:
     keep(workers, |pods, was_written| save(pods, path.clone(), was_written), shutdown).await;
 }
 
-/// Calls `write` after each change until `shutdown`, and then once more, with its last result.
+/// Calls `write`, with its last result, after each change until `shutdown`, and then once more.
 pub(crate) async fn keep<F: Future<Output = bool>>(
     workers: Arc<Workers>,
     write: impl Fn(PodsOfNodes, bool) -> F,
@@ -70,7 +70,6 @@ pub(crate) async fn keep<F: Future<Output = bool>>(
     workers.note_saved(None);
 }
 
-/// Logs only the first failure in a row.
 async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
     let content = serde_json::to_vec(&SavedPodsFile { nodes }).expect("texts and numbers serialize");

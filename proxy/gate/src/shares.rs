@@ -1,4 +1,4 @@
-//! Limits each client's concurrent use, so that one client cannot starve the others.
+//! Limits each client's concurrent use, so that one cannot starve the others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,7 +18,6 @@ struct Counts {
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// Released when dropped.
 #[derive(Debug)]
 pub struct TakenPlace {
     shares: Arc<Shares>,
@@ -40,8 +39,7 @@ impl Shares {
         self.take_if(client, |own, free| free > 0 && own < most_of_client)
     }
 
-    /// Also requires that the client has fewer places than are free. One greedy client gets half of all, `n`
-    /// get 1/(n+1) each, so others always find some.
+    /// Also below the number of free places: one greedy client gets half of all, `n` get 1/(n+1) each.
     pub fn take_fairly(
         self: &Arc<Self>,
         client: IpAddr,

@@ -11,8 +11,8 @@
 //!              <── Drained, for each close                       former, until all has ended
 //! ```
 //!
-//! A drain ends when neither process has anything in flight to the pod. If the next process ends, the former
-//! ends at once: a process that starts then does not know of it.
+//! A drain ends when neither process has anything in flight to the pod. The former process ends with the next
+//! one: a process that starts then does not know of it.
 
 mod former;
 mod sockets;
@@ -54,18 +54,16 @@ enum FromFormer {
         name: String,
     },
     AllSockets,
-    /// With the state of their gates. May be split into several messages.
+    /// May be split into several messages.
     Pods {
         node: NodeName,
         pods: Vec<LocalPod>,
     },
-    /// Nothing is accepted any more.
     AllPods,
 }
 
 pub(crate) type NodeRows = Vec<(NodeName, Vec<LocalPod>)>;
 
-/// The running process serves on until [`take`].
 pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lines, TakeOverError> {
     within(async {
         sockets::send(&stream, &format!("{}\n", to_line(&FromWorker::TakeOver)), None).await?;
@@ -84,7 +82,7 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
     Ok(lines(stream))
 }
 
-/// The running process then stops accepting. Returns its pods.
+/// The running process then stops accepting.
 pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
     within(async {
         lines.send(to_line(&FromWorker::Taken)).await?;
@@ -101,10 +99,8 @@ pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
     .await
 }
 
-/// Waits until the next process has taken the sockets.
-///
 /// # Errors
-/// If it does not take them. This process then serves on.
+/// The next process does not take them. This one then serves on.
 pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(), TakeOverError> {
     within(async {
         for (name, socket) in listening.live_sockets() {
@@ -220,7 +216,7 @@ mod tests {
         let third = follower_of(&second);
         second.hand_over();
         assert_eq!(third.tcp(any).unwrap().local_addr().unwrap(), address);
-        // The second process keeps no listener, so the port closes with the third one's.
+        // The port closes with the third process's listener.
         assert!(TcpStream::connect(address).await.is_err());
     }
 

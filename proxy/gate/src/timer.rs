@@ -1,12 +1,11 @@
-//! A timer for deadlines that mostly move before they expire.
-
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
-/// Moving deadlines are cheap: the tokio timer is reset only for an earlier deadline or after it fired.
+/// For deadlines that mostly move before they expire: the tokio timer is reset only for an earlier one or
+/// after it fired.
 pub struct Timer(Pin<Box<Sleep>>);
 
 impl Timer {
@@ -14,7 +13,7 @@ impl Timer {
         Self(Box::pin(tokio::time::sleep_until(deadline)))
     }
 
-    /// The deadline may differ each time. Cancel safe.
+    /// Cancel safe.
     pub async fn until(&mut self, deadline: Instant) {
         poll_fn(|cx| self.poll_until(deadline, cx)).await;
     }

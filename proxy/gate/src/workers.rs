@@ -1,6 +1,6 @@
-//! The reports of this host's workers: a table of pods for each node, each pod with a [gate](crate::gates).
+//! The reports of this host's workers: a table of pods for each node.
 //!
-//! A table stays while its worker restarts, because its pods run on, until the next session's complete table.
+//! Its pods run on while a worker restarts, so its table stays until the next session's complete one.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -31,14 +31,14 @@ pub(crate) struct NotSpeaker;
 
 pub struct Workers {
     gates: Arc<Gates>,
-    /// Set while it finishes its connections. Its gates follow these.
+    /// Until its end. Its gates follow these.
     former: OnceLock<Former>,
     nodes: Mutex<HashMap<NodeName, NodeTable>>,
     version: watch::Sender<u64>,
     /// `None` if nothing is saved.
     saved: watch::Sender<Option<u64>>,
     speaking: watch::Sender<BTreeSet<NodeName>>,
-    /// Of this host in pod networks. They stay while the worker is away, like its pods.
+    /// They stay while the worker is away, like its pods.
     gateways: watch::Sender<BTreeSet<Gateway>>,
 }
 
@@ -47,7 +47,7 @@ struct NodeTable {
     speaker: Option<Speaker>,
     silent_since: Option<Instant>,
     pods: HashSet<AssignmentId>,
-    /// Parts of an incomplete list.
+    /// Incomplete.
     begun: Vec<LocalPod>,
 }
 
@@ -73,12 +73,10 @@ impl Workers {
         self.version.subscribe()
     }
 
-    /// Also for a version that could not be saved.
     pub(crate) fn note_saved(&self, version: Option<u64>) {
         self.saved.send_replace(version);
     }
 
-    /// Completes when all changes so far are saved, or nothing is saved here.
     pub(crate) fn until_saved(&self) -> impl Future<Output = ()> + use<> {
         let (version, mut saved) = (*self.version.borrow(), self.saved.subscribe());
         async move {
@@ -131,7 +129,6 @@ impl Workers {
         self.gates.remove(assignment);
     }
 
-    /// As pods of disconnected workers.
     pub fn insert_saved(&self, saved: Vec<(NodeName, Vec<LocalPod>)>) {
         let mut nodes = self.nodes.lock();
         for (node, pods) in saved {
@@ -158,7 +155,6 @@ impl Workers {
         self.nodes.lock().keys().cloned().collect()
     }
 
-    /// Returns the open pods of these services.
     pub fn serving(&self, services: &BTreeSet<ServiceName>) -> Vec<(ServiceName, Endpoint)> {
         let endpoint = |(node, row): (NodeName, LocalPod)| {
             let service = row.service.filter(|service| row.open && services.contains(service))?;
@@ -174,7 +170,7 @@ impl Workers {
     pub(crate) fn hello(&self, connection: ConnectionId, node: &NodeName, incarnation: Incarnation) {
         let mut nodes = self.nodes.lock();
         let table = nodes.entry(node.clone()).or_default();
-        // The later of two connections speaks, whatever the order in which their messages are read.
+        // Messages of two connections may be read in any order.
         if table.speaker.as_ref().is_some_and(|speaker| speaker.connection > connection) {
             return;
         }
@@ -185,7 +181,6 @@ impl Workers {
         self.speaking.send_if_modified(|nodes| nodes.insert(node.clone()));
     }
 
-    /// The node's pods stay for a while.
     pub(crate) fn disconnected(&self, connection: ConnectionId, node: &NodeName) {
         let mut nodes = self.nodes.lock();
         let Ok(table) = speaking(&mut nodes, connection, node) else { return };
@@ -251,8 +246,7 @@ impl Workers {
         Ok(())
     }
 
-    /// For any connection: a wrongly refused request can go to another pod, but a wrongly admitted one is
-    /// lost.
+    /// For any connection: a wrongly refused request can go to another pod, a wrongly admitted one is lost.
     pub(crate) fn close(
         &self,
         pod: &PodId,
@@ -394,7 +388,6 @@ mod tests {
         assert_eq!(host.replace(1, "n", &["a"]), Err(NotSpeaker));
         assert_eq!(host.workers.set(ConnectionId(1), &node("n"), local_pod("a")), Err(NotSpeaker));
         host.replace(2, "n", &["b"]).unwrap();
-        // A late hello, and the end of a connection that was already replaced.
         host.hello(1, "n");
         host.workers.disconnected(ConnectionId(1), &node("n"));
         host.workers.set(ConnectionId(2), &node("n"), local_pod("c")).unwrap();

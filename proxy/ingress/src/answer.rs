@@ -16,7 +16,7 @@ use crate::pod::from_pod::{BodyError, FromPod};
 pub(super) struct AnswerBody {
     body: AnswerKind,
     rest: Bytes,
-    /// `None` unless the client speaks HTTP/2.
+    /// By HTTP/2.
     wait: Option<Arc<ClientWait>>,
     _active_request: Option<ActiveRequest>,
 }
@@ -61,7 +61,6 @@ impl AnswerBody {
         }
     }
 
-    /// In parts that an HTTP/2 client must read one after the other.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.rest.is_empty() {
             match ready!(self.poll_body(cx)) {
@@ -148,7 +147,6 @@ impl OwnAnswer {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-requests", "Too many requests", detail)
     }
 
-    /// For a route that requires HTTPS, which this node does not serve for the host.
     pub(super) fn no_https(host: &str, advice: &str) -> Self {
         let detail =
             format!("Host {host:?} is served by HTTPS only, and this node has no HTTPS for it. {advice}");
@@ -159,7 +157,6 @@ impl OwnAnswer {
         Self { status, slug, title, detail }
     }
 
-    /// Problem details if the client accepts JSON, otherwise text.
     pub(super) fn response(&self, accepts_json: bool) -> Response<AnswerBody> {
         let text = if accepts_json { self.json() } else { format!("{}: {}\n", self.title, self.detail) };
         let mut response = Response::new(AnswerBody::text(text));

@@ -1,5 +1,5 @@
-//! Restricts access to services by name, on the caller's host: only its proxy knows which pod has the
-//! caller's address.
+//! Restricts access to services by name, on the caller's host: only its proxy knows the pod of the caller's
+//! address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -14,7 +14,6 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_RETRY: Duration = Duration::from_millis(20);
 
 impl IngressShared {
-    /// Waits up to 2 s for a pod that is not known yet. Logs a refusal.
     pub async fn check_caller(&self, client: IpAddr, service: &ServiceName) -> bool {
         let table = self.table.borrow().clone();
         if !table.routes.has_callers(service) {

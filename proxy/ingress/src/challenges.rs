@@ -1,7 +1,6 @@
 //! Answers ACME challenges from Redis, where the ordering proxy stored them.
 //!
-//! Anyone can ask, so a host is read at most once in [`CACHED_FOR`], in one round trip for all waiting
-//! requests.
+//! Anyone can ask, so a host is read at most once in [`CACHED_FOR`], for all waiting requests.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,9 +10,9 @@ use store::{Challenge, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-/// The ordering proxy waits longer before it requests the check.
+/// The ordering proxy waits longer before the check.
 pub const CACHED_FOR: Duration = Duration::from_millis(250);
-/// Further requests are treated as without a challenge.
+/// Further ones count as without a challenge.
 const MOST_WAITING: usize = 1024;
 const READ_WITHIN: Duration = Duration::from_secs(3);
 
@@ -34,13 +33,11 @@ impl std::fmt::Debug for Question {
 }
 
 impl Challenges {
-    /// Also returns the future that reads for it.
     pub fn new(store: Store) -> (Arc<Self>, impl Future<Output = ()>) {
         let (questions, received) = mpsc::channel(MOST_WAITING);
         (Arc::new(Self { questions }), answer_all(store, received))
     }
 
-    /// `None` if this token is not expected for the host.
     pub async fn authorization(&self, host: &str, token: &str) -> Option<String> {
         let (answer, answered) = oneshot::channel();
         self.questions.try_send(Question { host: host.to_owned(), answer }).ok()?;

@@ -15,18 +15,17 @@ pub struct IngressConfig {
     pub https: Option<HttpsConfig>,
     pub challenges: Option<Arc<Challenges>>,
     pub tcp_address: IpAddr,
-    /// Of a request or connection for a ready pod.
+    /// For a ready pod.
     pub wait: Duration,
     pub connect_within: Duration,
-    /// Of a request's head, and of a TLS handshake.
+    /// Also of a TLS handshake.
     pub head_within: Duration,
-    /// Maximum silence of a client while a byte is due.
+    /// While a byte is due.
     pub idle: Duration,
-    /// By HTTP, HTTPS and TCP rules together.
+    /// In all.
     pub connections: usize,
-    /// From one address.
     pub connections_per_client: usize,
-    /// Their forwarding headers are kept.
+    /// They may set forwarding headers.
     pub trusted: Vec<AddressRange>,
     pub threads: usize,
 }
@@ -56,7 +55,7 @@ impl IngressConfig {
         port == self.listen.port() || Some(port) == https
     }
 
-    /// A trusted proxy has no limit: it carries all its clients.
+    /// A trusted proxy carries all its clients.
     pub(crate) fn most_connections(&self, address: IpAddr) -> usize {
         if self.is_trusted(address) { usize::MAX } else { self.connections_per_client }
     }

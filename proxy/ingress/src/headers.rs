@@ -1,6 +1,6 @@
 //! Changes the headers of requests and answers in transit. Pure.
 //!
-//! Hop-by-hop headers are removed, and headers about the origin are replaced: pods trust them.
+//! Pods trust headers about the origin, so they are replaced.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Built once for all requests of a connection for one host.
+/// For all requests of a connection for one host.
 #[derive(Debug)]
 pub(crate) struct ClientOrigin {
     is_trusted: bool,
@@ -27,7 +27,7 @@ pub(crate) struct ClientOrigin {
 }
 
 impl ClientOrigin {
-    /// `address` is that of the client or of a proxy in front, whose headers are kept if it is trusted.
+    /// `address` may be a proxy's, whose headers are kept if trusted.
     pub(crate) fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
         let address = address.to_canonical();
         Self {
@@ -45,7 +45,7 @@ impl ClientOrigin {
     }
 }
 
-/// Keeps `TE: trailers` if `is_http2`, as gRPC servers require it.
+/// gRPC servers require `TE: trailers`.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap, is_http2: bool) {
     // Most have none.
     if !headers.keys().any(is_hop_by_hop) {
@@ -65,7 +65,6 @@ fn remove(headers: &mut HeaderMap, is_doomed: impl Fn(&HeaderName) -> bool) {
     }
 }
 
-/// Except the ones that define the request.
 fn remove_named_by_connection(headers: &mut HeaderMap) {
     let names_none = |value: &HeaderValue| {
         let value = value.as_bytes();
@@ -99,7 +98,7 @@ fn wants_trailers(value: &HeaderValue) -> bool {
     value.to_str().is_ok_and(|value| value.split(',').any(is_trailers))
 }
 
-/// `others` are in lower case.
+/// In lower case.
 pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderValue> {
     let is_allowed = |name: &&[u8]| {
         let is_other = |other: &String| name.eq_ignore_ascii_case(other.as_bytes());
@@ -110,7 +109,7 @@ pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<
     HeaderValue::from_bytes(&names.join(&b", "[..])).ok().filter(|value| !value.is_empty())
 }
 
-/// Removes trailers with another meaning in the head, to which some servers move them.
+/// Some servers move trailers to the head, where these mean something else.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove(trailers, |name| {
         let is_of_head = [header::HOST, header::CONTENT_LENGTH, header::TRAILER].contains(name);
@@ -118,7 +117,6 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     });
 }
 
-/// Keeps a trusted request id.
 pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id: impl FnOnce() -> u128) {
     remove(headers, |name| says_origin(name, origin.is_trusted));
     // Reserves once: each growth would move all headers.
@@ -140,8 +138,7 @@ pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id:
     }
 }
 
-/// Returns true if this sender may not set the header. Some servers treat `_` as `-`: such names are never
-/// trusted.
+/// Some servers treat `_` as `-`: such names are never trusted.
 fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
     let says = |text: &str| {
         text.starts_with("x-forwarded-")
@@ -154,7 +151,7 @@ fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
 
 fn forwarded(address: IpAddr, scheme: &str, host: &str) -> String {
     let mut text = String::with_capacity(64);
-    // An IPv6 address and a host with a port must be quoted.
+    // IPv6 addresses and ports must be quoted.
     let _ = match address {
         IpAddr::V4(address) => write!(text, "for={address}"),
         IpAddr::V6(address) => write!(text, "for=\"[{address}]\""),
@@ -184,7 +181,7 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
     }
 }
 
-/// Only a trusted proxy may be believed.
+/// Believed only of a trusted proxy.
 pub(crate) fn says_https(headers: &HeaderMap) -> bool {
     let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
     scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))

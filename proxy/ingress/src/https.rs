@@ -31,7 +31,6 @@ const DEFAULT_PORT: u16 = 443;
 pub struct HttpsConfig {
     pub listen: SocketAddr,
     pub certificates: Option<PathBuf>,
-    /// `None` if this proxy cannot read them.
     pub stored: Option<Arc<StoredCertificates>>,
     pub look_every: Duration,
 }
@@ -60,7 +59,7 @@ impl Https {
         let _ = self.port.set(address.port());
     }
 
-    /// Also returns true if HTTP/2 was negotiated.
+    /// True for HTTP/2.
     pub(super) async fn handshake(&self, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, bool)> {
         let stream = self.acceptor.accept(stream).await?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
@@ -83,10 +82,6 @@ fn server_config(certificates: Arc<Certificates>) -> ServerConfig {
     config
 }
 
-/// To the same URL (308).
-///
-/// # Errors
-/// If this node does not serve the host by HTTPS.
 pub(super) fn redirect(
     https: Option<&Https>,
     tls: Tls,
@@ -121,7 +116,6 @@ fn why_none(https: Option<&Https>, tls: Tls, host: &str) -> String {
     text.to_owned()
 }
 
-/// `None` if the request is not an authority's check.
 pub(super) async fn challenge(
     challenges: Option<&Challenges>,
     routes: &RouteTable,

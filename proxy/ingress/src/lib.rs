@@ -1,11 +1,9 @@
-//! Ingress: forwards requests and connections from outside to a ready pod of their route's service, through
-//! the pod's gate.
+//! Ingress: forwards requests and connections from outside to a ready pod, through its gate.
 //!
-//! `client` handles the connections of clients, and `pod` those to pods. [`certificates`] has the HTTPS
-//! certificates, and `challenges` answers ACME checks.
+//! `client` handles the connections of clients, and `pod` those to pods.
 //!
-//! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel` and `routing`. Its tests have
-//! pods on this host and on another. Its benches are `ingress` and `handover` of the crate `proxy`.
+//! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel` and `routing`. Its benches
+//! are those of the crate `proxy`.
 //!
 //! Tests: ingress, scenarios::ingress_limits, scenarios::https
 
@@ -70,16 +68,14 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 pub struct Ingress {
     pub snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     pub gates: Arc<Gates>,
-    /// `None` if only this host's pods are reached.
+    /// Without it, only this host's pods are reached.
     pub tunnel: Option<Arc<TunnelDialer>>,
-    /// Gets services whose known endpoints led to no pod.
     pub doubts: Option<Doubts>,
     pub config: IngressConfig,
 }
 
 impl Ingress {
-    /// At the end waits for the requests in flight. Retries an address in use: meanwhile the pods of this
-    /// host can be stopped safely.
+    /// Retries an address in use: meanwhile the pods of this host can be stopped safely.
     pub async fn run(self, listening: impl Into<Listening>) {
         let listening = listening.into();
         let http = listen(listening.clone(), self.config.listen, ClientScheme::Http);
@@ -98,7 +94,7 @@ impl Ingress {
         serve_until_stopped(shared, http, https, following, listening).await;
     }
 
-    /// Also returns the future that keeps the state up to date.
+    /// The future keeps the state up to date.
     pub fn share(self) -> (Arc<IngressShared>, impl Future<Output = ()>) {
         let (sender, table) = watch::channel(Arc::new(RoutingTable::default()));
         let shared = Arc::new(IngressShared {

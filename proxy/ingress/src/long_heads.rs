@@ -1,7 +1,7 @@
 //! Takes lines out of long heads and trailers before the parser, and puts them back behind it.
 //!
-//! The parser (hyper) allows 100 lines; a higher limit fills arrays of that size for each head. So most lines
-//! of a long head pass beside it, except those about framing or the connection.
+//! The parser (hyper) allows 100 lines; a higher limit fills arrays of that size for each head. Lines about
+//! framing or the connection stay.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ type HeaderLine = (HeaderName, HeaderValue);
 
 #[derive(Debug, Default)]
 pub(crate) struct Surplus {
-    /// The last message that has begun behind the parser of requests, or before that of answers.
+    /// That has begun behind the parser of requests, or before that of answers.
     message: AtomicU64,
     fields: Mutex<VecDeque<(Part, Vec<HeaderLine>)>>,
     /// Spares most messages the lock.
@@ -76,7 +76,6 @@ impl Surplus {
 #[derive(Debug)]
 pub(crate) struct Thinner {
     surplus: Arc<Surplus>,
-    /// Withheld until the long head or trailers end.
     held: Option<Vec<u8>>,
     passed: BytesMut,
 }
@@ -86,7 +85,6 @@ impl Thinner {
         Self { surplus, held: None, passed: BytesMut::new() }
     }
 
-    /// Returns true if there were some bytes.
     #[inline]
     pub(crate) fn serve(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         if self.passed.is_empty() {
@@ -98,8 +96,8 @@ impl Thinner {
         true
     }
 
-    /// The bytes are in the buffer, from `before` on; those from `refused` on make the parser refuse the
-    /// message. Returns false if there is nothing for the parser yet.
+    /// Bytes from `refused` on make the parser refuse the message. Returns false if there is nothing for it
+    /// yet.
     pub(crate) fn thin<H: MessageHead>(
         &mut self,
         scanner: &mut MessageScanner<H>,
@@ -115,7 +113,7 @@ impl Thinner {
         let (good, bad) = bytes.split_at(refused.unwrap_or(bytes.len()));
         self.pass(good, boundaries);
         if refused.is_some() {
-            // Its other lines might be too many for the parser, which would be another reason.
+            // Too many lines would be another reason for the parser.
             self.held = None;
             self.passed.extend_from_slice(bad);
         }
@@ -130,7 +128,6 @@ impl Thinner {
             from = at;
             match kind {
                 BoundaryKind::MayBeLong => self.held = Some(Vec::new()),
-                // The parser refuses them.
                 BoundaryKind::BeyondLimits => self.release(|_| None),
                 BoundaryKind::EndOfInterim => self.release(|held| Some(split(held)?.0)),
                 BoundaryKind::EndOf(part) => {
@@ -153,7 +150,6 @@ impl Thinner {
         }
     }
 
-    /// Passes on all withheld bytes if `thinned` returns `None`.
     fn release(&mut self, thinned: impl FnOnce(&[u8]) -> Option<Vec<u8>>) {
         if let Some(held) = self.held.take() {
             let thinned = thinned(&held);
@@ -162,7 +158,7 @@ impl Thinner {
     }
 }
 
-/// Into lines for the parser and others. `None` if a line is invalid.
+/// Lines for the parser, and others.
 fn split(rest: &[u8]) -> Option<(Vec<u8>, Vec<HeaderLine>)> {
     let (mut parsed, mut others) = (Vec::new(), Vec::new());
     for line in rest.split_inclusive(|byte| *byte == b'\n') {
@@ -252,7 +248,7 @@ mod tests {
                 vec![(1, true, 1), (2, false, 2), (2, true, 936)],
             ),
             (chunked("", &lines(1001)), None, vec![]),
-            // Withheld lines of a refused head, or of an unfinished one, never pass.
+            // Withheld lines of a refused or unfinished head never pass.
             (
                 head(&format!("{}X\r\n", lines(70))),
                 Some(head(&lines(63)).replace("\r\n\r\n", "\r\n\n\r\n")),

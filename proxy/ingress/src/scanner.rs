@@ -1,15 +1,13 @@
-//! Follows the messages on an HTTP/1 connection, before the parser sees their bytes. Pure.
+//! Follows the messages on an HTTP/1 connection before the parser. Pure.
 //!
 //! Finds where a head or trailers become long, for [`crate::long_heads`].
 
-/// Of an incomplete line. The parser's own limit is lower.
+/// The parser's own limit is lower.
 const LONGEST_LINE: usize = 128 * 1024;
 const LONGEST_CHUNK_LINE: usize = 1024;
 
-/// Longer heads or trailers are long. The parser allows 100 lines: the others are for lines that mean
-/// something to it.
+/// The parser allows 100 lines: the others are for lines that mean something to it.
 const MOST_SHORT_LINES: usize = 64;
-/// In a head, and in trailers.
 const MOST_LINES: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -19,14 +17,13 @@ pub(crate) struct Ambiguous(pub &'static str);
 const EARLY: Ambiguous = Ambiguous("bytes after a request to upgrade, before the answer");
 
 pub(crate) trait MessageHead: Default {
-    /// Of a head, and of trailers.
     const MOST_BYTES: usize;
 
     fn first_line(&mut self, line: &[u8]) -> Result<(), Ambiguous>;
 
     fn field(&mut self, line: &[u8]) -> Result<(), Ambiguous>;
 
-    /// Returns what follows: `Head` after an interim answer.
+    /// `Head` after an interim answer.
     fn end(self) -> Result<FramingState, Ambiguous>;
 }
 
@@ -36,7 +33,6 @@ pub(crate) struct MessageScanner<H> {
     line: Vec<u8>,
     head: H,
     section: Section,
-    /// Without interim ones.
     heads: u64,
     boundaries: Vec<Boundary>,
 }
@@ -45,18 +41,16 @@ pub(crate) struct MessageScanner<H> {
 pub(crate) enum FramingState {
     Between,
     Head,
-    /// The number of missing bytes.
     Body(u64),
     ChunkSize,
-    /// The number of missing bytes before its line end.
+    /// Before its line end.
     Chunk(u64),
     ChunkEnd,
     Trailers,
-    /// The meaning of the next bytes depends on the answer.
+    /// The answer decides what the next bytes are.
     Upgrade,
 }
 
-/// Of a head or of trailers.
 #[derive(Debug, Default)]
 struct Section {
     has_empty_line: bool,
@@ -65,10 +59,8 @@ struct Section {
     length: usize,
 }
 
-/// Between two lines of long heads or trailers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Boundary {
-    /// Index of the next line in the bytes.
     pub(crate) at: usize,
     pub(crate) kind: BoundaryKind,
 }
@@ -81,7 +73,7 @@ pub(crate) enum BoundaryKind {
     BeyondLimits,
 }
 
-/// Of a connection's n-th message, in their order.
+/// Of the n-th message, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Part {
     pub(crate) message: u64,
@@ -114,7 +106,6 @@ impl<H: MessageHead> MessageScanner<H> {
         *self = Self { heads: message - 1, ..Self::default() };
     }
 
-    /// Leaves the rest of the message to the parser.
     pub(crate) fn give_up(&mut self, bytes: &[u8]) {
         self.state = FramingState::Body(u64::MAX);
         if self.section.fields >= MOST_SHORT_LINES {
@@ -122,16 +113,14 @@ impl<H: MessageHead> MessageScanner<H> {
         }
     }
 
-    /// Of the last [`Self::feed`].
     pub(crate) fn take_boundaries(&mut self) -> Vec<Boundary> {
         std::mem::take(&mut self.boundaries)
     }
 
-    /// Returns the number of heads that ended in these bytes.
+    /// Returns the number of ended heads.
     ///
     /// # Errors
-    /// The index of the first byte to withhold from the parser. The bytes before it never complete an invalid
-    /// head.
+    /// The first byte to withhold from the parser: earlier ones never complete an invalid head.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, (usize, Ambiguous)> {
         let mut at = 0;
         let mut heads = 0;
@@ -174,7 +163,6 @@ impl<H: MessageHead> MessageScanner<H> {
         skipped as usize
     }
 
-    /// Refuses at once a line that cannot become valid.
     fn keep(&mut self, bytes: &[u8]) -> Result<(), Ambiguous> {
         let longest = if self.state == FramingState::ChunkSize { LONGEST_CHUNK_LINE } else { LONGEST_LINE };
         if self.line.len() + bytes.len() > longest {
@@ -187,7 +175,6 @@ impl<H: MessageHead> MessageScanner<H> {
         Ok(())
     }
 
-    /// Returns true if the line ended a head.
     fn ended_line(&mut self, end: &[u8]) -> Result<bool, Ambiguous> {
         if self.line.is_empty() {
             return self.line(end);
@@ -259,7 +246,7 @@ impl<H: MessageHead> MessageScanner<H> {
 }
 
 impl Section {
-    /// RFC 9112 recommends to skip one empty line: some clients send it after a body.
+    /// RFC 9112 recommends to skip one: some clients send it after a body.
     fn begins_with_empty(&mut self, line: &[u8]) -> bool {
         let is_before = !self.is_first_line_read && line.is_empty();
         is_before && !std::mem::replace(&mut self.has_empty_line, true)
@@ -302,7 +289,6 @@ fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
     Ok(line[..digits].iter().fold(0, |size, byte| size << 4 | digit(byte)))
 }
 
-/// A table for fast lookups.
 pub(crate) struct Bytes([bool; 256]);
 
 pub(crate) const ALPHANUMERIC: &[(u8, u8)] = &[(b'0', b'9'), (b'A', b'Z'), (b'a', b'z')];

@@ -64,12 +64,12 @@ struct ClientConnection {
     scheme: ClientScheme,
     is_trusted: bool,
     state: Arc<ConnectionState>,
-    /// For the last request's host: usually all requests have the same.
+    /// Usually all requests have the same host.
     origin: Mutex<Arc<ClientOrigin>>,
-    /// The next answer ends an HTTP/1.1 connection, because the next process has taken the sockets.
+    /// The next process has taken the sockets.
     is_last: Arc<AtomicBool>,
     connections: TaskTracker,
-    /// Counts the connection, even after an upgrade.
+    /// Also after an upgrade.
     place: Arc<TakenPlace>,
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn connection(
     }
 }
 
-/// Also returns true if the client speaks HTTP/2.
+/// True for HTTP/2.
 async fn open(
     shared: &IngressShared,
     stream: TcpStream,
@@ -154,7 +154,7 @@ async fn open(
     }
 }
 
-/// Does not consume the first bytes.
+/// Without consuming the first bytes.
 async fn is_http2(stream: &TcpStream) -> bool {
     let mut bytes = [0; HTTP2_PREFACE.len()];
     loop {
@@ -162,7 +162,7 @@ async fn is_http2(stream: &TcpStream) -> bool {
         let peeked = stream.try_io(Interest::READABLE, || {
             let (length, _) = rustix::net::recv(stream, &mut bytes, RecvFlags::PEEK)?;
             let is_part = (1..bytes.len()).contains(&length) && HTTP2_PREFACE.starts_with(&bytes[..length]);
-            // Waits until more has arrived. Busy polling would let a slow client cost the proxy much.
+            // Busy polling would let a slow client cost the proxy much.
             if is_part && !ready.is_read_closed() {
                 Err(io::ErrorKind::WouldBlock.into())
             } else {
@@ -183,8 +183,8 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
     let is_last = client.is_last.clone();
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
     let mut builder = http1::Builder::new();
-    // `Guarded` has the timeouts. A half-closed connection counts as a gone client, as in most servers:
-    // otherwise the pod would work in vain.
+    // `Guarded` has the timeouts. A half-closed connection counts as a gone client: otherwise the pod would
+    // work in vain.
     builder.half_close(false).header_read_timeout(None);
     builder.max_header_size(RequestHead::MOST_BYTES);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
@@ -209,7 +209,6 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     let mut builder = http2::Builder::new(RequestExecutor { within: idle });
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
     builder.max_header_list_size(RequestHead::MOST_BYTES as u32);
-    // Requests of a client that disappeared are dropped.
     builder.keep_alive_interval(idle * 2 / 5).keep_alive_timeout(idle / 2);
     let mut connection = pin!(builder.serve_connection(io, service));
     tokio::select! {
@@ -220,8 +219,8 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     connection.await
 }
 
-/// The request is boxed: each `async` function would copy it into the connection's memory, which is not in
-/// the CPU cache.
+/// Each `async` function would copy an unboxed request into the connection's memory, which is not in the CPU
+/// cache.
 async fn answer(
     client: Arc<ClientConnection>,
     mut request: Box<Request<Incoming>>,
@@ -265,7 +264,7 @@ fn end_connection_after(client: &ClientConnection, response: &mut Response<Answe
     }
 }
 
-/// Must agree with the scanner, which withholds the next bytes until the answer.
+/// As the scanner decides, which withholds the next bytes until the answer.
 fn wants_upgrade(request: &Request<Incoming>) -> bool {
     request.version() == Version::HTTP_11
         && request.headers().get_all(header::UPGRADE).iter().any(|value| {
@@ -338,7 +337,7 @@ fn status<B>(answer: &Result<Response<B>, OwnAnswer>) -> StatusCode {
     answer.as_ref().map_or_else(|problem| problem.status, Response::status)
 }
 
-/// To this proxy or a trusted one in front of it.
+/// Or to a trusted proxy in front.
 fn is_by_https(client: &ClientConnection, headers: &HeaderMap) -> bool {
     client.scheme == ClientScheme::Https || (client.is_trusted && headers::says_https(headers))
 }
@@ -377,7 +376,7 @@ fn prepare(
     upgrade: Option<HeaderValue>,
 ) {
     headers::remove_hop_by_hop(&mut head.headers, route.protocol == HttpProtocol::H2c);
-    // The proxy's own server sends `100 Continue` when a pod reads the body.
+    // The proxy's own server answers it.
     head.headers.remove(header::EXPECT);
     if head.version == Version::HTTP_2 {
         headers::join_cookies(&mut head.headers);

@@ -31,7 +31,7 @@ pub struct IngressShared {
     pub(crate) ablation: Option<crate::tests::Ablation>,
 }
 
-/// A client may cause thousands of warnings in a second.
+/// A client may cause thousands in a second.
 #[derive(Default)]
 pub(crate) struct Warnings {
     pub(crate) failed: LogLimit<(PodId, NoAnswer)>,
@@ -40,7 +40,6 @@ pub(crate) struct Warnings {
 }
 
 impl IngressShared {
-    /// `None` if the connection must be refused.
     pub(crate) fn enter(&self, address: IpAddr) -> Option<TakenPlace> {
         let place = self.clients.enter(address, self.config.most_connections(address));
         if place.is_none() {

@@ -20,10 +20,8 @@ use crate::pod::routing_table::{InFlight, NoPod, Pod};
 use crate::pod::search::{ForConnection, RequestTarget, Search};
 use crate::shared::IngressShared;
 
-/// For a port in use, and after a failed `accept`.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Ends when the table's sender is dropped.
 pub(super) async fn run(shared: Arc<IngressShared>, connections: TaskTracker, process: Listening) {
     let mut table = shared.table.clone();
     let mut open: HashMap<u16, CancellationToken> = HashMap::new();
@@ -129,8 +127,6 @@ async fn connection(shared: Arc<IngressShared>, port: u16, client: TcpStream, ad
     let _ = pass_on(&shared, client, target, count).await;
 }
 
-/// Calls `taken` once a pod has accepted.
-///
 /// # Errors
 /// The client's connection, if no pod accepted.
 pub async fn pass_on(
@@ -145,7 +141,7 @@ pub async fn pass_on(
     taken();
     let mut cut = pass.as_ref().map(Pass::cut);
     let _ = client.set_nodelay(true);
-    // The end of one direction is forwarded, while the other one goes on.
+    // One direction may end before the other.
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut client, &mut stream) => {}
         () = pod_path::until_cut(cut.as_mut()) => {}
@@ -158,7 +154,6 @@ pub async fn pass_on(
 
 struct TcpToPod {
     stream: Either<TcpStream, Box<TunnelStream>>,
-    /// `None` if the gate is on another host.
     pass: Option<Pass>,
     in_flight: InFlight,
 }

@@ -11,10 +11,8 @@ use super::websocket::WebSocketClient;
 use crate::pod::pod_path;
 use crate::pod::routing_table::InFlight;
 
-/// For a client to end its connection after the close.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Ends when both ends have closed, or the pod is stopped.
 pub(super) async fn pass_bytes(
     client: OnUpgrade,
     pod: OnUpgrade,
@@ -46,7 +44,7 @@ pub(super) async fn pass_bytes(
     let _ = tokio::time::timeout(GOODBYE_WITHIN, say_goodbye(&mut client)).await;
 }
 
-/// Waits for the client's end: a reset would discard the last bytes.
+/// A reset would discard the last bytes.
 async fn say_goodbye(client: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     if client.shutdown().await.is_ok() {
         while let Ok(1..) = client.read(&mut [0; 1024]).await {}

@@ -6,13 +6,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// With the status 1001: the server is going away.
+/// Status 1001: going away.
 const GOING_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
 const CLOSE: u8 = 8;
 
 #[derive(Debug, Default)]
 struct SentFrames {
-    /// Of the frame header, which determines the payload's length.
     head: Vec<u8>,
     missing: u64,
     has_closed: bool,
@@ -52,7 +51,6 @@ impl SentFrames {
         Some(if extended == 0 { u64::from(second & 0x7f) } else { number })
     }
 
-    /// True between two frames if no close frame was sent.
     fn can_close(&self) -> bool {
         !self.has_closed && self.missing == 0 && self.head.is_empty()
     }

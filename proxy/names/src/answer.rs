@@ -1,7 +1,7 @@
-//! Decides the answer to a DNS question from known addresses and endpoints. Pure.
+//! Decides the answer to a DNS question. Pure.
 //!
-//! An existing name without records of the type gets an empty answer: musl takes "no such name" for AAAA as
-//! no such name at all.
+//! An existing name without such records gets an empty answer: musl takes "no such name" for AAAA as no such
+//! name at all.
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, PTR, SRV};
@@ -17,28 +17,25 @@ use super::question::{NameSubject, subject};
 pub use super::response::QuestionTransport;
 use super::response::{encode, refusal, soa, unreadable, with_records};
 
-/// Seconds. The address of a service or slot is fixed while they exist.
+/// Seconds. An address is fixed while its service or slot exists.
 const ADDRESS_TTL: u32 = 30;
 /// Seconds.
 const READY_TTL: u32 = 5;
-/// A UDP client that cannot read them all is told to use TCP.
+/// UDP clients are told to use TCP for more.
 const MAX_ADDRESSES: usize = 1_000;
-/// Few clients read as many over UDP; the others are told to use TCP.
+/// Few clients read as many over UDP; others are told to use TCP.
 const MAX_PORTS: usize = 256;
 
-/// The known names of the cluster.
 pub trait Names {
     fn alias(&self, app: &AppName, name: &str) -> Option<ServiceName>;
     fn address(&self, name: &AddressName) -> NameLookup<PoolAddress>;
     fn name_of(&self, address: PoolAddress) -> NameLookup<AddressName>;
-    /// Slots with a ready pod.
     fn ready_slots(&self, service: &ServiceName) -> NameLookup<Vec<u32>>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameLookup<T> {
     Found(T),
-    /// The key does not exist.
     Missing,
     NotAsked,
     /// Redis did not answer.
@@ -47,23 +44,21 @@ pub enum NameLookup<T> {
 
 #[derive(Debug, Clone)]
 pub struct Questioner<'a> {
-    /// The asking pod's. Its aliases and short names take precedence.
+    /// Of the asking pod. Its aliases and short names take precedence.
     pub app: Option<&'a AppName>,
-    /// The asking pod's service, if Redis does not say now whether that is of an app.
+    /// Set if Redis does not say now whether the asking pod's service is of an app.
     pub may_be_of_app: Option<&'a ServiceName>,
     pub transport: QuestionTransport,
-    /// Seed of the order of pods, constant over several decisions about one question.
+    /// The order of pods stays over several decisions about one question.
     pub random: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuestionDecision {
     Answer(Vec<u8>),
-    /// Ask Redis, then decide again.
     Ask(Vec<Needed>),
     /// To the upstream resolver.
     Forward,
-    /// The message is not a question.
     Ignore,
 }
 
@@ -108,7 +103,6 @@ pub fn decide(request: &[u8], client: &Questioner<'_>, names: &impl Names) -> Qu
     }
 }
 
-/// SERVFAIL; `None` if the message is not a question.
 pub(super) fn failure(request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
     let request = Message::from_vec(request).ok()?;
     encode(&request, transport, refusal(&request, ResponseCode::ServFail))
@@ -155,13 +149,13 @@ fn find(question: &Query, client: &Questioner<'_>, names: &impl Names) -> Result
     }
 }
 
-/// Within an app, aliases come first, then short names.
+/// Aliases come before short names.
 fn existing(
     label: ServiceName,
     client: &Questioner<'_>,
     names: &impl Names,
 ) -> Result<Option<(ServiceName, PoolAddress)>, NotKnown> {
-    // Without its app, a pod would be led to a service of another one, or told that there is no such name.
+    // It would be led to another app's service, or told that there is no such name.
     if may_be_short(&label, client) {
         return Err(NotKnown::Unavailable);
     }
@@ -176,8 +170,8 @@ fn existing(
     Ok(None)
 }
 
-/// A short name of an app that is not known now may be meant. The names of an app's services begin with its
-/// name: one that begins as the asking service's is meant itself.
+/// The app's services begin with its name, which is not known now: a label with the asking service's first
+/// part is a whole name.
 fn may_be_short(label: &ServiceName, client: &Questioner<'_>) -> bool {
     let first_part =
         |service: &ServiceName| service.as_str().split_once('-').map(|(first, _)| first.to_owned());
@@ -218,7 +212,6 @@ fn pointer(name: &Name, kind: RecordType, holder: &AddressName) -> Vec<Record> {
     target.map(record).into_iter().collect()
 }
 
-/// In random order.
 fn ready_slots(
     service: &ServiceName,
     client: &Questioner<'_>,
@@ -255,7 +248,7 @@ fn ready_addresses(
     if !needed.is_empty() {
         return Err(NotKnown::Ask(needed));
     }
-    // An incomplete list is usable, but an empty one would be wrong.
+    // An empty list would be wrong.
     if records.is_empty() && !is_complete { Err(NotKnown::Unavailable) } else { Ok(records) }
 }
 

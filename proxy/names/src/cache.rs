@@ -8,11 +8,10 @@ use tokio::time::Instant;
 
 use super::answer::NameLookup;
 
-/// Before Redis is asked again.
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
-/// An expired value is used during its refresh. A returned address is not reused for an hour.
+/// During a refresh. A returned address is not reused for an hour.
 const STALE_KEPT: Duration = Duration::from_secs(10 * 60);
-/// Above it, negative entries are dropped, because pods may ask for any name.
+/// Pods may ask for any name: above it, negative entries are dropped.
 const MAX_MISSING: usize = 20_000;
 
 #[derive(Debug)]
@@ -32,7 +31,6 @@ struct CacheEntry<V> {
 pub(super) struct Unanswered;
 
 impl<K: Hash + Eq, V: Clone> Cache<K, V> {
-    /// Values expire after `found_kept`, negative answers after `missing_kept`.
     pub(super) fn new(found_kept: Duration, missing_kept: Duration) -> Self {
         Self { entries: HashMap::new(), found_kept, missing_kept }
     }
@@ -47,7 +45,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// True if the value has expired and the caller is to refresh it: others get false for a while.
+    /// Only one caller is to refresh: others get false for a while.
     pub(super) fn take_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
             Some(CacheEntry { known: Ok(Some(_)), until }) if now >= *until => {
@@ -58,12 +56,12 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// The previous process saved it. It is used, and refreshed at once.
+    /// Used, and refreshed at once.
     pub(super) fn insert_saved(&mut self, key: K, value: V, now: Instant) {
         self.entries.insert(key, CacheEntry { known: Ok(Some(value)), until: now });
     }
 
-    /// Expired ones too.
+    /// Also expired.
     pub(super) fn found(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().filter_map(|(key, entry)| Some((key, entry.known.as_ref().ok()?.as_ref()?)))
     }

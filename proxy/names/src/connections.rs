@@ -1,7 +1,6 @@
-//! Accepts connections of pods to service and slot addresses, and forwards each to a pod.
+//! Forwards connections of pods to service and slot addresses.
 //!
-//! The host's rules redirect them here, and the kernel knows the destination. A connection to a slot goes to
-//! its pod, ready or not.
+//! The host's rules redirect them here, and the kernel knows the destination.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -18,10 +17,8 @@ use tokio_util::task::TaskTracker;
 
 use super::resolver::Resolver;
 
-/// The host's rules redirect connections to services to it.
 pub(crate) const PORT: u16 = 7054;
 const MAX_PER_POD: usize = 4_096;
-/// Mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 pub(super) fn bind(
@@ -32,7 +29,7 @@ pub(super) fn bind(
     listening.tcp_at((address, PORT).into(), presence)
 }
 
-/// Accepted connections continue after a cancellation.
+/// Accepted ones outlive a cancellation.
 pub(super) async fn accept_all(
     listener: Arc<TcpListener>,
     resolver: Arc<Resolver>,
@@ -72,7 +69,7 @@ async fn serve(
     shared: &IngressShared,
 ) -> Result<(), TcpStream> {
     let original = SockRef::from(&stream).original_dst_v4().ok().and_then(|address| address.as_socket_ipv4());
-    // No rule redirected it: it was made to this port itself.
+    // Made to this port itself.
     let Some(original) = original else { return Err(stream) };
     let Some(address) = PoolAddress::from_ip(*original.ip()) else { return Err(stream) };
     let Some(name) = resolver.holder(address, client).await else {
@@ -90,9 +87,9 @@ async fn serve(
     .await
 }
 
-/// Like a host that does not listen, so that the client does not wait.
+/// Its client must not wait.
 pub(super) fn reset(stream: TcpStream) {
-    // Without it the client sees an end instead of an error.
+    // Otherwise the client sees an end instead of an error.
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     drop(stream);
 }

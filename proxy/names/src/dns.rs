@@ -19,10 +19,10 @@ use super::connections::reset;
 use super::forward::{Forwarder, RESOLV_CONF, read_message, write_message};
 use super::resolver::Resolver;
 
-/// The host's rules redirect port 53 of the resolver's address to it.
+/// Target of redirected port 53.
 pub(crate) const PORT: u16 = 7053;
 const MAX_DATAGRAM_BYTES: usize = 4096;
-/// UDP questions of one pod; more are dropped.
+/// UDP questions of one pod.
 const MAX_PER_SECOND: u32 = 1000;
 const IDLE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(50);
@@ -47,7 +47,7 @@ impl DnsListener {
     }
 }
 
-/// Without a limit for each client: for benches.
+/// For benches.
 pub async fn answer_without_limit(address: SocketAddr, store: Store) -> std::io::Result<()> {
     let (follower, snapshot) = Follower::new(store.clone(), None);
     let forwarder = Forwarder::new(RESOLV_CONF.into());
@@ -85,7 +85,7 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit
         }
         let Ok(place) = resolver.shares.waiting_questions.take_fairly(client.ip(), usize::MAX) else {
             resolver.shares.note_refused(client.ip(), "questions that wait for an answer");
-            // The program then asks elsewhere or gives up instead of waiting.
+            // The program asks elsewhere or gives up instead of waiting.
             if let Some(refusal) = failure(question, QuestionTransport::Udp) {
                 let _ = socket.send_to(&refusal, client).await;
             }
@@ -112,7 +112,6 @@ impl Rates {
         Self { since: now, limit, counts: HashMap::new() }
     }
 
-    /// Counts a question of this second.
     fn allow(&mut self, client: IpAddr, now: Instant) -> bool {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             *self = Self::new(now, self.limit);

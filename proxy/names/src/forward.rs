@@ -1,4 +1,4 @@
-//! Forwards questions about other names to this host's upstream resolvers.
+//! Forwards other questions to this host's upstream resolvers.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,10 +18,10 @@ const REREAD_AFTER: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Programs ask again after 5 s.
 const ALL_WITHIN: Duration = Duration::from_millis(4_500);
-/// As for other programs that read the file.
+/// As in libc.
 const MAX_UPSTREAMS: usize = 3;
 const PORT: u16 = 53;
-/// The first two bytes are the id.
+/// Begins with the id.
 const HEADER: usize = 12;
 
 pub struct Forwarder {
@@ -31,7 +31,6 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// In the format of `/etc/resolv.conf`.
     pub fn new(file: PathBuf) -> Self {
         Self { file, port: PORT, upstreams: Mutex::default() }
     }
@@ -41,7 +40,6 @@ impl Forwarder {
         Self { port, ..Self::new(file) }
     }
 
-    /// `None` if no resolver answers.
     pub(super) async fn forward(&self, request: &[u8], transport: QuestionTransport) -> Option<Vec<u8>> {
         let question = question(request)?;
         let upstreams = self.upstreams();
@@ -80,7 +78,7 @@ impl Forwarder {
     }
 }
 
-/// Except our own, which would ask itself.
+/// It would ask itself.
 fn nameservers(text: &str) -> Vec<IpAddr> {
     let own = IpAddr::V4(PoolAddress::RESOLVER.ip());
     let address = |line: &str| line.trim().strip_prefix("nameserver")?.trim().parse().ok();
@@ -94,7 +92,6 @@ fn question(message: &[u8]) -> Option<&[u8]> {
         match *message.get(at)? {
             0 => break,
             label @ 1..=63 => at += 1 + usize::from(label),
-            // A pointer would have no earlier name to refer to.
             _ => return None,
         }
     }

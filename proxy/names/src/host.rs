@@ -25,32 +25,29 @@ use super::rules::{Rules, RulesError};
 use super::{connections, dns, names_file, probe};
 use model::network::address_range::AddressRange;
 
-/// While the rules work, and while they do not.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 pub struct HostNames {
     pub resolver: Arc<Resolver>,
     pub shared: Arc<IngressShared>,
-    /// Of this host in pod networks, as workers report them.
+    /// Of this host in pod networks.
     pub gateways: watch::Receiver<BTreeSet<Gateway>>,
     pub status: watch::Sender<KnownNameReach>,
     /// Closed to pods.
     pub redis: RedisUrl,
-    /// The cluster's other proxies, also closed to pods; `None` without a tunnel.
+    /// Closed to pods too.
     pub peers: Option<Arc<Peers>>,
     pub closed_ranges: Vec<AddressRange>,
-    /// With known names.
     pub file: PathBuf,
     pub listening: Listening,
-    /// Of pods to services.
     pub connections: TaskTracker,
 }
 
 type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
 
 impl HostNames {
-    /// A shutdown ends connections; after a take-over they may finish.
+    /// Connections may finish after a take-over.
     pub async fn run(mut self) {
         let (listening, connections) = (self.listening.clone(), self.connections.clone());
         self.resolver.insert_saved(names_file::read(&self.file));
@@ -65,13 +62,12 @@ impl HostNames {
     async fn serve(&mut self) {
         let mut listeners = Listeners::default();
         let mut refused = None;
-        // The address of a server that is closed to pods may be unknown.
+        // False while a server to close has no known address.
         let (mut rules, mut is_whole) = (Rules::default(), true);
         loop {
-            // For people on the host, and for the probe. One of several proxies of the host gets it: for the
-            // others, an error is no problem.
+            // For people on the host, and for the probe. Only one of several proxies gets it.
             let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST, Presence::Required);
-            // Without permission to set rules, the probe finds out whether root has set them.
+            // Root may have set them: the probe finds out.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
                 let proxies = self.peers.iter().flat_map(|peers| peers.hosts());
                 let to_close =
@@ -92,8 +88,8 @@ impl HostNames {
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
             for gateway in wanted {
-                // An on-demand gateway's address appears only with the first container. Otherwise a missing
-                // address means that the engine is on another host.
+                // An on-demand address appears with the first container. Otherwise a missing one is on
+                // another host.
                 let presence = if gateway.on_demand { Presence::Expected } else { Presence::Required };
                 match self.listen(&mut listeners, gateway.address, presence) {
                     Ok(()) => drop(gateways.insert(gateway.address)),

@@ -1,8 +1,7 @@
 //! Names of services in the pods of this host: a resolver, and a listener for redirected connections.
 //!
-//! [`answer`] decides the answer from known names. `resolver` asks Redis for missing ones, which `cache`
-//! stores; `forward` passes other names on. `dns` accepts questions, and `connections` accepts connections.
-//! [`rules`] redirects to both and restricts pods; `host` runs all of it.
+//! [`answer`] decides from known names; `resolver` asks Redis for missing ones, and `forward` passes other
+//! names on. [`rules`] redirects to `dns` and `connections`, and restricts pods; `host` runs all of it.
 //!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate`, `tunnel`, `routing` and `ingress`.
 //!

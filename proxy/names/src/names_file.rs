@@ -18,7 +18,6 @@ struct SavedNamesFile {
     addresses: BTreeMap<String, u32>,
 }
 
-/// Skips invalid entries; a missing file counts as empty.
 pub(super) fn read(path: &Path) -> Vec<(AddressName, PoolAddress)> {
     let SavedNamesFile { addresses } =
         StateFile::new(path).load_or_default("no name is known until Redis answers");

@@ -1,4 +1,4 @@
-//! Asks the resolver like a program of this host: an answer comes only if the host's rules lead to one.
+//! Asks the resolver like a program of this host, which only the host's rules lead to one.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -11,7 +11,6 @@ use model::network::address::PoolAddress;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-/// If [`has_route`] returns false.
 pub const NO_ROUTE: &str = "this host has no route to 198.18.0.0/15, so its rules see no packet to there: add a default \
                             route, or run `ip route add 198.18.0.0/15 dev lo`";
 
@@ -20,21 +19,19 @@ const TRIES: usize = 3;
 
 pub async fn resolver_answers() -> bool {
     let Ok(domain) = Name::from_ascii(format!("{DOMAIN}.")) else { return false };
-    // Any other resolver at this address would not know the domain.
+    // Another resolver would not know the domain.
     matches!(ask(&domain, RecordType::SOA).await, Some(answer) if answer.metadata.authoritative)
 }
 
-/// Of this host to service addresses. Without a route, its own programs send no packet that a rule could
-/// redirect.
+/// Without a route, programs of this host send no packet that a rule could redirect.
 pub async fn has_route() -> bool {
-    // Connecting a UDP socket sends nothing, but looks up a route.
+    // It sends nothing, but looks up a route.
     let look = async {
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?.connect((PoolAddress::RESOLVER.ip(), 53)).await
     };
     !matches!(look.await, Err(error) if error.kind() == io::ErrorKind::NetworkUnreachable)
 }
 
-/// As a pod without an app gets it.
 pub async fn address_of(name: &str) -> Option<Ipv4Addr> {
     let name =
         Name::from_ascii(format!("{}.{DOMAIN}.", name.trim_end_matches(&format!(".{DOMAIN}")))).ok()?;

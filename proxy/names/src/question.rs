@@ -6,7 +6,7 @@ use hickory_proto::rr::Name;
 use model::ids::ServiceName;
 use model::network::address::{DOMAIN, PoolAddress};
 
-/// Services are named as in the question, perhaps by an app's short name.
+/// Services may have an app's short name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameSubject {
     /// `kubeleet`.
@@ -21,16 +21,14 @@ pub(super) enum NameSubject {
     Port(ServiceName, u16),
     /// `7.0.18.198.in-addr.arpa`; `None` for a reserved address of the pool.
     Address(Option<PoolAddress>),
-    /// One label, or in the domain, and cannot exist.
     Nothing,
-    /// With a dot, for the upstream resolver.
     Elsewhere,
 }
 
 pub(super) fn subject(name: &Name) -> NameSubject {
     let labels: Option<Vec<String>> =
         name.iter().map(|label| Some(std::str::from_utf8(label).ok()?.to_ascii_lowercase())).collect();
-    // Not UTF-8: never ours, but the upstream resolver may know it.
+    // The upstream resolver may know it.
     let Some(labels) = labels else { return NameSubject::Elsewhere };
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     match labels[..] {
@@ -60,7 +58,7 @@ fn in_domain(labels: &[&str]) -> NameSubject {
     subject.unwrap_or(NameSubject::Nothing)
 }
 
-/// Programs from Compose files ask for names with underscores; their services have hyphens instead.
+/// Services from Compose files have hyphens instead of underscores.
 fn service_name(label: &str) -> Option<ServiceName> {
     ServiceName::new(label.replace('_', "-")).ok()
 }
@@ -73,7 +71,7 @@ fn reverse(parts: [&str; 4]) -> NameSubject {
     }
 }
 
-/// In canonical form: `00` and `+0` are other names.
+/// `00` and `+0` are other names.
 fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse::<T>().ok().filter(|number| number.to_string() == text)
 }

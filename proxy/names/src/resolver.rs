@@ -1,5 +1,4 @@
-//! Answers the DNS questions of this host's pods: from known names, after asking Redis for missing ones, or
-//! from the upstream resolver for names that are not services'.
+//! Answers the DNS questions of this host's pods.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -31,23 +30,19 @@ use super::forward::Forwarder;
 const FOUND_KEPT: Duration = Duration::from_secs(60);
 /// A service may be created at any moment.
 const MISSING_KEPT: Duration = Duration::from_secs(1);
-/// For each question to Redis. Most answers need one or two, and a program waits 5 s.
+/// Most answers need one or two questions to Redis, and a program waits 5 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// For a service that was not followed before.
 const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
-/// Questions to Redis in [`ASKS_PER`], of which one pod gets half. Further ones wait for [`SHARE_WITHIN`],
-/// and fail then.
+/// To Redis in [`ASKS_PER`]; one pod gets half. Further questions wait for [`SHARE_WITHIN`].
 const ASKS: usize = 1000;
 const ASKS_PER: Duration = Duration::from_secs(1);
 const SHARE_RETRY: Duration = Duration::from_millis(20);
 const SHARE_WITHIN: Duration = Duration::from_secs(3);
-/// Of all pods.
 const WAITING_QUESTIONS: usize = 1024;
 const DNS_CONNECTIONS: usize = 256;
-/// To addresses of services.
 const CONNECTIONS: usize = 16_384;
-/// Decisions about one question: one each for an alias, a short name, a name, a slot and the endpoints, and
-/// one for the addresses of all slots.
+/// One each for an alias, a short name, a name, a slot and the endpoints, and one for the addresses of all
+/// slots.
 const MAX_ROUNDS: usize = 6;
 
 pub struct Resolver {
@@ -60,9 +55,8 @@ pub struct Resolver {
     pub(super) shares: NameShares,
 }
 
-/// The pods of this host share these limits fairly.
 pub(super) struct NameShares {
-    /// Each counts for [`ASKS_PER`].
+    /// For [`ASKS_PER`] each.
     asks: Arc<Shares>,
     pub(super) waiting_questions: Arc<Shares>,
     pub(super) dns_connections: Arc<Shares>,
@@ -91,7 +85,6 @@ impl NameShares {
     }
 }
 
-/// The pod exceeded its share.
 #[derive(Debug)]
 struct AskedTooMuch;
 
@@ -106,7 +99,7 @@ struct KnownNames<'a> {
     snapshot: &'a RoutingSnapshot,
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
-    /// The expired ones are asked for again.
+    /// Expired ones are asked for again.
     used: RefCell<Vec<AddressName>>,
 }
 
@@ -156,7 +149,6 @@ impl Resolver {
         Self { store, interest, snapshot, gates, forwarder, answers: Mutex::new(answers), shares }
     }
 
-    /// From the former process.
     pub(super) fn insert_saved(&self, known: Vec<(AddressName, PoolAddress)>) {
         let (mut answers, now) = (self.answers.lock(), Instant::now());
         for (name, address) in known {
@@ -206,7 +198,7 @@ impl Resolver {
         failure(request, transport)
     }
 
-    /// Only if the answer needs no question to Redis or to the upstream resolver.
+    /// Without questions to Redis or to the upstream resolver.
     pub(super) fn answer_at_once(
         self: &Arc<Self>,
         request: &[u8],
@@ -229,7 +221,6 @@ impl Resolver {
         }
     }
 
-    /// Starts to ask again for expired names.
     fn decide(
         self: &Arc<Self>,
         request: &[u8],
@@ -250,7 +241,6 @@ impl Resolver {
         decision
     }
 
-    /// For a connection of `client`.
     pub(super) async fn holder(
         self: &Arc<Self>,
         address: PoolAddress,
@@ -333,7 +323,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// If the pod exceeds its share, caches nothing: another pod may ask.
+    /// A refused question is not cached: another pod may ask.
     async fn ask_address(&self, name: AddressName, client: IpAddr) -> Result<(), AskedTooMuch> {
         self.wait_for_share(client).await?;
         let answer = match self.within(self.store.address(&name)).await {
@@ -347,7 +337,7 @@ impl Resolver {
             Err(Unanswered) => Err(Unanswered),
         };
         if let Ok(Some(address)) = answer {
-            // A connection to the address will follow, which needs the endpoints.
+            // A connection will follow, which needs the endpoints.
             self.want(&name.service);
             self.answers.lock().holders.set(address, Ok(Some(name.clone())), Instant::now());
         }
@@ -362,7 +352,6 @@ impl Resolver {
         Ok(())
     }
 
-    /// Returns false if the endpoints do not come in time.
     async fn wait_for_endpoints(&self, service: &ServiceName) -> bool {
         self.want(service);
         let mut snapshot = self.snapshot.clone();

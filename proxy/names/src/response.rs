@@ -1,4 +1,4 @@
-//! Encodes responses within their size limits, and refusals without records.
+//! Encodes responses within their size limits.
 
 use hickory_proto::op::{DEFAULT_MAX_PAYLOAD_LEN, Edns, Message, Metadata, OpCode, ResponseCode};
 use hickory_proto::rr::rdata::SOA;
@@ -8,19 +8,17 @@ use model::network::address::DOMAIN;
 const HEADER_BYTES: usize = 12;
 /// Every client can read as many.
 const MIN_UDP_BYTES: u16 = 512;
-/// The record's name is a pointer to the question.
+/// With a pointer as its name.
 const ADDRESS_BYTES: usize = 16;
-/// Of negative answers, in seconds.
+/// Seconds.
 const NEGATIVE_TTL: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuestionTransport {
-    /// The response must fit the client's buffer.
     Udp,
     Tcp,
 }
 
-/// `None` if the message is a response itself.
 pub(super) fn unreadable(request: &[u8]) -> Option<Vec<u8>> {
     let &[high, low, flags, ..] = request.get(..HEADER_BYTES)? else { return None };
     let is_response = flags & 0x80 != 0;
@@ -35,7 +33,7 @@ pub(super) fn refusal(request: &Message, code: ResponseCode) -> Message {
     response.metadata = Metadata::response_from_request(metadata);
     response.metadata.recursion_available = true;
     response.metadata.response_code = code;
-    // With several questions none is repeated, so that the response stays small.
+    // The response stays small.
     if let [question] = &request.queries[..] {
         response.add_query(question.clone());
     }
@@ -47,7 +45,6 @@ pub(super) fn refusal(request: &Message, code: ResponseCode) -> Message {
     response
 }
 
-/// NXDOMAIN for `None`.
 pub(super) fn with_records(request: &Message, found: Option<Vec<Record>>) -> Message {
     let code = if found.is_some() { ResponseCode::NoError } else { ResponseCode::NXDomain };
     let mut response = refusal(request, code);
@@ -60,11 +57,10 @@ pub(super) fn with_records(request: &Message, found: Option<Vec<Record>>) -> Mes
     response
 }
 
-/// Limits the caching of negative answers.
 pub(super) fn soa(name: &Name) -> Record {
     let zone = match name.iter().next_back() {
         Some(last) if last.eq_ignore_ascii_case(DOMAIN.as_bytes()) => name.trim_to(1),
-        // The pool has the two zones 18.198 and 19.198 below it.
+        // It has two zones.
         Some(last) if last.eq_ignore_ascii_case(b"arpa") => name.trim_to(4),
         _ => Name::root(),
     };
@@ -74,7 +70,7 @@ pub(super) fn soa(name: &Name) -> Record {
     Record::from_rdata(zone, NEGATIVE_TTL, RData::SOA(soa))
 }
 
-/// Truncates a long response, so that the client asks again over TCP.
+/// A truncated one is asked for again over TCP.
 pub(super) fn encode(request: &Message, transport: QuestionTransport, response: Message) -> Option<Vec<u8>> {
     let limit = match transport {
         QuestionTransport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
@@ -84,7 +80,7 @@ pub(super) fn encode(request: &Message, transport: QuestionTransport, response: 
     encoded.or_else(|| cut(&response, limit.into()).to_vec().ok())
 }
 
-/// Keeps as many addresses as possible, because old musl uses them without asking again.
+/// Old musl uses the addresses without asking again.
 fn cut(response: &Message, limit: usize) -> Message {
     let mut cut = response.clone().truncate();
     let used = cut.to_vec().map_or(limit, |bytes| bytes.len());

@@ -1,7 +1,7 @@
 //! The host's `iptables` rules that lead from pods to the proxy.
 //!
-//! Pod networks have a fixed interface prefix, and ports are fixed, so root can set these rules once for an
-//! unprivileged proxy. Only the addresses closed on other hosts depend on the cluster.
+//! The interface prefix and the ports are fixed, so root can set these rules once for an unprivileged proxy.
+//! Only closed addresses depend on the cluster.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,18 +15,17 @@ use tokio::process::Command;
 use super::closed::{ClosedAddresses, ToClose};
 use super::{connections, dns};
 
-/// Docker's chain for other programs' rules about forwarded packets.
+/// For rules of other programs.
 const DOCKER_USER: &str = "DOCKER-USER";
-/// On hosts without Docker, such as those with Podman alone.
+/// Without Docker.
 const FORWARD: &str = "FORWARD";
-/// Evaluated last. Podman's first rules in `filter` accept everything from pods, but those packets still pass
-/// this table, where rules can drop and not reject.
+/// Podman's first rules in `filter` accept everything from pods, but the packets still pass this last table,
+/// where rules can drop and not reject.
 const LAST_TABLE: &str = "security";
-/// Applies rules to packets between pods of one network. Docker sets it for its option `enable_icc`, which
-/// Podman lacks.
+/// Applies rules between pods of one network. Docker sets it for `enable_icc`, which Podman lacks.
 const BRIDGED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 const INTERFACES: &str = "kl-";
-/// In seconds, for another program that changes rules.
+/// Seconds.
 const LOCK_WAIT: &str = "5";
 
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +42,6 @@ pub enum RulesError {
     },
 }
 
-/// The first rule in its chain, to one of ours.
 struct Jump {
     table: &'static str,
     chain: &'static str,
@@ -100,7 +98,7 @@ fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: boo
          {in_filter}"
     );
     if has_last_table {
-        // Pods must not reach each other by their addresses.
+        // Not by their addresses either.
         let refused = [&[format!("-o {INTERFACES}+")], &refused[..]].concat();
         chains += &format!(
             "*{LAST_TABLE}\n:KUBELEET-TO-PODS - [0:0]\n:KUBELEET-FROM-PODS - [0:0]\n{}",
@@ -118,7 +116,7 @@ fn jumps(forwarding: Forwarding) -> Vec<Jump> {
         jump("nat", "PREROUTING", format!("-i {INTERFACES}+ {pool}"), "KUBELEET"),
         // For people on the host.
         jump("nat", "OUTPUT", pool.to_owned(), "KUBELEET"),
-        // Neighbours must not reach the proxy's ports through the host's address in a pod network.
+        // The host's address in a pod network is reachable for neighbours.
         jump("filter", "INPUT", format!("! -i {INTERFACES}+ -p udp --dport {questions}"), "KUBELEET-PORTS"),
         jump(
             "filter",
@@ -161,7 +159,7 @@ async fn missing_jumps(forwarding: Forwarding) -> Vec<Jump> {
     missing
 }
 
-/// As this program sets them. Proxies of other clusters may set theirs.
+/// Proxies of other clusters may set theirs.
 #[derive(Debug, Default)]
 pub struct Rules {
     own: ClosedAddresses,
@@ -194,7 +192,6 @@ impl Rules {
         Ok(())
     }
 
-    /// Warns once if it is impossible.
     async fn keep_pods_apart(&mut self, forwarding: Forwarding) {
         let why = match see_bridged().await {
             _ if !forwarding.has_last_table && forwarding.chain == FORWARD => {
@@ -213,7 +210,6 @@ impl Rules {
     }
 }
 
-/// As Docker does.
 async fn see_bridged() -> io::Result<()> {
     if !Path::new(BRIDGED).exists() {
         // If it fails, reading the file fails too.
@@ -236,7 +232,7 @@ fn closed_in(rules: &Conditions<'_>) -> ClosedAddresses {
 
 type Conditions<'a> = BTreeMap<&'a str, Vec<[Option<&'a str>; 3]>>;
 
-/// Of our chains, in order: destination, protocol and port, which do not depend on the format of `iptables`.
+/// Destination, protocol and port, which do not depend on the format of `iptables`.
 fn conditions(text: &str) -> Conditions<'_> {
     let mut conditions = Conditions::new();
     for line in text.lines() {
@@ -280,7 +276,6 @@ pub async fn remove() -> Result<(), RulesError> {
     Ok(())
 }
 
-/// Pod networks of any cluster need the rules.
 pub fn are_in_use() -> bool {
     let interfaces = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     interfaces.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(INTERFACES))

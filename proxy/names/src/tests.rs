@@ -12,7 +12,6 @@ use proptest::prelude::*;
 
 use super::answer::{NameLookup, Names, Needed, QuestionDecision, QuestionTransport, Questioner, decide};
 
-/// All others are missing in Redis, or not asked for.
 struct Known {
     addresses: HashMap<AddressName, PoolAddress>,
     ready: HashMap<ServiceName, Vec<u32>>,
@@ -49,8 +48,7 @@ impl Names for Known {
     }
 }
 
-/// `web` with slots 0 and 1, of which slot 1 is ready, `idle` with none, `db` and `shop-db`, and `big` with
-/// 300 ready slots.
+/// Slot 1 of `web` is ready, `idle` has none, and `big` has 300 ready slots.
 fn known(others: fn() -> NameLookup<()>) -> Known {
     let address = |number| PoolAddress::from_number(number).unwrap();
     let names =

@@ -1,5 +1,5 @@
-//! Checks services whose known endpoints led to no pod. Redis may have newer ones. If it does not answer, the
-//! proxies of the hosts are asked.
+//! Checks services whose known endpoints led to no pod: in Redis, or at the hosts' proxies if it does not
+//! answer.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use tunnel::{MAX_SERVICES, ServedPod, TunnelDialer};
 use crate::read_pages::read_pages;
 use crate::shared::FollowerShared;
 
-/// A message on its way may settle a doubt: refusals by a just closed gate are ordinary.
+/// A message on its way may settle a doubt, as refusals by a just closed gate are ordinary.
 const MESSAGE_WITHIN: Duration = Duration::from_millis(100);
 const REDIS_WITHIN: Duration = Duration::from_millis(300);
 const HOST_WITHIN: Duration = Duration::from_secs(2);
-/// A service is checked again after this long.
 const BELIEVED_FOR: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -32,7 +31,6 @@ impl std::fmt::Debug for Doubts {
 }
 
 impl Doubts {
-    /// A pod of the service has refused, or there is none.
     pub fn note(&self, service: &ServiceName) {
         let version = || self.0.known.lock().sets.get(service).and_then(|set| set.version().cloned());
         let mut doubts = self.0.doubts.lock();
@@ -43,9 +41,7 @@ impl Doubts {
     }
 }
 
-/// To ask when Redis does not answer.
 pub struct Hosts {
-    /// `None` without a tunnel.
     pub others: Option<Arc<TunnelDialer>>,
     pub own: Arc<Workers>,
 }
@@ -76,7 +72,6 @@ pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     }
 }
 
-/// Their endpoints have not changed since.
 fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     let doubts = std::mem::take(&mut *shared.doubts.lock());
     let known = shared.known.lock();
@@ -85,7 +80,7 @@ fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     doubts.map(|(service, _)| service).take(MAX_SERVICES).collect()
 }
 
-/// Stops when a question fails. Starts reading changed services. Returns the answered ones.
+/// Stops when a question fails. Returns the answered services.
 async fn read(
     shared: &Arc<FollowerShared>,
     services: &BTreeSet<ServiceName>,
@@ -108,7 +103,7 @@ async fn read(
     answered
 }
 
-/// Ahead of services whose endpoints may be unchanged.
+/// Ahead of services that may be unchanged.
 async fn finish(
     shared: Arc<FollowerShared>,
     service: ServiceName,
@@ -213,7 +208,7 @@ mod tests {
         (redis, url)
     }
 
-    /// Knows an outdated pod on each of two hosts.
+    /// With an outdated pod on each of two hosts.
     async fn follower(
         url: &str,
         asks: bool,

@@ -1,4 +1,4 @@
-//! The known endpoints of one service, changed by Redis, and by the pods' hosts while Redis is away. Pure.
+//! The known endpoints of one service. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -13,11 +13,10 @@ use crate::snapshot::Endpoints;
 pub struct EndpointSet {
     version: Option<EndpointVersion>,
     endpoints: BTreeMap<PodId, Arc<Endpoint>>,
-    /// Built by the first snapshot after a change.
     shared: OnceLock<Endpoints>,
-    /// A new master has none: it may have lost them.
+    /// Because a new master has none: it may have lost them.
     is_kept: bool,
-    /// Hosts reported endpoints since Redis had this version.
+    /// By hosts, since Redis had this version.
     is_heard: bool,
 }
 
@@ -34,9 +33,8 @@ impl Eq for EndpointSet {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
     Changed,
-    /// Ignored.
     Old,
-    /// Messages are missing: all endpoints must be read.
+    /// All endpoints must be read.
     Gap,
 }
 
@@ -45,12 +43,12 @@ impl EndpointSet {
         Self { version: Some(version), endpoints: by_pod(endpoints), is_heard, ..Self::default() }
     }
 
-    /// `None` before the first answer of Redis, and if hosts reported endpoints since.
+    /// `None` if hosts reported endpoints since the last answer of Redis.
     pub fn version(&self) -> Option<&EndpointVersion> {
         self.version.as_ref().filter(|_| !self.is_heard)
     }
 
-    /// The last answer of Redis, and true if hosts reported endpoints since.
+    /// True if hosts reported endpoints since.
     pub(crate) fn to_save(&self) -> Option<(&EndpointVersion, bool)> {
         Some((self.version.as_ref()?, self.is_heard))
     }
@@ -59,13 +57,12 @@ impl EndpointSet {
         self.endpoints.values().map(Arc::as_ref)
     }
 
-    /// Shared with the previous snapshot if unchanged.
     pub fn shared(&self) -> Endpoints {
         self.shared.get_or_init(|| self.endpoints.values().cloned().collect()).clone()
     }
 
-    /// A failover that lost writes repeats versions, but also breaks the connection, so all endpoints are
-    /// read.
+    /// After a failover that lost writes, versions repeat; but the connection breaks too, so all endpoints
+    /// are read.
     pub fn apply(&mut self, change: EndpointChange) -> Applied {
         let Some(known) = self.version().filter(|known| known.master == change.version.master) else {
             return Applied::Gap;
@@ -73,7 +70,7 @@ impl EndpointSet {
         if change.version.version <= known.version {
             return Applied::Old;
         }
-        // A change relative to Redis does not apply to kept endpoints that Redis lacks.
+        // Kept endpoints are not those of Redis.
         if change.version.version != known.version + 1 || self.is_kept {
             return Applied::Gap;
         }
@@ -88,8 +85,7 @@ impl EndpointSet {
         Applied::Changed
     }
 
-    /// If a new master has no endpoints, known ones stay: it may have lost them, and gates of stopped pods
-    /// refuse anyway.
+    /// A new master may have lost all endpoints: known ones stay, and gates of stopped pods refuse anyway.
     pub fn replace(&mut self, version: EndpointVersion, endpoints: Vec<Endpoint>) {
         let is_new_master = self.version.as_ref().is_some_and(|known| known.master != version.master);
         self.is_kept = endpoints.is_empty() && !self.endpoints.is_empty() && (is_new_master || self.is_kept);
@@ -101,8 +97,8 @@ impl EndpointSet {
         }
     }
 
-    /// A paged read that began at the version `before` may contain changes after `version`. If messages
-    /// advanced the set further, it stays.
+    /// A paged read that began at `before` may contain changes after `version`. A set that messages advanced
+    /// further stays.
     pub fn take_read(
         &mut self,
         before: Option<&EndpointVersion>,
@@ -115,7 +111,7 @@ impl EndpointSet {
         }
     }
 
-    /// Replaces the pods of one host, until the next answer of Redis.
+    /// Until the next answer of Redis.
     pub fn hear(&mut self, nodes: &BTreeSet<NodeName>, endpoints: Vec<Endpoint>) {
         let heard = by_pod(endpoints);
         let stays = |endpoint: &Endpoint| !nodes.contains(&endpoint.node);
@@ -248,7 +244,7 @@ mod tests {
         assert_eq!(set.iter().count(), 0, "the same master knows that they are gone");
     }
 
-    /// Each with two flags: its message arrives, the host is asked.
+    /// The message arrives; the host is asked.
     fn steps() -> impl Strategy<Value = Vec<(u8, bool, bool, bool)>> {
         prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>(), any::<bool>()), 0..60)
     }
@@ -288,7 +284,7 @@ mod tests {
         };
         let pods = |set: &EndpointSet| set.iter().map(|one| one.pod.to_string()).collect::<Vec<_>>();
         let at = |number| EndpointSet::saved(version(number, "0"), one("known"), false);
-        // Version when the reading began, and when it ends; the version that was read.
+        // At the begin and at the end of the reading; the version read.
         for (before, now, read, is_taken) in
             [(5, 5, 7, true), (5, 8, 7, false), (5, 6, 7, true), (7, 7, 3, true), (5, 7, 7, false)]
         {

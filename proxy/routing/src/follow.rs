@@ -1,7 +1,7 @@
-//! Follows the cluster in Redis: the routes, and the endpoints of the services that they lead to.
+//! Follows the routes in Redis, and the endpoints of their services.
 //!
-//! Each message is the difference to the previous version. A proxy that misses one reads that service again.
-//! While Redis is away, the last known endpoints are served; if they fail, the hosts are asked: see `doubts`.
+//! A message is the difference to the previous version; after a gap all endpoints are read. While Redis is
+//! away, the known ones are served, and checked by `doubts`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,28 +30,24 @@ use crate::route::RouteTable;
 use crate::shared::FollowerShared;
 use crate::snapshot::RoutingSnapshot;
 
-/// Without a message.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// All proxies lose a master at the same moment.
 const REREAD_SPREAD: Duration = Duration::from_secs(2);
-/// Pages read in [`READS_PER`]: all proxies read again after a failover.
+/// Pages in [`READS_PER`]: all proxies read again after a failover.
 const READS: usize = 10;
-/// For services without known endpoints, whose requests wait. Few proxies are new at the same time.
+/// Pages that requests wait for. Few proxies are new at the same time.
 const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
-/// While another proxy builds the endpoints of a service.
 const MAKING_LOOK: Duration = Duration::from_millis(500);
 const MAX_KEPT_MESSAGES: usize = 10_000;
-/// Changes are collected into one snapshot.
 const COLLECT: Duration = Duration::from_millis(10);
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// For services without a route.
 #[derive(Clone)]
 pub struct Interest(Arc<FollowerShared>);
 
 impl Interest {
-    /// Follows the service for an hour from now on.
+    /// For an hour.
     pub fn want(&self, service: &ServiceName) {
         let mut wanted = self.0.wanted.lock();
         let now = Instant::now();
@@ -73,7 +69,6 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// The first snapshot is from `file`.
     pub fn new(store: Store, file: Option<PathBuf>) -> (Self, watch::Receiver<Arc<RoutingSnapshot>>) {
         let file = file.map(|path| StateFile::new(path).private());
         let known = file.as_ref().map(cluster_file::read).unwrap_or_default();
@@ -94,7 +89,6 @@ impl Follower {
         (Self { shared: Arc::new(shared), snapshot, file, hosts: None }, receiver)
     }
 
-    /// Asks the hosts while Redis does not answer.
     pub fn asking(self, hosts: Hosts) -> Self {
         Self { hosts: Some(hosts), ..self }
     }
@@ -157,7 +151,7 @@ async fn follow_routes(shared: Arc<FollowerShared>) {
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
     let mut check_at = Instant::now();
     loop {
-        // Services from the file are followed as soon as Redis answers.
+        // Those from the file.
         follow_services(&shared, &mut services);
         let read = async {
             read_routes(&shared).await?;
@@ -188,7 +182,6 @@ async fn follow_routes(shared: Arc<FollowerShared>) {
     }
 }
 
-/// Asks for all versions at once.
 async fn check_versions(
     shared: &FollowerShared,
     followed: &BTreeMap<ServiceName, Followed>,
@@ -242,7 +235,7 @@ fn follow_services(shared: &Arc<FollowerShared>, followed: &mut BTreeMap<Service
 
 async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look: Arc<Notify>) {
     let mut messages = shared.store.subscribe(&channel::endpoints(&service));
-    // Endpoints from the file wait for the next comparison of versions.
+    // The next comparison of versions reads others.
     let mut read_at = if is_known(&shared, &service) { None } else { Some(Instant::now()) };
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
     loop {
@@ -271,7 +264,7 @@ async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look:
     }
 }
 
-/// Applies messages meanwhile. Returns the delay until another read.
+/// Returns the delay until another read.
 async fn read_and_listen(
     shared: &FollowerShared,
     service: &ServiceName,
@@ -284,7 +277,7 @@ async fn read_and_listen(
         tokio::select! {
             outcome = &mut reading => break outcome?,
             message = messages.next() => {
-                // The read may be of an earlier version, so messages are kept too.
+                // The read may be of an earlier version.
                 apply(shared, service, &message);
                 if kept.len() >= MAX_KEPT_MESSAGES {
                     kept = vec![Bytes::new()];
@@ -309,12 +302,10 @@ async fn read_and_listen(
 
 enum MessageOutcome {
     Wait,
-    /// Messages may have been missed.
     Compare,
     Read(Duration),
 }
 
-/// A service without known endpoints is read at once.
 fn apply(shared: &FollowerShared, service: &ServiceName, message: &[u8]) -> MessageOutcome {
     let mut known = shared.known.lock();
     let Some(set) = known.sets.get_mut(service).filter(|set| set.version().is_some()) else {

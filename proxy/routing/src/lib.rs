@@ -1,8 +1,5 @@
 //! The routes and endpoints of the proxy, followed in Redis.
 //!
-//! [`follow`] keeps the [`snapshot`] up to date, and asks the hosts, through the tunnel, while Redis does not
-//! answer.
-//!
 //! Of this workspace it may import `daemon`, `model`, `store`, `gate` and `tunnel`.
 //!
 //! Tests: routing, scripts::following, scripts::endpoints, scripts::routes

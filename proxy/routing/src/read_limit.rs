@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// Each permit returns a fixed time after its use.
 #[derive(Debug)]
 pub(crate) struct ReadLimit {
     free: Arc<Semaphore>,

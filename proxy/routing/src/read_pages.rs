@@ -1,4 +1,4 @@
-//! Reads the endpoints of a service in pages, adapting to the speed of Redis.
+//! Reads the endpoints of a service in pages, at the speed of Redis.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::read_limit::ReadLimit;
 use crate::shared::FollowerShared;
 
-/// The pause after a page, in latencies of Redis. So few of many readers are answered at a time, and
-/// heartbeats wait only for them.
+/// Few of many pausing readers are answered at a time, and heartbeats wait only for them.
 const PAUSE_PER_ANSWER: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
@@ -36,7 +35,6 @@ pub(crate) async fn read_endpoints(
     }
 }
 
-/// `before` is the version known at the start.
 pub(crate) async fn read_pages(
     shared: &FollowerShared,
     service: &ServiceName,

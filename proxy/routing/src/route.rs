@@ -1,7 +1,7 @@
 //! Finds the service of a request or connection. Pure.
 //!
-//! An exact host precedes `*.host`, and a longer `*.host` a shorter one. Rules for any host come last. For
-//! the same host the longest path wins.
+//! An exact host precedes `*.host`, and a longer `*.host` a shorter one; rules for any host come last. Then
+//! the longest path wins.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ use store::{AliasesByApp, Callers, Routing};
 
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
-    /// By host, without `*.` in `wildcard`. Each list is sorted, the longest path first.
+    /// Without `*.` in `wildcard`; the longest path first.
     exact: HashMap<String, Vec<HttpRoute>>,
     wildcard: HashMap<String, Vec<HttpRoute>>,
     any: Vec<HttpRoute>,
@@ -31,13 +31,11 @@ pub struct HttpRoute {
     pub service: ServiceName,
     pub port: u16,
     pub protocol: HttpProtocol,
-    /// Only HTTPS is served to clients.
     pub tls: Option<Tls>,
-    /// Until an answer begins.
     pub answer_timeout: Option<Duration>,
     /// Besides WebSocket, in lower case.
     pub upgrade: Vec<String>,
-    /// Without its last `/`: empty for all paths.
+    /// Without its last `/`.
     path: String,
 }
 
@@ -48,8 +46,7 @@ pub struct TcpRoute {
 }
 
 impl RouteTable {
-    /// Of two rules for the same host and path, or port, the first service by name wins, so that all proxies
-    /// agree.
+    /// Of two equal rules the first service by name wins, so that all proxies agree.
     pub fn new(mut rules: Vec<(ServiceName, IngressRule)>) -> Self {
         rules.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut table = Self::default();
@@ -72,7 +69,7 @@ impl RouteTable {
         }
         let lists = table.exact.values_mut().chain(table.wildcard.values_mut());
         for routes in lists.chain([&mut table.any]) {
-            // A stable sort keeps the order of services within a path.
+            // Keeps the order of services.
             routes.sort_by_key(|route| Reverse(route.path.len()));
         }
         table
@@ -91,7 +88,7 @@ impl RouteTable {
         self.callers.contains_key(service)
     }
 
-    /// `from` is `None` for a pod of no service. A service's own pods always may.
+    /// A service's own pods always may.
     pub fn may_reach(&self, from: Option<&ServiceName>, service: &ServiceName) -> bool {
         let is_named = |callers: &BTreeSet<ServiceName>| {
             from.is_some_and(|from| from == service || callers.contains(from))
@@ -116,27 +113,23 @@ impl RouteTable {
         exact.chain(wildcard).chain([&self.any]).flatten().find(|route| route.matches(path))
     }
 
-    /// By port.
     pub fn tcp(&self) -> &BTreeMap<u16, TcpRoute> {
         &self.tcp
     }
 
-    /// With `tls: auto`, sorted.
+    /// Sorted.
     pub fn auto_hosts(&self) -> impl Iterator<Item = &str> {
         self.auto.iter().map(String::as_str)
     }
 
-    /// `host` is as for [`RouteTable::http`].
     pub fn is_auto(&self, host: &str) -> bool {
         !self.auto.is_empty() && self.auto.contains(&*host_name(host))
     }
 
-    /// Other than `/`.
     pub fn has_paths(&self) -> bool {
         self.has_paths
     }
 
-    /// With duplicates.
     pub fn services(&self) -> impl Iterator<Item = &ServiceName> {
         let lists = self.exact.values().chain(self.wildcard.values()).chain([&self.any]);
         let http = lists.flatten().map(|route| &route.service);
@@ -150,7 +143,7 @@ impl HttpRoute {
     }
 }
 
-/// Also percent-encoded: the pod could resolve `.` or `..` to another route.
+/// The pod could resolve it to another route. Also percent-encoded.
 pub fn has_dot_segments(path: &str) -> bool {
     let is_dots = |segment: &str| {
         let mut rest = segment;
@@ -163,13 +156,12 @@ pub fn has_dot_segments(path: &str) -> bool {
         }
         rest.is_empty() && (dots == 1 || dots == 2)
     };
-    // Hardly any path has one.
     let bytes = path.as_bytes();
     let may = bytes.windows(2).any(|two| matches!(two, b"/." | b"/%" | b"\\." | b"\\%"));
     may && path.split(['/', '\\']).any(is_dots)
 }
 
-/// In lower case, without its port and the dot of a fully qualified name.
+/// In lower case, without port and last dot.
 pub fn host_name(host: &str) -> Cow<'_, str> {
     let digits = host.bytes().rev().take_while(u8::is_ascii_digit).count();
     let name = host[..host.len() - digits].strip_suffix(':').unwrap_or(host);
@@ -181,7 +173,7 @@ pub fn host_name(host: &str) -> Cow<'_, str> {
     }
 }
 
-/// The nearest first: `b.c` and `c` for `a.b.c`.
+/// `b.c` and `c` for `a.b.c`.
 fn parents(host: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(host), |name| name.split_once('.').map(|(_, parent)| parent)).skip(1)
 }

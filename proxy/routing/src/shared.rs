@@ -12,20 +12,19 @@ use tokio::time::Instant;
 use crate::cluster::FollowedCluster;
 use crate::read_limit::ReadLimit;
 
-/// A service without a route is followed for this long after a pod asked for it.
+/// After a pod asked for a service without a route.
 pub(crate) const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
 
 pub(crate) struct FollowerShared {
     pub(crate) store: Store,
     pub(crate) known: Mutex<FollowedCluster>,
     pub(crate) changed: Notify,
-    /// With the time of the last request.
     pub(crate) wanted: Mutex<HashMap<ServiceName, Instant>>,
     pub(crate) is_wanted: Notify,
-    /// Their known endpoints led to no pod, at this version.
+    /// The version of endpoints that led to no pod.
     pub(crate) doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
     pub(crate) is_doubted: Notify,
-    /// Messages may have been missed: versions must be compared.
+    /// Messages may have been missed.
     pub(crate) is_check_due: Notify,
     pub(crate) reads: ReadLimit,
     pub(crate) first_reads: ReadLimit,

@@ -8,13 +8,12 @@ use model::network::endpoint::Endpoint;
 
 use crate::route::RouteTable;
 
-/// In any order. Snapshots share unchanged ones.
+/// Snapshots share unchanged ones.
 pub type Endpoints = Arc<[Arc<Endpoint>]>;
 
 #[derive(Debug, Clone, Default)]
 pub struct RoutingSnapshot {
     pub routes: Arc<RouteTable>,
-    /// Of each followed service.
     pub endpoints: HashMap<ServiceName, Endpoints>,
 }
 

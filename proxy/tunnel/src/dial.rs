@@ -26,12 +26,10 @@ use super::silent::SilentHosts;
 use super::stream::TunnelStream;
 use super::tls::client_config;
 
-/// Of ingress.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 const MAX_ASKED: usize = 32;
 
-/// Before a silent host is probed again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const SILENT_ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
@@ -49,8 +47,8 @@ pub enum TunnelError {
     #[error("the proxy of node {node} at {} cannot be reached: {error}", .peer.address)]
     Unreachable {
         node: NodeName,
+        /// The proxy of `node`.
         peer: Peer,
-        /// The cause.
         error: io::Error,
     },
 }
@@ -68,7 +66,7 @@ impl TunnelDialer {
         Self { key, peers, silent: SilentHosts::default(), ahead: Arc::default() }
     }
 
-    /// Uses a connection opened ahead if there is one, and opens the next one.
+    /// Uses a connection opened ahead, and opens the next one.
     pub async fn connect(
         &self,
         endpoint: &Endpoint,
@@ -103,7 +101,7 @@ impl TunnelDialer {
         });
     }
 
-    /// For consecutive HTTP/1.1 requests.
+    /// For consecutive requests.
     pub async fn connect_for_requests(
         &self,
         endpoint: &Endpoint,
@@ -114,12 +112,11 @@ impl TunnelDialer {
         Ok(KeptStream::new(self.connect_by(endpoint, port, within, connect).await?))
     }
 
-    /// No request should wait for a silent host.
     pub fn is_silent(&self, node: &NodeName) -> bool {
         self.silent.has_some() && self.peers.of_node(node).is_some_and(|peer| self.silent.contains(&peer))
     }
 
-    /// Starts a task that probes the host until it answers.
+    /// Probes it until it answers.
     pub fn note_silent(self: &Arc<Self>, node: &NodeName) {
         let Some(peer) = self.peers.of_node(node) else { return };
         if let Some(wait) = self.silent.insert(peer, Instant::now()) {
@@ -150,7 +147,7 @@ impl TunnelDialer {
         }
     }
 
-    /// Asks about at most `MAX_SERVICES` services. Calls `heard` with each answer; silent hosts are skipped.
+    /// At most `MAX_SERVICES` services. Skips silent hosts.
     pub async fn ask_hosts(
         &self,
         services: &BTreeSet<ServiceName>,

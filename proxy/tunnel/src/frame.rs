@@ -24,17 +24,14 @@ const REFUSED: u8 = b'r';
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TunnelFrame {
-    /// Asks the gate to admit a request.
     Begin {
         /// Otherwise the request follows at once.
         wants_answer: bool,
     },
-    /// The gate admitted the request. Also sent as a sign of life while the pod is slow.
+    /// Also a sign of life while the pod is slow.
     Accepted,
     Data(Bytes),
-    /// The request was answered.
     End,
-    /// The pod has seen nothing of it.
     Refused(TunnelReply),
 }
 
@@ -49,7 +46,6 @@ impl TunnelFrame {
         }
     }
 
-    /// `None` until the frame has arrived completely.
     pub(super) fn take(from: &mut BytesMut) -> io::Result<Option<Self>> {
         let Some((&[kind, high, low], rest)) = from.split_first_chunk::<HEADER>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes([high, low]));
@@ -75,7 +71,6 @@ impl TunnelFrame {
     }
 }
 
-/// Not consumed yet.
 #[derive(Default)]
 pub(super) struct Arrived(BytesMut);
 
@@ -84,7 +79,7 @@ impl Arrived {
         self.0.is_empty()
     }
 
-    /// `None` at the end of the connection. Keeps partial frames between polls.
+    /// Keeps partial frames between polls.
     pub(super) fn poll_frame<R: AsyncRead + Unpin>(
         &mut self,
         from: &mut R,
@@ -102,12 +97,11 @@ impl Arrived {
     }
 }
 
-/// `length` is at most [`MAX_PAYLOAD_BYTES`].
 pub(super) fn data_header(length: usize) -> [u8; HEADER] {
     header(DATA, length)
 }
 
-/// As many as fit one frame. Returns their number.
+/// One frame. Returns the number of bytes taken.
 pub(super) fn put_some_data(to: &mut BytesMut, bytes: &[u8]) -> usize {
     let bytes = &bytes[..bytes.len().min(MAX_PAYLOAD_BYTES)];
     put_data(to, bytes);

@@ -24,7 +24,7 @@ use super::peers::{Peer, Peers};
 
 pub const PORT: u16 = 7079;
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// A proxy without a sign of life for this long counts as gone.
+/// A silent proxy counts as gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -32,12 +32,10 @@ pub struct HostTunnel {
     pub config: Arc<Config>,
     pub store: Store,
     pub key: Arc<ProxyKey>,
-    /// Kept up to date here.
     pub peers: Arc<Peers>,
     pub peers_file: PathBuf,
     pub workers: Arc<Workers>,
     pub listening: Listening,
-    /// The nodes of this host.
     pub nodes: watch::Receiver<BTreeSet<NodeName>>,
 }
 
@@ -54,7 +52,7 @@ impl HostTunnel {
         tokio::join!(listener.run(listening), stopped.run_until_cancelled(announcing));
     }
 
-    /// `None` if other hosts cannot reach this one.
+    /// Other hosts may be unable to reach this one.
     async fn listen(&self) -> Option<(TunnelListener, SocketAddr)> {
         let advice = "Until then other hosts do not reach the pods of this one. KUBELEET_TUNNEL_LISTEN sets another \
                       address, or off.";
@@ -89,7 +87,6 @@ impl HostTunnel {
         Ok(Some((listener, address)))
     }
 
-    /// `None` for a Unix socket.
     async fn address_towards_redis(&self) -> io::Result<Option<IpAddr>> {
         let Some((host, port)) = self.config.redis.servers().into_iter().next() else { return Ok(None) };
         let lookup = tokio::net::lookup_host((host, port)).await;
@@ -98,7 +95,7 @@ impl HostTunnel {
         let Some(server) = lookup.map_err(unknown)?.next() else { return Ok(None) };
         let any: IpAddr =
             if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        // Connecting a UDP socket sends nothing, but selects the local address.
+        // It sends nothing, but selects the local address.
         let socket = UdpSocket::bind((any, 0)).await?;
         socket.connect(server).await?;
         Ok(Some(socket.local_addr()?.ip()))
@@ -136,17 +133,17 @@ impl HostTunnel {
         if !missing.is_empty() {
             self.store.announce_proxy(&missing, &line).await?;
         }
-        // An emptied Redis without a cluster makes no host unreachable: its data will be recovered.
+        // An emptied Redis makes no host unreachable: its data will be recovered.
         if !announced.is_empty() || self.store.cluster_id().await?.is_some() {
             self.peers.set(others(announced, own));
         }
-        // Last, so that the others are followed even while Redis rejects writes.
+        // Last, as Redis may reject writes.
         let secret_key = self.config.secret_key.as_ref().map(SecretKey::id);
         self.store.proxy_lives(&nodes, secret_key, SIGN_OF_LIFE).await
     }
 }
 
-/// Skips unparsable lines, which a newer version may write.
+/// A newer version may write other lines.
 fn others(announced: HashMap<NodeName, String>, own: Peer) -> HashMap<NodeName, Peer> {
     let peer = |(node, line): (NodeName, String)| Some((node, line.parse::<Peer>().ok()?));
     announced.into_iter().filter_map(peer).filter(|(_, peer)| peer.fingerprint != own.fingerprint).collect()

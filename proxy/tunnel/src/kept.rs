@@ -1,10 +1,10 @@
-//! The dialing end of a connection to a pod that is reused for several requests.
+//! The dialing end of a connection that is reused for several requests.
 //!
-//! Each request asks the gate of the pod's host again. One that may be sent twice follows without waiting for
-//! the answer. If the gate refuses, the other end discards it, and the pod has seen nothing.
+//! Each request asks the gate of the pod's host. One that may be sent twice follows without waiting: if the
+//! gate refuses, the other end discards it.
 //!
-//! An HTTP/2 connection has its own task. Its writes between two requests wait for the next one, so that the
-//! pod gets only admitted bytes.
+//! HTTP/2 has its own task. Its writes between two requests wait for the next one, so that the pod gets only
+//! admitted bytes.
 
 use std::fmt;
 use std::io;
@@ -24,12 +24,11 @@ use super::stream::TunnelStream;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAccepted {
     Refused,
-    /// The connection has ended, or was not idle.
     Ended,
     Unanswered,
 }
 
-/// Clones share the connection: one is HTTP's stream, and one asks the gate.
+/// One clone is HTTP's stream, and one asks the gate.
 #[derive(Clone)]
 pub struct KeptStream(Arc<Mutex<KeptInner>>);
 
@@ -39,10 +38,8 @@ struct KeptInner {
     data: Bytes,
     unsent: BytesMut,
     refusal: Option<EnterError>,
-    /// Since the last request began.
     has_heard: bool,
     is_accepted: bool,
-    /// Between two requests.
     is_idle: bool,
     has_ended: bool,
     reader: KeptReader,
@@ -51,7 +48,6 @@ struct KeptInner {
 
 enum KeptReader {
     Asker,
-    /// Wakes the asker.
     Task(Option<Waker>),
 }
 
@@ -62,7 +58,6 @@ impl fmt::Debug for KeptStream {
 }
 
 impl KeptStream {
-    /// The connection's first request was admitted.
     pub(super) fn new(stream: TunnelStream) -> Self {
         Self(Arc::new(Mutex::new(KeptInner {
             stream,
@@ -83,8 +78,8 @@ impl KeptStream {
         self.0.lock().reader = KeptReader::Task(None);
     }
 
-    /// Sends the question with the request's first bytes. After a refusal they end with an error, and
-    /// [`refusal`](Self::refusal) returns it.
+    /// Sent with the request's first bytes. After a refusal they end with an error: see
+    /// [`refusal`](Self::refusal).
     pub fn begin(&self) {
         self.0.lock().begin(false);
     }
@@ -93,7 +88,7 @@ impl KeptStream {
     /// The connection is unusable then.
     ///
     /// # Cancel safety
-    /// The connection is unusable after a cancellation.
+    /// The connection is unusable then.
     pub async fn begin_and_wait(&self) -> Result<(), NotAccepted> {
         self.0.lock().begin(true);
         std::future::poll_fn(|cx| self.0.lock().poll_accepted(cx)).await
@@ -104,7 +99,7 @@ impl KeptStream {
         !inner.data.is_empty() || !inner.arrived.is_empty()
     }
 
-    /// Returns true if the end was sent at once; otherwise the connection must end.
+    /// False: the connection must end.
     pub fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.0.lock();
         inner.is_idle = true;
@@ -112,19 +107,17 @@ impl KeptStream {
         matches!(inner.poll_flush(cx), Poll::Ready(Ok(())))
     }
 
-    /// An active request ends the connection itself.
     pub fn close(&self) {
         let mut inner = self.0.lock();
         inner.has_ended |= inner.is_idle;
         wake(&mut inner.writer);
     }
 
-    /// Since the last request began. The other host sends something within 1 s.
+    /// The other host sends something within 1 s.
     pub fn has_heard(&self) -> bool {
         self.0.lock().has_heard
     }
 
-    /// Of the last request.
     pub fn refusal(&self) -> Option<EnterError> {
         self.0.lock().refusal
     }
@@ -143,7 +136,7 @@ impl KeptInner {
         match (self.poll_flush(cx), &self.reader) {
             (Poll::Ready(Ok(())), _) => {}
             (Poll::Pending, KeptReader::Asker) => return Poll::Pending,
-            // Its task waits for the same socket, and only one waker would be woken.
+            // The task waits for the same socket, and only one waker would be woken.
             _ => return Poll::Ready(Err(NotAccepted::Ended)),
         }
         loop {
@@ -160,14 +153,12 @@ impl KeptInner {
                 *asker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            // The pod must not send anything now.
+            // A pod must not send now.
             let _ = ready!(self.poll_arrival(cx));
             self.has_ended |= !self.data.is_empty();
         }
     }
 
-    /// # Errors
-    /// If the connection fails, the gate refuses, or a frame is unexpected.
     fn poll_arrival(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let arrival =
             ready!(self.arrived.poll_frame(&mut self.stream, cx)).and_then(|frame| self.note(frame));
@@ -239,7 +230,7 @@ impl AsyncWrite for KeptStream {
             inner.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        // May exceed it by the `Begin` frame, which is sent with the first bytes.
+        // More by the `Begin` frame, which is sent with the first bytes.
         if inner.unsent.len() > MAX_PAYLOAD_BYTES {
             ready!(inner.poll_drain(cx))?;
         }

@@ -13,7 +13,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
-/// SHA-256 of a SubjectPublicKeyInfo, displayed as 64 hexadecimal digits.
+/// SHA-256 of a SubjectPublicKeyInfo, as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -65,7 +65,7 @@ impl fmt::Debug for ProxyKey {
 }
 
 impl ProxyKey {
-    /// The file is readable only for this user.
+    /// Readable only for this user.
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         let file = StateFile::new(path).private();
         let pkcs8 = match file.read()? {
@@ -79,7 +79,6 @@ impl ProxyKey {
         Self::from_pkcs8(pkcs8)
     }
 
-    /// Without a file.
     pub fn generate() -> io::Result<Self> {
         Self::from_pkcs8(generate()?)
     }

@@ -1,4 +1,4 @@
-//! The listening end of the tunnel: connects other proxies to this host's pods, through their gates.
+//! The listening end of the tunnel: connects other proxies to this host's pods.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,17 +27,16 @@ use super::serving;
 use super::target::{TunnelTarget, read_target};
 use super::tls::server_config;
 
-/// For a handshake and the line that names the pod.
+/// Also for the line that names the pod.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
-/// A connection opened ahead waits this long for that line.
+/// Opened ahead, until that line.
 const WAITS_FOR: Duration = Duration::from_secs(60);
-/// The other proxy takes a host that is silent for 2 s for dead: it must learn that only the pod is.
+/// The other proxy takes a host that is silent for 2 s for dead.
 const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
-/// Further connections are refused like by a gate: the host is not dead.
+/// More are refused like by a gate: the host is not dead.
 const MAX_CONNECTIONS: usize = 16_384;
 /// Anyone can begin one.
 const MAX_HANDSHAKES: usize = 1024;
-/// Mostly for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 pub struct TunnelListener {
@@ -49,9 +48,8 @@ pub struct TunnelListener {
 struct ListenerShared {
     peers: Arc<Peers>,
     workers: Arc<Workers>,
-    /// Limits unauthenticated connections.
+    /// Unauthenticated.
     handshakes: Arc<Semaphore>,
-    /// Limits connections to pods.
     places: Semaphore,
     warned: LogLimit,
 }
@@ -96,7 +94,6 @@ impl TunnelListener {
         self.listener.local_addr()
     }
 
-    /// At the end waits for the open connections.
     pub async fn run(self, listening: impl Into<Listening>) {
         let (listening, connections) = (listening.into(), TaskTracker::new());
         loop {
@@ -169,11 +166,11 @@ async fn serve(
         tokio::select! {
             biased;
             target = timeout(within, &mut reading) => target??,
-            // A waiting connection must not hold up this process's end: the next one goes to the new process.
+            // It must not hold up this process's end: the next one goes to the new process.
             () = listening.until_stopped() => timeout(OPEN_WITHIN, &mut reading).await??,
         }
     };
-    // The peer may have been removed while the connection waited.
+    // It may have been removed meanwhile.
     if !key_of(&peer).is_some_and(|key| peers.knows(key)) {
         return Err(io::Error::other("its key is not on the list any more"));
     }

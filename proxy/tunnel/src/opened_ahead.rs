@@ -1,7 +1,7 @@
 //! Connections to other hosts, opened before they are needed.
 //!
-//! A TCP connection to another host's pod needs a connect, a TLS handshake and a question, a round trip each.
-//! So each use of a host opens the next connection ahead. It names its pod only when it is used.
+//! A connect, a TLS handshake and a question take a round trip each. So each use of a host opens the next
+//! connection, which names its pod later.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::peers::Peer;
 use super::stream::TunnelStream;
 
-/// More open while these are used, so four for each host suffice for hundreds a second.
+/// Four suffice for hundreds of connections a second.
 const MOST_WAITING: usize = 4;
 /// Shorter than at the other end.
 const WAITS_FOR: Duration = Duration::from_secs(50);
@@ -55,7 +55,6 @@ impl OpenedAhead {
         Self { waits_for, ..Self::default() }
     }
 
-    /// The youngest that is still open.
     pub(super) fn take(&self, peer: &Peer) -> Option<TunnelStream> {
         let mut hosts = self.hosts.lock();
         let waiting = &mut hosts.get_mut(peer)?.waiting;
@@ -67,7 +66,7 @@ impl OpenedAhead {
         None
     }
 
-    /// Unless the host has enough. Unused hosts have none.
+    /// Each use opens one, so unused hosts have none.
     pub(super) async fn open(&self, peer: Peer, open: impl Future<Output = Option<TunnelStream>>) {
         if !self.begin(peer) {
             return;
@@ -79,7 +78,6 @@ impl OpenedAhead {
         }
     }
 
-    /// Returns false if the host needs no further connection.
     fn begin(&self, peer: Peer) -> bool {
         let mut hosts = self.hosts.lock();
         let host = hosts.entry(peer).or_default();
@@ -122,7 +120,7 @@ fn forget_if_empty(hosts: &mut HashMap<Peer, HostConnections>, peer: Peer) {
     }
 }
 
-/// The other end sends nothing before it is asked.
+/// It sends nothing before it is asked.
 fn is_open(stream: &mut TunnelStream) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);

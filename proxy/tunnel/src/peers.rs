@@ -43,7 +43,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The previous process saved them, for a restart without Redis.
+    /// By the previous process, for a restart without Redis.
     pub fn saved(path: &Path) -> Self {
         let lines: HashMap<NodeName, String> =
             StateFile::new(path).load_or_default("no other host is reached until Redis answers");
@@ -73,7 +73,6 @@ impl Peers {
         self.all().get(node).copied()
     }
 
-    /// Each with the nodes of its host.
     pub fn hosts(&self) -> Vec<(Peer, BTreeSet<NodeName>)> {
         let mut hosts: HashMap<Fingerprint, (Peer, BTreeSet<NodeName>)> = HashMap::new();
         for (node, peer) in self.all().iter() {

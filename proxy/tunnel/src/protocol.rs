@@ -2,15 +2,15 @@
 
 use gate::EnterError;
 
-/// One connection to one port of a pod. The line that names the pod may come later.
+/// One connection to a pod. The line that names it may come later.
 pub(crate) const AHEAD_PROTOCOL: &[u8] = b"kubeleet-ahead/1";
 /// For consecutive requests, in frames.
 pub(crate) const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
-/// The handshake is the answer of a silent host.
+/// The handshake is the answer.
 pub(crate) const PROBE_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
 pub(crate) const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 
-/// One byte, after the line that names a pod.
+/// After the line that names a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TunnelReply {
     Connected,

@@ -1,4 +1,4 @@
-//! The listening end of a kept connection: asks the pod's gate again for each request.
+//! The listening end of a kept connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,17 +21,17 @@ use super::frame::{Arrived, HEADER, MAX_PAYLOAD_BYTES, TunnelFrame, data_header}
 use super::protocol::{TunnelReply, reply_of};
 use super::target::TunnelTarget;
 
-/// The dialing end reuses none older than 4 s, and ends them when it learns that the pod leaves. Otherwise a
-/// stopping pod that waits for idle connections waits this long.
+/// The dialing end reuses none older than 4 s, and ends them when the pod leaves. Otherwise a stopping pod
+/// waits this long for idle connections.
 const MOST_IDLE: Duration = Duration::from_secs(5);
-/// Confirms a slow request, as a sign of life of this host.
+/// Of this host, for a slow request.
 const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
-/// After a refusal or the pod's end. Unread bytes would cause a reset, which can overtake earlier data.
+/// Unread bytes would cause a reset, which can overtake earlier data.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 type KeptPeer = TlsStream<Socket>;
 
-/// The first request was already admitted.
+/// `pass` admits the first request.
 pub(super) async fn serve(
     gates: &Gates,
     target: &TunnelTarget,
@@ -83,7 +83,6 @@ pub(super) async fn serve(
 struct Requests<'a> {
     gates: &'a Gates,
     target: &'a TunnelTarget,
-    /// Of the pod's container.
     start: u64,
     pass: Option<Pass>,
     cut: Cut,
@@ -99,7 +98,7 @@ impl Requests<'_> {
             let frame = if self.pass.is_some() {
                 tokio::select! {
                     biased;
-                    // Waiting for the cut takes a lock of the pod; checking does not.
+                    // Waiting takes a lock of the pod; checking does not.
                     frame = self.reader.next() => if self.cut.has_come() { return Ok(()) } else { frame? },
                     () = &mut self.cut => return Ok(()),
                 }
@@ -140,7 +139,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Unless the pod's container was restarted since the connection began.
+    /// Not after a restart of the container.
     fn enter(&mut self) -> Result<(), TunnelReply> {
         let pass = self.gates.enter(&self.target.pod, &self.target.assignment).map_err(reply_of)?;
         if pass.pod().start != self.start {
@@ -157,7 +156,7 @@ impl Requests<'_> {
 /// To the other proxy.
 struct Answering {
     writer: Mutex<WriteHalf<KeptPeer>>,
-    /// Nothing was sent yet about the last admitted request.
+    /// Nothing was sent yet about the last request.
     is_due: AtomicBool,
 }
 
@@ -206,7 +205,7 @@ struct FrameReader {
 }
 
 impl FrameReader {
-    /// Cancel safe. `None` at the end of the connection.
+    /// Cancel safe.
     async fn next(&mut self) -> io::Result<Option<TunnelFrame>> {
         poll_fn(|cx| self.arrived.poll_frame(&mut self.peer, cx)).await
     }

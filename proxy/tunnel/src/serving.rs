@@ -1,7 +1,7 @@
 //! Asks the proxy of another host for its serving pods, when Redis does not answer.
 //!
-//! The question is a line for each service and an empty one. The answer has a line `<service> <pod> <replica>
-//! <node> <assignment> <state>` for each pod with an open gate, and an empty one.
+//! The question is a line for each service and an empty one. The answer is `<service> <pod> <replica> <node>
+//! <assignment> <state>` for each open pod, and an empty line.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,7 +1,7 @@
 //! The hosts whose proxy does not answer.
 //!
-//! One request finds out, and waits for the timeout. After that none waits for that host if its service has a
-//! pod elsewhere, while a task probes it. Pure, apart from the lock.
+//! One request waits for the timeout. After that none does whose service has a pod elsewhere, while a task
+//! probes the host.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +13,11 @@ use tokio::time::Instant;
 use super::peers::Peer;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// Doubles with each silence.
 const LONGEST_WAIT: Duration = Duration::from_secs(32);
-/// A host that answers for this long loses its earlier silences.
+/// Then earlier silences are forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Silent, or recently so.
+/// Or recently silent.
 #[derive(Debug, Default)]
 pub(super) struct SilentHosts {
     /// Mostly 0, and then no request takes the lock.
@@ -29,7 +28,6 @@ pub(super) struct SilentHosts {
 #[derive(Debug)]
 struct HostSilence {
     silences: u32,
-    /// `None` while it is silent.
     answered: Option<Instant>,
     is_asked: bool,
 }
@@ -43,7 +41,7 @@ impl SilentHosts {
         self.silent.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the delay before the host's probe; `None` if a task probes it already.
+    /// Returns the delay before a probe; `None` if one is running.
     pub(super) fn insert(&self, peer: Peer, now: Instant) -> Option<Duration> {
         let mut hosts = self.hosts.lock();
         let is_recent =
@@ -60,7 +58,7 @@ impl SilentHosts {
         (!was_asked).then_some(wait)
     }
 
-    /// Called before each probe. True if the host answered meanwhile.
+    /// Before each probe. True if the host answered.
     pub(super) fn needs_no_question(&self, peer: &Peer) -> bool {
         let mut hosts = self.hosts.lock();
         let Some(host) = hosts.get_mut(peer) else { return true };

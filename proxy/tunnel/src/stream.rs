@@ -2,5 +2,4 @@
 
 use gate::socket::Socket;
 
-/// To a pod through the proxy of its host.
 pub type TunnelStream = tokio_rustls::client::TlsStream<Socket>;

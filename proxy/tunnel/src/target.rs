@@ -15,7 +15,7 @@ pub(crate) struct TunnelTarget {
     pub(crate) port: u16,
 }
 
-/// `<pod> <assignment> <port>`; reads nothing after it.
+/// Reads nothing after it.
 pub(crate) async fn read_target(peer: &mut TlsStream<Socket>) -> io::Result<TunnelTarget> {
     let mut line = Vec::with_capacity(MAX_LINE_BYTES);
     loop {

@@ -219,7 +219,6 @@ async fn what_the_gate_refuses_on_a_kept_connection_never_reaches_the_pod() {
     idle(&hosts).await;
     hosts.gates.close(&pod, &assignment);
     asks.begin();
-    // More than the buffers of the connection hold.
     let refused = async {
         let _ = asks.write_all(&vec![b'x'; 4_000_000]).await;
         asks.read_u8().await

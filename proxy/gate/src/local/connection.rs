@@ -20,7 +20,7 @@ use crate::workers::{ConnectionId, NotSpeaker, Workers};
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 const MAX_DRAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Twenty times as long as a save takes.
+/// Twenty times the duration of a save.
 const MAX_SAVE_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,6 @@ enum LocalEnd {
     TakeOver,
 }
 
-/// `None` if the pod was reopened.
 type EndedDrain = (PodId, AssignmentId, Option<Drained>);
 
 pub(super) struct LocalConnection<S> {
@@ -48,7 +47,7 @@ pub(super) struct LocalConnection<S> {
     names: watch::Receiver<KnownNameReach>,
     lines: Lines<S>,
     node: Option<NodeName>,
-    /// It reports for all nodes.
+    /// Reports for all nodes.
     is_of_next: bool,
     drains: JoinSet<EndedDrain>,
     handles: HashMap<AssignmentId, AbortHandle>,
@@ -72,8 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         Self { is_of_next: true, ..self }
     }
 
-    /// Gates stay closed for the worker's next session. Returns the connection if the next process asks for
-    /// the sockets on it.
+    /// Returns the connection if the next process asks for the sockets on it.
     pub(super) async fn run(mut self) -> Option<Lines<S>> {
         let ended = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
@@ -97,10 +95,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
                     }
                     None => return Ok(LocalEnd::ByItself),
                 },
-                // Only for workers: other clients ask once and end.
+                // Other clients ask once and end.
                 Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
                 Some(ended) = self.drains.join_next_with_id() => {
-                    // An error is a drain that was restarted, or aborted because the pod was reopened.
+                    // The drain was restarted, or the pod reopened.
                     if let Ok((drain, ended)) = ended {
                         self.report(drain, ended).await?;
                     }

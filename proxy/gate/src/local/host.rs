@@ -13,7 +13,6 @@ use crate::name_reach::KnownNameReach;
 use crate::pods_file::{self, PodsOfNodes};
 use crate::workers::{ConnectionId, Workers};
 
-/// Clones share the reports and gates.
 #[derive(Clone)]
 pub struct LocalHost {
     pub(super) workers: Arc<Workers>,
@@ -29,7 +28,7 @@ impl LocalHost {
         self.workers.insert_saved(saved);
     }
 
-    /// Calls `write` with all pods after each change until `shutdown`, and then once more.
+    /// Calls `write` after each change until `shutdown`, and then once more.
     pub async fn save(&self, write: impl Fn(PodsOfNodes), shutdown: CancellationToken) {
         let write = |pods, _| {
             write(pods);

@@ -113,7 +113,6 @@ async fn a_pod_is_reported_drained_once_it_is_saved_that_its_gate_is_closed() {
     let (a, b) = (local_pod("a"), local_pod("b"));
     let mut worker = host.worker("n", &[&a]).await;
     for round in 0..5 {
-        // The last write is too recent for another one at once.
         worker.say(&FromWorker::Set { pod: LocalPod { replica: round, ..b.clone() } }).await;
         worker.say(&FromWorker::Set { pod: a.clone() }).await;
         worker.close(&a, Duration::from_secs(60)).await;
@@ -222,7 +221,6 @@ async fn a_line_that_is_too_long_ends_the_connection_and_one_that_is_not_underst
         worker.lines.send(line).await.unwrap();
     }
     worker.settled().await;
-    // The proxy may end the connection before the whole line is sent.
     let _sent = worker.lines.send("x".repeat(2 << 20)).await;
     assert!(worker.is_ended().await);
     assert!(host.lets_in(&a));

@@ -15,7 +15,7 @@ use crate::listening::Listening;
 
 const MAX_SEND_WAIT: Duration = Duration::from_secs(5);
 
-/// It finishes its connections, at gates kept in step with this process's.
+/// Its gates are kept in step with this process's.
 #[derive(Debug, Clone)]
 pub struct Former {
     messages: mpsc::UnboundedSender<FromWorker>,
@@ -23,7 +23,7 @@ pub struct Former {
     link: TaskTracker,
 }
 
-/// `None` after the former process has ended.
+/// `None` after its end.
 type Drains = Mutex<Option<DrainWaiters>>;
 
 type DrainWaiters = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;
@@ -37,7 +37,6 @@ impl Former {
         Self { messages, drains, link }
     }
 
-    /// Waits at most as long as for own connections.
     pub async fn wait_for_end(self, listening: &Listening) {
         listening.wait_for_connections(&self.link).await;
     }
@@ -53,7 +52,7 @@ impl Former {
     pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
         let (sender, receiver) = oneshot::channel();
         if let Some(drains) = &mut *self.drains.lock() {
-            // A worker and the fence may both wait, but the former process reports a drain only once.
+            // A worker and the fence may both wait, but a drain is reported only once.
             drains.entry(assignment.clone()).or_default().push(sender);
         }
         self.send(FromWorker::Close { pod, assignment, within_ms: within.as_millis() as u64 });
@@ -61,7 +60,6 @@ impl Former {
     }
 
     fn send(&self, message: FromWorker) {
-        // Fails only once the process has ended.
         let _ = self.messages.send(message);
     }
 }
@@ -69,7 +67,6 @@ impl Former {
 pub(crate) struct FormerDrain(oneshot::Receiver<u64>);
 
 impl FormerDrain {
-    /// Returns the number of cut requests.
     pub(crate) async fn ended(self) -> u64 {
         self.0.await.unwrap_or(0)
     }
@@ -99,7 +96,6 @@ async fn speak(mut lines: Lines, mut messages: mpsc::UnboundedReceiver<FromWorke
         }
     }
     tracing::info!("the proxy process before this one has ended");
-    // Nothing is in flight there.
     drains.lock().take();
 }
 

@@ -15,8 +15,6 @@ use crate::listening::LiveSocket;
 
 const MAX_LINE_BYTES: usize = 4096;
 
-/// # Errors
-/// Also if the connection's buffer is full.
 pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&LiveSocket>) -> io::Result<()> {
     let sent = stream
         .async_io(Interest::WRITABLE, || {
@@ -33,10 +31,8 @@ pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&LiveSo
     if sent == line.len() { Ok(()) } else { Err(io::Error::other("a line was sent in part")) }
 }
 
-/// `None` at the end of the connection.
-///
-/// The kernel does not merge data sent with a socket with later data. So this reads exactly one line as long
-/// as only the last line comes without a socket.
+/// The kernel does not merge data sent with a socket with later data. So this reads exactly one line if only
+/// the last line has no socket.
 pub(super) async fn receive(stream: &UnixStream) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
     let mut line = vec![0; MAX_LINE_BYTES];
     let (length, socket) = stream

@@ -1,7 +1,7 @@
-//! Chooses the certificate for a name, and detects certificates about to expire. Pure.
+//! Chooses the certificate for a name. Pure.
 //!
-//! An exact name precedes `*.` and its parent. For the same name, valid certificates come first, then the
-//! latest expiry, then the first file name.
+//! An exact name precedes `*.` and its parent. Then valid certificates come first, then the latest expiry,
+//! then the first file name.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -36,12 +36,10 @@ impl Validity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChoiceSubject {
     pub(super) file: String,
-    /// `*.` and a name stands for all names directly below it.
     pub names: Vec<String>,
     pub validity: Validity,
 }
 
-/// Indices into the list of certificates.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     exact: HashMap<String, usize>,

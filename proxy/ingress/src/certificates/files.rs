@@ -22,15 +22,14 @@ pub(super) struct FoundCertificate {
     pub(super) texts: Result<CertificateTexts, CertificateError>,
 }
 
-/// Sorted by name: `NAME.crt` or `NAME.pem` with `NAME.key`, and `NAME/fullchain.pem` with
-/// `NAME/privkey.pem`.
+/// `NAME.crt` or `NAME.pem` with `NAME.key`, and `NAME/fullchain.pem` with `NAME/privkey.pem`.
 ///
 /// # Errors
-/// If the directory cannot be read. An unreadable file is an error in its entry.
+/// An unreadable file is an error in its entry.
 pub(super) fn read(directory: &Path) -> io::Result<Vec<FoundCertificate>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory)? {
-        // Names that are not UTF-8 are skipped.
+        // Skips names that are not UTF-8.
         names.extend(entry?.file_name().into_string().ok().filter(|name| !name.starts_with('.')));
     }
     names.sort();
@@ -44,7 +43,7 @@ fn pair(directory: &Path, name: String) -> Option<(String, String)> {
         return Some((name, key));
     }
     let chain = format!("{name}/{CERTBOT_CHAIN}");
-    // `symlink_metadata`, so that a dangling link of certbot is reported.
+    // Also for a dangling link of certbot.
     let is_there = directory.join(&chain).symlink_metadata().is_ok();
     is_there.then(|| (chain, format!("{name}/{CERTBOT_KEY}")))
 }

@@ -1,4 +1,4 @@
-//! The known certificates of the directory, and their updates. Pure.
+//! The certificates of the directory, and their updates. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,6 @@ pub(super) struct KnownCertificates(BTreeMap<String, KnownCertificate>);
 
 #[derive(Default)]
 struct KnownCertificate {
-    /// `None` if the last contents were unreadable.
     digest: Option<Vec<u8>>,
     /// From earlier contents if the last ones are faulty.
     certificate: Option<Arc<Certificate>>,
@@ -34,7 +33,7 @@ pub(super) enum News {
     Faulty {
         file: String,
         error: CertificateError,
-        /// The previous certificate is still served.
+        /// The previous one is still served.
         is_kept: bool,
     },
     KeyExposed {
@@ -50,8 +49,7 @@ pub(super) enum News {
 }
 
 impl KnownCertificates {
-    /// Faulty files keep the previous certificate. Returns the events to log: each fault once, each expiry
-    /// once a day.
+    /// Faulty files keep the previous certificate. Returns each fault once, each expiry once a day.
     pub(super) fn update(&mut self, found: Vec<FoundCertificate>, now: u64) -> Vec<News> {
         let mut news = Vec::new();
         self.0.retain(|file, _| {

@@ -1,5 +1,4 @@
-//! The certificates of ingress, from the files of a directory, reloaded after changes. Ordered certificates
-//! serve names without a valid file.
+//! The certificates of ingress, from files. Ordered certificates serve names without a valid file.
 
 mod choose;
 mod files;
@@ -78,7 +77,7 @@ impl Certificates {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let mut reading = self.reading.lock();
         let found = match files::read(directory) {
-            // Usually a missing mount: the served certificates stay.
+            // Usually a missing mount.
             Ok(found) if found.is_empty() => {
                 Err("it has no NAME.crt with NAME.key, and no NAME/fullchain.pem with NAME/privkey.pem"
                     .to_owned())

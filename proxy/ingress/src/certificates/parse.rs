@@ -63,12 +63,11 @@ pub enum CertificateError {
     /// For instance only a common name.
     #[error("it is for no DNS name: make it with subjectAltName, as CN alone is not looked at")]
     NoNames,
-    /// The served one has not.
     #[error("it has expired: renew it")]
     Expired,
 }
 
-/// `file` and `key_file` are names for messages.
+/// `file` and `key_file` are for messages.
 ///
 /// # Errors
 /// Contain nothing of the key.
@@ -98,8 +97,8 @@ fn subject(file: &str, certificate: &CertificateDer<'_>) -> Result<ChoiceSubject
     Ok(ChoiceSubject { file: file.to_owned(), names, validity })
 }
 
-/// Verifies at impossible times: webpki reveals a date only when it rejects it. It checks dates first, so no
-/// authority is needed.
+/// Verifies at impossible times: webpki reveals a date only when it rejects it, before it looks for an
+/// authority.
 fn validity(certificate: &EndEntityCert<'_>) -> Result<Validity, webpki::Error> {
     let verified_at = |seconds| {
         let time = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

@@ -1,4 +1,4 @@
-//! The ordered certificates that this proxy serves, and the status of all orders.
+//! The ordered certificates that this proxy serves, and the status of orders.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::parse::{Certificate, parse};
 pub struct OrderStanding {
     pub status: CertificateStatus,
     pub read_at: Instant,
-    /// Delay until the next order, at `read_at`.
+    /// At `read_at`.
     pub wait: Duration,
 }
 
@@ -47,7 +47,7 @@ impl StoredCertificates {
     }
 
     /// # Errors
-    /// The fault; the previous certificate stays.
+    /// The previous certificate stays.
     pub fn serve(&self, stored: StoredCertificate) -> Result<(), String> {
         let certificate = open(&stored, &self.key)?;
         self.known.write().served.insert(stored.host.clone(), ServedHost { certificate, stored });
@@ -58,7 +58,6 @@ impl StoredCertificates {
         self.known.read().served.get(host).map(|served| served.stored.id.clone())
     }
 
-    /// Sorted by host.
     pub fn all(&self) -> Vec<StoredCertificate> {
         let mut all: Vec<_> = self.known.read().served.values().map(|served| served.stored.clone()).collect();
         all.sort_by(|a, b| a.host.cmp(&b.host));
@@ -69,7 +68,7 @@ impl StoredCertificates {
         self.known.read().served.get(host).map(|served| served.stored.clone())
     }
 
-    /// Keeps only these sorted hosts. Returns the removed ones whose certificate was served.
+    /// `hosts` are sorted. Returns the removed ones whose certificate was served.
     pub fn retain(&self, hosts: &[String]) -> Vec<String> {
         let is_gone = |host: &String| hosts.binary_search(host).is_err();
         let mut known = self.known.write();
@@ -114,7 +113,7 @@ impl OrderStanding {
 }
 
 /// # Errors
-/// The fault. It contains nothing of the key.
+/// Contain nothing of the key.
 pub fn open(stored: &StoredCertificate, key: &SecretKey) -> Result<Certificate, String> {
     let pem = stored.open(Some(key)).map_err(|error| format!("its key cannot be read: {error}"))?;
     let name = format!("certificate:{}", stored.host);

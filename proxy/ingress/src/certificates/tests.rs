@@ -150,7 +150,6 @@ fn a_certificate_that_cannot_be_read_from_the_beginning_is_not_served() {
         })
         .collect();
     assert_eq!(faulty, [("ca.pem", false), ("link.pem", false)], "{news:?}");
-    // Better than nothing: clients then give the reason for their refusal.
     assert_eq!(served(&known), "expired.crt: a.example");
 }
 

@@ -1,5 +1,4 @@
-//! Deadlines of HTTP/2 requests. If a client stops sending its body or reading its answer, only that request
-//! is reset.
+//! Deadlines of HTTP/2 requests: only the request of a slow client is reset.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,7 +11,7 @@ use gate::timer::Timer;
 use hyper::rt::Executor;
 use tokio::time::Instant;
 
-/// Checks within the timeout for a new wait: another task may send the request's body.
+/// Another task may begin to wait for the request's body.
 const LOOKS: u32 = 4;
 
 tokio::task_local! {
@@ -24,7 +23,7 @@ pub(crate) struct ClientWait {
     begun: Instant,
     /// Milliseconds after `begun`, plus one. 0 without a wait.
     for_body: AtomicU64,
-    /// The same for room for the next part of the answer.
+    /// For the next part of the answer.
     for_room: AtomicU64,
     is_over: AtomicBool,
 }
@@ -39,7 +38,7 @@ impl ClientWait {
         }
     }
 
-    /// `None` unless the current task's request is by HTTP/2.
+    /// By HTTP/2.
     pub(crate) fn current() -> Option<Arc<Self>> {
         CLIENT_WAIT.try_with(Clone::clone).ok()
     }
@@ -48,7 +47,6 @@ impl ClientWait {
         self.set(&self.for_body, is_missing);
     }
 
-    /// The client must read handed-over bytes of its answer before more is requested.
     pub(crate) fn set_answer_is_handed_over(&self, is_handed_over: bool) {
         self.for_room.store(0, Ordering::Relaxed);
         self.set(&self.for_room, is_handed_over);
@@ -75,7 +73,7 @@ impl ClientWait {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestExecutor {
-    /// Maximum inactivity of a client while something is due.
+    /// Of a client while something is due.
     pub(crate) within: Duration,
 }
 
@@ -86,7 +84,6 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for RequestExecutor {
     }
 }
 
-/// Dropping a request resets it.
 async fn until_deadline(request: impl Future<Output = ()>, wait: Arc<ClientWait>, within: Duration) {
     let mut request = pin!(request);
     let mut timer = None;

@@ -1,5 +1,4 @@
-//! Tracks the frames of an HTTP/2 client, without validating them, to limit the time for a request's head.
-//! Pure.
+//! Tracks the frames of an HTTP/2 client, to limit the time for a request's head. Pure.
 
 /// Three bytes of length, the type, the flags, and four bytes for the stream.
 const HEAD_BYTES: usize = 9;
@@ -13,9 +12,7 @@ const END_HEADERS: u8 = 4;
 pub(crate) struct Frames {
     head: [u8; HEAD_BYTES],
     has: usize,
-    /// Of the preface or of the frame's payload.
     missing: usize,
-    /// A body may take long.
     is_body: bool,
     is_in_headers: bool,
     is_ping: bool,
@@ -40,7 +37,7 @@ impl Frames {
         std::mem::take(&mut self.has_spoken)
     }
 
-    /// Returns true if a request's headers, or another frame, have ended in these bytes.
+    /// Returns true if headers or another frame have ended.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         let mut has_ended = false;
         while !bytes.is_empty() {
@@ -76,7 +73,6 @@ impl Frames {
         }
     }
 
-    /// A body counts as complete.
     pub(crate) fn is_in_head(&self) -> bool {
         self.has > 0 || self.is_in_headers || (self.missing > 0 && !self.is_body)
     }

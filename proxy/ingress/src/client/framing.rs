@@ -1,7 +1,7 @@
 //! Checks that the requests on an HTTP/1 connection are unambiguous. Pure.
 //!
-//! A lenient parser accepts requests in which another server sees another number of requests, or another body
-//! (request smuggling). So this scanner runs before the parser.
+//! A lenient parser accepts requests that another server splits differently (request smuggling). So this runs
+//! before the parser.
 
 use crate::scanner::{
     ALPHANUMERIC, Ambiguous, Bytes, FramingState, MessageHead, MessageScanner, TOKEN, field,
@@ -144,8 +144,7 @@ impl RequestHead {
     }
 }
 
-/// Omits `h2c`: many clients offer it with each request, servers ignore it, and after it this proxy would see
-/// no requests.
+/// Without `h2c`: many clients offer it with each request, and after it this proxy would see no requests.
 pub(crate) fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let protocols = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     protocols.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"h2c"))

@@ -1,5 +1,4 @@
-//! A client's connection that checks requests before the parser sees them, and ends when the client takes too
-//! long.
+//! Checks a client's requests before the parser sees them, and ends slow connections.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -21,7 +20,6 @@ use crate::client::framing::Scanner;
 use crate::long_heads::{Surplus, Thinner};
 use crate::scanner::{Ambiguous, FramingState};
 
-/// Within the idle timeout.
 const LOOKS_WHILE_IDLE: u32 = 4;
 
 const REST_WITHIN: Duration = Duration::from_secs(10);
@@ -36,19 +34,18 @@ pub(crate) struct ConnectionState {
     upgrade: AtomicU8,
     waker: AtomicWaker,
     has_unread_body: AtomicBool,
-    /// Unwritten answers of the service with a refusal status.
+    /// By the service, unwritten.
     refusals: AtomicUsize,
     pub(crate) surplus: Arc<Surplus>,
 }
 
 pub(crate) struct ActiveRequest {
     state: Arc<ConnectionState>,
-    /// `None` if it uses the connection's place.
     _place: Option<TakenPlace>,
 }
 
 impl ActiveRequest {
-    /// The first active request uses the connection's place; each concurrent one needs a place from `enter`.
+    /// The first active request uses the connection's place; concurrent ones need more.
     pub(crate) fn begin(
         state: &Arc<ConnectionState>,
         enter: impl FnOnce() -> Option<TakenPlace>,
@@ -69,13 +66,11 @@ impl Drop for ActiveRequest {
 }
 
 impl ConnectionState {
-    /// Decides whether the next bytes are another request.
     pub(crate) fn decide_upgrade(&self, is_upgraded: bool) {
         self.upgrade.store(if is_upgraded { UPGRADED } else { NOT_UPGRADED }, Ordering::Release);
         self.waker.wake();
     }
 
-    /// No further request can follow.
     pub(crate) fn note_unread_body(&self) {
         self.has_unread_body.store(true, Ordering::Relaxed);
     }
@@ -84,7 +79,6 @@ impl ConnectionState {
         self.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// True if the answer being written came from the service.
     fn take_refusal(&self) -> bool {
         let taken = |refusals: usize| refusals.checked_sub(1);
         self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
@@ -97,7 +91,7 @@ impl ConnectionState {
     }
 }
 
-/// The server itself refuses unreadable requests with these.
+/// The server's own for unreadable requests.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_REQUEST | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
 }
@@ -111,16 +105,14 @@ pub(crate) struct ClientTimeouts {
 pub(crate) struct Guarded<S> {
     stream: S,
     state: Arc<ConnectionState>,
-    /// `None` unless the bytes are HTTP/1.
     scanner: Option<Scanner>,
     thinner: Thinner,
-    /// `None` unless the bytes are HTTP/2.
     frames: Option<Frames>,
-    /// If set, the parser gets no further bytes.
+    /// Then the parser gets no further bytes.
     refused: Option<Ambiguous>,
     /// Replaces the server's own refusal.
     explanation: Option<RefusalText>,
-    /// If so, an answer begins next.
+    /// Then an answer begins next.
     is_flushed: bool,
     is_upgraded: bool,
     has_begun: bool,
@@ -128,7 +120,6 @@ pub(crate) struct Guarded<S> {
     silent_since: Option<Instant>,
     head_since: Option<Instant>,
     timer: Timer,
-    /// The client has read nothing since.
     unread_since: Option<Instant>,
     unread_timer: Option<Timer>,
     rest_timer: Option<Timer>,
@@ -139,7 +130,6 @@ struct RefusalText {
     written: usize,
 }
 
-/// `None` if the refusal already has a body.
 fn unreadable(status: StatusCode, why: Option<String>, answer: &[u8]) -> Option<RefusalText> {
     const NO_BODY: &str = "content-length: 0\r\n";
     let head = std::str::from_utf8(answer).ok().filter(|head| head.ends_with("\r\n\r\n"))?;
@@ -190,7 +180,6 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// The server itself gives no reason.
     fn explain(&mut self, bytes: &[u8]) {
         if !std::mem::take(&mut self.is_flushed) || self.scanner.is_none() {
             return;
@@ -228,8 +217,7 @@ impl<S> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// Replaces refused bytes by zeros, which the parser refuses. Returns false if there is nothing for the
-    /// parser yet.
+    /// The parser refuses zeros. Returns false if there is nothing for it yet.
     fn check(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> bool {
         let Some(scanner) = &mut self.scanner else { return true };
         let bytes = &mut buffer.filled_mut()[before..];
@@ -247,14 +235,14 @@ impl<S> Guarded<S> {
             return self.timer.poll_until(deadline, cx);
         }
         if !self.is_upgraded {
-            // The server does not read again when the answer ends, so this timer wakes it.
+            // The server does not read when the answer ends.
             let look = Instant::now() + self.timeouts.idle / LOOKS_WHILE_IDLE;
             let _ = self.timer.poll_until(look, cx);
         }
         Poll::Pending
     }
 
-    /// A pending write times out: a client that reads nothing would occupy the pod.
+    /// A client that reads nothing would occupy the pod.
     fn written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() || self.is_upgraded {
             self.unread_since = None;
@@ -298,7 +286,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         let before = buffer.filled().len();
         while !has_bytes {
             match Pin::new(&mut this.stream).poll_read(cx, buffer) {
-                // Signals the end of the stream, so that the parser closes the connection.
+                // The end of the stream closes the connection.
                 Poll::Pending => return this.poll_timeout(cx).map(Ok),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) => {}
@@ -337,7 +325,7 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
-    /// Closing earlier would send a reset, and the client might not see its answer.
+    /// Closing earlier sends a reset, and the client might not see its answer.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = Instant::now() + REST_WITHIN;
         let timer = self.rest_timer.get_or_insert_with(|| Timer::new(deadline));

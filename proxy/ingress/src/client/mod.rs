@@ -1,6 +1,6 @@
-//! The connections of clients: their number, their timeouts, and the check for ambiguous requests.
+//! The connections of clients.
 //!
-//! `guarded` wraps each connection; `framing` and `frames` check HTTP/1 and HTTP/2.
+//! `guarded` wraps each one; `framing` and `frames` check HTTP/1 and HTTP/2.
 
 pub(crate) mod body;
 pub(crate) mod deadlines;

@@ -21,7 +21,6 @@ impl Clients {
         Self { most, shares: Shares::new(most), warned_of_all, warned_of_address }
     }
 
-    /// `None` above the limit in all or for the address.
     pub(crate) fn enter(&self, address: IpAddr, most_of_address: usize) -> Option<TakenPlace> {
         let address = client_network(address);
         let taken = self.shares.take(address, most_of_address);

@@ -1,16 +1,14 @@
 //! Limits how often a pod of another host is asked again after a refusal. Pure.
 //!
-//! Each question is a TLS connection, and many requests may wait. So one of them asks for all.
+//! A question is a TLS connection, and many requests may wait. So one asks for all.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const LONGEST_WAIT: Duration = Duration::from_millis(320);
-/// If no request asks.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 
-/// Since the pod last admitted a request.
 #[derive(Debug, Default)]
 pub(crate) struct AskBackoff {
     refused: HashMap<u16, Refused>,
@@ -18,7 +16,6 @@ pub(crate) struct AskBackoff {
 
 #[derive(Debug)]
 struct Refused {
-    /// `wait` is the delay after it.
     next: Instant,
     wait: Duration,
     why: EntryRefusal,
@@ -32,7 +29,7 @@ pub(crate) enum EntryRefusal {
 
 impl AskBackoff {
     /// # Errors
-    /// The last refusal, if the caller must not ask now.
+    /// The last refusal, if the caller must not ask.
     pub(crate) fn begin(&mut self, port: u16, now: Instant) -> Result<(), EntryRefusal> {
         let Some(refused) = self.refused.get_mut(&port) else { return Ok(()) };
         if now < refused.next {

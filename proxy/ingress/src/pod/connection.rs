@@ -1,8 +1,8 @@
 //! Connections to a pod, and their pool.
 //!
-//! A pool belongs to one start of a pod's containers, never to an address, because the engine reuses
-//! addresses at once. All requests to a pod of this host share an HTTP/2 connection; to another host it
-//! serves one at a time, because the gate there counts requests.
+//! A pool belongs to one start of a pod's containers, never to an address: the engine reuses addresses at
+//! once. An HTTP/2 connection to another host serves one request at a time, because the gate there counts
+//! requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -35,14 +35,12 @@ use crate::scanner::MessageHead;
 
 /// Servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
-/// Unrepeatable requests are lost if they cross with the server's close.
+/// These are lost if they cross with the server's close.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
-/// A pod counts as keeping its connections if one stays open for this long after an answer.
+/// Then the pod counts as keeping its connections.
 const STAYS_OPEN: Duration = Duration::from_millis(100);
-/// A pod counts as closing its connections for this long.
 const CLOSES_FOR: Duration = Duration::from_secs(60);
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// For each thread, pod and port.
 const MOST_KEPT: usize = 256;
 /// HTTP/2 flow-control windows.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -61,12 +59,10 @@ pub(crate) struct BodyProgress {
 }
 
 impl BodyProgress {
-    /// The pod may have seen a part of the body.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// The client's body was incomplete or invalid.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
@@ -122,11 +118,11 @@ pub(crate) enum PodConnection {
 
 type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-/// Progresses only while it is polled.
+/// Progresses only while polled.
 pub(crate) struct Http1 {
     sender: http1::SendRequest<RequestToPod>,
     driver: Option<Driver>,
-    /// If the pod is on another host. Asks the gate for each request.
+    /// To another host; asks the gate for each request.
     tunnel: Option<KeptStream>,
     kept: Kept,
     surplus: Arc<Surplus>,
@@ -135,13 +131,13 @@ pub(crate) struct Http1 {
 
 pub(crate) struct Http2 {
     sender: http2::SendRequest<RequestToPod>,
-    /// If set, the connection serves one request at a time.
+    /// Then one request at a time.
     tunnel: Option<KeptStream>,
 }
 
 impl Drop for Http2 {
     fn drop(&mut self) {
-        // Otherwise its task would wait for the next request to send GOAWAY.
+        // Its task would wait for the next request to send GOAWAY.
         if let Some(tunnel) = &self.tunnel {
             tunnel.close();
         }
@@ -151,7 +147,7 @@ impl Drop for Http2 {
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) timer: Option<Timer>,
-    /// Of the pod's gate, if it is on this host.
+    /// Of the gate on this host.
     pub(crate) cut: Option<Cut>,
 }
 
@@ -184,8 +180,7 @@ impl PodConnection {
             }
             HttpProtocol::H2c => {
                 let mut builder = http2::Builder::new(TokioExecutor::new());
-                // No pings: gRPC servers end a connection with more than one in 5 min. TCP keepalive
-                // suffices.
+                // No pings: gRPC servers end a connection with more than one in 5 min.
                 builder.initial_stream_window_size(STREAM_WINDOW);
                 builder.initial_connection_window_size(CONNECTION_WINDOW);
                 builder.max_header_list_size(AnswerHead::MOST_BYTES as u32);
@@ -197,7 +192,6 @@ impl PodConnection {
         }
     }
 
-    /// The connection's first request was admitted.
     pub(crate) async fn over_kept(stream: KeptStream, protocol: HttpProtocol) -> io::Result<Self> {
         let mut connection = Self::over(stream.clone(), protocol).await?;
         match &mut connection {
@@ -210,8 +204,7 @@ impl PodConnection {
         Ok(connection)
     }
 
-    /// Asks the other host's gate to admit a request, if there is a tunnel. Waits for the answer only if the
-    /// request must not be sent twice.
+    /// Asks the other host's gate. Waits for the answer only if the request must not be sent twice.
     pub(crate) async fn begin(&mut self, is_repeatable: bool, within: Duration) -> Result<(), NotAccepted> {
         let Some(tunnel) = self.tunnel() else { return Ok(()) };
         if is_repeatable {
@@ -222,7 +215,7 @@ impl PodConnection {
         begun.unwrap_or(Err(NotAccepted::Unanswered))
     }
 
-    /// Returns true if the connection can be kept.
+    /// True if the connection can be kept.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         match self {
             // Unread bytes of the pod would be taken for the next answer.
@@ -252,7 +245,7 @@ impl PodConnection {
         }
     }
 
-    /// Must not be called again before the answer has ended.
+    /// The previous answer must have ended.
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestToPod>,
@@ -260,7 +253,7 @@ impl PodConnection {
         match self {
             PodConnection::Http2(http2) => http2.sender.try_send_request(request).await,
             PodConnection::Http1(connection) => {
-                // Exempt from tokio's cooperative budget, whose wake-up would be lost without a waker.
+                // The wake-up of tokio's cooperative budget would be lost without a waker.
                 let message = connection.surplus.begin();
                 let answer = pin!(unconstrained(connection.sender.try_send_request(request)));
                 let mut answer = drive_until(&mut connection.driver, answer).await;
@@ -284,14 +277,12 @@ impl PodConnection {
         }
     }
 
-    /// Lets an upgraded connection end by itself.
     pub(crate) fn detach(self) {
         if let PodConnection::Http1(Http1 { driver: Some(driver), .. }) = self {
             tokio::spawn(driver);
         }
     }
 
-    /// Returns true if the connection can take a request now.
     fn poll_usable(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
             Self::Http1(http1) => {
@@ -302,7 +293,7 @@ impl PodConnection {
         }
     }
 
-    /// `None` unless all requests can share the connection.
+    /// If all requests can share it.
     pub(crate) fn shared(&self) -> Option<Self> {
         match self {
             Self::Http2(Http2 { sender, tunnel: None }) => {
@@ -313,13 +304,12 @@ impl PodConnection {
     }
 }
 
-/// Driver and answer share a task. With its waker they would wake the running task for each other, and poll
-/// the client's connection in vain. So only the last poll of the driver gets it, to wait for the socket.
+/// Driver and answer share a task: with its waker they would wake it for each other, and poll the client in
+/// vain. So only the last poll of the driver gets it, to wait for the socket.
 async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mut A>) -> A::Output {
     let mut has_waited = false;
     poll_fn(|cx| {
         let unwoken = &mut Context::from_waker(Waker::noop());
-        // The first round only sends.
         if has_waited {
             poll_driver(driver, unwoken);
             if let Poll::Ready(answer) = answer.as_mut().poll(unwoken) {
@@ -334,7 +324,6 @@ async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mu
 }
 
 fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
-    // The request gets the driver's error too.
     if driver.as_mut().is_some_and(|driver| driver.as_mut().poll(cx).is_ready()) {
         *driver = None;
     }
@@ -348,7 +337,7 @@ pub(crate) struct Pools {
     is_of_address: bool,
 }
 
-/// The connections of one thread to one port of one start of a pod.
+/// Of one thread, port and container start.
 struct Pool {
     key: PoolKey,
     idle: Vec<Idle>,
@@ -356,8 +345,7 @@ struct Pool {
     habit: KeepingHabit,
 }
 
-/// While it is unknown, unrepeatable requests get new connections, because some servers close each one
-/// without notice.
+/// While unknown, unrepeatable requests get new connections: some servers close each one without notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepingHabit {
     Unknown,
@@ -383,14 +371,13 @@ impl PoolKey {
         Self { start, port, protocol, thread: thread::current().id() }
     }
 
-    /// The proxy of another host tracks the container start of a connection.
+    /// The other proxy tracks the container start.
     pub(crate) fn of_other_host(port: u16, protocol: HttpProtocol) -> Self {
         Self::new(0, port, protocol)
     }
 }
 
 impl Pools {
-    /// An ablation, which tests must detect.
     #[cfg(test)]
     pub(crate) fn of_address() -> Self {
         Self { is_of_address: true, ..Self::default() }
@@ -427,7 +414,6 @@ impl Pools {
         }
     }
 
-    /// The pod closed a connection without announcing it.
     pub(crate) fn note_closed(&self, key: PoolKey) {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.iter_mut().find(|pool| pool.key == key) {
@@ -435,7 +421,6 @@ impl Pools {
         }
     }
 
-    /// Only if it is still usable.
     pub(crate) fn put(&self, key: PoolKey, mut connection: PodConnection, cx: &mut Context<'_>) {
         let is_ready = matches!(&connection, PodConnection::Http1(http1) if http1.sender.is_ready());
         if !is_ready && !connection.poll_usable(cx) {
@@ -464,14 +449,14 @@ impl Pools {
         pass.is_open()
     }
 
-    /// The pod closes such connections, which only the next request would notice.
+    /// Otherwise only the next request would notice that the pod closed them.
     pub(crate) fn end_old(&self) {
         let mut old = Vec::new();
         for pool in self.pools.lock().iter_mut() {
             let recent = pool.idle.iter().position(|idle| idle.since.elapsed() < MOST_IDLE);
             old.extend(pool.idle.drain(..recent.unwrap_or(pool.idle.len())));
         }
-        // Dropped without the lock.
+        // Without the lock.
         drop(old);
     }
 
@@ -485,7 +470,7 @@ impl Pools {
 }
 
 impl Pool {
-    /// Learns from the age of idle connections whether the pod keeps them open.
+    /// By the age of idle connections.
     fn update_habit(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.habit, KeepingHabit::Closes { since } if since.elapsed() >= CLOSES_FOR) {
             self.habit = KeepingHabit::Unknown;

@@ -32,7 +32,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 pub(crate) struct OutgoingRequest {
     pub(crate) head: http::request::Parts,
-    /// `None` if it was sent, or is empty.
+    /// Unsent.
     pub(crate) body: Option<ClientBody>,
     progress: Option<Arc<BodyProgress>>,
 }
@@ -47,9 +47,7 @@ struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailedAt {
     Pod,
-    /// The gate on another host refused.
     Gate,
-    /// The pod's host does not answer.
     Host,
 }
 
@@ -69,12 +67,10 @@ impl OutgoingRequest {
         Request::from_parts(self.head.clone(), body)
     }
 
-    /// Returns true if the request may be sent again after its connection has ended.
     fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.body.is_none()
     }
 
-    /// Returns true if the pod may have seen a part of the body.
     fn has_sent_body(&self) -> bool {
         self.progress.as_ref().is_some_and(|progress| progress.has_begun() || self.body.is_none())
     }
@@ -84,8 +80,6 @@ impl OutgoingRequest {
     }
 }
 
-/// # Errors
-/// The error response for the client.
 pub(crate) async fn exchange(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -196,7 +190,7 @@ async fn attempt(
     let sent = async {
         let mut connection = match source {
             ConnectionSource::Open(connection) => connection,
-            // Boxed to keep the request's future small: most requests do not connect.
+            // Keeps the request's future small: most requests do not connect.
             ConnectionSource::Closed(address) => Box::pin(open(shared, pod, address, key)).await?,
         };
         let sent = Instant::now();
@@ -232,7 +226,7 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
 }
 
 enum ConnectionSource {
-    /// From the pod's pool, or through the tunnel and admitted by the gate there.
+    /// Admitted by the gate there, if through the tunnel.
     Open(PodConnection),
     Closed(SocketAddr),
 }
@@ -277,7 +271,7 @@ async fn open(
     }
 }
 
-/// The timeout does not run out while the request's body is being sent.
+/// Does not time out while the request's body is being sent.
 async fn send(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -351,7 +345,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// A path, or a URL for the pseudo-headers of HTTP/2.
+/// HTTP/2 takes pseudo-headers from a URL.
 pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
     let path = head.uri.path_and_query();
     let is_path = path.is_some() && head.uri.authority().is_none();
@@ -381,7 +375,6 @@ pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
 }
 
 impl RequestResources {
-    /// The connection of an upgrade ends by itself, the rest with the stream.
     pub(crate) fn upgraded(self) -> (Option<Pass>, InFlight) {
         self.connection.detach();
         (self.pass, self.in_flight)

@@ -21,7 +21,6 @@ impl IngressShared {
     }
 }
 
-/// Ends when the snapshot's sender is dropped.
 pub(crate) async fn follow(
     mut snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     table: watch::Sender<Arc<RoutingTable>>,

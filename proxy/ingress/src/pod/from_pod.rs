@@ -1,4 +1,4 @@
-//! The answer of a pod on its way to the client. Until it ends, the request counts at the pod's gate.
+//! The answer of a pod on its way to the client.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use tokio::task::coop::poll_proceed;
 use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey};
 use crate::pod::routing_table::{InFlight, Pod};
 
-/// Its type is irrelevant: the client only sees a cut connection.
+/// The client only sees a cut connection.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) struct FromPod {
     body: Incoming,
     resources: Option<RequestResources>,
-    /// Returned one poll later, after earlier bytes were sent: otherwise the server would drop the head.
+    /// Returned one poll later, after earlier bytes: otherwise the server would drop the head.
     broken_off: Option<BodyError>,
 }
 
 /// Held until the answer has ended.
 ///
-/// The order of the fields matters: the connection ends before the gate learns that the request has.
+/// In this order: the connection ends before the gate learns that the request has.
 pub(crate) struct RequestResources {
     pub(crate) connection: PodConnection,
     pub(crate) key: PoolKey,
@@ -32,12 +32,11 @@ pub(crate) struct RequestResources {
     pub(crate) progress: Option<Arc<BodyProgress>>,
     pub(crate) kept: Kept,
     pub(crate) in_flight: InFlight,
-    /// `None` if the gate is on another host.
     pub(crate) pass: Option<Pass>,
 }
 
 impl RequestResources {
-    /// True if the request must end at once. Registers the waker only if `waits`.
+    /// Registers the waker only if `waits`.
     fn poll_cut(&mut self, waits: bool, cx: &mut Context<'_>) -> bool {
         let cut = self.kept.cut.as_mut();
         cut.is_some_and(|cut| if waits { Pin::new(cut).poll(cx).is_ready() } else { cut.has_come() })
@@ -71,7 +70,6 @@ impl FromPod {
         why: BodyError,
         cx: &Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // Ends the connection to the pod at once.
         self.resources = None;
         self.broken_off = Some(why);
         cx.waker().wake_by_ref();

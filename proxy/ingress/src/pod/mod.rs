@@ -1,7 +1,6 @@
 //! The choice of a pod for a request, the connection to it, and retries.
 //!
-//! Begin with `exchange`: `search` and `pick` choose a pod of the `routing_table`, and `from_pod` passes its
-//! answer on.
+//! Begin with `exchange`; `search` and `pick` choose a pod of the `routing_table`.
 
 pub(crate) mod ask_backoff;
 pub(crate) mod connection;

@@ -3,15 +3,13 @@
 use std::time::{Duration, Instant};
 
 const FAILURES_IN_A_ROW: u32 = 5;
-/// Doubles each time.
 const FIRST_EJECTION: Duration = Duration::from_secs(5);
 const LONGEST_EJECTION: Duration = Duration::from_secs(60);
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
-/// Smaller differences come from the kernel's scheduling, and would starve one of two fast pods. Unmeasured
-/// pods count as this fast.
+/// Smaller differences come from the kernel's scheduling, and would starve one of two fast pods.
 const SHORTEST_LATENCY: Duration = Duration::from_millis(1);
 
-/// A moving average that follows an increase at once and forgets it slowly (peak EWMA).
+/// Follows an increase at once and forgets it slowly (peak EWMA).
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Latency {
     average: f64,
@@ -30,7 +28,7 @@ impl Latency {
         self.measured = Some(now);
     }
 
-    /// In seconds. Decays, so that a slow pod is tried again.
+    /// Seconds. Decays, so that a slow pod is tried again.
     pub(crate) fn at(&self, now: Instant) -> f64 {
         self.average * self.kept(now)
     }
@@ -67,8 +65,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Counts a failed connect, or an answer with status 502, 503 or 504. Returns the ejection, if it is one
-    /// too many.
+    /// Returns the ejection, if this is one failure too many.
     pub(crate) fn failed(&mut self, now: Instant) -> Option<Duration> {
         self.in_a_row = self.in_a_row.saturating_add(1);
         if self.in_a_row < FAILURES_IN_A_ROW || self.until(now).is_some() {
@@ -90,7 +87,7 @@ impl Failures {
     }
 }
 
-/// `until` has the end of each pod's exclusion. At most half stay excluded, the ones due back last.
+/// `until` are the ends of exclusions. At most half stay excluded, those due back last.
 pub(crate) fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
     let mut aside: Vec<usize> = (0..until.len()).filter(|&pod| until[pod].is_some()).collect();
     aside.sort_by_key(|&pod| std::cmp::Reverse(until[pod]));

@@ -1,8 +1,8 @@
-//! The path to a pod: its gate on this host, or the proxy of its host, which has its gate.
+//! The path to a pod: its gate on this host, or the proxy of its host.
 
 use gate::{Cut, Pass};
 
-/// Its gate admitted the request or connection.
+/// The gate has admitted the request.
 pub(crate) enum PodPath<T> {
     Here(Pass),
     There(Box<T>),

@@ -4,27 +4,25 @@ use std::time::{Duration, Instant};
 
 use hyper::Method;
 
-/// Number of pods that may have seen a request.
+/// Pods that may have seen a request.
 pub(crate) const MOST_PODS: u32 = 3;
 const WINDOW: Duration = Duration::from_secs(10);
-/// Of the window; they expire one at a time.
 const PARTS: usize = 10;
 /// However few requests there are.
 const ALWAYS_ALLOWED: u64 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoAnswer {
-    /// Nothing was sent, at no cost to the pod.
+    /// At no cost to the pod.
     Refused,
-    /// The connection timed out, or closed before the request was written.
+    /// Also closed before the request was written.
     NotConnected,
-    /// Sent, without the beginning of an answer.
     Unanswered,
-    /// The pod may have seen a part of the body that is not kept.
+    /// The pod may have seen a part of a body that is not kept.
     BodySent,
 }
 
-/// `pods` counts pods that may have seen the request, or timed out. Calls `has_budget` only if needed.
+/// `pods` may have seen the request, or timed out.
 pub(crate) fn may_repeat(
     why: NoAnswer,
     method: &Method,
@@ -43,7 +41,6 @@ pub(crate) fn may_repeat(
 #[derive(Debug, Clone)]
 pub(crate) struct RetryBudget {
     started: Instant,
-    /// Since `started`.
     newest: u64,
     requests: [u64; PARTS],
     repeats: [u64; PARTS],
@@ -59,7 +56,6 @@ impl RetryBudget {
         self.requests[part] += requests;
     }
 
-    /// Counts a repeat if it is allowed.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         let part = self.forget(now);
         let (requests, repeats) = (self.requests.iter().sum::<u64>(), self.repeats.iter().sum::<u64>());
@@ -68,7 +64,6 @@ impl RetryBudget {
         is_allowed
     }
 
-    /// Returns the index of the newest part.
     fn forget(&mut self, now: Instant) -> usize {
         let part_length = WINDOW.as_millis() as u64 / PARTS as u64;
         let newest = now.saturating_duration_since(self.started).as_millis() as u64 / part_length;

@@ -17,7 +17,7 @@ use crate::pod::connection::Pools;
 use crate::pod::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
 use crate::pod::retry_policy::RetryBudget;
 
-/// A port without refusals for this long may have been open meanwhile.
+/// Without refusals, the port may have been open meanwhile.
 const REFUSAL_FORGOTTEN: Duration = Duration::from_secs(20);
 
 /// Pods keep their state from one table to the next.
@@ -28,10 +28,9 @@ pub(crate) struct RoutingTable {
 }
 
 pub(crate) struct FollowedService {
-    /// `None` if no endpoints are known.
     endpoints: Option<Endpoints>,
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// Running; only requests for their slot reach them.
+    /// Reached only by requests for their slot.
     unready: Vec<Arc<Pod>>,
     pub(crate) budget: Arc<Mutex<RetryBudget>>,
     pub(crate) metrics: Arc<ServiceMetrics>,
@@ -48,7 +47,7 @@ pub(crate) struct Pod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoPod {
     NotReady,
-    /// Some pods were ready, but did not accept connections.
+    /// Ready, but without a connection.
     NotListening,
 }
 
@@ -65,7 +64,7 @@ struct RefusingPort {
     last: Instant,
 }
 
-/// Counts as in flight for the choice of a pod until dropped.
+/// Until dropped.
 pub(crate) struct InFlight(Arc<Pod>);
 
 impl Drop for InFlight {
@@ -87,7 +86,7 @@ impl Pod {
         health.failures.succeeded();
     }
 
-    /// A failed connect or an answer with status 502, 503 or 504.
+    /// Also by an answer with status 502, 503 or 504.
     pub(crate) fn failed(&self, service: &ServiceName, now: Instant) {
         if let Some(ejection) = self.health.lock().failures.failed(now) {
             tracing::warn!(
@@ -127,7 +126,6 @@ impl FollowedService {
         self.pods.iter().chain(&self.unready)
     }
 
-    /// Ready or not.
     pub(crate) fn of_slot(&self, slot: u32, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         self.all().find(|pod| pod.endpoint.replica == slot && !is_tried(pod)).cloned()
     }
@@ -137,7 +135,7 @@ impl FollowedService {
     }
 
     pub(crate) fn choose(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
-        // Usually all pods are healthy, and no request has to check more than two of a thousand.
+        // Usually all pods are healthy: no request checks more than two of a thousand.
         let (count, random) = (self.pods.len(), rand::random());
         let (first, second) = two_of(count, random)?;
         let is_well = |pod: &Pod| !is_tried(pod) && pod.set_aside_until(now).is_none();
@@ -173,7 +171,6 @@ impl RoutingTable {
     }
 
     pub(crate) fn next(&self, snapshot: &RoutingSnapshot, new_pools: &impl Fn() -> Arc<Pools>) -> Self {
-        // A service with a route may have no endpoints yet.
         let followed: BTreeSet<_> = snapshot.routes.services().chain(snapshot.endpoints.keys()).collect();
         let services = followed.into_iter().map(|name| {
             let endpoints = snapshot.endpoints.get(name);
@@ -209,7 +206,6 @@ impl FollowedService {
             let endpoints = endpoints.into_iter().flat_map(|all| all.iter());
             let endpoints = endpoints.filter(move |endpoint| endpoint.state == state);
             endpoints.map(|endpoint| match known.get(&of(endpoint)) {
-                // Keeps its state.
                 Some(pod) => Arc::clone(pod),
                 None => new_pod(endpoint, new_pools()),
             })
@@ -288,7 +284,6 @@ mod tests {
         assert!(service.has_refused_for(80, seconds(10), start + seconds(10)));
         service.pods[0].answered(80, Duration::ZERO, start);
         assert!(!service.has_refused_for(80, seconds(10), start + seconds(10)), "one accepts");
-        // Without requests for a while, it may have been open.
         service.pods.iter().for_each(|pod| pod.port_refused(80, start + seconds(60)));
         assert!(!service.has_refused_for(80, seconds(10), start + seconds(60)));
     }

@@ -21,7 +21,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Copy)]
 pub struct RequestTarget<'a> {
     pub service: &'a ServiceName,
-    /// Ready or not; `None` for any ready pod.
+    /// `None` for any ready pod.
     pub slot: Option<u32>,
     pub port: u16,
 }
@@ -34,11 +34,9 @@ pub(crate) struct Search<'a, U> {
     service: Option<Arc<FollowedService>>,
     refused: Vec<PodId>,
     has_refused_connection: bool,
-    /// `None` until the search has to wait.
     deadline: Option<Instant>,
 }
 
-/// Decides how a pod of another host is reached.
 pub(crate) trait PathUsage: Sized {
     type ThroughTunnel;
 
@@ -49,23 +47,21 @@ pub(crate) trait PathUsage: Sized {
     ) -> Result<Box<Self::ThroughTunnel>, NoPath>;
 }
 
-/// Counts at the gate of another host until its end, so it is never kept.
+/// Counts at another host's gate until its end, so it is never kept.
 pub(crate) struct ForConnection;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForRequest {
-    /// The request may be sent again after its connection has ended.
+    /// After its connection has ended.
     pub(crate) is_repeatable: bool,
     pub(crate) protocol: HttpProtocol,
 }
 
 pub(crate) enum NoPath {
-    /// Its gate refuses, or its node has no proxy.
+    /// Also without a proxy on its node.
     Refused,
-    /// It refused a moment ago.
     NotAsked(EntryRefusal),
     NotListening,
-    /// The proxy of its host does not answer.
     Unreachable,
 }
 
@@ -101,7 +97,6 @@ impl PathUsage for ForRequest {
             match connection.begin(is_repeatable, within).await {
                 Ok(()) => return Ok(Box::new(connection)),
                 Err(NotAccepted::Refused) => return Err(NoPath::Refused),
-                // Nothing was sent on it.
                 Err(NotAccepted::Ended) => {}
                 Err(NotAccepted::Unanswered) => return Err(NoPath::Unreachable),
             }
@@ -111,7 +106,7 @@ impl PathUsage for ForRequest {
             let connection = PodConnection::over_kept(search.ask(pod, connect).await?, protocol).await;
             connection.map(Box::new).map_err(|_| NoPath::Unreachable)
         };
-        // Boxed to keep the request's future small: most requests do not connect.
+        // Keeps the request's future small: most requests do not connect.
         Box::pin(connect).await
     }
 }
@@ -135,10 +130,6 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.service.as_ref()
     }
 
-    /// Waits if no pod admits the request.
-    ///
-    /// # Errors
-    /// After the maximum wait.
     pub(crate) async fn next(&mut self) -> Result<(Arc<Pod>, PodPath<U::ThroughTunnel>), NoPod> {
         loop {
             if let Some(found) = self.find().await {
@@ -186,7 +177,6 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.shared.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_silent(&pod.endpoint.node))
     }
 
-    /// The known endpoints may be outdated.
     fn doubt(&self) {
         if let Some(doubts) = &self.shared.doubts {
             doubts.note(self.target.service);
@@ -205,7 +195,6 @@ impl<'a, U: PathUsage> Search<'a, U> {
         entered.map(PodPath::Here).map_err(|_| NoPath::Refused)
     }
 
-    /// Unless the host refused a moment ago.
     async fn ask<T>(
         &self,
         pod: &Pod,
@@ -221,7 +210,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
                 pod.asking.lock().refused(port, EntryRefusal::Gate, now);
             }
             Err(TunnelError::NotListening(_)) => pod.asking.lock().refused(port, EntryRefusal::Port, now),
-            // Each request tries for itself: on busy hosts only some connect in time.
+            // On busy hosts only some connect in time.
             Err(TunnelError::Unreachable { .. }) => {}
         }
         connected.map_err(|error| self.no_path(&pod.endpoint, &error))
@@ -238,7 +227,6 @@ impl<'a, U: PathUsage> Search<'a, U> {
         }
     }
 
-    /// Rules out a pod until the next wait.
     pub(crate) fn refused(&mut self, pod: &Pod) {
         self.doubt();
         // Stopping servers wait for idle connections to end.
@@ -246,7 +234,6 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.rule_out(pod, false);
     }
 
-    /// Rules out a pod until the next wait.
     pub(crate) fn rule_out(&mut self, pod: &Pod, has_refused_connection: bool) {
         if has_refused_connection {
             self.has_refused_connection = true;
@@ -255,7 +242,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
-    /// Until the host answers, requests prefer other hosts.
+    /// Requests prefer other hosts until it answers.
     pub(crate) fn rule_out_host(&mut self, pod: &Pod) {
         let node = &pod.endpoint.node;
         if let Some(tunnel) = &self.shared.tunnel {
@@ -273,7 +260,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         *self.deadline.get_or_insert(begun + self.shared.config.wait)
     }
 
-    /// All ready pods have refused on the port for the maximum wait: it is the wrong port.
+    /// It is probably the wrong port.
     fn is_hopeless(&self, now: Instant) -> bool {
         let (port, wait) = (self.target.port, self.shared.config.wait);
         let refuses = |service: &Arc<FollowedService>| service.has_refused_for(port, wait, now.into_std());

@@ -27,7 +27,6 @@ impl MessageHead for AnswerHead {
         Ok(())
     }
 
-    /// The head's short part is not checked.
     fn field(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
         const NAME: &[u8] = b"transfer-encoding";
         self.is_chunked |=
@@ -59,7 +58,6 @@ impl<S> Thinned<S> {
         Self { stream, scanner: MessageScanner::default(), thinner, surplus, message: 0 }
     }
 
-    /// Returns false if there is nothing for the parser yet.
     fn thin(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> bool {
         let message = self.surplus.message();
         if message != self.message {

@@ -237,7 +237,7 @@ async fn a_pod_that_answers_an_upload_and_closes_at_once_is_heard() {
     }
 }
 
-/// Like some Python servers, which do not announce it.
+/// Like some Python servers.
 async fn requests_to_a_pod_that_closes_each_connection_do_not_fail(pods: Pods) {
     let pod = FakePod::with(0, async |mut stream: TcpStream| {
         let _ = stream.read(&mut [0; 1024]).await;
@@ -324,7 +324,6 @@ async fn a_request_that_cannot_be_read_is_told_why() {
             format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(65_534)),
             "The head of the request has more",
         ),
-        // A pod's own answer stays unchanged.
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "HTTP/1.1 400 Bad Request\r\ncontent-length: 0"),
     ] {
         let answer = fixture.raw(request.as_bytes()).await;

@@ -1,5 +1,4 @@
-//! Sends the same requests and answers through nginx and the ingress. Both pass the same ones, except for the
-//! named differences.
+//! Sends the same requests and answers through nginx and the ingress. Only named differences are allowed.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -124,7 +123,6 @@ fn answers() -> Vec<Case> {
 struct Outcome {
     at_pod: Vec<(String, String)>,
     status: String,
-    /// Empty for an error of the proxy.
     body: String,
 }
 
@@ -182,7 +180,6 @@ impl Script {
         let body = if is_chunked { dechunked(body) } else { body.to_owned() };
         let is_of_proxy = status == "502" || status == "400";
         let mut at_pod = self.seen.lock().clone();
-        // The number of retries is not compared.
         at_pod.dedup();
         Outcome { at_pod, status, body: if is_of_proxy { String::new() } else { body } }
     }

@@ -69,7 +69,7 @@ pub(super) struct AnotherHost {
 }
 
 impl AnotherHost {
-    /// Also returns a key that it accepts, and the peers with its address.
+    /// Returns a key that it accepts, and the peers with its address.
     fn start(gates: &Arc<Gates>) -> (Self, ProxyKey, Arc<Peers>) {
         let (here, key) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
         let node = NodeName::new("worker1").unwrap();
@@ -133,7 +133,6 @@ pub(super) fn rule_with(port: u16, change: impl FnOnce(&mut HttpRule)) -> Ingres
 }
 
 impl Fixture {
-    /// All pods are on the same host.
     pub(super) async fn start(config: IngressConfig, rules: Vec<IngressRule>) -> Self {
         Self::start_with(Pods::OnThisHost, config, rules).await
     }
@@ -165,7 +164,6 @@ impl Fixture {
         let (snapshot, following) = watch::channel(Arc::new(snapshot));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        // The ingress on another host has its own gates.
         let own = if tunnel.is_some() { Arc::default() } else { gates.clone() };
         let shutdown = CancellationToken::new();
         let https = match &config.https {
@@ -224,7 +222,6 @@ impl Fixture {
     }
 }
 
-/// `None` if the bytes end the connection.
 fn answers_to(bytes: &[u8]) -> Option<usize> {
     let mut scanner = Scanner::default();
     let heads = scanner.feed(bytes).ok()?;
@@ -259,7 +256,7 @@ impl FakePod {
         .await
     }
 
-    /// Pings between requests. Also returns the counts of its connections and of ended ones.
+    /// Pings between requests. Counts connections and ended ones.
     pub(super) async fn http2(name: &str) -> (Self, Arc<[AtomicUsize; 2]>) {
         let (name, counts) = (name.to_owned(), Arc::<[AtomicUsize; 2]>::default());
         let counted = counts.clone();
@@ -279,7 +276,6 @@ impl FakePod {
         (pod, counts)
     }
 
-    /// Killing it drops its connections at once.
     pub(super) async fn with<F: Future<Output = ()> + Send + 'static>(
         port: u16,
         serve: impl Fn(TcpStream) -> F + Send + 'static,
@@ -302,7 +298,6 @@ impl FakePod {
         connections.len()
     }
 
-    /// Waits until its port is free.
     pub(super) async fn kill(self) {
         self.connections.lock().abort_all();
         self.leave().await;
@@ -379,7 +374,6 @@ pub(super) async fn text(response: Response<Incoming>) -> String {
     String::from_utf8_lossy(&body).into_owned()
 }
 
-/// At most 10 s.
 pub(super) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
     for _ in 0..2000 {
         if condition().await {

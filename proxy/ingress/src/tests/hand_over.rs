@@ -1,4 +1,4 @@
-//! Replaces pods under load without a failure. Without any one of the safeguards, some requests fail.
+//! Replaces pods under load without a failure, which needs each of the safeguards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,6 @@ const CONNECTIONS: usize = 32;
 struct Counts {
     requests: AtomicUsize,
     failed: AtomicUsize,
-    /// The first pod that is not yet drained.
     gone: AtomicUsize,
 }
 
@@ -61,8 +60,8 @@ async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Co
     }
 }
 
-/// The new pod has the same address. Every fourth old one leaves its connections open, like a container
-/// removed with its network. Returns the numbers of requests and failures.
+/// At the same address. Every fourth old pod leaves its connections open. Returns the numbers of requests and
+/// failures.
 async fn hand_over(pods: Pods, config: IngressConfig, hand_overs: usize, requests: usize) -> (usize, usize) {
     let mut pod = FakePod::http1("p0", 0, PODS_ANSWER_AFTER).await;
     let rules = vec![rule(pod.port, HttpProtocol::Http)];

@@ -110,7 +110,6 @@ async fn a_request_waits_for_a_pod_that_becomes_ready() {
     let waiting = fixture.request(get("/"));
     tokio::pin!(waiting);
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err());
-    // Ready before its gate is open.
     fixture.set_endpoints(vec![endpoint("p", EndpointState::Ready)]);
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err());
     fixture.gates.set(row("p"));
@@ -159,7 +158,6 @@ async fn a_request_on_a_connection_of_an_earlier_gate_is_cut_by_its_own() {
     fixture.gates.set(row.clone());
     // By now the pod counts as keeping its connections.
     tokio::time::sleep(Duration::from_millis(150)).await;
-    // It must not be sent again.
     let post = Request::post("/").header("host", "web.example").body(Full::from("x")).unwrap();
     let request = tokio::spawn(async move { client.send(post).await.unwrap().status() });
     eventually(async || second.load(Ordering::Relaxed) > 0).await;
@@ -227,7 +225,6 @@ async fn a_request_whose_pod_dies_late_still_waits_for_the_next_one() {
         async move {
             let _ = stream.read(&mut [0; 1024]).await;
             if is_first {
-                // Longer than a request waits for a pod.
                 tokio::time::sleep(2 * WAIT).await;
             } else {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
@@ -309,7 +306,6 @@ async fn nothing_passes_before_the_pod_has_agreed_to_upgrade_and_everything_afte
     read.read_exact(&mut echoed).await.unwrap();
     assert!(echoed == bytes);
     let _write = sending.await.unwrap();
-    // The upgraded connection is in flight, and the drain ends it.
     assert_eq!(fixture.gates.close(&row.pod, &row.assignment), 1);
     assert_eq!(fixture.gates.drained(&row.pod, &row.assignment, Duration::ZERO).await.unwrap().cut, 1);
     assert_eq!(read.read(&mut [0; 1]).await.unwrap_or(0), 0);

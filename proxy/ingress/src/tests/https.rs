@@ -71,7 +71,6 @@ impl Secure {
         TcpStream::connect(self.fixture.https_address.unwrap()).await.unwrap()
     }
 
-    /// The certificate must match the name.
     async fn tls(&self, name: &str, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)

@@ -1,5 +1,4 @@
-//! 200 malformed and odd requests. Each is refused with 400 and a closed connection, or reaches the pod as
-//! exactly one unambiguous request.
+//! 200 malformed and odd requests: each is refused, or reaches the pod as exactly one.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

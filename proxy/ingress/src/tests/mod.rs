@@ -1,6 +1,5 @@
 //! Tests of ingress with real sockets and pods that are tasks.
 
-/// With the pod on the ingress's host, and on another.
 macro_rules! wherever_the_pod_is {
     ($($test:ident),* $(,)?) => {
         mod on_this_host {
@@ -42,7 +41,7 @@ use std::sync::Arc;
 
 use crate::pod::connection::Pools;
 
-/// A safeguard to remove, which the tests must detect.
+/// A safeguard to remove, which tests must detect.
 #[derive(Clone)]
 pub(super) enum Ablation {
     GateNotLookedAt,

@@ -30,7 +30,6 @@ async fn before_another_host(pod: &FakePod) -> Fixture {
     Fixture::start_with(Pods::OnAnotherHost, IngressConfig::default(), rules).await
 }
 
-/// One thread has all connections.
 async fn http2_before_another_host(pod: &FakePod) -> Fixture {
     let config = IngressConfig { threads: 1, ..IngressConfig::default() };
     Fixture::start_with(Pods::OnAnotherHost, config, vec![rule(pod.port, HttpProtocol::H2c)]).await
@@ -116,7 +115,6 @@ async fn requests_by_http2_share_a_connection_to_the_pod_one_after_another() {
         }
     }
     assert!(counts[0].load(Ordering::SeqCst) <= 4);
-    // They end when the ingress removes the pod.
     fixture.set_endpoints(vec![]);
     let accepted = || counts.each_ref().map(|count| count.load(Ordering::SeqCst));
     eventually(async || accepted()[0] == accepted()[1]).await;

@@ -1,4 +1,4 @@
-//! Forwards malformed and odd requests to nginx, HAProxy and Python's server. Each must see a single request.
+//! Malformed and odd requests: nginx, HAProxy and Python's server must each see a single one.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -80,7 +80,7 @@ impl Server {
         ]
     }
 
-    /// With another request on the same connection.
+    /// Sends another request on the same connection.
     async fn answers(&self, request: &[u8]) -> String {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
         let next = b"GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";

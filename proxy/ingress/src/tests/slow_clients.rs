@@ -1,6 +1,6 @@
 //! Clients that send a byte at a time, and chunks of one byte, do not disturb others.
 //!
-//! `INGRESS_SLOW_CLIENTS=10000` and `INGRESS_CHUNKS=1000000` select the long form, whose figures are printed.
+//! `INGRESS_SLOW_CLIENTS=10000` and `INGRESS_CHUNKS=1000000` select the long form.
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
@@ -28,9 +28,8 @@ use crate::IngressConfig;
 const CLIENTS: usize = 8;
 const BETWEEN: Duration = Duration::from_millis(10);
 const UNDISTURBED: Duration = Duration::from_secs(2);
-/// Of a normal request under disturbance.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Increase of the 99th percentile, and its lower bound, as tests of other crates run in parallel.
+/// Tests of other crates run in parallel.
 const P99_TIMES: u32 = 5;
 const P99_AT_LEAST: Duration = Duration::from_millis(200);
 /// One address may have 1,000.
@@ -49,7 +48,7 @@ struct Latencies {
     longest: Duration,
 }
 
-/// Until `disturbance` has ended. Each request must be answered.
+/// Until `disturbance` has ended.
 async fn measure<T>(address: SocketAddr, disturbance: impl Future<Output = T>) -> (Latencies, T) {
     let has_ended = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
@@ -132,7 +131,7 @@ impl SlowClient {
     }
 }
 
-/// They end when they are cut or after `most`. Returns each one's lifetime.
+/// Returns each one's lifetime, at most `most`.
 fn be_slow(address: SocketAddr, count: usize, most: Duration) -> Vec<Option<Duration>> {
     let begun = Instant::now();
     let mut clients: Vec<SlowClient> = Vec::with_capacity(count);

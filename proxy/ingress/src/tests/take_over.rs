@@ -57,14 +57,12 @@ async fn connect(address: SocketAddr, is_http2: bool) -> Client {
     if is_http2 { Client::connect_http2(address).await } else { Client::connect(address).await }
 }
 
-/// Clients repeat a request after this: the connection had ended before, or HTTP/2 reports it as not
-/// processed.
+/// Clients repeat such a request.
 fn was_not_taken(error: &hyper::Error) -> bool {
     let crossed = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");
     error.is_canceled() || error.is_closed() || crossed()
 }
 
-/// Reconnects when a connection ends in order, as clients do.
 async fn send_without_pause(
     address: SocketAddr,
     is_http2: bool,
@@ -216,7 +214,7 @@ async fn what_was_accepted_goes_on_in_the_process_that_has_accepted_it() {
     first.hand_over();
     assert_eq!(in_flight.await.unwrap(), StatusCode::OK);
     echo().await;
-    // An idle connection is not closed, as its next request may be on its way: it ends with the answer.
+    // An idle connection ends with its next answer, as a request may be on its way.
     let last = kept.send(get("/")).await.unwrap();
     assert_eq!((last.status(), last.headers()["connection"].as_bytes()), (StatusCode::OK, &b"close"[..]));
     let new = Client::connect(address).await.send(get("/")).await.unwrap();

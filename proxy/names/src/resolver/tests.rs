@@ -107,7 +107,6 @@ async fn without_redis_what_is_known_is_answered_and_what_is_not_fails_and_does_
         assert_eq!(host.ask(from, "other.kubeleet.").await, Ok(other));
     }
     assert_eq!(host.ask(OUTSIDE, "unknown.kubeleet.").await, Err(ResponseCode::ServFail));
-    // Never reached Redis.
     let next = Host::on(host.redis);
     next.resolver.insert_saved(host.resolver.known_addresses());
     assert_eq!(next.ask(OUTSIDE, "other.kubeleet.").await, Ok(other));
