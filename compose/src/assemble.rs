@@ -10,7 +10,7 @@ use crate::source::{folder_of, join};
 
 const GROUPS: [&str; 6] = ["services", "networks", "volumes", "secrets", "configs", "models"];
 
-/// A few lines can ask for billions.
+/// Counts repeats: a few lines can ask for billions.
 const MAX_INCLUDES: usize = 500;
 
 impl Loader<'_> {
@@ -31,7 +31,7 @@ impl Loader<'_> {
             self.prepare(&mut document, around);
             extends::resolve(self, &mut document, &file, around);
             including.push(file);
-            // A later file overrides it too.
+            // Included content belongs to the including file, so a later file overrides it too.
             let document = self.add_included(document, around, &including);
             root = merge(root, &document, "");
         }
@@ -108,7 +108,7 @@ impl Loader<'_> {
     }
 }
 
-/// As if the file overrides no other one.
+/// Merges a file's definitions as if it overrides no other one.
 fn whole(own: &DocumentNode, group: &str) -> DocumentNode {
     merge(DocumentNode::null(own.place()), own, &format!("{group}.*"))
 }

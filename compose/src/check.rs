@@ -6,7 +6,7 @@ use crate::fields::{self, How, Support};
 use crate::project::EXTENSION;
 use crate::report::{NoteKind, Report};
 
-/// Only their long form.
+/// In long form.
 const LISTS: [&str; 3] = ["services.*.profiles", "services.*.env_file", "services.*.security_opt"];
 const DEPENDS_ON: &str = "services.*.depends_on";
 

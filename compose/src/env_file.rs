@@ -10,13 +10,13 @@ pub(crate) enum EnvFileFormat {
     Raw,
 }
 
-/// `None` takes the environment's value.
+/// A variable without a value takes it from the environment.
 pub(crate) type Variable = (String, Option<String>);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct EnvFile {
     pub(crate) variables: Vec<Variable>,
-    /// With line numbers.
+    /// Each with its line number.
     pub(crate) unset: Vec<(u64, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! A service based on another one.
+//! `extends`: a service based on another one, from the same file or another one.
 
 use document::DocumentNode;
 

@@ -1,4 +1,5 @@
-//! Rewrites the short forms of Compose to the long ones, so that both can be merged.
+//! Rewrites the short forms of Compose to the long ones, so that a map in one file and a list in another can
+//! be merged.
 
 use document::DocumentNode;
 
@@ -52,7 +53,7 @@ pub(crate) fn long_form(path: &str, node: DocumentNode) -> DocumentNode {
     }
 }
 
-/// List items imply it, even if another file set a different one.
+/// List items imply this condition, even if another file set a different one.
 fn started(services: &DocumentNode) -> DocumentNode {
     if !services.is_map() {
         return services.clone();

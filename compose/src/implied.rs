@@ -1,5 +1,5 @@
-//! As with Compose, the services of `links`, `volumes_from` and `network_mode: service:…` start before their
-//! user.
+//! Implied dependencies: as with Compose, the services of `links`, `volumes_from` and `network_mode:
+//! service:…` start before their user.
 
 use document::{DocumentNode, TextPosition};
 

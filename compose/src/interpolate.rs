@@ -4,7 +4,7 @@
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interpolated {
     pub(crate) text: String,
-    /// Without a default.
+    /// Variables without a value or default.
     pub(crate) unset: Vec<String>,
 }
 

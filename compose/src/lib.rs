@@ -59,10 +59,10 @@ pub const DEFAULT_FILES: [&str; 4] =
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
     pub name: AppName,
-    /// Active ones, each after its dependencies.
+    /// Services without a profile or with an active one, each after its dependencies.
     pub services: Vec<ServiceInput>,
     pub without_ingress: BTreeSet<ServiceName>,
-    /// Also inactive ones.
+    /// Also of inactive services.
     pub all_names: BTreeSet<String>,
     /// Used ones that the app creates.
     pub values: Vec<AppValue>,

@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 128 << 20;
 pub(crate) struct Loader<'a> {
     sources: &'a dyn FileSources,
     pub(crate) report: &'a mut Report,
-    /// With the number of bytes.
+    /// With their number of bytes.
     parsed: BTreeMap<String, (Vec<DocumentNode>, usize)>,
     pub(crate) includes: usize,
     bytes: usize,
@@ -33,7 +33,7 @@ impl<'a> Loader<'a> {
         files.iter().flat_map(|file| self.parse_one(file, None)).collect()
     }
 
-    /// `place` is the reference to the file.
+    /// `place` is the reference to the file in another one.
     pub(crate) fn parse_one(&mut self, file: &str, place: Option<TextPosition>) -> Vec<ComposeDocument> {
         if !self.parsed.contains_key(file) {
             let read = self.read_documents(file, place);
@@ -72,7 +72,7 @@ impl<'a> Loader<'a> {
         (documents, text.len())
     }
 
-    /// A later file wins, and the environment before all. Only a named file must exist.
+    /// A later file wins, and the environment before all. Only a file named explicitly must exist.
     pub(crate) fn variables(&mut self, named: &[String], folder: &str, environment: &Variables) -> Variables {
         let mut variables = Variables::new();
         let default = [join(folder, ENV_FILE)];

@@ -14,14 +14,14 @@ const BY_TARGET: [&str; 3] = ["services.*.volumes", "services.*.secrets", "servi
 
 const ENV_FILES: &str = "services.*.env_file";
 
-/// `null` overrides.
+/// `null` is a value and overrides.
 const WITH_NULLS: [&str; 4] =
     ["services.*.environment", "services.*.labels", "services.*.annotations", "services.*.deploy.labels"];
 
-/// As a whole if the driver differs.
+/// Replaced as a whole if the driver differs.
 const LOGGING: &str = "services.*.logging";
 
-/// Without `!reset`.
+/// The long form of a map without `!reset`, as the start of a merge.
 pub(crate) fn first(node: &DocumentNode, path: &str) -> DocumentNode {
     merge(DocumentNode::empty_map(node.place()), node, path)
 }

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ignored everywhere.
+/// Extension fields are ignored everywhere.
 pub(crate) const EXTENSION: &str = "x-";
 
-/// kubeleet would silently do less than Compose.
+/// Refused by default, because kubeleet would silently do less than Compose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Allowance {
-    /// Directories that containers write to are not mounted: writes are lost.
+    /// Local directories that containers write to are not mounted: writes are lost.
     LostDirectories,
-    /// Services still reach all that others reach.
+    /// With `network_mode: none` and internal networks, services still reach all that others reach.
     NoIsolation,
-    /// A global service has `replicas` pods.
+    /// With `deploy.mode: global`, the service has `replicas` pods.
     OneForAll,
 }
 
@@ -37,11 +37,11 @@ pub struct Project {
     /// In addition to `COMPOSE_PROFILES`.
     pub profiles: Vec<String>,
     pub environment: BTreeMap<String, String>,
-    /// By a directory of the nodes.
+    /// Nodes have a shared directory for named volumes of several services.
     pub shares_volumes: bool,
-    /// By default the first file's folder.
+    /// Base of relative paths; by default the first file's folder.
     pub directory: Option<String>,
     pub allowed: BTreeSet<Allowance>,
-    /// In the cluster, of several services; true if shared. They keep their kind.
+    /// Named volumes of several services that the cluster has; true if shared. They keep their kind.
     pub kept_volumes: BTreeMap<String, bool>,
 }

@@ -51,7 +51,7 @@ struct NoteDraft {
 }
 
 impl Report {
-    /// For positions in this file.
+    /// The number that positions in this file carry.
     pub(crate) fn add_file(&mut self, name: &str) -> usize {
         match self.files.iter().position(|known| known == name) {
             Some(number) => number,

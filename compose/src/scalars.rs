@@ -71,7 +71,7 @@ fn write(node: &mut DocumentNode) {
     *node = node.with_text(written).unquoted();
 }
 
-/// An unquoted `0644` is the number 420.
+/// As Compose writes it in a map of texts: an unquoted `0644` is the number 420.
 pub(crate) fn as_text(node: &DocumentNode) -> Option<String> {
     let text = node.scalar()?;
     if !node.is_plain() {
@@ -121,7 +121,7 @@ fn whole_number(digits: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Like Go: scientific if small or at least a million, with an exponent of two digits.
+/// Like Go: with an exponent of at least two digits if the number is small or at least a million.
 fn float_text(float: f64) -> String {
     let scientific = format!("{float:e}");
     let parts =

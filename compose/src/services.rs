@@ -13,7 +13,7 @@ use crate::translate::{ServiceDraft, aliases, common_volumes, networks, note_use
 use crate::values::Declared;
 use crate::{check, fields, order};
 
-/// Finds the other mistakes of a service that only has `build`.
+/// For a service that only has `build`, so that its other mistakes are found too.
 const UNBUILT: &str = "unbuilt";
 
 const MAX_NAME: usize = 63;
@@ -81,7 +81,7 @@ pub(crate) fn all(
     }
 }
 
-/// By their names in the file.
+/// Full names by those in the file.
 fn names(
     services: &DocumentNode,
     active: &BTreeSet<String>,

@@ -7,7 +7,7 @@ pub(crate) const STDIN: &str = "-";
 pub trait FileSources {
     fn read(&self, path: &str) -> Result<String, SourceError>;
 
-    /// May be binary. One too large for a secret or config may be truncated.
+    /// The file may be binary. One too large for a secret or config may be truncated.
     fn read_bytes(&self, path: &str) -> Result<Vec<u8>, SourceError> {
         self.read(path).map(String::into_bytes)
     }
@@ -31,7 +31,7 @@ pub enum PathKind {
         is_empty: bool,
     },
     Missing,
-    /// Also inaccessible.
+    /// Not a file or directory, or inaccessible.
     Other,
 }
 
@@ -39,7 +39,7 @@ pub enum PathKind {
 pub enum SourceError {
     NotFound,
     Unreadable(String),
-    /// Of this folder of the project.
+    /// Outside of the project's folder, which is named.
     Outside(String),
 }
 

@@ -1,5 +1,5 @@
-//! Translates a Compose service to kubeleet's: a document whose values keep their places. Values are not
-//! checked here.
+//! Translates a Compose service to one of kubeleet: a document whose values keep the places of the user's
+//! file. Values are not checked here.
 
 pub(crate) mod aliases;
 mod draft;

@@ -30,7 +30,7 @@ pub(crate) struct Declared<'a> {
     pub(crate) sources: &'a dyn FileSources,
     pub(crate) allowed: &'a BTreeSet<Allowance>,
     not_honoured: fn(&str) -> Option<&'static str>,
-    /// The app does not create it.
+    /// `None` for a value that the app does not create.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     pub(crate) made: Vec<AppValue>,
     pub(crate) sent_files: BTreeSet<(String, String)>,
@@ -202,7 +202,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// Errors contain nothing of it.
+    /// Errors contain nothing of the content.
     fn content(&self, origin: Field<'_>) -> Result<ValueBytes, String> {
         let Some(text) = origin.value.scalar() else {
             return Err(format!("{} must be a text, not {}", origin.name, origin.value.kind()));
@@ -246,7 +246,7 @@ pub(crate) fn references(
             true => item.get("source")?.scalar(),
             false => item.scalar(),
         };
-        // Reported where services are checked.
+        // Other forms are reported where services are checked.
         let Some(source) = source else { return Some(item.clone()) };
         let name = declared.used(kind, &source, item.place(), report)?;
         let mut reference = DocumentNode::empty_map(item.place());

@@ -3,7 +3,7 @@
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SplitCommand {
     pub(crate) words: Vec<String>,
-    /// Such as `;`. Compose drops the rest.
+    /// A shell operator, such as `;`. Compose drops it and the rest.
     pub(crate) ends_at: Option<char>,
 }
 
@@ -19,7 +19,7 @@ enum Quote {
 }
 
 /// # Errors
-/// Only a shell could run it, or a quotation is unclosed.
+/// A quotation is not closed, or only a shell could run the command.
 pub(crate) fn split(text: &str) -> Result<SplitCommand, &'static str> {
     let mut split = SplitCommand::default();
     // `None` between two words.

@@ -140,7 +140,7 @@ fn wrk(port: u16, connections: u32, seconds: u64, server: &ChildGuard) -> Round 
     }
 }
 
-/// The seconds of a round and the number of rounds.
+/// `defaults`: the seconds of a round and the number of rounds.
 fn measure(defaults: (u64, u64)) {
     let (seconds, rounds) = (number("SECONDS", defaults.0), number("ROUNDS", defaults.1));
     let directory = tempfile::tempdir().unwrap();

@@ -31,7 +31,7 @@ use process::{local, number};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// To the URL of Redis.
+/// The value is the URL of Redis.
 const IS_RESOLVER: &str = "KUBELEET_BENCH_RESOLVER";
 const RESOLVER_PORT: u16 = 18086;
 const UNBOUND_PORT: u16 = 18087;
@@ -93,7 +93,7 @@ struct Round {
     cpu_micros: f64,
 }
 
-/// The number of rounds or of seconds, with its option.
+/// `limit` is the number of rounds or of seconds, with its option.
 fn dnsperf(port: u16, questions: &Path, limit: [&str; 2], server: &ChildGuard) -> Round {
     let before = cpu(server);
     let output = Command::new("dnsperf")

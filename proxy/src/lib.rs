@@ -1,7 +1,7 @@
-//! The proxy of a host, assembled from its parts.
+//! The proxy of a host, between clients or pods and the pods of its host. This crate assembles its parts.
 //!
 //! - [`gate`] counts requests to each pod, and closes before its stop.
-//! - [`tunnel`] connects the pods of other hosts.
+//! - [`tunnel`] connects to and from the pods of other hosts.
 //! - [`routing`] follows routes and endpoints in Redis.
 //! - [`ingress`] accepts requests and connections from outside.
 //! - [`names`] lets pods reach services by name.
@@ -75,7 +75,7 @@ pub async fn run(
     let local = local.telling(status.subscribe()).giving(listening.clone());
     tracing::info!("serving the workers of this host at {}", socket.display());
     ready();
-    // Without the socket, workers stop their pods at once: it stays until the last request has ended.
+    // The socket stays until the last request has ended: without it, workers stop their pods at once.
     let (has_ended, must_end) = (CancellationToken::new(), CancellationToken::new());
     let traffic = traffic(&config, &listening, gates, &local, status, has_ended.clone());
     let serve = async {
@@ -128,7 +128,7 @@ fn traffic(
         let forwarder = Forwarder::new(RESOLV_CONF.into());
         let interest = follower.interest();
         let resolver = Resolver::new(store, interest, snapshot.clone(), gates.clone(), forwarder);
-        // Its own view of pod health: its connections last.
+        // A separate view of pod health: its connections last, unlike those of ingress.
         let (shared, following) =
             ways(IngressConfig { wait: config.pod_wait, ..IngressConfig::default() }).share();
         let (resolver, gateways) = (Arc::new(resolver), local.gateways());
@@ -204,7 +204,7 @@ fn ingress_config(config: &Config) -> Option<IngressConfig> {
         .ingress_tls_listen
         .map(|listen| HttpsConfig { certificates: config.certificates.clone(), ..HttpsConfig::new(listen) });
     let (tcp_address, wait) = (listen.ip(), config.pod_wait);
-    // Each client connection has another one to a pod, and others need files too.
+    // Each client connection has another one to a pod, and the rest of the proxy needs files too.
     let connections = usize::try_from(daemon::file_limit::raise() / 3).unwrap_or(usize::MAX);
     let connections_per_client = usize::try_from(config.client_connections).unwrap_or(usize::MAX);
     let limits = IngressConfig { connections, connections_per_client, ..IngressConfig::default() };

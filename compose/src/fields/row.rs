@@ -20,9 +20,9 @@ pub(crate) enum How {
     Parts,
 }
 
-/// And everything below it without rows of its own.
+/// A field with everything below it, except parts with rows of their own.
 pub(crate) struct FieldRow {
-    /// `*` is any name; list levels are left out: `services.*.ports.target`.
+    /// Names joined by dots, `*` for any name; list levels are left out: `services.*.ports.target`.
     pub(crate) path: &'static str,
     pub(crate) support: Support,
     pub(crate) advice: &'static str,

@@ -21,7 +21,7 @@ impl FileSources for Folder {
     }
 }
 
-/// Rewrites the expected files.
+/// If set, the test rewrites the expected files.
 const WRITE: &str = "WRITE_EXPECTED";
 
 #[test]

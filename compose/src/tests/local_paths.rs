@@ -5,7 +5,7 @@ use model::value::ValueKind;
 use super::*;
 use crate::{Allowance, FileSources, NoteKind, PathKind, SourceError};
 
-/// `/` ends an empty directory.
+/// A path that ends in `/` is an empty directory.
 struct Disk(Vec<(&'static str, u32)>);
 
 impl FileSources for Disk {

@@ -33,7 +33,7 @@ pub(crate) fn name_services(
         let linked = documents.iter().find(|(known, _)| **known == service).map(|(known, _)| *known);
         written.extend(linked.map(|known| (known, Alias { name, place, is_container_name: false })));
     }
-    // A container's name was perhaps never used as a host name.
+    // Network aliases come first: a container's name was perhaps never used as a host name.
     written.sort_by_key(|(_, alias)| alias.is_container_name);
     for (service, alias) in written {
         let asked = asked_for(&alias.name);

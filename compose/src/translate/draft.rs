@@ -15,7 +15,7 @@ pub(crate) type Translate = fn(Field<'_>, &mut ServiceDraft<'_, '_>);
 pub(crate) struct ServiceDraft<'a, 'f> {
     pub(crate) service: &'a str,
     pub(crate) document: DocumentNode,
-    /// With the name in the file.
+    /// Fields with a different name in the file, with that name.
     pub(crate) renamed: Vec<(String, String)>,
     pub(crate) lookup: VariableLookup<'a>,
     pub(crate) sources: &'a dyn FileSources,

@@ -73,7 +73,7 @@ fn add_file(
     }
 }
 
-/// Without a value, it takes that of the environment.
+/// A variable without a value takes it from the environment, if set.
 pub(crate) fn environment(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     if !field.value.is_map() {
         return draft.set(ENVIRONMENT, field, field.value.clone());

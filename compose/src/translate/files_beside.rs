@@ -52,7 +52,8 @@ pub(crate) fn complete(volumes: &mut DocumentNode, folder: &str) {
 pub(crate) struct FileBeside {
     pub(crate) path: String,
     pub(crate) target: String,
-    /// Does not depend on the user or the local path.
+    /// Made of the app, the service and the file's path in the container: independent of the user and the
+    /// local path.
     pub(crate) name: String,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct LocalMount<'a> {
     pub(super) item: &'a DocumentNode,
 }
 
-/// The volume replaces a directory.
+/// Returns the volume that replaces a directory.
 pub(super) fn add(mount: &LocalMount<'_>, draft: &mut ServiceDraft<'_, '_>) -> Option<DocumentNode> {
     let path = match mount.path.strip_prefix('~') {
         Some(rest) if is_in_home(mount.path) => {
@@ -101,7 +101,7 @@ fn volume(mount: &LocalMount<'_>, path: &str, draft: &mut ServiceDraft<'_, '_>) 
     mount.item.with_text(format!("{name}:{}", mount.target))
 }
 
-/// Writes to it would be lost, so a writable mount is refused.
+/// Refuses a writable mount, because the container's writes would be lost.
 fn leave_out(mount: &LocalMount<'_>, path: &str, why: &str, draft: &mut ServiceDraft<'_, '_>) {
     let (place, allowance) = (mount.item.place(), Allowance::LostDirectories);
     let shown = if is_in_home(mount.path) { mount.path } else { path };

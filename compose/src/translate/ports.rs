@@ -25,7 +25,7 @@ pub(crate) fn ports(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
             }
             Some(Err(problem)) => draft.mistake(item.place(), &format!("ports: {problem}")),
             None if item.is_map() => draft.mistake(item.place(), "ports: target is missing"),
-            // Reported where ports are parsed.
+            // Malformed ports are reported where ports are parsed.
             None => ports.push(item.clone()),
         }
     }

@@ -75,7 +75,7 @@ fn values(kind: ValueKind, field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// Other fields are noted where fields are checked.
+/// Other fields of hooks are noted where fields are checked.
 pub(crate) fn pre_stop(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut kept_command = |hook: &DocumentNode| {
         let mut kept = DocumentNode::empty_map(hook.place());
@@ -211,7 +211,7 @@ pub(crate) fn only_private(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     }
 }
 
-/// A positive score only takes priority away.
+/// A positive score only takes priority away, so it is not refused.
 pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     match field.value.scalar().as_deref() {
         None | Some("0") => {}
@@ -227,7 +227,7 @@ pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) 
     }
 }
 
-/// Other drivers send logs where only outside programs read them.
+/// Only an outside program could read the logs of other drivers.
 pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let driver = field.value.get("driver").and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
     if !matches!(driver.as_str(), "" | "json-file" | "local") {
@@ -257,7 +257,7 @@ pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("logging", field, if field.value.is_map() { logging } else { field.value.clone() });
 }
 
-/// Docker's units are binary, also `kb`.
+/// Docker's units are binary, including those that end in `b`.
 pub(super) fn binary_amount(value: &DocumentNode) -> DocumentNode {
     let Some(text) = value.scalar() else { return value.clone() };
     let text = text.trim().to_ascii_lowercase();
@@ -425,7 +425,7 @@ pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ingress", field, rules.unwrap_or_else(|| field.value.clone()));
 }
 
-/// Sorting has already reported required ones that are inactive.
+/// Skips inactive services. Sorting has already reported required ones.
 pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut needs = DocumentNode::empty_map(field.place);
     for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {
@@ -444,7 +444,7 @@ pub(crate) fn security_opt(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     const ALWAYS_ON: [&str; 3] = ["no-new-privileges", "no-new-privileges:true", "no-new-privileges=true"];
     for option in field.value.items().unwrap_or_default() {
         let text = option.scalar().unwrap_or_default();
-        // These only confine a container further.
+        // SELinux labels only confine a container further.
         if text.starts_with("label:") || text.starts_with("label=") {
             let detail =
                 format!("security_opt {text:?} is not honoured: kubeleet leaves labels to the engine");

@@ -42,12 +42,12 @@ fn short(text: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) -> O
             let end = if options.contains(&"ro") { ":ro" } else { "" };
             Some(item.with_text(format!("{source}:{target}{end}")))
         }
-        // Reported where volumes are parsed.
+        // Malformed volumes are reported where volumes are parsed.
         _ => Some(item.clone()),
     }
 }
 
-/// By default no node runs it.
+/// By default no node runs a service that mounts a node's path.
 fn note_bind(source: &str, item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
     if source.starts_with('/') {
         let detail = format!(
@@ -186,7 +186,7 @@ fn shared(volume: &DocumentNode, source: &str) -> DocumentNode {
     long
 }
 
-/// `shared` are those of `common` that several services share.
+/// `common` are the volumes of several services; `shared` is the shared subset.
 pub(crate) fn note_uses(
     root: &DocumentNode,
     services: &[(&str, &mut DocumentNode)],

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::run::notes;
 
-/// Contained in others, or without effect.
+/// Others contain them, or they have no effect.
 const WITHOUT_MEANING: [&str; 9] =
     ["profiles", "env_file", "links", "volumes_from", "networks", "attach", "extends", "ipc", "cgroup"];
 /// With one name in both.
@@ -138,7 +138,7 @@ impl Comparison<'_> {
         labels
     }
 
-    /// A listed difference.
+    /// Without `restart`, kubeleet restarts a failed container: a listed difference.
     fn restart(&self) -> Value {
         let policy = self.theirs["deploy"]["restart_policy"]["condition"].as_str();
         let policy = policy.or(self.theirs["restart"].as_str()).unwrap_or("on-failure");
@@ -242,7 +242,7 @@ impl Comparison<'_> {
         sorted(&self.ours[group].as_array().into_iter().flatten().map(one).collect())
     }
 
-    /// Null if the files name no networks.
+    /// They share a network; null if the files name no networks.
     fn reached_by(&self) -> Value {
         let services = self.read["services"].as_object().unwrap();
         let networks = |service: &Value| -> BTreeSet<String> {
@@ -323,7 +323,7 @@ fn milliseconds(text: &str) -> u64 {
     total as u64
 }
 
-/// A listed difference.
+/// Failures before the first success never count: a listed difference.
 fn their_check(check: &Value) -> Value {
     let time = |name: &str| check[name].as_str().map(milliseconds).filter(|time| *time > 0);
     let test = check["test"].as_array().map(|test| match test.as_slice() {

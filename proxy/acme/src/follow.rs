@@ -17,7 +17,7 @@ use super::auto_hosts::AutoHosts;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Of the lifetime. Certificates should be renewed at a third.
+/// A fraction of the lifetime. Certificates should be renewed at a third.
 const WARN_AT: u64 = 6;
 
 pub(super) struct Follow {
@@ -51,7 +51,8 @@ impl Follow {
         let mut messages = self.store.subscribe(channel::CERTIFICATES);
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let mut logged = Logged::default();
-        // Other hosts wait for the next check, so that many orders do not cause full reads.
+        // A message names one host. The others wait for the next check, so that many orders do not cause full
+        // reads.
         let mut named = None;
         let mut check_at = Instant::now();
         loop {

@@ -29,7 +29,7 @@ const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 
-/// A sentence without its full stop.
+/// Displays as a sentence without its full stop.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
     #[error("{0}")]

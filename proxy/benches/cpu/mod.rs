@@ -14,6 +14,6 @@ pub fn cpu(server: &ChildGuard) -> Duration {
         let times = fields.get(11..13)?.iter().filter_map(|time| time.parse::<u64>().ok());
         (id == own || parent == own).then(|| times.sum::<u64>())
     });
-    // In hundredths of a second.
+    // Linux counts in hundredths of a second.
     Duration::from_millis(processes.sum::<u64>() * 10)
 }

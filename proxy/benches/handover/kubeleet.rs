@@ -21,7 +21,7 @@ use crate::pod::{self, PodProcess};
 use crate::process::{self, local};
 use crate::{Order, Pods};
 
-/// To the ports of the ingress and of the control connection.
+/// The value is the ports of the ingress and of the control connection.
 pub const IS_INGRESS: &str = "KUBELEET_BENCH_HANDOVER_INGRESS";
 /// The default of a service's `drain`.
 const DRAIN: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
 //! Counts failed requests while pods are replaced: kubeleet's ingress, and nginx and HAProxy with reloads.
 //!
-//! `make bench ARGS=handover`. Each pod answers after 5 ms. 32 connections send requests without pause, a
-//! third of them POSTs. Pods are replaced one by one:
+//! `make bench ARGS=handover`. Each pod is a process that answers after 5 ms and is killed to stop it. 32
+//! connections send requests without pause, a third of them POSTs. Pods are replaced one by one:
 //!
 //! - kubeleet: the old pod is drained before it is killed.
 //! - nginx and HAProxy: the old pod is killed right after the reload command has returned, or a second later.
@@ -53,7 +53,7 @@ enum Order {
 #[derive(Debug, Clone, Copy)]
 enum Method {
     Gates(Order),
-    /// Before the kill.
+    /// The time from the end of the reload command to the kill.
     Reloads(Program, Duration),
 }
 

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::process;
 
-/// To the address to listen on.
+/// The value is the address to listen on.
 pub const IS_POD: &str = "KUBELEET_BENCH_POD";
 /// The address of a pod is never reused.
 pub const PORT: u16 = 18091;

@@ -27,7 +27,7 @@ pub struct Gates {
     let_in: Counter,
     refused_closed: Counter,
     refused_unknown: Counter,
-    /// An ablation.
+    /// For tests: gates count, and admit everything.
     #[cfg(any(test, feature = "fixtures"))]
     lets_all_in: AtomicBool,
 }
@@ -104,7 +104,7 @@ struct PodGate {
     cut: Arc<Notify>,
 }
 
-/// In flight until this is dropped.
+/// The request or connection is in flight until this is dropped.
 #[derive(Debug)]
 pub struct Pass {
     gate: Arc<PodGate>,
@@ -129,7 +129,7 @@ impl Pass {
     }
 }
 
-/// Reusable for several requests.
+/// Completes when all requests of the gate must end. Reusable for several requests.
 #[derive(Debug)]
 pub struct Cut {
     gate: Arc<PodGate>,
@@ -174,7 +174,7 @@ impl<'a> Draining<'a> {
 }
 
 impl Drop for Draining<'_> {
-    /// The worker died and the pod is gone.
+    /// Then the worker has died and the pod is gone: nothing else would cut its connections.
     fn drop(&mut self) {
         if self.0.drains.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_removed.load(Ordering::SeqCst) {
             self.0.cut();
@@ -270,7 +270,7 @@ impl Gates {
         Some(entered)
     }
 
-    /// An ablation.
+    /// Tests must detect this.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn let_all_in(&self) {
         self.lets_all_in.store(true, Ordering::Relaxed);
@@ -295,8 +295,7 @@ impl Gates {
         }
     }
 
-    /// A container killed with its network leaves connections that never end: they are cut unless a drain
-    /// does.
+    /// Cuts connections unless a drain will: a container killed with its network leaves some that never end.
     pub fn remove(&self, assignment: &AssignmentId) {
         if let Some(gate) = self.pods.write().remove(assignment) {
             gate.is_open.store(false, Ordering::SeqCst);

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::socket;
 
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// Database connections last.
+/// Long because database connections last.
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -40,7 +40,7 @@ struct Sockets {
     inherited: HashMap<SocketName, OwnedFd>,
 }
 
-/// Requested address, which may have port 0.
+/// Transport and requested address, which may have port 0.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SocketName(String);
 
@@ -174,13 +174,13 @@ impl Listening {
         self.stopped.cancelled().await;
     }
 
-    /// Not at a take-over.
+    /// Unlike [`until_stopped`](Self::until_stopped), does not complete at a take-over.
     pub async fn until_shutdown(&self) {
         self.process.shutdown.cancelled().await;
     }
 
     pub fn hand_over(&self) {
-        // Clients of a socket that is never accepted from would wait.
+        // Clients of an open socket that is never accepted from would wait.
         self.process.sockets.lock().inherited.clear();
         self.process.stopped.cancel();
     }
@@ -189,7 +189,7 @@ impl Listening {
         self.stopped.is_cancelled() && !self.process.shutdown.is_cancelled()
     }
 
-    /// Returns true if all have ended within 10 s after a shutdown, or a day after a take-over.
+    /// Waits at most 10 s after a shutdown and a day after a take-over. Returns true if all have ended.
     pub async fn wait_for_connections(&self, connections: &TaskTracker) -> bool {
         connections.close();
         let too_long = async {

@@ -42,19 +42,19 @@ pub enum LocalError {
     InUse(PathBuf),
     #[error("the proxy that serves {path} does not hand over: {source}; it serves on")]
     TakeOver {
-        /// Of the socket.
+        /// Path of the socket.
         path: PathBuf,
         source: TakeOverError,
     },
     #[error("the socket {path} cannot be created: {source}; see KUBELEET_PROXY_SOCKET")]
     Socket {
-        /// Of the socket.
+        /// Path of the socket.
         path: PathBuf,
         source: std::io::Error,
     },
 }
 
-/// Workers can connect from now on.
+/// Its socket is bound: workers can connect before [`run`](Self::run).
 pub struct LocalServer {
     listener: UnixListener,
     path: PathBuf,
@@ -79,7 +79,7 @@ impl LocalServer {
         Ok(server)
     }
 
-    /// As [`bind`](Self::bind) without a running process.
+    /// Without a running process, this is [`bind`](Self::bind).
     pub async fn take_over(
         path: PathBuf,
         gates: Arc<Gates>,
@@ -90,7 +90,7 @@ impl LocalServer {
             Ok(former) => former,
             Err(source) => return Err(LocalError::TakeOver { path, source }),
         };
-        // Workers look for this socket as soon as the former process disconnects them.
+        // Binds first: workers look for this socket as soon as the former process disconnects them.
         let server = Self::in_place(path, gates)?;
         match take_over::take(&mut former).await {
             Ok(rows) => {

@@ -1,5 +1,5 @@
-//! This host's pods, for a restarted proxy before workers reconnect. A reboot, which pods do not survive,
-//! empties the file's directory.
+//! The file with this host's pods, for a restarted proxy before workers reconnect. A reboot, which pods do
+//! not survive, empties its directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) async fn keep_in_file(workers: Arc<Workers>, path: PathBuf, shutdown:
     keep(workers, |pods, was_written| save(pods, path.clone(), was_written), shutdown).await;
 }
 
-/// Calls `write`, with its last result, after each change until `shutdown`, and then once more.
+/// Calls `write` after each change until `shutdown`, and then once more. Passes its last result.
 pub(crate) async fn keep<F: Future<Output = bool>>(
     workers: Arc<Workers>,
     write: impl Fn(PodsOfNodes, bool) -> F,

@@ -39,7 +39,8 @@ impl Shares {
         self.take_if(client, |own, free| free > 0 && own < most_of_client)
     }
 
-    /// Also below the number of free places: one greedy client gets half of all, `n` get 1/(n+1) each.
+    /// The client must also have fewer places than are free: one greedy client gets half of all, `n` get
+    /// 1/(n+1) each.
     pub fn take_fairly(
         self: &Arc<Self>,
         client: IpAddr,

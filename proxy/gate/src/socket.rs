@@ -16,7 +16,8 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 const ASKED_EVERY: Duration = Duration::from_secs(10);
 const ASKED: u32 = 6;
 
-/// For hosts that lost power or whose middlebox forgot the connection. Accepted connections inherit it.
+/// Keepalive ends connections to hosts that lost power or whose middlebox forgot them. Accepted connections
+/// inherit it.
 pub(crate) fn keep_alive(socket: &impl AsFd) -> io::Result<()> {
     let keepalive = TcpKeepalive::new().with_time(SILENT_FOR).with_interval(ASKED_EVERY).with_retries(ASKED);
     SockRef::from(socket).set_tcp_keepalive(&keepalive)

@@ -11,8 +11,8 @@
 //!              <── Drained, for each close                       former, until all has ended
 //! ```
 //!
-//! A drain ends when neither process has anything in flight to the pod. The former process ends with the next
-//! one: a process that starts then does not know of it.
+//! A drain ends when neither process has anything in flight to the pod. If the next process ends, so does the
+//! former: a process that starts then does not know of it.
 
 mod former;
 mod sockets;

@@ -1,11 +1,12 @@
+//! A timer for deadlines that mostly move before they expire.
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
-/// For deadlines that mostly move before they expire: the tokio timer is reset only for an earlier one or
-/// after it fired.
+/// Resets tokio's timer only for an earlier deadline or after it fired, so that moving deadlines are cheap.
 pub struct Timer(Pin<Box<Sleep>>);
 
 impl Timer {

@@ -1,6 +1,6 @@
 //! The reports of this host's workers: a table of pods for each node.
 //!
-//! Its pods run on while a worker restarts, so its table stays until the next session's complete one.
+//! A worker's pods run on while it restarts, so its table stays until the next session's complete one.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -31,7 +31,7 @@ pub(crate) struct NotSpeaker;
 
 pub struct Workers {
     gates: Arc<Gates>,
-    /// Until its end. Its gates follow these.
+    /// Set while the former process finishes its connections. Its gates follow these.
     former: OnceLock<Former>,
     nodes: Mutex<HashMap<NodeName, NodeTable>>,
     version: watch::Sender<u64>,
@@ -47,7 +47,7 @@ struct NodeTable {
     speaker: Option<Speaker>,
     silent_since: Option<Instant>,
     pods: HashSet<AssignmentId>,
-    /// Incomplete.
+    /// Parts of an incomplete list.
     begun: Vec<LocalPod>,
 }
 
@@ -170,7 +170,7 @@ impl Workers {
     pub(crate) fn hello(&self, connection: ConnectionId, node: &NodeName, incarnation: Incarnation) {
         let mut nodes = self.nodes.lock();
         let table = nodes.entry(node.clone()).or_default();
-        // Messages of two connections may be read in any order.
+        // The later of two connections speaks, whatever the order in which their messages are read.
         if table.speaker.as_ref().is_some_and(|speaker| speaker.connection > connection) {
             return;
         }

@@ -16,7 +16,7 @@ use crate::pod::from_pod::{BodyError, FromPod};
 pub(super) struct AnswerBody {
     body: AnswerKind,
     rest: Bytes,
-    /// By HTTP/2.
+    /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
     _active_request: Option<ActiveRequest>,
 }

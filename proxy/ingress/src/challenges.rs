@@ -10,7 +10,7 @@ use store::{Challenge, Store};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-/// The ordering proxy waits longer before the check.
+/// The ordering proxy waits longer before it requests the check.
 pub const CACHED_FOR: Duration = Duration::from_millis(250);
 /// Further ones count as without a challenge.
 const MOST_WAITING: usize = 1024;

@@ -15,17 +15,17 @@ pub struct IngressConfig {
     pub https: Option<HttpsConfig>,
     pub challenges: Option<Arc<Challenges>>,
     pub tcp_address: IpAddr,
-    /// For a ready pod.
+    /// Of a request or connection for a ready pod.
     pub wait: Duration,
     pub connect_within: Duration,
-    /// Also of a TLS handshake.
+    /// Of a request's head, and of a TLS handshake.
     pub head_within: Duration,
-    /// While a byte is due.
+    /// Maximum silence of a client while a byte is due.
     pub idle: Duration,
-    /// In all.
+    /// By HTTP, HTTPS and TCP rules together.
     pub connections: usize,
     pub connections_per_client: usize,
-    /// They may set forwarding headers.
+    /// Proxies in front, whose forwarding headers are kept.
     pub trusted: Vec<AddressRange>,
     pub threads: usize,
 }

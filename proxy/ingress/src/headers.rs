@@ -1,6 +1,6 @@
 //! Changes the headers of requests and answers in transit. Pure.
 //!
-//! Pods trust headers about the origin, so they are replaced.
+//! Pods trust headers about the origin, so those of untrusted clients are replaced.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// For all requests of a connection for one host.
+/// Built once for all requests of a connection for one host.
 #[derive(Debug)]
 pub(crate) struct ClientOrigin {
     is_trusted: bool,
@@ -27,7 +27,7 @@ pub(crate) struct ClientOrigin {
 }
 
 impl ClientOrigin {
-    /// `address` may be a proxy's, whose headers are kept if trusted.
+    /// `address` may be that of a proxy in front, whose headers are kept if it is trusted.
     pub(crate) fn new(address: IpAddr, is_trusted: bool, scheme: &'static str, host: &str) -> Self {
         let address = address.to_canonical();
         Self {
@@ -98,7 +98,7 @@ fn wants_trailers(value: &HeaderValue) -> bool {
     value.to_str().is_ok_and(|value| value.split(',').any(is_trailers))
 }
 
-/// In lower case.
+/// `others` are in lower case.
 pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<HeaderValue> {
     let is_allowed = |name: &&[u8]| {
         let is_other = |other: &String| name.eq_ignore_ascii_case(other.as_bytes());
@@ -109,7 +109,7 @@ pub(crate) fn allowed_upgrade(headers: &HeaderMap, others: &[String]) -> Option<
     HeaderValue::from_bytes(&names.join(&b", "[..])).ok().filter(|value| !value.is_empty())
 }
 
-/// Some servers move trailers to the head, where these mean something else.
+/// Some servers move trailers to the head, where these names mean something else.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove(trailers, |name| {
         let is_of_head = [header::HOST, header::CONTENT_LENGTH, header::TRAILER].contains(name);
@@ -138,7 +138,7 @@ pub(crate) fn set_origin(headers: &mut HeaderMap, origin: &ClientOrigin, new_id:
     }
 }
 
-/// Some servers treat `_` as `-`: such names are never trusted.
+/// True if this sender may not set the header. Some servers treat `_` as `-`: such names are never trusted.
 fn says_origin(name: &HeaderName, is_trusted: bool) -> bool {
     let says = |text: &str| {
         text.starts_with("x-forwarded-")
@@ -181,7 +181,7 @@ fn append(headers: &mut HeaderMap, name: HeaderName, element: Option<&HeaderValu
     }
 }
 
-/// Believed only of a trusted proxy.
+/// Only a trusted proxy may be believed.
 pub(crate) fn says_https(headers: &HeaderMap) -> bool {
     let scheme = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok()).unwrap_or_default();
     scheme.split(',').next().is_some_and(|first| first.trim().eq_ignore_ascii_case("https"))

@@ -59,7 +59,7 @@ impl Https {
         let _ = self.port.set(address.port());
     }
 
-    /// True for HTTP/2.
+    /// Also returns true if HTTP/2 was negotiated.
     pub(super) async fn handshake(&self, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, bool)> {
         let stream = self.acceptor.accept(stream).await?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);

@@ -94,7 +94,7 @@ impl Ingress {
         serve_until_stopped(shared, http, https, following, listening).await;
     }
 
-    /// The future keeps the state up to date.
+    /// The future keeps the shared state up to date.
     pub fn share(self) -> (Arc<IngressShared>, impl Future<Output = ()>) {
         let (sender, table) = watch::channel(Arc::new(RoutingTable::default()));
         let shared = Arc::new(IngressShared {

@@ -28,7 +28,7 @@ type HeaderLine = (HeaderName, HeaderValue);
 
 #[derive(Debug, Default)]
 pub(crate) struct Surplus {
-    /// That has begun behind the parser of requests, or before that of answers.
+    /// The last message that has begun behind the parser of requests, or before that of answers.
     message: AtomicU64,
     fields: Mutex<VecDeque<(Part, Vec<HeaderLine>)>>,
     /// Spares most messages the lock.
@@ -96,8 +96,8 @@ impl Thinner {
         true
     }
 
-    /// Bytes from `refused` on make the parser refuse the message. Returns false if there is nothing for it
-    /// yet.
+    /// Bytes from index `refused` on make the parser refuse the message. Returns false if there is nothing
+    /// for it yet.
     pub(crate) fn thin<H: MessageHead>(
         &mut self,
         scanner: &mut MessageScanner<H>,
@@ -113,7 +113,7 @@ impl Thinner {
         let (good, bad) = bytes.split_at(refused.unwrap_or(bytes.len()));
         self.pass(good, boundaries);
         if refused.is_some() {
-            // Too many lines would be another reason for the parser.
+            // The parser would refuse too many lines for another reason.
             self.held = None;
             self.passed.extend_from_slice(bad);
         }
@@ -158,7 +158,7 @@ impl Thinner {
     }
 }
 
-/// Lines for the parser, and others.
+/// Splits into lines for the parser and others.
 fn split(rest: &[u8]) -> Option<(Vec<u8>, Vec<HeaderLine>)> {
     let (mut parsed, mut others) = (Vec::new(), Vec::new());
     for line in rest.split_inclusive(|byte| *byte == b'\n') {

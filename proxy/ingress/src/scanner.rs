@@ -43,7 +43,7 @@ pub(crate) enum FramingState {
     Head,
     Body(u64),
     ChunkSize,
-    /// Before its line end.
+    /// The missing bytes before its line end.
     Chunk(u64),
     ChunkEnd,
     Trailers,
@@ -73,7 +73,7 @@ pub(crate) enum BoundaryKind {
     BeyondLimits,
 }
 
-/// Of the n-th message, in this order.
+/// Of a connection's n-th message, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Part {
     pub(crate) message: u64,
@@ -117,10 +117,11 @@ impl<H: MessageHead> MessageScanner<H> {
         std::mem::take(&mut self.boundaries)
     }
 
-    /// Returns the number of ended heads.
+    /// Returns the number of heads that ended in `bytes`.
     ///
     /// # Errors
-    /// The first byte to withhold from the parser: earlier ones never complete an invalid head.
+    /// The index of the first byte to withhold from the parser: the bytes before never complete an invalid
+    /// head.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<usize, (usize, Ambiguous)> {
         let mut at = 0;
         let mut heads = 0;
@@ -246,7 +247,7 @@ impl<H: MessageHead> MessageScanner<H> {
 }
 
 impl Section {
-    /// RFC 9112 recommends to skip one: some clients send it after a body.
+    /// RFC 9112 recommends to skip one empty line: some clients send it after a body.
     fn begins_with_empty(&mut self, line: &[u8]) -> bool {
         let is_before = !self.is_first_line_read && line.is_empty();
         is_before && !std::mem::replace(&mut self.has_empty_line, true)

@@ -64,12 +64,12 @@ struct ClientConnection {
     scheme: ClientScheme,
     is_trusted: bool,
     state: Arc<ConnectionState>,
-    /// Usually all requests have the same host.
+    /// For the last request's host: usually all requests have the same.
     origin: Mutex<Arc<ClientOrigin>>,
-    /// The next process has taken the sockets.
+    /// Set when the next process has taken the sockets: the next answer ends the connection.
     is_last: Arc<AtomicBool>,
     connections: TaskTracker,
-    /// Also after an upgrade.
+    /// Counts the connection, even after an upgrade.
     place: Arc<TakenPlace>,
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn connection(
     }
 }
 
-/// True for HTTP/2.
+/// Also returns true if the client speaks HTTP/2.
 async fn open(
     shared: &IngressShared,
     stream: TcpStream,
@@ -219,8 +219,8 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     connection.await
 }
 
-/// Each `async` function would copy an unboxed request into the connection's memory, which is not in the CPU
-/// cache.
+/// The request is boxed: each `async` function would copy it into the connection's memory, which is not in
+/// the CPU cache.
 async fn answer(
     client: Arc<ClientConnection>,
     mut request: Box<Request<Incoming>>,
@@ -264,7 +264,7 @@ fn end_connection_after(client: &ClientConnection, response: &mut Response<Answe
     }
 }
 
-/// As the scanner decides, which withholds the next bytes until the answer.
+/// Must agree with the scanner, which withholds the next bytes until the answer.
 fn wants_upgrade(request: &Request<Incoming>) -> bool {
     request.version() == Version::HTTP_11
         && request.headers().get_all(header::UPGRADE).iter().any(|value| {
@@ -337,7 +337,7 @@ fn status<B>(answer: &Result<Response<B>, OwnAnswer>) -> StatusCode {
     answer.as_ref().map_or_else(|problem| problem.status, Response::status)
 }
 
-/// Or to a trusted proxy in front.
+/// To this proxy or a trusted one in front of it.
 fn is_by_https(client: &ClientConnection, headers: &HeaderMap) -> bool {
     client.scheme == ClientScheme::Https || (client.is_trusted && headers::says_https(headers))
 }

@@ -31,7 +31,7 @@ pub struct IngressShared {
     pub(crate) ablation: Option<crate::tests::Ablation>,
 }
 
-/// A client may cause thousands in a second.
+/// A client may cause thousands of warnings in a second.
 #[derive(Default)]
 pub(crate) struct Warnings {
     pub(crate) failed: LogLimit<(PodId, NoAnswer)>,

@@ -141,7 +141,7 @@ pub async fn pass_on(
     taken();
     let mut cut = pass.as_ref().map(Pass::cut);
     let _ = client.set_nodelay(true);
-    // One direction may end before the other.
+    // The end of one direction is forwarded, while the other one goes on.
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut client, &mut stream) => {}
         () = pod_path::until_cut(cut.as_mut()) => {}

@@ -24,7 +24,7 @@ pub(super) struct Accepted {
     pub(super) address: IpAddr,
     pub(super) scheme: ClientScheme,
     pub(super) place: TakenPlace,
-    /// Before its thread counts it.
+    /// Counts the connection as ongoing before its thread does.
     pub(super) goes_on: TaskTrackerToken,
 }
 

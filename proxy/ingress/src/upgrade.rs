@@ -44,7 +44,7 @@ pub(super) async fn pass_bytes(
     let _ = tokio::time::timeout(GOODBYE_WITHIN, say_goodbye(&mut client)).await;
 }
 
-/// A reset would discard the last bytes.
+/// Waits for the client's end: a reset would discard the last bytes.
 async fn say_goodbye(client: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     if client.shutdown().await.is_ok() {
         while let Ok(1..) = client.read(&mut [0; 1024]).await {}

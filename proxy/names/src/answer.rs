@@ -17,9 +17,9 @@ use super::question::{NameSubject, subject};
 pub use super::response::QuestionTransport;
 use super::response::{encode, refusal, soa, unreadable, with_records};
 
-/// Seconds. An address is fixed while its service or slot exists.
+/// In seconds. An address is fixed while its service or slot exists.
 const ADDRESS_TTL: u32 = 30;
-/// Seconds.
+/// In seconds.
 const READY_TTL: u32 = 5;
 /// UDP clients are told to use TCP for more.
 const MAX_ADDRESSES: usize = 1_000;
@@ -44,12 +44,12 @@ pub enum NameLookup<T> {
 
 #[derive(Debug, Clone)]
 pub struct Questioner<'a> {
-    /// Of the asking pod. Its aliases and short names take precedence.
+    /// Of the asking pod. Aliases and short names of this app take precedence.
     pub app: Option<&'a AppName>,
-    /// Set if Redis does not say now whether the asking pod's service is of an app.
+    /// The asking pod's service, if Redis does not say now whether that is of an app.
     pub may_be_of_app: Option<&'a ServiceName>,
     pub transport: QuestionTransport,
-    /// The order of pods stays over several decisions about one question.
+    /// Keeps the order of pods over several decisions about one question.
     pub random: u64,
 }
 
@@ -155,7 +155,7 @@ fn existing(
     client: &Questioner<'_>,
     names: &impl Names,
 ) -> Result<Option<(ServiceName, PoolAddress)>, NotKnown> {
-    // It would be led to another app's service, or told that there is no such name.
+    // Without its app, a pod would be led to another app's service, or told that there is no such name.
     if may_be_short(&label, client) {
         return Err(NotKnown::Unavailable);
     }
@@ -170,8 +170,8 @@ fn existing(
     Ok(None)
 }
 
-/// The app's services begin with its name, which is not known now: a label with the asking service's first
-/// part is a whole name.
+/// True if the label may be a short name of the asking pod's app, which is not known now. A label with the
+/// first part of the asking service's name is a whole name.
 fn may_be_short(label: &ServiceName, client: &Questioner<'_>) -> bool {
     let first_part =
         |service: &ServiceName| service.as_str().split_once('-').map(|(first, _)| first.to_owned());
@@ -248,7 +248,7 @@ fn ready_addresses(
     if !needed.is_empty() {
         return Err(NotKnown::Ask(needed));
     }
-    // An empty list would be wrong.
+    // An incomplete list is usable, but an empty one would be wrong.
     if records.is_empty() && !is_complete { Err(NotKnown::Unavailable) } else { Ok(records) }
 }
 

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::answer::NameLookup;
 
 const FAILURE_KEPT: Duration = Duration::from_secs(3);
-/// During a refresh. A returned address is not reused for an hour.
+/// An expired value is used during its refresh. A returned address is not reused for an hour.
 const STALE_KEPT: Duration = Duration::from_secs(10 * 60);
-/// Pods may ask for any name: above it, negative entries are dropped.
+/// Above it, negative entries are dropped: pods may ask for any name.
 const MAX_MISSING: usize = 20_000;
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Only one caller is to refresh: others get false for a while.
+    /// True if the caller is to refresh an expired value: others get false for a while.
     pub(super) fn take_due(&mut self, key: &K, now: Instant) -> bool {
         match self.entries.get_mut(key) {
             Some(CacheEntry { known: Ok(Some(_)), until }) if now >= *until => {
@@ -56,12 +56,12 @@ impl<K: Hash + Eq, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Used, and refreshed at once.
+    /// The value is used, and refreshed at once.
     pub(super) fn insert_saved(&mut self, key: K, value: V, now: Instant) {
         self.entries.insert(key, CacheEntry { known: Ok(Some(value)), until: now });
     }
 
-    /// Also expired.
+    /// Also expired values.
     pub(super) fn found(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter().filter_map(|(key, entry)| Some((key, entry.known.as_ref().ok()?.as_ref()?)))
     }

@@ -1,5 +1,5 @@
 //! Addresses on other hosts that pods must not reach: the cluster's Redis, Sentinels, APIs and proxies, and
-//! ranges of the operator.
+//! ranges of the operator. On their own host, pods reach no port at all.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -18,12 +18,12 @@ pub struct ToClose {
     pub closed: ClosedAddresses,
     /// With all their ports.
     pub ranges: Vec<AddressRange>,
-    /// Not resolved now. Closed addresses stay closed meanwhile.
+    /// Servers that cannot be resolved now. Closed addresses stay closed meanwhile.
     pub unknown: Vec<String>,
 }
 
 impl ToClose {
-    /// Closed addresses that are not `own` belong to other clusters' proxies.
+    /// Closed addresses that are not this program's `own` belong to other clusters' proxies.
     pub(super) fn beside(&self, now: &ClosedAddresses, own: &ClosedAddresses) -> ClosedAddresses {
         let is_kept = |address: &&SocketAddrV4| !self.unknown.is_empty() || !own.contains(address);
         now.iter().filter(is_kept).chain(&self.closed).copied().collect()
@@ -31,7 +31,7 @@ impl ToClose {
 }
 
 const API_PORT: u16 = 7070;
-/// Likely on a Sentinel's host.
+/// Likely port of Redis on a Sentinel's host.
 const REDIS_PORT: u16 = 6379;
 const FOUND_WITHIN: Duration = Duration::from_secs(1);
 
@@ -64,7 +64,7 @@ fn of_addresses(
     of_servers.chain(of_proxies).filter_map(reachable).collect()
 }
 
-/// Packets to it could leave the host.
+/// A pod's packets to it could leave the host.
 fn reachable(address: SocketAddr) -> Option<SocketAddrV4> {
     let is_of_no_host =
         |ip: Ipv4Addr| ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast();

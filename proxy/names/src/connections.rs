@@ -29,7 +29,7 @@ pub(super) fn bind(
     listening.tcp_at((address, PORT).into(), presence)
 }
 
-/// Accepted ones outlive a cancellation.
+/// Accepted connections continue after a cancellation.
 pub(super) async fn accept_all(
     listener: Arc<TcpListener>,
     resolver: Arc<Resolver>,
@@ -69,7 +69,7 @@ async fn serve(
     shared: &IngressShared,
 ) -> Result<(), TcpStream> {
     let original = SockRef::from(&stream).original_dst_v4().ok().and_then(|address| address.as_socket_ipv4());
-    // Made to this port itself.
+    // Made to this port itself, and not redirected.
     let Some(original) = original else { return Err(stream) };
     let Some(address) = PoolAddress::from_ip(*original.ip()) else { return Err(stream) };
     let Some(name) = resolver.holder(address, client).await else {
@@ -87,7 +87,7 @@ async fn serve(
     .await
 }
 
-/// Its client must not wait.
+/// Like a host that does not listen, so that the client does not wait.
 pub(super) fn reset(stream: TcpStream) {
     // Otherwise the client sees an end instead of an error.
     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));

@@ -19,10 +19,10 @@ use super::connections::reset;
 use super::forward::{Forwarder, RESOLV_CONF, read_message, write_message};
 use super::resolver::Resolver;
 
-/// Target of redirected port 53.
+/// The host's rules redirect port 53 of the resolver's address to it.
 pub(crate) const PORT: u16 = 7053;
 const MAX_DATAGRAM_BYTES: usize = 4096;
-/// UDP questions of one pod.
+/// UDP questions of one pod; more are dropped.
 const MAX_PER_SECOND: u32 = 1000;
 const IDLE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(50);
@@ -85,7 +85,7 @@ async fn answer_datagrams(socket: Arc<UdpSocket>, resolver: Arc<Resolver>, limit
         }
         let Ok(place) = resolver.shares.waiting_questions.take_fairly(client.ip(), usize::MAX) else {
             resolver.shares.note_refused(client.ip(), "questions that wait for an answer");
-            // The program asks elsewhere or gives up instead of waiting.
+            // The program then asks elsewhere or gives up instead of waiting.
             if let Some(refusal) = failure(question, QuestionTransport::Udp) {
                 let _ = socket.send_to(&refusal, client).await;
             }

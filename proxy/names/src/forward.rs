@@ -18,10 +18,10 @@ const REREAD_AFTER: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Programs ask again after 5 s.
 const ALL_WITHIN: Duration = Duration::from_millis(4_500);
-/// As in libc.
+/// As for other programs that read the file.
 const MAX_UPSTREAMS: usize = 3;
 const PORT: u16 = 53;
-/// Begins with the id.
+/// In bytes; the first two are the id.
 const HEADER: usize = 12;
 
 pub struct Forwarder {
@@ -78,7 +78,7 @@ impl Forwarder {
     }
 }
 
-/// It would ask itself.
+/// Without our own address: this resolver would ask itself.
 fn nameservers(text: &str) -> Vec<IpAddr> {
     let own = IpAddr::V4(PoolAddress::RESOLVER.ip());
     let address = |line: &str| line.trim().strip_prefix("nameserver")?.trim().parse().ok();

@@ -36,7 +36,7 @@ pub struct HostNames {
     pub status: watch::Sender<KnownNameReach>,
     /// Closed to pods.
     pub redis: RedisUrl,
-    /// Closed to pods too.
+    /// Closed to pods as well.
     pub peers: Option<Arc<Peers>>,
     pub closed_ranges: Vec<AddressRange>,
     pub file: PathBuf,
@@ -47,7 +47,7 @@ pub struct HostNames {
 type Listeners = BTreeMap<Ipv4Addr, JoinSet<()>>;
 
 impl HostNames {
-    /// Connections may finish after a take-over.
+    /// Connections may finish after a take-over, but not after a shutdown.
     pub async fn run(mut self) {
         let (listening, connections) = (self.listening.clone(), self.connections.clone());
         self.resolver.insert_saved(names_file::read(&self.file));
@@ -62,12 +62,13 @@ impl HostNames {
     async fn serve(&mut self) {
         let mut listeners = Listeners::default();
         let mut refused = None;
-        // False while a server to close has no known address.
+        // False while the address of a server to close is unknown.
         let (mut rules, mut is_whole) = (Rules::default(), true);
         loop {
-            // For people on the host, and for the probe. Only one of several proxies gets it.
+            // For people on the host, and for the probe. One of several proxies of the host gets it: for the
+            // others, an error is no problem.
             let _another_has_it = self.listen(&mut listeners, Ipv4Addr::LOCALHOST, Presence::Required);
-            // Root may have set them: the probe finds out.
+            // Without permission to set rules, the probe finds out whether root has set them.
             if !matches!(refused, Some(RulesError::NotAllowed | RulesError::NotInstalled)) {
                 let proxies = self.peers.iter().flat_map(|peers| peers.hosts());
                 let to_close =
@@ -88,8 +89,8 @@ impl HostNames {
             let wanted = self.gateways.borrow_and_update().clone();
             let mut gateways = BTreeSet::new();
             for gateway in wanted {
-                // An on-demand address appears with the first container. Otherwise a missing one is on
-                // another host.
+                // An on-demand gateway's address appears only with the first container. Otherwise a missing
+                // one means that the engine is on another host.
                 let presence = if gateway.on_demand { Presence::Expected } else { Presence::Required };
                 match self.listen(&mut listeners, gateway.address, presence) {
                     Ok(()) => drop(gateways.insert(gateway.address)),

@@ -1,4 +1,4 @@
-//! Asks the resolver like a program of this host, which only the host's rules lead to one.
+//! Asks the resolver like a program of this host: an answer comes only if the host's rules lead to one.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -19,13 +19,13 @@ const TRIES: usize = 3;
 
 pub async fn resolver_answers() -> bool {
     let Ok(domain) = Name::from_ascii(format!("{DOMAIN}.")) else { return false };
-    // Another resolver would not know the domain.
+    // Any other resolver at this address would not know the domain.
     matches!(ask(&domain, RecordType::SOA).await, Some(answer) if answer.metadata.authoritative)
 }
 
 /// Without a route, programs of this host send no packet that a rule could redirect.
 pub async fn has_route() -> bool {
-    // It sends nothing, but looks up a route.
+    // Connecting a UDP socket sends nothing, but looks up a route.
     let look = async {
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await?.connect((PoolAddress::RESOLVER.ip(), 53)).await
     };

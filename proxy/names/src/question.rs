@@ -6,7 +6,7 @@ use hickory_proto::rr::Name;
 use model::ids::ServiceName;
 use model::network::address::{DOMAIN, PoolAddress};
 
-/// Services may have an app's short name.
+/// A service may have its app's short name for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameSubject {
     /// `kubeleet`.
@@ -28,7 +28,7 @@ pub(super) enum NameSubject {
 pub(super) fn subject(name: &Name) -> NameSubject {
     let labels: Option<Vec<String>> =
         name.iter().map(|label| Some(std::str::from_utf8(label).ok()?.to_ascii_lowercase())).collect();
-    // The upstream resolver may know it.
+    // Labels that are not UTF-8 are never ours, but the upstream resolver may know them.
     let Some(labels) = labels else { return NameSubject::Elsewhere };
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     match labels[..] {
@@ -58,7 +58,7 @@ fn in_domain(labels: &[&str]) -> NameSubject {
     subject.unwrap_or(NameSubject::Nothing)
 }
 
-/// Services from Compose files have hyphens instead of underscores.
+/// Programs from Compose files ask for names with underscores; their services have hyphens.
 fn service_name(label: &str) -> Option<ServiceName> {
     ServiceName::new(label.replace('_', "-")).ok()
 }

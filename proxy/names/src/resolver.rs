@@ -33,7 +33,7 @@ const MISSING_KEPT: Duration = Duration::from_secs(1);
 /// Most answers need one or two questions to Redis, and a program waits 5 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 const ENDPOINTS_WITHIN: Duration = Duration::from_secs(2);
-/// To Redis in [`ASKS_PER`]; one pod gets half. Further questions wait for [`SHARE_WITHIN`].
+/// Questions to Redis in [`ASKS_PER`]; one pod gets half. Further ones wait for [`SHARE_WITHIN`].
 const ASKS: usize = 1000;
 const ASKS_PER: Duration = Duration::from_secs(1);
 const SHARE_RETRY: Duration = Duration::from_millis(20);
@@ -41,8 +41,8 @@ const SHARE_WITHIN: Duration = Duration::from_secs(3);
 const WAITING_QUESTIONS: usize = 1024;
 const DNS_CONNECTIONS: usize = 256;
 const CONNECTIONS: usize = 16_384;
-/// One each for an alias, a short name, a name, a slot and the endpoints, and one for the addresses of all
-/// slots.
+/// Decisions about one question: one each for an alias, a short name, a name, a slot and the endpoints, and
+/// one for the addresses of all slots.
 const MAX_ROUNDS: usize = 6;
 
 pub struct Resolver {
@@ -56,7 +56,7 @@ pub struct Resolver {
 }
 
 pub(super) struct NameShares {
-    /// For [`ASKS_PER`] each.
+    /// Each question counts for [`ASKS_PER`].
     asks: Arc<Shares>,
     pub(super) waiting_questions: Arc<Shares>,
     pub(super) dns_connections: Arc<Shares>,
@@ -99,7 +99,7 @@ struct KnownNames<'a> {
     snapshot: &'a RoutingSnapshot,
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
-    /// Expired ones are asked for again.
+    /// Those of them that have expired are asked for again.
     used: RefCell<Vec<AddressName>>,
 }
 
@@ -198,7 +198,7 @@ impl Resolver {
         failure(request, transport)
     }
 
-    /// Without questions to Redis or to the upstream resolver.
+    /// `None` if the answer needs Redis or the upstream resolver.
     pub(super) fn answer_at_once(
         self: &Arc<Self>,
         request: &[u8],
@@ -323,7 +323,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// A refused question is not cached: another pod may ask.
+    /// If the pod exceeds its share, caches nothing: another pod may ask.
     async fn ask_address(&self, name: AddressName, client: IpAddr) -> Result<(), AskedTooMuch> {
         self.wait_for_share(client).await?;
         let answer = match self.within(self.store.address(&name)).await {
@@ -337,7 +337,7 @@ impl Resolver {
             Err(Unanswered) => Err(Unanswered),
         };
         if let Ok(Some(address)) = answer {
-            // A connection will follow, which needs the endpoints.
+            // A connection to the address will follow, which needs the endpoints.
             self.want(&name.service);
             self.answers.lock().holders.set(address, Ok(Some(name.clone())), Instant::now());
         }

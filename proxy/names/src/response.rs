@@ -8,9 +8,9 @@ use model::network::address::DOMAIN;
 const HEADER_BYTES: usize = 12;
 /// Every client can read as many.
 const MIN_UDP_BYTES: u16 = 512;
-/// With a pointer as its name.
+/// Of a record whose name is a pointer to the question.
 const ADDRESS_BYTES: usize = 16;
-/// Seconds.
+/// In seconds.
 const NEGATIVE_TTL: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) fn refusal(request: &Message, code: ResponseCode) -> Message {
     response.metadata = Metadata::response_from_request(metadata);
     response.metadata.recursion_available = true;
     response.metadata.response_code = code;
-    // The response stays small.
+    // With several questions none is repeated, so that the response stays small.
     if let [question] = &request.queries[..] {
         response.add_query(question.clone());
     }
@@ -60,7 +60,7 @@ pub(super) fn with_records(request: &Message, found: Option<Vec<Record>>) -> Mes
 pub(super) fn soa(name: &Name) -> Record {
     let zone = match name.iter().next_back() {
         Some(last) if last.eq_ignore_ascii_case(DOMAIN.as_bytes()) => name.trim_to(1),
-        // It has two zones.
+        // The pool has the two zones 18.198 and 19.198 below it.
         Some(last) if last.eq_ignore_ascii_case(b"arpa") => name.trim_to(4),
         _ => Name::root(),
     };
@@ -70,7 +70,7 @@ pub(super) fn soa(name: &Name) -> Record {
     Record::from_rdata(zone, NEGATIVE_TTL, RData::SOA(soa))
 }
 
-/// A truncated one is asked for again over TCP.
+/// Truncates a long response, so that the client asks again over TCP.
 pub(super) fn encode(request: &Message, transport: QuestionTransport, response: Message) -> Option<Vec<u8>> {
     let limit = match transport {
         QuestionTransport::Udp => request.max_payload().clamp(MIN_UDP_BYTES, DEFAULT_MAX_PAYLOAD_LEN),
@@ -80,7 +80,7 @@ pub(super) fn encode(request: &Message, transport: QuestionTransport, response: 
     encoded.or_else(|| cut(&response, limit.into()).to_vec().ok())
 }
 
-/// Old musl uses the addresses without asking again.
+/// Keeps as many addresses as possible: old musl uses them without asking again.
 fn cut(response: &Message, limit: usize) -> Message {
     let mut cut = response.clone().truncate();
     let used = cut.to_vec().map_or(limit, |bytes| bytes.len());

@@ -15,9 +15,9 @@ use tokio::process::Command;
 use super::closed::{ClosedAddresses, ToClose};
 use super::{connections, dns};
 
-/// For rules of other programs.
+/// Docker's chain for other programs' rules.
 const DOCKER_USER: &str = "DOCKER-USER";
-/// Without Docker.
+/// On hosts without Docker.
 const FORWARD: &str = "FORWARD";
 /// Podman's first rules in `filter` accept everything from pods, but the packets still pass this last table,
 /// where rules can drop and not reject.
@@ -25,7 +25,7 @@ const LAST_TABLE: &str = "security";
 /// Applies rules between pods of one network. Docker sets it for `enable_icc`, which Podman lacks.
 const BRIDGED: &str = "/proc/sys/net/bridge/bridge-nf-call-iptables";
 const INTERFACES: &str = "kl-";
-/// Seconds.
+/// In seconds.
 const LOCK_WAIT: &str = "5";
 
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ fn chains(ranges: &[AddressRange], closed: &ClosedAddresses, has_last_table: boo
          {in_filter}"
     );
     if has_last_table {
-        // Not by their addresses either.
+        // Pods must not reach each other by their addresses.
         let refused = [&[format!("-o {INTERFACES}+")], &refused[..]].concat();
         chains += &format!(
             "*{LAST_TABLE}\n:KUBELEET-TO-PODS - [0:0]\n:KUBELEET-FROM-PODS - [0:0]\n{}",
@@ -116,7 +116,7 @@ fn jumps(forwarding: Forwarding) -> Vec<Jump> {
         jump("nat", "PREROUTING", format!("-i {INTERFACES}+ {pool}"), "KUBELEET"),
         // For people on the host.
         jump("nat", "OUTPUT", pool.to_owned(), "KUBELEET"),
-        // The host's address in a pod network is reachable for neighbours.
+        // Neighbours must not reach the proxy's ports through the host's address in a pod network.
         jump("filter", "INPUT", format!("! -i {INTERFACES}+ -p udp --dport {questions}"), "KUBELEET-PORTS"),
         jump(
             "filter",
@@ -159,7 +159,7 @@ async fn missing_jumps(forwarding: Forwarding) -> Vec<Jump> {
     missing
 }
 
-/// Proxies of other clusters may set theirs.
+/// As this program sets them. Proxies of other clusters may set theirs.
 #[derive(Debug, Default)]
 pub struct Rules {
     own: ClosedAddresses,

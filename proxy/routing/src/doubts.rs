@@ -80,7 +80,7 @@ fn doubted(shared: &FollowerShared) -> BTreeSet<ServiceName> {
     doubts.map(|(service, _)| service).take(MAX_SERVICES).collect()
 }
 
-/// Stops when a question fails. Returns the answered services.
+/// Asks until a question fails. Returns the answered services.
 async fn read(
     shared: &Arc<FollowerShared>,
     services: &BTreeSet<ServiceName>,
@@ -103,7 +103,7 @@ async fn read(
     answered
 }
 
-/// Ahead of services that may be unchanged.
+/// Ahead of services whose endpoints may be unchanged.
 async fn finish(
     shared: Arc<FollowerShared>,
     service: ServiceName,

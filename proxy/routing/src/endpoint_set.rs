@@ -14,9 +14,9 @@ pub struct EndpointSet {
     version: Option<EndpointVersion>,
     endpoints: BTreeMap<PodId, Arc<Endpoint>>,
     shared: OnceLock<Endpoints>,
-    /// Because a new master has none: it may have lost them.
+    /// A new master has none: it may have lost them.
     is_kept: bool,
-    /// By hosts, since Redis had this version.
+    /// Hosts reported endpoints since Redis had this version.
     is_heard: bool,
 }
 
@@ -34,7 +34,7 @@ impl Eq for EndpointSet {}
 pub enum Applied {
     Changed,
     Old,
-    /// All endpoints must be read.
+    /// Messages are missing: all endpoints must be read.
     Gap,
 }
 
@@ -61,8 +61,8 @@ impl EndpointSet {
         self.shared.get_or_init(|| self.endpoints.values().cloned().collect()).clone()
     }
 
-    /// After a failover that lost writes, versions repeat; but the connection breaks too, so all endpoints
-    /// are read.
+    /// A failover that lost writes repeats versions, but also breaks the connection, so all endpoints are
+    /// read.
     pub fn apply(&mut self, change: EndpointChange) -> Applied {
         let Some(known) = self.version().filter(|known| known.master == change.version.master) else {
             return Applied::Gap;
@@ -70,7 +70,7 @@ impl EndpointSet {
         if change.version.version <= known.version {
             return Applied::Old;
         }
-        // Kept endpoints are not those of Redis.
+        // A change relative to Redis does not apply to kept endpoints that Redis lacks.
         if change.version.version != known.version + 1 || self.is_kept {
             return Applied::Gap;
         }
@@ -97,8 +97,8 @@ impl EndpointSet {
         }
     }
 
-    /// A paged read that began at `before` may contain changes after `version`. A set that messages advanced
-    /// further stays.
+    /// A paged read that began at `before` may contain changes after `version`. If messages advanced the set
+    /// further, it stays.
     pub fn take_read(
         &mut self,
         before: Option<&EndpointVersion>,
@@ -111,7 +111,7 @@ impl EndpointSet {
         }
     }
 
-    /// Until the next answer of Redis.
+    /// Replaces the pods of one host, until the next answer of Redis.
     pub fn hear(&mut self, nodes: &BTreeSet<NodeName>, endpoints: Vec<Endpoint>) {
         let heard = by_pod(endpoints);
         let stays = |endpoint: &Endpoint| !nodes.contains(&endpoint.node);
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(set.iter().count(), 0, "the same master knows that they are gone");
     }
 
-    /// The message arrives; the host is asked.
+    /// With two flags: its message arrives, the host is asked.
     fn steps() -> impl Strategy<Value = Vec<(u8, bool, bool, bool)>> {
         prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>(), any::<bool>()), 0..60)
     }
@@ -284,7 +284,7 @@ mod tests {
         };
         let pods = |set: &EndpointSet| set.iter().map(|one| one.pod.to_string()).collect::<Vec<_>>();
         let at = |number| EndpointSet::saved(version(number, "0"), one("known"), false);
-        // At the begin and at the end of the reading; the version read.
+        // The version when the reading began, and when it ends; the version read.
         for (before, now, read, is_taken) in
             [(5, 5, 7, true), (5, 8, 7, false), (5, 6, 7, true), (7, 7, 3, true), (5, 7, 7, false)]
         {

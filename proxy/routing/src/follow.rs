@@ -1,7 +1,7 @@
 //! Follows the routes in Redis, and the endpoints of their services.
 //!
 //! A message is the difference to the previous version; after a gap all endpoints are read. While Redis is
-//! away, the known ones are served, and checked by `doubts`.
+//! away, the known ones are served; if they fail, the hosts are asked: see `doubts`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,9 +33,9 @@ use crate::snapshot::RoutingSnapshot;
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// All proxies lose a master at the same moment.
 const REREAD_SPREAD: Duration = Duration::from_secs(2);
-/// Pages in [`READS_PER`]: all proxies read again after a failover.
+/// Pages read in [`READS_PER`]: all proxies read again after a failover.
 const READS: usize = 10;
-/// Pages that requests wait for. Few proxies are new at the same time.
+/// For services without known endpoints, whose requests wait. Few proxies are new at the same time.
 const FIRST_READS: usize = 200;
 const READS_PER: Duration = Duration::from_secs(1);
 const MAKING_LOOK: Duration = Duration::from_millis(500);
@@ -47,7 +47,7 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Interest(Arc<FollowerShared>);
 
 impl Interest {
-    /// For an hour.
+    /// Follows the service for an hour.
     pub fn want(&self, service: &ServiceName) {
         let mut wanted = self.0.wanted.lock();
         let now = Instant::now();
@@ -151,7 +151,7 @@ async fn follow_routes(shared: Arc<FollowerShared>) {
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
     let mut check_at = Instant::now();
     loop {
-        // Those from the file.
+        // Services from the file are followed as soon as Redis answers.
         follow_services(&shared, &mut services);
         let read = async {
             read_routes(&shared).await?;
@@ -235,7 +235,7 @@ fn follow_services(shared: &Arc<FollowerShared>, followed: &mut BTreeMap<Service
 
 async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look: Arc<Notify>) {
     let mut messages = shared.store.subscribe(&channel::endpoints(&service));
-    // The next comparison of versions reads others.
+    // Endpoints from the file wait for the next comparison of versions.
     let mut read_at = if is_known(&shared, &service) { None } else { Some(Instant::now()) };
     let mut backoff = Backoff::starting_at(Duration::from_millis(100));
     loop {
@@ -277,7 +277,7 @@ async fn read_and_listen(
         tokio::select! {
             outcome = &mut reading => break outcome?,
             message = messages.next() => {
-                // The read may be of an earlier version.
+                // The read may be of an earlier version, so messages are kept too.
                 apply(shared, service, &message);
                 if kept.len() >= MAX_KEPT_MESSAGES {
                     kept = vec![Bytes::new()];

@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep};
 use crate::read_limit::ReadLimit;
 use crate::shared::FollowerShared;
 
-/// Few of many pausing readers are answered at a time, and heartbeats wait only for them.
+/// The pause after a page, in latencies of Redis: so few of many readers are answered at a time, and
+/// heartbeats wait only for them.
 const PAUSE_PER_ANSWER: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
@@ -55,7 +56,7 @@ pub(crate) async fn read_pages(
             }
             ReadingStep::Again => return Ok(ReadOutcome::Again),
             ReadingStep::Done(version, endpoints) => {
-                // It may have lost its route meanwhile.
+                // The service may have lost its route meanwhile.
                 if shared.is_followed(service) {
                     let mut known = shared.known.lock();
                     known.sets.entry(service.clone()).or_default().take_read(before, version, endpoints);

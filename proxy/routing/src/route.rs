@@ -35,7 +35,7 @@ pub struct HttpRoute {
     pub answer_timeout: Option<Duration>,
     /// Besides WebSocket, in lower case.
     pub upgrade: Vec<String>,
-    /// Without its last `/`.
+    /// Without its last `/`: empty for all paths.
     path: String,
 }
 
@@ -69,7 +69,7 @@ impl RouteTable {
         }
         let lists = table.exact.values_mut().chain(table.wildcard.values_mut());
         for routes in lists.chain([&mut table.any]) {
-            // Keeps the order of services.
+            // A stable sort keeps the order of services within a path.
             routes.sort_by_key(|route| Reverse(route.path.len()));
         }
         table
@@ -143,7 +143,7 @@ impl HttpRoute {
     }
 }
 
-/// The pod could resolve it to another route. Also percent-encoded.
+/// A pod could resolve `.` or `..`, also percent-encoded, to another route.
 pub fn has_dot_segments(path: &str) -> bool {
     let is_dots = |segment: &str| {
         let mut rest = segment;
@@ -161,7 +161,7 @@ pub fn has_dot_segments(path: &str) -> bool {
     may && path.split(['/', '\\']).any(is_dots)
 }
 
-/// In lower case, without port and last dot.
+/// In lower case, without its port and last dot.
 pub fn host_name(host: &str) -> Cow<'_, str> {
     let digits = host.bytes().rev().take_while(u8::is_ascii_digit).count();
     let name = host[..host.len() - digits].strip_suffix(':').unwrap_or(host);

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::cluster::FollowedCluster;
 use crate::read_limit::ReadLimit;
 
-/// After a pod asked for a service without a route.
+/// A service without a route is followed for this long after a pod asked for it.
 pub(crate) const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
 
 pub(crate) struct FollowerShared {
@@ -21,10 +21,10 @@ pub(crate) struct FollowerShared {
     pub(crate) changed: Notify,
     pub(crate) wanted: Mutex<HashMap<ServiceName, Instant>>,
     pub(crate) is_wanted: Notify,
-    /// The version of endpoints that led to no pod.
+    /// The version at which a service's endpoints led to no pod.
     pub(crate) doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
     pub(crate) is_doubted: Notify,
-    /// Messages may have been missed.
+    /// Messages may have been missed: versions must be compared.
     pub(crate) is_check_due: Notify,
     pub(crate) reads: ReadLimit,
     pub(crate) first_reads: ReadLimit,

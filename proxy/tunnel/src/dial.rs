@@ -147,7 +147,7 @@ impl TunnelDialer {
         }
     }
 
-    /// At most `MAX_SERVICES` services. Skips silent hosts.
+    /// Asks about at most `MAX_SERVICES` services. Skips silent hosts.
     pub async fn ask_hosts(
         &self,
         services: &BTreeSet<ServiceName>,

@@ -28,7 +28,7 @@ pub(super) enum TunnelFrame {
         /// Otherwise the request follows at once.
         wants_answer: bool,
     },
-    /// Also a sign of life while the pod is slow.
+    /// Also sent as a sign of life while the pod is slow.
     Accepted,
     Data(Bytes),
     End,
@@ -101,7 +101,7 @@ pub(super) fn data_header(length: usize) -> [u8; HEADER] {
     header(DATA, length)
 }
 
-/// One frame. Returns the number of bytes taken.
+/// Appends one frame. Returns the number of bytes taken.
 pub(super) fn put_some_data(to: &mut BytesMut, bytes: &[u8]) -> usize {
     let bytes = &bytes[..bytes.len().min(MAX_PAYLOAD_BYTES)];
     put_data(to, bytes);

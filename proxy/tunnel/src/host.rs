@@ -24,7 +24,7 @@ use super::peers::{Peer, Peers};
 
 pub const PORT: u16 = 7079;
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// A silent proxy counts as gone.
+/// A proxy without a sign of life for this long counts as gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 const SAVE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -52,7 +52,7 @@ impl HostTunnel {
         tokio::join!(listener.run(listening), stopped.run_until_cancelled(announcing));
     }
 
-    /// Other hosts may be unable to reach this one.
+    /// `None` if other hosts cannot reach this one.
     async fn listen(&self) -> Option<(TunnelListener, SocketAddr)> {
         let advice = "Until then other hosts do not reach the pods of this one. KUBELEET_TUNNEL_LISTEN sets another \
                       address, or off.";
@@ -95,7 +95,7 @@ impl HostTunnel {
         let Some(server) = lookup.map_err(unknown)?.next() else { return Ok(None) };
         let any: IpAddr =
             if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        // It sends nothing, but selects the local address.
+        // Connecting a UDP socket sends nothing, but selects the local address.
         let socket = UdpSocket::bind((any, 0)).await?;
         socket.connect(server).await?;
         Ok(Some(socket.local_addr()?.ip()))
@@ -137,13 +137,13 @@ impl HostTunnel {
         if !announced.is_empty() || self.store.cluster_id().await?.is_some() {
             self.peers.set(others(announced, own));
         }
-        // Last, as Redis may reject writes.
+        // Last, so that the others are followed even while Redis rejects writes.
         let secret_key = self.config.secret_key.as_ref().map(SecretKey::id);
         self.store.proxy_lives(&nodes, secret_key, SIGN_OF_LIFE).await
     }
 }
 
-/// A newer version may write other lines.
+/// Skips other lines, which a newer version may write.
 fn others(announced: HashMap<NodeName, String>, own: Peer) -> HashMap<NodeName, Peer> {
     let peer = |(node, line): (NodeName, String)| Some((node, line.parse::<Peer>().ok()?));
     announced.into_iter().filter_map(peer).filter(|(_, peer)| peer.fingerprint != own.fingerprint).collect()

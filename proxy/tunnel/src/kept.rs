@@ -3,8 +3,8 @@
 //! Each request asks the gate of the pod's host. One that may be sent twice follows without waiting: if the
 //! gate refuses, the other end discards it.
 //!
-//! HTTP/2 has its own task. Its writes between two requests wait for the next one, so that the pod gets only
-//! admitted bytes.
+//! An HTTP/2 connection has its own task. Its writes between two requests wait for the next one, so that the
+//! pod gets only admitted bytes.
 
 use std::fmt;
 use std::io;
@@ -85,10 +85,10 @@ impl KeptStream {
     }
 
     /// # Errors
-    /// The connection is unusable then.
+    /// If the gate refuses. The connection is unusable then.
     ///
     /// # Cancel safety
-    /// The connection is unusable then.
+    /// The connection is unusable after a cancellation.
     pub async fn begin_and_wait(&self) -> Result<(), NotAccepted> {
         self.0.lock().begin(true);
         std::future::poll_fn(|cx| self.0.lock().poll_accepted(cx)).await
@@ -99,7 +99,7 @@ impl KeptStream {
         !inner.data.is_empty() || !inner.arrived.is_empty()
     }
 
-    /// False: the connection must end.
+    /// Returns false if the connection must end.
     pub fn end(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.0.lock();
         inner.is_idle = true;
@@ -153,7 +153,7 @@ impl KeptInner {
                 *asker = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            // A pod must not send now.
+            // The pod must not send anything now.
             let _ = ready!(self.poll_arrival(cx));
             self.has_ended |= !self.data.is_empty();
         }
@@ -230,7 +230,7 @@ impl AsyncWrite for KeptStream {
             inner.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        // More by the `Begin` frame, which is sent with the first bytes.
+        // May be exceeded by the `Begin` frame, which is sent with the first bytes.
         if inner.unsent.len() > MAX_PAYLOAD_BYTES {
             ready!(inner.poll_drain(cx))?;
         }

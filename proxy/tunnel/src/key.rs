@@ -65,7 +65,7 @@ impl fmt::Debug for ProxyKey {
 }
 
 impl ProxyKey {
-    /// Readable only for this user.
+    /// The file is readable only for this user.
     pub fn load_or_create(path: &Path) -> io::Result<Self> {
         let file = StateFile::new(path).private();
         let pkcs8 = match file.read()? {

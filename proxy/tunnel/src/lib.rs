@@ -1,5 +1,5 @@
-//! The tunnel between proxies of different hosts: TLS 1.3 on one port, with keys pinned through Redis. Each
-//! connection to a pod has its own, so that no slow reader holds up another.
+//! The tunnel between proxies of different hosts: TLS 1.3 on one TCP port, with keys pinned through Redis.
+//! Each connection to a pod has its own TLS connection, so that no slow reader holds up another.
 //!
 //! A key never leaves its host: Redis has only fingerprints.
 //!

@@ -27,13 +27,13 @@ use super::serving;
 use super::target::{TunnelTarget, read_target};
 use super::tls::server_config;
 
-/// Also for the line that names the pod.
+/// For a handshake, and for the line that names the pod.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
-/// Opened ahead, until that line.
+/// A connection opened ahead waits this long for that line.
 const WAITS_FOR: Duration = Duration::from_secs(60);
-/// The other proxy takes a host that is silent for 2 s for dead.
+/// The other proxy takes a host that is silent for 2 s for dead: it must learn that only the pod is.
 const CONNECT_WITHIN: Duration = Duration::from_millis(1500);
-/// More are refused like by a gate: the host is not dead.
+/// Further connections are refused like by a gate: the host is not dead.
 const MAX_CONNECTIONS: usize = 16_384;
 /// Anyone can begin one.
 const MAX_HANDSHAKES: usize = 1024;
@@ -48,7 +48,7 @@ pub struct TunnelListener {
 struct ListenerShared {
     peers: Arc<Peers>,
     workers: Arc<Workers>,
-    /// Unauthenticated.
+    /// For unauthenticated connections.
     handshakes: Arc<Semaphore>,
     places: Semaphore,
     warned: LogLimit,
@@ -166,11 +166,11 @@ async fn serve(
         tokio::select! {
             biased;
             target = timeout(within, &mut reading) => target??,
-            // It must not hold up this process's end: the next one goes to the new process.
+            // A waiting connection must not hold up this process's end: the next one goes to the new process.
             () = listening.until_stopped() => timeout(OPEN_WITHIN, &mut reading).await??,
         }
     };
-    // It may have been removed meanwhile.
+    // The peer may have been removed while the connection waited.
     if !key_of(&peer).is_some_and(|key| peers.knows(key)) {
         return Err(io::Error::other("its key is not on the list any more"));
     }

@@ -1,7 +1,7 @@
 //! Connections to other hosts, opened before they are needed.
 //!
 //! A connect, a TLS handshake and a question take a round trip each. So each use of a host opens the next
-//! connection, which names its pod later.
+//! connection ahead, which names its pod when it is used.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::peers::Peer;
 use super::stream::TunnelStream;
 
-/// Four suffice for hundreds of connections a second.
+/// More are opened while these are used, so four suffice for hundreds a second.
 const MOST_WAITING: usize = 4;
 /// Shorter than at the other end.
 const WAITS_FOR: Duration = Duration::from_secs(50);
@@ -120,7 +120,7 @@ fn forget_if_empty(hosts: &mut HashMap<Peer, HostConnections>, peer: Peer) {
     }
 }
 
-/// It sends nothing before it is asked.
+/// The other end sends nothing before it is asked.
 fn is_open(stream: &mut TunnelStream) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);

@@ -43,7 +43,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// By the previous process, for a restart without Redis.
+    /// Saved by the previous process, for a restart without Redis.
     pub fn saved(path: &Path) -> Self {
         let lines: HashMap<NodeName, String> =
             StateFile::new(path).load_or_default("no other host is reached until Redis answers");

@@ -6,11 +6,11 @@ use gate::EnterError;
 pub(crate) const AHEAD_PROTOCOL: &[u8] = b"kubeleet-ahead/1";
 /// For consecutive requests, in frames.
 pub(crate) const KEPT_PROTOCOL: &[u8] = b"kubeleet-kept/1";
-/// The handshake is the answer.
+/// Probes a silent host: the handshake is the answer.
 pub(crate) const PROBE_PROTOCOL: &[u8] = b"kubeleet-tcp/1";
 pub(crate) const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 
-/// After the line that names a pod.
+/// One byte, after the line that names a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TunnelReply {
     Connected,

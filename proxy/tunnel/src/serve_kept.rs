@@ -24,7 +24,7 @@ use super::target::TunnelTarget;
 /// The dialing end reuses none older than 4 s, and ends them when the pod leaves. Otherwise a stopping pod
 /// waits this long for idle connections.
 const MOST_IDLE: Duration = Duration::from_secs(5);
-/// Of this host, for a slow request.
+/// A slow request is confirmed, as a sign of life of this host.
 const SIGN_OF_LIFE_AFTER: Duration = Duration::from_secs(1);
 /// Unread bytes would cause a reset, which can overtake earlier data.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
@@ -98,7 +98,7 @@ impl Requests<'_> {
             let frame = if self.pass.is_some() {
                 tokio::select! {
                     biased;
-                    // Waiting takes a lock of the pod; checking does not.
+                    // Waiting for the cut takes a lock of the pod; checking does not.
                     frame = self.reader.next() => if self.cut.has_come() { return Ok(()) } else { frame? },
                     () = &mut self.cut => return Ok(()),
                 }
@@ -139,7 +139,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Not after a restart of the container.
+    /// Refuses after a restart of the pod's container.
     fn enter(&mut self) -> Result<(), TunnelReply> {
         let pass = self.gates.enter(&self.target.pod, &self.target.assignment).map_err(reply_of)?;
         if pass.pod().start != self.start {

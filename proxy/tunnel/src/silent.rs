@@ -1,7 +1,7 @@
 //! The hosts whose proxy does not answer.
 //!
-//! One request waits for the timeout. After that none does whose service has a pod elsewhere, while a task
-//! probes the host.
+//! One request finds out, and waits for the timeout. After that none does whose service has a pod elsewhere,
+//! while a task probes the host. Pure, apart from the lock.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,10 +14,10 @@ use super::peers::Peer;
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(32);
-/// Then earlier silences are forgotten.
+/// A host that answers for this long loses its earlier silences.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
-/// Or recently silent.
+/// Silent, or recently so.
 #[derive(Debug, Default)]
 pub(super) struct SilentHosts {
     /// Mostly 0, and then no request takes the lock.
@@ -58,7 +58,7 @@ impl SilentHosts {
         (!was_asked).then_some(wait)
     }
 
-    /// Before each probe. True if the host answered.
+    /// Called before each probe. True if the host answered meanwhile.
     pub(super) fn needs_no_question(&self, peer: &Peer) -> bool {
         let mut hosts = self.hosts.lock();
         let Some(host) = hosts.get_mut(peer) else { return true };

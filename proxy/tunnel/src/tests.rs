@@ -126,7 +126,7 @@ async fn what_the_gate_refuses_is_told_and_an_open_connection_is_cut_when_its_ti
     assert!(ended.is_err(), "{ended:?}");
 }
 
-/// It would be taken for dead, with all its pods.
+/// A host that ended connections would be taken for dead, with all its pods.
 #[tokio::test]
 async fn a_host_that_has_as_many_connections_as_it_takes_refuses_further_ones_and_is_not_dead() {
     let hosts = hosts_with(|listener| listener.with_connections(1)).await;

@@ -1,4 +1,4 @@
-//! TLS between proxies with raw public keys (RFC 7250), which both ends compare with Redis.
+//! TLS between proxies: both ends present a raw public key (RFC 7250), and compare the other's with Redis.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) fn server_config(key: &ProxyKey, peers: Arc<Peers>) -> Result<ServerC
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(key.certified.clone())));
     config.alpn_protocols =
         [KEPT_PROTOCOL, AHEAD_PROTOCOL, PROBE_PROTOCOL, SERVING_PROTOCOL].map(<[u8]>::to_vec).into();
-    // It would not present the peer's key again, which may have been removed.
+    // A resumed session would not present the peer's key again, which may have been removed.
     config.send_tls13_tickets = 0;
     Ok(config)
 }

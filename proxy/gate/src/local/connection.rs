@@ -47,7 +47,7 @@ pub(super) struct LocalConnection<S> {
     names: watch::Receiver<KnownNameReach>,
     lines: Lines<S>,
     node: Option<NodeName>,
-    /// Reports for all nodes.
+    /// The next process reports for all nodes.
     is_of_next: bool,
     drains: JoinSet<EndedDrain>,
     handles: HashMap<AssignmentId, AbortHandle>,
@@ -95,10 +95,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
                     }
                     None => return Ok(LocalEnd::ByItself),
                 },
-                // Other clients ask once and end.
+                // Only for workers: other clients ask once and end.
                 Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
                 Some(ended) = self.drains.join_next_with_id() => {
-                    // The drain was restarted, or the pod reopened.
+                    // An error is a drain that was restarted, or aborted because the pod was reopened.
                     if let Ok((drain, ended)) = ended {
                         self.report(drain, ended).await?;
                     }

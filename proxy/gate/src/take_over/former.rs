@@ -23,7 +23,7 @@ pub struct Former {
     link: TaskTracker,
 }
 
-/// `None` after its end.
+/// `None` after the process has ended.
 type Drains = Mutex<Option<DrainWaiters>>;
 
 type DrainWaiters = HashMap<AssignmentId, Vec<oneshot::Sender<u64>>>;

@@ -43,7 +43,7 @@ fn pair(directory: &Path, name: String) -> Option<(String, String)> {
         return Some((name, key));
     }
     let chain = format!("{name}/{CERTBOT_CHAIN}");
-    // Also for a dangling link of certbot.
+    // Does not follow links: a dangling link of certbot must be reported.
     let is_there = directory.join(&chain).symlink_metadata().is_ok();
     is_there.then(|| (chain, format!("{name}/{CERTBOT_KEY}")))
 }

@@ -49,7 +49,8 @@ pub(super) enum News {
 }
 
 impl KnownCertificates {
-    /// Faulty files keep the previous certificate. Returns each fault once, each expiry once a day.
+    /// Faulty files keep the previous certificate. Returns the events to log: each fault once, each expiry
+    /// once a day.
     pub(super) fn update(&mut self, found: Vec<FoundCertificate>, now: u64) -> Vec<News> {
         let mut news = Vec::new();
         self.0.retain(|file, _| {

@@ -67,7 +67,7 @@ pub enum CertificateError {
     Expired,
 }
 
-/// `file` and `key_file` are for messages.
+/// `file` and `key_file` are names for messages.
 ///
 /// # Errors
 /// Contain nothing of the key.

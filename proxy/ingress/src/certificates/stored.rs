@@ -17,7 +17,7 @@ use super::parse::{Certificate, parse};
 pub struct OrderStanding {
     pub status: CertificateStatus,
     pub read_at: Instant,
-    /// At `read_at`.
+    /// Delay until the next order, at `read_at`.
     pub wait: Duration,
 }
 

@@ -14,20 +14,20 @@ use crate::client::deadlines::ClientWait;
 use crate::client::guarded::ConnectionState;
 use crate::headers;
 
-/// For an unused body.
+/// Limits on reading the rest of an unused body.
 const REST_WITHIN: Duration = Duration::from_secs(30);
 const REST_SILENT: Duration = Duration::from_secs(5);
 
-/// When dropped early, takes in some of the rest: some clients do not see the answer if their upload is
-/// reset.
+/// When dropped early, some of the rest is discarded first: some clients do not see the answer if their
+/// upload is reset.
 pub(crate) struct ClientBody {
     body: Option<Incoming>,
     state: Arc<ConnectionState>,
     message: u64,
-    /// By HTTP/2.
+    /// `None` unless the client speaks HTTP/2.
     wait: Option<Arc<ClientWait>>,
     may_be_silent: bool,
-    /// A body in chunks does not know its end.
+    /// A body in chunks does not say by itself that it has been read.
     is_over: bool,
 }
 

@@ -11,7 +11,7 @@ use gate::timer::Timer;
 use hyper::rt::Executor;
 use tokio::time::Instant;
 
-/// Another task may begin to wait for the request's body.
+/// Checks within the timeout: another task may begin a wait for the request's body.
 const LOOKS: u32 = 4;
 
 tokio::task_local! {
@@ -23,7 +23,7 @@ pub(crate) struct ClientWait {
     begun: Instant,
     /// Milliseconds after `begun`, plus one. 0 without a wait.
     for_body: AtomicU64,
-    /// For the next part of the answer.
+    /// The same for room for the next part of the answer.
     for_room: AtomicU64,
     is_over: AtomicBool,
 }
@@ -38,7 +38,7 @@ impl ClientWait {
         }
     }
 
-    /// By HTTP/2.
+    /// `None` unless the current task's request is by HTTP/2.
     pub(crate) fn current() -> Option<Arc<Self>> {
         CLIENT_WAIT.try_with(Clone::clone).ok()
     }
@@ -73,7 +73,7 @@ impl ClientWait {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestExecutor {
-    /// Of a client while something is due.
+    /// Maximum inactivity of a client while something is due.
     pub(crate) within: Duration,
 }
 

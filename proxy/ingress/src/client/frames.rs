@@ -37,7 +37,7 @@ impl Frames {
         std::mem::take(&mut self.has_spoken)
     }
 
-    /// Returns true if headers or another frame have ended.
+    /// Returns true if headers or another frame have ended in `bytes`.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) -> bool {
         let mut has_ended = false;
         while !bytes.is_empty() {

@@ -144,7 +144,8 @@ impl RequestHead {
     }
 }
 
-/// Without `h2c`: many clients offer it with each request, and after it this proxy would see no requests.
+/// Omits `h2c`: many clients offer it with each request, servers ignore it, and after it this proxy would see
+/// no requests.
 pub(crate) fn upgrade_protocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let protocols = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     protocols.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"h2c"))

@@ -34,7 +34,7 @@ pub(crate) struct ConnectionState {
     upgrade: AtomicU8,
     waker: AtomicWaker,
     has_unread_body: AtomicBool,
-    /// By the service, unwritten.
+    /// Unwritten answers of the service with a refusal status.
     refusals: AtomicUsize,
     pub(crate) surplus: Arc<Surplus>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// The first active request uses the connection's place; concurrent ones need more.
+    /// The first active request uses the connection's place; each concurrent one takes another.
     pub(crate) fn begin(
         state: &Arc<ConnectionState>,
         enter: impl FnOnce() -> Option<TakenPlace>,
@@ -91,7 +91,7 @@ impl ConnectionState {
     }
 }
 
-/// The server's own for unreadable requests.
+/// The server itself refuses unreadable requests with these.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_REQUEST | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
 }
@@ -108,11 +108,11 @@ pub(crate) struct Guarded<S> {
     scanner: Option<Scanner>,
     thinner: Thinner,
     frames: Option<Frames>,
-    /// Then the parser gets no further bytes.
+    /// If set, the parser gets no further bytes.
     refused: Option<Ambiguous>,
     /// Replaces the server's own refusal.
     explanation: Option<RefusalText>,
-    /// Then an answer begins next.
+    /// If true, an answer begins next.
     is_flushed: bool,
     is_upgraded: bool,
     has_begun: bool,
@@ -217,7 +217,8 @@ impl<S> Guarded<S> {
         Poll::Ready(())
     }
 
-    /// The parser refuses zeros. Returns false if there is nothing for it yet.
+    /// Replaces refused bytes by zeros, which the parser refuses. Returns false if there is nothing for it
+    /// yet.
     fn check(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> bool {
         let Some(scanner) = &mut self.scanner else { return true };
         let bytes = &mut buffer.filled_mut()[before..];
@@ -235,14 +236,14 @@ impl<S> Guarded<S> {
             return self.timer.poll_until(deadline, cx);
         }
         if !self.is_upgraded {
-            // The server does not read when the answer ends.
+            // The server does not read again when the answer ends, so this timer wakes it.
             let look = Instant::now() + self.timeouts.idle / LOOKS_WHILE_IDLE;
             let _ = self.timer.poll_until(look, cx);
         }
         Poll::Pending
     }
 
-    /// A client that reads nothing would occupy the pod.
+    /// Times out: a client that reads nothing would occupy the pod.
     fn written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() || self.is_upgraded {
             self.unread_since = None;
@@ -286,7 +287,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         let before = buffer.filled().len();
         while !has_bytes {
             match Pin::new(&mut this.stream).poll_read(cx, buffer) {
-                // The end of the stream closes the connection.
+                // This end of the stream makes the parser close the connection.
                 Poll::Pending => return this.poll_timeout(cx).map(Ok),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) => {}

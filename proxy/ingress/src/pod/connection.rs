@@ -35,9 +35,9 @@ use crate::scanner::MessageHead;
 
 /// Servers close theirs after 5 s and more.
 const MOST_IDLE: Duration = Duration::from_secs(4);
-/// These are lost if they cross with the server's close.
+/// Unrepeatable requests are lost if they cross with the server's close.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
-/// Then the pod counts as keeping its connections.
+/// A pod that leaves a connection open for this long after an answer counts as keeping it.
 const STAYS_OPEN: Duration = Duration::from_millis(100);
 const CLOSES_FOR: Duration = Duration::from_secs(60);
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
@@ -122,7 +122,7 @@ type Driver = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 pub(crate) struct Http1 {
     sender: http1::SendRequest<RequestToPod>,
     driver: Option<Driver>,
-    /// To another host; asks the gate for each request.
+    /// If the pod is on another host, whose gate is asked for each request.
     tunnel: Option<KeptStream>,
     kept: Kept,
     surplus: Arc<Surplus>,
@@ -131,13 +131,13 @@ pub(crate) struct Http1 {
 
 pub(crate) struct Http2 {
     sender: http2::SendRequest<RequestToPod>,
-    /// Then one request at a time.
+    /// If set, the connection serves one request at a time.
     tunnel: Option<KeptStream>,
 }
 
 impl Drop for Http2 {
     fn drop(&mut self) {
-        // Its task would wait for the next request to send GOAWAY.
+        // Otherwise its task would wait for the next request to send GOAWAY.
         if let Some(tunnel) = &self.tunnel {
             tunnel.close();
         }
@@ -147,7 +147,7 @@ impl Drop for Http2 {
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) timer: Option<Timer>,
-    /// Of the gate on this host.
+    /// Of the pod's gate, if it is on this host.
     pub(crate) cut: Option<Cut>,
 }
 
@@ -215,7 +215,7 @@ impl PodConnection {
         begun.unwrap_or(Err(NotAccepted::Unanswered))
     }
 
-    /// True if the connection can be kept.
+    /// Returns true if the connection can be kept.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         match self {
             // Unread bytes of the pod would be taken for the next answer.
@@ -245,7 +245,7 @@ impl PodConnection {
         }
     }
 
-    /// The previous answer must have ended.
+    /// Must not be called again before the answer has ended.
     pub(crate) async fn send(
         &mut self,
         request: Request<RequestToPod>,
@@ -253,7 +253,7 @@ impl PodConnection {
         match self {
             PodConnection::Http2(http2) => http2.sender.try_send_request(request).await,
             PodConnection::Http1(connection) => {
-                // The wake-up of tokio's cooperative budget would be lost without a waker.
+                // Exempt from tokio's cooperative budget, whose wake-up would be lost without a waker.
                 let message = connection.surplus.begin();
                 let answer = pin!(unconstrained(connection.sender.try_send_request(request)));
                 let mut answer = drive_until(&mut connection.driver, answer).await;
@@ -293,7 +293,7 @@ impl PodConnection {
         }
     }
 
-    /// If all requests can share it.
+    /// `None` unless all requests can share the connection.
     pub(crate) fn shared(&self) -> Option<Self> {
         match self {
             Self::Http2(Http2 { sender, tunnel: None }) => {
@@ -304,8 +304,8 @@ impl PodConnection {
     }
 }
 
-/// Driver and answer share a task: with its waker they would wake it for each other, and poll the client in
-/// vain. So only the last poll of the driver gets it, to wait for the socket.
+/// Driver and answer share a task. With its waker they would wake the running task for each other, and poll
+/// the client's connection in vain. So only the last poll of the driver gets it, to wait for the socket.
 async fn drive_until<A: Future>(driver: &mut Option<Driver>, mut answer: Pin<&mut A>) -> A::Output {
     let mut has_waited = false;
     poll_fn(|cx| {
@@ -332,12 +332,12 @@ fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
 #[derive(Default)]
 pub(crate) struct Pools {
     pools: Mutex<Vec<Pool>>,
-    /// An ablation.
+    /// For tests, which must detect it.
     #[cfg(test)]
     is_of_address: bool,
 }
 
-/// Of one thread, port and container start.
+/// The connections of one thread to one port of one start of a pod.
 struct Pool {
     key: PoolKey,
     idle: Vec<Idle>,
@@ -345,7 +345,8 @@ struct Pool {
     habit: KeepingHabit,
 }
 
-/// While unknown, unrepeatable requests get new connections: some servers close each one without notice.
+/// While it is unknown, unrepeatable requests get new connections: some servers close each one without
+/// notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeepingHabit {
     Unknown,
@@ -371,7 +372,7 @@ impl PoolKey {
         Self { start, port, protocol, thread: thread::current().id() }
     }
 
-    /// The other proxy tracks the container start.
+    /// The proxy of another host tracks the container start of a connection.
     pub(crate) fn of_other_host(port: u16, protocol: HttpProtocol) -> Self {
         Self::new(0, port, protocol)
     }
@@ -456,7 +457,7 @@ impl Pools {
             let recent = pool.idle.iter().position(|idle| idle.since.elapsed() < MOST_IDLE);
             old.extend(pool.idle.drain(..recent.unwrap_or(pool.idle.len())));
         }
-        // Without the lock.
+        // Dropped without the lock.
         drop(old);
     }
 
@@ -470,7 +471,7 @@ impl Pools {
 }
 
 impl Pool {
-    /// By the age of idle connections.
+    /// Learns from the age of idle connections.
     fn update_habit(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.habit, KeepingHabit::Closes { since } if since.elapsed() >= CLOSES_FOR) {
             self.habit = KeepingHabit::Unknown;

@@ -32,7 +32,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 pub(crate) struct OutgoingRequest {
     pub(crate) head: http::request::Parts,
-    /// Unsent.
+    /// The unsent body.
     pub(crate) body: Option<ClientBody>,
     progress: Option<Arc<BodyProgress>>,
 }
@@ -190,7 +190,7 @@ async fn attempt(
     let sent = async {
         let mut connection = match source {
             ConnectionSource::Open(connection) => connection,
-            // Keeps the request's future small: most requests do not connect.
+            // Boxed to keep the request's future small: most requests do not connect.
             ConnectionSource::Closed(address) => Box::pin(open(shared, pod, address, key)).await?,
         };
         let sent = Instant::now();
@@ -226,7 +226,7 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
 }
 
 enum ConnectionSource {
-    /// Admitted by the gate there, if through the tunnel.
+    /// Through the tunnel, the gate there has admitted the request.
     Open(PodConnection),
     Closed(SocketAddr),
 }
@@ -271,7 +271,7 @@ async fn open(
     }
 }
 
-/// Does not time out while the request's body is being sent.
+/// The timeout does not run out while the request's body is being sent.
 async fn send(
     shared: &IngressShared,
     route: &HttpRoute,
@@ -345,7 +345,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// HTTP/2 takes pseudo-headers from a URL.
+/// A path, or a URL for the pseudo-headers of HTTP/2.
 pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol, host: &str) {
     let path = head.uri.path_and_query();
     let is_path = path.is_some() && head.uri.authority().is_none();

@@ -12,7 +12,7 @@ use tokio::task::coop::poll_proceed;
 use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey};
 use crate::pod::routing_table::{InFlight, Pod};
 
-/// The client only sees a cut connection.
+/// The type is irrelevant: the client only sees a cut connection.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(crate) struct FromPod {
@@ -24,7 +24,7 @@ pub(crate) struct FromPod {
 
 /// Held until the answer has ended.
 ///
-/// In this order: the connection ends before the gate learns that the request has.
+/// The order of the fields matters: the connection ends before the gate learns that the request has.
 pub(crate) struct RequestResources {
     pub(crate) connection: PodConnection,
     pub(crate) key: PoolKey,

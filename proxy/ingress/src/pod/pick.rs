@@ -28,7 +28,7 @@ impl Latency {
         self.measured = Some(now);
     }
 
-    /// Seconds. Decays, so that a slow pod is tried again.
+    /// In seconds. Decays, so that a slow pod is tried again.
     pub(crate) fn at(&self, now: Instant) -> f64 {
         self.average * self.kept(now)
     }
@@ -87,7 +87,7 @@ impl Failures {
     }
 }
 
-/// `until` are the ends of exclusions. At most half stay excluded, those due back last.
+/// `until` has the end of each pod's exclusion. At most half stay excluded, those due back last.
 pub(crate) fn not_set_aside(until: &[Option<Instant>]) -> Vec<usize> {
     let mut aside: Vec<usize> = (0..until.len()).filter(|&pod| until[pod].is_some()).collect();
     aside.sort_by_key(|&pod| std::cmp::Reverse(until[pod]));

@@ -13,16 +13,16 @@ const ALWAYS_ALLOWED: u64 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoAnswer {
-    /// At no cost to the pod.
+    /// Nothing was sent, at no cost to the pod.
     Refused,
-    /// Also closed before the request was written.
+    /// No connection, or it closed before the request was written.
     NotConnected,
     Unanswered,
     /// The pod may have seen a part of a body that is not kept.
     BodySent,
 }
 
-/// `pods` may have seen the request, or timed out.
+/// `pods` counts pods that may have seen the request, or timed out.
 pub(crate) fn may_repeat(
     why: NoAnswer,
     method: &Method,
@@ -37,7 +37,7 @@ pub(crate) fn may_repeat(
     }
 }
 
-/// A fifth of the requests of the last 10 s: retrying everything would kill overloaded pods.
+/// Allows a fifth of the requests of the last 10 s: retrying everything would kill overloaded pods.
 #[derive(Debug, Clone)]
 pub(crate) struct RetryBudget {
     started: Instant,

@@ -17,7 +17,7 @@ use crate::pod::connection::Pools;
 use crate::pod::pick::{Failures, Latency, better_of_two, cost, not_set_aside, two_of};
 use crate::pod::retry_policy::RetryBudget;
 
-/// Without refusals, the port may have been open meanwhile.
+/// A port without refusals for this long may have been open meanwhile.
 const REFUSAL_FORGOTTEN: Duration = Duration::from_secs(20);
 
 /// Pods keep their state from one table to the next.
@@ -47,7 +47,7 @@ pub(crate) struct Pod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum NoPod {
     NotReady,
-    /// Ready, but without a connection.
+    /// Some pods were ready, but did not accept connections.
     NotListening,
 }
 
@@ -64,7 +64,7 @@ struct RefusingPort {
     last: Instant,
 }
 
-/// Until dropped.
+/// Counts as in flight until dropped.
 pub(crate) struct InFlight(Arc<Pod>);
 
 impl Drop for InFlight {
@@ -86,7 +86,7 @@ impl Pod {
         health.failures.succeeded();
     }
 
-    /// Also by an answer with status 502, 503 or 504.
+    /// By a failed connect, or an answer with status 502, 503 or 504.
     pub(crate) fn failed(&self, service: &ServiceName, now: Instant) {
         if let Some(ejection) = self.health.lock().failures.failed(now) {
             tracing::warn!(

@@ -52,13 +52,13 @@ pub(crate) struct ForConnection;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForRequest {
-    /// After its connection has ended.
+    /// True if the request may be sent again after its connection has ended.
     pub(crate) is_repeatable: bool,
     pub(crate) protocol: HttpProtocol,
 }
 
 pub(crate) enum NoPath {
-    /// Also without a proxy on its node.
+    /// By the gate, or because the node has no proxy.
     Refused,
     NotAsked(EntryRefusal),
     NotListening,
@@ -106,7 +106,7 @@ impl PathUsage for ForRequest {
             let connection = PodConnection::over_kept(search.ask(pod, connect).await?, protocol).await;
             connection.map(Box::new).map_err(|_| NoPath::Unreachable)
         };
-        // Keeps the request's future small: most requests do not connect.
+        // Boxed to keep the request's future small: most requests do not connect.
         Box::pin(connect).await
     }
 }
@@ -210,7 +210,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
                 pod.asking.lock().refused(port, EntryRefusal::Gate, now);
             }
             Err(TunnelError::NotListening(_)) => pod.asking.lock().refused(port, EntryRefusal::Port, now),
-            // On busy hosts only some connect in time.
+            // Each request tries for itself: on busy hosts only some connect in time.
             Err(TunnelError::Unreachable { .. }) => {}
         }
         connected.map_err(|error| self.no_path(&pod.endpoint, &error))
@@ -242,7 +242,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
-    /// Requests prefer other hosts until it answers.
+    /// Requests prefer other hosts until this one answers.
     pub(crate) fn rule_out_host(&mut self, pod: &Pod) {
         let node = &pod.endpoint.node;
         if let Some(tunnel) = &self.shared.tunnel {
@@ -260,7 +260,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
         *self.deadline.get_or_insert(begun + self.shared.config.wait)
     }
 
-    /// It is probably the wrong port.
+    /// The port of the rule is wrong if all ready pods have refused for the maximum wait.
     fn is_hopeless(&self, now: Instant) -> bool {
         let (port, wait) = (self.target.port, self.shared.config.wait);
         let refuses = |service: &Arc<FollowedService>| service.has_refused_for(port, wait, now.into_std());

@@ -69,7 +69,7 @@ pub(super) struct AnotherHost {
 }
 
 impl AnotherHost {
-    /// Returns a key that it accepts, and the peers with its address.
+    /// Also returns a key that it accepts, and the peers with its address.
     fn start(gates: &Arc<Gates>) -> (Self, ProxyKey, Arc<Peers>) {
         let (here, key) = (ProxyKey::generate().unwrap(), ProxyKey::generate().unwrap());
         let node = NodeName::new("worker1").unwrap();
@@ -256,7 +256,7 @@ impl FakePod {
         .await
     }
 
-    /// Pings between requests. Counts connections and ended ones.
+    /// Pings between requests. Also returns the counts of its connections and of ended ones.
     pub(super) async fn http2(name: &str) -> (Self, Arc<[AtomicUsize; 2]>) {
         let (name, counts) = (name.to_owned(), Arc::<[AtomicUsize; 2]>::default());
         let counted = counts.clone();
@@ -303,7 +303,7 @@ impl FakePod {
         self.leave().await;
     }
 
-    /// Its connections stay open.
+    /// The pod's connections stay open.
     pub(super) async fn leave(self) {
         self.accepting.abort();
         while TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).await.is_err() {

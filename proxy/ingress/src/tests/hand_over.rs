@@ -60,8 +60,8 @@ async fn send_without_pause(fixture: Arc<Fixture>, number: usize, counts: Arc<Co
     }
 }
 
-/// At the same address. Every fourth old pod leaves its connections open. Returns the numbers of requests and
-/// failures.
+/// The new pod has the same address. Every fourth old pod leaves its connections open. Returns the numbers of
+/// requests and failures.
 async fn hand_over(pods: Pods, config: IngressConfig, hand_overs: usize, requests: usize) -> (usize, usize) {
     let mut pod = FakePod::http1("p0", 0, PODS_ANSWER_AFTER).await;
     let rules = vec![rule(pod.port, HttpProtocol::Http)];

@@ -57,7 +57,7 @@ async fn connect(address: SocketAddr, is_http2: bool) -> Client {
     if is_http2 { Client::connect_http2(address).await } else { Client::connect(address).await }
 }
 
-/// Clients repeat such a request.
+/// Clients repeat a request after such an error.
 fn was_not_taken(error: &hyper::Error) -> bool {
     let crossed = || format!("{error:?}").contains("GoAway(b\"\", NO_ERROR, Remote)");
     error.is_canceled() || error.is_closed() || crossed()
