@@ -1,8 +1,6 @@
 //! The HTTP API: stores the desired services and shows their state.
 //!
-//! The process is stateless: any number of them on one Redis behave as one. `routes/` has one file per
-//! resource, `http/problem.rs` is the only mapping from errors to HTTP, and `openapi` completes the document
-//! from the handlers' annotations.
+//! The process is stateless: any number of them on one Redis behave as one.
 //!
 //! Tests: tests
 

@@ -1,5 +1,4 @@
-//! Completes the OpenAPI document: handlers' annotations describe single operations, and common parts are
-//! added here.
+//! Completes the OpenAPI document with parts that no handler's annotation describes.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ const DESCRIPTION: &str = "Runs containers on a few to a few thousand machines, 
     Every response has the header `x-request-id`, which finds the request in the log; a client may choose \
     the id by sending that header.";
 
-/// Tag of operations that do not need Redis.
+/// Operations that do not need Redis.
 const PROCESS_TAG: &str = "process";
 const TAGS: &[(&str, &str)] = &[
     ("service", "Desired pods, by service"),
@@ -72,7 +71,7 @@ pub(crate) fn complete(document: OpenApi) -> Value {
     document
 }
 
-/// Describes one object instead of the parts that the view of a service is made of, for generated clients.
+/// The view of a service is made of parts; generated clients want one object.
 fn merge_parts(schema: &mut Value) {
     let own = schema["allOf"].take();
     let of_document = [ServiceFields::schema(), PodSpec::schema()].map(|part| json!(part));
@@ -88,8 +87,7 @@ fn merge_parts(schema: &mut Value) {
         json!({"type": "object", "description": description, "properties": properties, "required": required});
 }
 
-/// Returns the schema of a merge patch of `ServiceInput`: every field is optional, and `null` removes any but
-/// the name.
+/// In a merge patch every field is optional, and `null` removes any but the name.
 fn patch_schema(schemas: &Value) -> Value {
     let mut patch = schemas["ServiceInput"].clone();
     patch["description"] = schemas["ServicePatch"]["description"].clone();
@@ -148,7 +146,7 @@ fn header(name: &str, description: &str) -> Value {
     json!({name: {"description": description, "schema": {"type": "string"}}})
 }
 
-/// Makes lists refer to their items by name, so that generated clients have one type per object.
+/// Generated clients should have one type per object.
 fn name_list_items(schemas: &mut Value) {
     for (name, schema) in schemas.as_object_mut().into_iter().flatten() {
         if let Some(item) = name.strip_prefix("List_") {
@@ -157,8 +155,7 @@ fn name_list_items(schemas: &mut Value) {
     }
 }
 
-/// Moves the inline object `tmpfs` to a named schema: client generators fail on inline objects inside
-/// `anyOf`.
+/// Client generators fail on inline objects inside `anyOf`.
 fn name_options_in_memory(schemas: &mut Value) {
     let forms = schemas["VolumeMount"]["anyOf"].as_array_mut();
     let options = forms.into_iter().flatten().find_map(|form| form.pointer_mut("/properties/tmpfs"));
@@ -167,7 +164,7 @@ fn name_options_in_memory(schemas: &mut Value) {
     schemas["TmpfsOptions"] = named;
 }
 
-/// Routes listed by `GET /`: method, path, and first line of the description.
+/// The answer of `GET /`.
 #[derive(Clone)]
 pub(crate) struct RouteIndex(Arc<str>);
 
@@ -177,7 +174,6 @@ impl RouteIndex {
         for (path, item) in &document.paths.paths {
             for (method, operation) in operations(item) {
                 let summary = operation.summary.as_deref().unwrap_or_default();
-                // Writing to a string does not fail.
                 let _ = writeln!(text, "{method:<7}{path:<28}{summary}");
             }
         }

@@ -15,26 +15,21 @@ use crate::metrics;
 use crate::router::router;
 use crate::state::AppState;
 
-/// Time for requests, and then for background work, to end after shutdown began.
+/// For requests, and then for background work, after shutdown began.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Failure of the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The address cannot be bound.
     #[error(
         "the API cannot listen on {address}: {error}; stop the process that uses the address, or set \
          KUBELEET_LISTEN"
     )]
     Bind {
-        /// Address.
         address: SocketAddr,
-        /// Error of the system.
         error: std::io::Error,
     },
 }
 
-/// An API that is bound to its address but does not answer yet.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -42,10 +37,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds `config.listen`; port 0 means any free port. Redis need not be available.
-    ///
-    /// # Errors
-    /// [`ApiError::Bind`] if the address cannot be bound.
+    /// Port 0 means any free port. Redis need not be available.
     pub async fn bind(config: Arc<Config>, store: Store) -> Result<Self, ApiError> {
         let failed = |error| ApiError::Bind { address: config.listen, error };
         let listener = listen(config.listen).map_err(failed)?;
@@ -53,16 +45,12 @@ impl Server {
         Ok(Self { listener, address, app: AppState::new(config, store) })
     }
 
-    /// Returns the bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown`. Then accepts no new connections, ends streams, and gives requests and
-    /// background work some seconds to end. The reconcile loop finishes abandoned work.
-    ///
-    /// # Errors
-    /// None today.
+    /// After `shutdown`, ends streams and gives requests and background work some seconds. The reconcile loop
+    /// finishes abandoned work.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), ApiError> {
         let Self { listener, address, app } = self;
         let _forwarding = forward_shutdown(&app, &shutdown);
@@ -106,10 +94,6 @@ fn forward_shutdown(app: &AppState, shutdown: &CancellationToken) -> tokio_util:
     }))
 }
 
-/// Serves the API that `config` describes until `shutdown`.
-///
-/// # Errors
-/// See [`Server::bind`] and [`Server::run`].
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), ApiError> {
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     Server::bind(config, store).await?.run(shutdown).await

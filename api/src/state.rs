@@ -1,4 +1,4 @@
-//! Shared state of all requests in one API process. It is lost with the process, and nothing depends on it.
+//! Shared state of all requests in one API process. Nothing depends on it after the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +30,10 @@ use crate::streams::event_feed::EventFeed;
 use crate::streams::forwards::Forwards;
 use crate::streams::open_streams::OpenStreams;
 
-/// Time for which an answer is shared. Thousands of probes cost Redis ten requests a second.
+/// Thousands of probes cost Redis ten requests a second.
 const READINESS_MAX_AGE: Duration = Duration::from_millis(100);
 
-/// Number of live schedulers, or the reason why Redis rejects writes.
+/// Live schedulers, or the reason why Redis rejects writes.
 pub(crate) type ReadinessAnswer = Result<u64, String>;
 
 #[derive(Clone)]
@@ -51,14 +51,13 @@ pub(crate) struct AppState {
     pub(crate) usage: Arc<UsageCache>,
     pub(crate) streams: OpenStreams,
     pub(crate) forwards: Forwards,
-    /// Work that continues after its request was answered.
+    /// Continues after its request was answered.
     pub(crate) tasks: TaskTracker,
     pub(crate) shutdown: CancellationToken,
     pub(crate) metrics: PrometheusHandle,
     latest_write: Arc<Mutex<Option<LatestWrite>>>,
 }
 
-/// Latest write of a service through this process, with its last known durability.
 #[derive(Clone)]
 struct LatestWrite {
     service: ServiceName,
@@ -94,20 +93,15 @@ impl AppState {
         self.growth.admit(&self.store, &self.config.growth, growth).await
     }
 
-    /// Returns the cluster's shortage; `None` if the demand fits or the nodes are unknown.
     pub(crate) async fn shortage(&self, demand: &Demand) -> Option<Shortage> {
         self.capacity.shortage(&self.store, demand).await
     }
 
-    /// Returns all current nodes; empty if they cannot be read.
     pub(crate) async fn nodes(&self) -> Arc<[Node]> {
         self.capacity.nodes_now(&self.store).await
     }
 
-    /// Returns the encryption key, which the workers have too.
-    ///
-    /// # Errors
-    /// `SecretKeyMissing`, or `OtherSecretKey`: no pod could decrypt the value.
+    /// Refuses a key that the workers lack: no pod could decrypt the value.
     pub(crate) async fn encryption_key(&self) -> Result<&SecretKey, ApiProblem> {
         let key = self.config.secret_key.as_ref().ok_or_else(ApiProblem::no_secret_key)?;
         WorkerKeys::of(&self.nodes().await, Some(key)).check(key)?;
@@ -125,8 +119,8 @@ impl AppState {
         self.latest_write.lock().as_ref().map(|latest| latest.view.clone())
     }
 
-    /// Returns the current durability of the latest write. An unconfirmed write may be confirmed since;
-    /// nothing is known of a write that was replaced or lost in a failover.
+    /// An unconfirmed write may be confirmed since. Nothing is known of a write that was replaced or lost in
+    /// a failover.
     pub(crate) async fn durability_now(&self) -> Result<Option<DurabilityView>, StoreError> {
         let latest = self.latest_write.lock().clone();
         let Some(latest) = latest.filter(|latest| latest.view.state == DurabilityState::Unconfirmed) else {
@@ -147,7 +141,6 @@ impl AppState {
     }
 }
 
-/// Returns the durability of a formerly unconfirmed write that all replicas have confirmed since.
 fn confirmed_since(before: &DurabilityView) -> DurabilityView {
     DurabilityView {
         state: DurabilityState::Confirmed,
@@ -157,7 +150,7 @@ fn confirmed_since(before: &DurabilityView) -> DurabilityView {
     }
 }
 
-/// Returns the status of the response to a write: 202 until all replicas have confirmed it.
+/// 202 until all replicas have confirmed the write.
 pub(crate) fn status_of(durability: &DurabilityView, confirmed: StatusCode) -> StatusCode {
     match durability.state {
         DurabilityState::Unconfirmed => StatusCode::ACCEPTED,

@@ -1,4 +1,4 @@
-//! The command line as a whole, assembled from the commands' arguments.
+//! The command line as a whole.
 
 use clap::{Parser, Subcommand};
 

@@ -1,8 +1,8 @@
 //! Decides whether a requested service fits the cluster. Pure.
 //!
-//! This is an early answer for people, not a reservation: the script that assigns pods decides. So only
-//! services that can never fit are refused. Cordoned and silent nodes count too, because they may be back
-//! before the pods are. External workers count for pods that they can run, which are pods without requests.
+//! Early answers for people: the script that assigns pods decides. So only services that can never fit are
+//! refused. Cordoned and silent nodes count, because they may be back before the pods are. External workers
+//! count for pods without requests.
 
 mod amounts;
 mod shortage;
@@ -20,7 +20,7 @@ use self::amounts::{Rounded, amount};
 use self::shortage::Lack;
 pub(crate) use self::shortage::Shortage;
 
-/// Order in which short resources are blamed.
+/// In the order in which they are blamed.
 const BLAMED: [Lack; 6] = [
     Lack::Amount(Resource::Memory),
     Lack::Amount(Resource::Cpu),
@@ -36,7 +36,6 @@ struct PodGroup {
     ports: HostPorts,
     host: Option<Arc<HostRequest>>,
     replicas: u64,
-    /// True if external workers can run the pods.
     needs_only_image: bool,
 }
 
@@ -45,7 +44,7 @@ pub(crate) struct Demand {
     service: ServiceName,
     wanted: PodGroup,
     present: Option<PodGroup>,
-    /// True for jobs: their pods may wait for each other.
+    /// Jobs: their pods may wait for each other.
     can_wait: bool,
 }
 
@@ -72,7 +71,6 @@ impl PodGroup {
         }
     }
 
-    /// Returns the reason why a node refuses the pods' host settings, if the node has reported its own.
     fn refusal_of(&self, node: &Node) -> Option<String> {
         let (request, settings) = self.host.as_ref().zip(node.facts.settings.as_ref())?;
         settings.host.check(request).err()
@@ -115,14 +113,13 @@ impl Demand {
         Self { service: service.name.clone(), wanted, present: Some(present), can_wait: false }
     }
 
-    /// Returns true if the demand fits any cluster: it has no pods, or requires no more than the service has.
+    /// True if no cluster could lack resources: there are no pods, or the service has what they require.
     pub(crate) fn is_covered(&self) -> bool {
         self.wanted.replicas == 0
             || self.present.as_ref().is_some_and(|present| self.wanted.is_within(present))
     }
 
-    /// Returns true if recently admitted demands, whose pods may have no node yet, could use up these nodes'
-    /// resources.
+    /// Recently admitted demands may have pods without a node yet.
     pub(crate) fn may_lack_after(&self, admitted: &[Self], nodes: &[Node]) -> bool {
         let ports = &self.wanted.ports;
         let has_port =
@@ -138,7 +135,7 @@ impl Demand {
         })
     }
 
-    /// Returns the shortage on these nodes; `None` if the demand fits or no live node is known.
+    /// `None` also if no live node is known.
     pub(crate) fn shortage(&self, nodes: &[Node]) -> Option<Shortage> {
         let can_run = |node: &&Node| node.kind == NodeKind::Kubeleet || self.wanted.needs_only_image;
         let mut nodes: Vec<&Node> = nodes.iter().filter(can_run).collect();
@@ -166,7 +163,6 @@ impl Demand {
         PodGroup { replicas: present.replicas, ..self.wanted.clone() } == *present
     }
 
-    /// Finds host settings that no node allows. `None` if the present pods have them already.
     fn refused_by_all(&self, nodes: &[&Node]) -> Option<Shortage> {
         if self.present.as_ref().is_some_and(|present| self.wanted.host_is_within(present)) {
             return None;
@@ -187,7 +183,6 @@ impl Demand {
             Some((resource, short.map(|node| node.facts.capacity.get(resource)).collect::<Vec<u64>>()))
         });
         let blamed: Vec<(Resource, Vec<u64>)> = blamed.collect();
-        // The first of the resources that most nodes lack.
         let (resource, offers) = blamed.into_iter().rev().max_by_key(|(_, offers)| offers.len())?;
         let required = self.wanted.request.get(resource);
         let reason = |node: &Node| {
@@ -223,7 +218,6 @@ impl Demand {
                 let each = self.wanted.request.get(resource);
                 let required = each.saturating_mul(count);
                 let free = nodes.iter().map(|node| free(node).get(resource)).fold(0, u64::saturating_add);
-                // The sum would suffice, but not on single nodes.
                 (required, if free < required { free } else { each.saturating_mul(total) })
             }
         };
@@ -245,7 +239,6 @@ impl Demand {
         Some(self.short_of(lack, required, allocatable, nodes, reason))
     }
 
-    /// Finds that the pods of a changed service do not fit the free resources plus those of its present pods.
     /// The nodes of the present pods are not read, so only impossible changes are found.
     fn replacement(&self, present: &PodGroup, nodes: &[&Node]) -> Option<Shortage> {
         let sum = |resource| {
@@ -279,7 +272,6 @@ impl Demand {
         })
     }
 
-    /// Returns the first port taken by another service's pod, with that pod's name.
     fn taken_port<'a>(&'a self, node: &'a Node) -> Option<(&'a str, &'a str)> {
         self.wanted.ports.iter().find_map(|port| {
             let holder = node.host_ports.get(port)?;

@@ -10,13 +10,12 @@ use store::{Store, StoreError};
 
 use crate::admission::capacity::{Demand, Shortage};
 
-/// Maximum age of a view for admissions,
+/// For admissions,
 const MAX_AGE: Duration = Duration::from_secs(1);
-/// or this multiple of the time that reading it took.
+/// or this multiple of the time that reading took.
 const AGE_FACTOR: u32 = 20;
-/// Maximum age of a view for refusals: recently freed resources must count.
+/// For refusals: recently freed resources must count.
 const MAX_AGE_OF_REFUSAL: Duration = Duration::from_millis(100);
-/// Timeout of a reading: requests wait for it.
 const READING_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
@@ -27,8 +26,7 @@ struct NodesView {
     took: Duration,
 }
 
-/// Time for recently admitted pods to get their nodes before another request is refused. Longer than
-/// [`MAX_AGE_OF_REFUSAL`].
+/// Recently admitted pods get their nodes within this time. Longer than [`MAX_AGE_OF_REFUSAL`].
 const ASSIGNMENT_TIME: Duration = Duration::from_millis(250);
 const MAX_ADMITTED: usize = 64;
 
@@ -36,13 +34,11 @@ const MAX_ADMITTED: usize = 64;
 pub(crate) struct CapacityGate {
     view: Mutex<Option<NodesView>>,
     reading: tokio::sync::Mutex<()>,
-    /// Admissions within the last [`MAX_AGE`], which the view may not show yet.
+    /// Within the last [`MAX_AGE`]: the view may not show them yet.
     admitted: Mutex<VecDeque<(Instant, Demand)>>,
 }
 
 impl CapacityGate {
-    /// Returns the cluster's shortage; `None` if the demand fits or the nodes are unknown. Reads nothing if
-    /// nothing is demanded.
     pub(crate) async fn shortage(&self, store: &Store, demand: &Demand) -> Option<Shortage> {
         if demand.is_covered() {
             return None;
@@ -53,7 +49,6 @@ impl CapacityGate {
                 self.admit(demand);
                 return None;
             }
-            // Pods of the previous request get their nodes within milliseconds.
             tokio::time::sleep(ASSIGNMENT_TIME).await;
         }
         let shortage = demand.shortage(&self.nodes_now(store).await);
@@ -79,12 +74,12 @@ impl CapacityGate {
         admitted.iter().map(|(_, demand)| demand.clone()).collect()
     }
 
-    /// Returns all nodes with the latest changes; empty if they cannot be read.
+    /// Empty if the nodes cannot be read.
     pub(crate) async fn nodes_now(&self, store: &Store) -> Arc<[Node]> {
         self.nodes(store, MAX_AGE_OF_REFUSAL).await
     }
 
-    /// Returns a view for admissions. While another request reads a new view, uses the previous one.
+    /// While another request reads a new view, uses the previous one.
     async fn recent_nodes(&self, store: &Store) -> Arc<[Node]> {
         match self.known(Duration::MAX).filter(|_| self.reading.try_lock().is_err()) {
             Some(nodes) => nodes,
@@ -122,7 +117,7 @@ impl CapacityGate {
     }
 }
 
-/// Returns all nodes; empty if one is unreadable, because it could have room.
+/// Empty if one is unreadable, because it could have room.
 async fn read(store: &Store) -> Result<Arc<[Node]>, StoreError> {
     let names = store.node_names().await?;
     let nodes = store.nodes(&names).await?;

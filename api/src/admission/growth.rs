@@ -1,7 +1,6 @@
 //! Refuses requests that would fill Redis or exceed the cluster's configured limits.
 //!
-//! A Redis at its `maxmemory` accepts no new service or pod. So requests that add data are refused earlier,
-//! while there is still room for everything else.
+//! A Redis at its `maxmemory` takes no writes at all, so requests that add data are refused earlier.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +13,14 @@ use store::{ClusterSize, RedisMemory, Store};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Approximate bytes in Redis per unschedulable pod; a running pod takes half.
+/// Approximate, for an unschedulable pod; a running pod takes half.
 pub(crate) const BYTES_PER_POD: u64 = 1_229;
-/// Approximate bytes per service, besides its specification, which is stored twice.
+/// Besides the specification, which is stored twice.
 const BYTES_PER_SERVICE: u64 = 2_048;
-/// Approximate bytes per version of a secret or config, besides its content.
+/// Per version, besides its content.
 const BYTES_PER_VALUE: u64 = 512;
-/// Minimum time between two readings of Redis' state,
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// or this multiple of the time that the last one took.
+/// A pause is also this multiple of the time that the last reading took.
 const PAUSE_FACTOR: u32 = 20;
 const READING_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -30,7 +28,7 @@ const READING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Growth {
     services: u64,
     pods: u64,
-    /// Secrets and configs. The store counts them.
+    /// The store counts them.
     values: u64,
     bytes: u64,
 }
@@ -49,7 +47,7 @@ impl Growth {
         Self { pods, bytes: pods * BYTES_PER_POD, ..Self::default() }
     }
 
-    /// Returns the growth from storing a version of a secret or config; encryption adds a third.
+    /// Encryption adds a third.
     pub(crate) fn of_value(bytes: usize) -> Self {
         Self { values: 1, bytes: (bytes as u64) * 4 / 3 + BYTES_PER_VALUE, ..Self::default() }
     }
@@ -73,7 +71,6 @@ struct GrowthUsage {
 
 #[derive(Debug, Default)]
 struct KnownUsage {
-    /// `None` if Redis did not answer.
     usage: Option<GrowthUsage>,
     next_reading: Option<Instant>,
 }
@@ -85,8 +82,8 @@ pub(crate) struct GrowthGate {
 }
 
 impl GrowthGate {
-    /// Admits `growth`, or returns the reason for refusal. Always admits growth without new services, pods or
-    /// values, since Redis itself refuses writes when full, and all growth while Redis' memory is unknown.
+    /// Growth without new services, pods or values is always admitted: Redis itself refuses writes when full.
+    /// All is admitted while Redis' memory is unknown.
     pub(crate) async fn admit(
         &self,
         store: &Store,
@@ -106,7 +103,7 @@ impl GrowthGate {
         Ok(())
     }
 
-    /// Reads the state if due. Concurrent requests wait only if no state is known.
+    /// Concurrent requests wait only if no state is known.
     async fn refresh(&self, store: &Store) {
         if !self.is_due() {
             return;
@@ -135,7 +132,7 @@ impl GrowthGate {
     }
 }
 
-/// Returns the bytes that may be added before refusals begin; `None` without a limit.
+/// `None` without a limit.
 pub(crate) fn headroom(memory: RedisMemory, limits: &GrowthLimits) -> Option<u64> {
     Some(threshold(memory.limit?, limits).saturating_sub(memory.used))
 }

@@ -13,7 +13,6 @@ use store::{NodeQuestion, Store, StoreError};
 use crate::state::AppState;
 use crate::status::views;
 
-/// A slower registry counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(8);
 
 pub(crate) async fn verdict(app: &AppState, login: &StoredLogin, key: &SecretKey) -> LoginVerdict {
@@ -30,7 +29,6 @@ pub(crate) async fn verdict(app: &AppState, login: &StoredLogin, key: &SecretKey
     }
 }
 
-/// Returns a node whose worker can decrypt the password and has an engine.
 fn node_to_ask(nodes: &[Node], key: &SecretKey, now: RedisMillis, timing: &Timing) -> Option<NodeName> {
     let has_key = |node: &Node| {
         let settings = node.facts.settings.as_ref();

@@ -1,7 +1,5 @@
-//! Admission: what a request may not add or remove. `capacity` computes whether pods fit on the nodes, and
-//! `capacity_gate` lets requests that need it do so one after the other; `growth` refuses what a full Redis
-//! has no room for; `login_check` and `secret_keys` refuse logins and secrets that no worker could use;
-//! `users` finds the services that use a secret, config or login that is to be removed.
+//! Admission: refusals of requests that the cluster has no room for, that no worker could carry out, or that
+//! remove an object which services use.
 
 pub(crate) mod capacity;
 pub(crate) mod capacity_gate;

@@ -1,8 +1,7 @@
 //! Finds nodes whose key for secrets differs from the other nodes' or this API's key. Pure.
 //!
-//! One API encrypts a secret, and any worker with a pod that needs it decrypts it. The cluster's key is the
-//! one that most workers have: Redis never knows it. A node without a key never gets secrets, which may be
-//! intended.
+//! The cluster's key is the one that most workers have: Redis never knows it. A node without a key gets no
+//! secrets, which may be intended.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +14,12 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 const MAX_NAMES: usize = 3;
 
 pub(crate) struct WorkerKeys {
-    /// Key ids with their nodes, the most common first.
+    /// The most common key first.
     keys: Vec<(String, Vec<String>)>,
 }
 
 impl WorkerKeys {
-    /// Collects the keys that live workers have registered. On a tie `own` comes first.
+    /// On a tie `own` comes first.
     pub(crate) fn of(nodes: &[Node], own: Option<&SecretKey>) -> Self {
         let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for node in nodes.iter().filter(|node| node.state == NodeState::Alive) {
@@ -40,8 +39,6 @@ impl WorkerKeys {
         self.keys.first().map(|(key, _)| key.as_str())
     }
 
-    /// Returns a sentence for each worker key other than the most common one, and for this API's key if it
-    /// differs.
     pub(crate) fn problems(&self, own: Option<&SecretKey>) -> Vec<String> {
         let Some(most) = self.most() else { return Vec::new() };
         let others = self.keys.iter().skip(1).map(|(key, nodes)| {
@@ -62,7 +59,6 @@ impl WorkerKeys {
         others.chain(of_api).collect()
     }
 
-    /// Returns a sentence for each proxy key other than the workers' most common one.
     pub(crate) fn problems_of_proxies(&self, proxies: &BTreeMap<NodeName, String>) -> Vec<String> {
         let Some(most) = self.most() else { return Vec::new() };
         let mut others: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -82,7 +78,6 @@ impl WorkerKeys {
         others.into_iter().map(sentence).collect()
     }
 
-    /// Refuses to encrypt with a key that the workers lack: pods would wait for the secret.
     pub(crate) fn check(&self, own: &SecretKey) -> Result<(), ApiProblem> {
         match self.most() {
             Some(most) if most != own.id() => Err(ApiProblem::new(
@@ -114,7 +109,6 @@ impl WorkerKeys {
     }
 }
 
-/// Returns "node a", or "nodes a, b, c and 2 more".
 fn named(nodes: &[String]) -> String {
     let more = nodes.len().saturating_sub(MAX_NAMES);
     let shown = nodes[..nodes.len() - more].join(", ");
@@ -134,7 +128,7 @@ mod tests {
         SecretKey::parse(&digit.to_string().repeat(64)).unwrap()
     }
 
-    /// Nodes with these keys; `-` is no key, `?` a worker that has not registered one.
+    /// `-` is no key, `?` a worker that has not registered one.
     fn nodes(keys: &str) -> Vec<Node> {
         let node = |(index, digit): (usize, char)| {
             let settings = |secret_key| NodeSettings { secret_key, ..NodeSettings::default() };

@@ -61,11 +61,7 @@ impl UsedObject<'_> {
     }
 }
 
-/// Refuses to delete an object that services use, unless forced. Ignores services that are being deleted or
-/// have unreadable records.
-///
-/// # Errors
-/// The problem that names the services, or an error of Redis.
+/// Ignores services that are being deleted or have unreadable records.
 pub(crate) async fn check_unused(
     app: &AppState,
     object: UsedObject<'_>,

@@ -3,7 +3,7 @@
 use model::broken_key::BrokenKey;
 use store::{RedisKey, StoreError, or_broken};
 
-/// Maximum number of named keys: a longer list would hide its first entries.
+/// A longer list would hide its first entries.
 pub(crate) const MAX_NAMED: usize = 20;
 
 #[derive(Debug, Clone, Default)]
@@ -30,10 +30,7 @@ impl BrokenKeys {
         self.total = before + other.total;
     }
 
-    /// Returns the result. For a broken key, adds the key and returns the default.
-    ///
-    /// # Errors
-    /// Errors that do not concern one key.
+    /// Returns the default for a broken key; other errors stay errors.
     pub(crate) fn take<T: Default>(
         &mut self,
         read: Result<T, StoreError>,

@@ -1,6 +1,5 @@
 //! Finds nodes and schedulers whose failure detection times differ from the others. Pure.
 //!
-//! Differing times never run a pod twice, but nodes then count as silent too early or their pods move late.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,6 @@ use model::node::{Node, NodeState};
 
 const MAX_NAMES: usize = 3;
 
-/// Returns a sentence for each set of times other than the most common one.
 pub(crate) fn sentences(nodes: &[Node], schedulers: &[(SchedulerId, Timing)]) -> Vec<String> {
     let nodes = nodes.iter().filter(|node| node.state == NodeState::Alive);
     let nodes = nodes.filter_map(|node| Some((node.timing?, format!("node {}", node.name))));

@@ -1,8 +1,6 @@
 //! State of the cluster as this process reads it, and changes that it notices over time.
 //!
-//! `overview` is what `/status` and `/metrics` show; `redis_watch`, `proxy_watch` and `older_state` compare
-//! readings with earlier ones. The sentences that `kubeleet status` lists as problems are in
-//! `routes/status.rs`.
+//! The sentences that `kubeleet status` lists as problems are in `routes/status.rs`.
 //!
 //! Tests: beside the code, tests::outages
 

@@ -1,7 +1,5 @@
-//! Notices that Redis went back to an older state: it was started with an older file, restored, or lost
-//! writes in a failover. Pure.
-//!
-//! In this case the last event that this process saw is missing, though older events exist.
+//! Notices that Redis was started with an older file, restored, or lost writes in a failover: the last event
+//! that this process saw is gone, though older ones exist. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +10,6 @@ use tokio::time::Instant;
 
 const MAX_CHANGES: usize = 1000;
 const MAX_NAMES: usize = 5;
-/// Time for which a loss is reported.
 const TOLD_FOR: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
@@ -33,8 +30,8 @@ impl EventMemory {
         self.last.as_deref()
     }
 
-    /// Compares with `found`, the newest event up to the last one seen. If it differs, all later events are
-    /// lost. If there is none, the stream was trimmed or emptied, and the memory restarts.
+    /// `found` is the newest event up to the last one seen: if it differs, all later events are lost. If
+    /// there is none, the stream was trimmed or emptied.
     pub(crate) fn compare(&mut self, found: Option<&ClusterEvent>) {
         let last = self.last.as_deref().and_then(EventPosition::parse);
         let Some(found) = found else { return self.last = None };
@@ -72,7 +69,6 @@ impl EventMemory {
 }
 
 fn sentence(found: &ClusterEvent, lost: &[ServiceChangeEvent]) -> String {
-    // The newest change of each service says most.
     let mut named: Vec<&ServiceChangeEvent> = Vec::new();
     for change in lost.iter().rev() {
         if !named.iter().any(|other| other.service == change.service) {

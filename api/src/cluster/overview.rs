@@ -16,36 +16,34 @@ use crate::state::AppState;
 use crate::status::pod_counts::{PhaseCounts, Reasons};
 use crate::status::views;
 
-/// A scheduler silent for longer is not alive. An idle one reports every two seconds.
+/// An idle scheduler reports every two seconds.
 const SCHEDULER_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// Time for which a silent scheduler is reported. Its replacement may have another name.
+/// Its replacement may have another name.
 const SCHEDULER_MISSED: Duration = Duration::from_secs(60);
 
 /// Replicas confirm a write within this time, even after a short fault.
 const CONFIRM_SOON: Duration = Duration::from_secs(10);
 
 pub(crate) struct Overview {
-    /// Time on Redis' clock.
+    /// On Redis' clock.
     pub(crate) now: RedisMillis,
     pub(crate) nodes: Vec<Node>,
-    /// Workers that leave containers alone, because this Redis does not know their cluster or pods.
+    /// Workers whose cluster or pods this Redis does not know.
     pub(crate) held: Vec<HeldNode>,
     pub(crate) node_queues: Vec<NodeQueues>,
     pub(crate) queues: QueueLengths,
     pub(crate) services: u64,
-    /// Services with a write that replicas have not confirmed yet.
     pub(crate) unconfirmed_writes: u64,
-    /// Those unconfirmed for some time.
     pub(crate) lasting_unconfirmed_writes: u64,
     pub(crate) pods: PhaseCounts,
-    /// Pods in phase running that are not ready.
+    /// In phase running.
     pub(crate) pods_not_ready: u64,
-    /// Services without a record that still have pods, with the number of pods.
+    /// With the number of their pods.
     pub(crate) without_record: Vec<(ServiceName, usize)>,
     pub(crate) reasons: Reasons,
     pub(crate) schedulers: u64,
-    /// Schedulers that recently fell silent without a proper end, with the length of their silence.
+    /// With the length of their silence.
     pub(crate) silent_schedulers: Vec<(SchedulerId, Duration)>,
     pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,
     pub(crate) proxies: ProxySigns,
@@ -56,7 +54,6 @@ pub(crate) struct Overview {
 }
 
 impl Overview {
-    /// Reads the state of the cluster. An unreadable key affects only the object that it names.
     pub(crate) async fn read(app: &AppState) -> Result<Self, StoreError> {
         let (store, mut broken) = (&app.store, BrokenKeys::default());
         let names = broken.take(store.node_names().await, RedisKey::Nodes)?;
@@ -102,7 +99,6 @@ impl Overview {
         })
     }
 
-    /// Counts nodes by state. A node whose last heartbeat is older than `fresh` is not ready.
     pub(crate) fn node_counts(&self, fresh: Duration) -> NodeCounts {
         let count =
             |which: &dyn Fn(&Node) -> bool| self.nodes.iter().filter(|node| which(node)).count() as u64;
@@ -127,8 +123,7 @@ fn alive(schedulers: Vec<(SchedulerId, Duration)>) -> Vec<SchedulerId> {
     alive.map(|(id, _)| id).collect()
 }
 
-/// Returns schedulers that recently fell silent. A scheduler that ended properly shows an hour of silence at
-/// once.
+/// A scheduler that ended properly shows an hour of silence at once.
 fn missed(schedulers: &[(SchedulerId, Duration)]) -> Vec<(SchedulerId, Duration)> {
     let is_missed = |silence: &Duration| *silence > SCHEDULER_TIMEOUT && *silence <= SCHEDULER_MISSED;
     schedulers.iter().filter(|(_, silence)| is_missed(silence)).cloned().collect()

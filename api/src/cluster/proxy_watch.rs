@@ -8,26 +8,23 @@ use parking_lot::Mutex;
 use store::{ObservedCondition, ProxySign, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
-/// Interval of the background task. A proxy's sign of life lasts longer.
+/// A proxy's sign of life lasts longer.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Remembers proxies that have shown a sign of life.
 #[derive(Default)]
 pub(crate) struct ProxyWatch {
     seen: Mutex<BTreeSet<NodeName>>,
 }
 
-/// Live proxies, and former ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ProxySigns {
     pub(crate) alive: BTreeSet<NodeName>,
     pub(crate) away: BTreeSet<NodeName>,
-    /// Secret key ids of live proxies.
     pub(crate) secret_keys: BTreeMap<NodeName, String>,
 }
 
 impl ProxyWatch {
-    /// Reads regularly until `shutdown`: a proxy is missed only if it was seen before.
+    /// Reads regularly: a proxy is missed only if it was seen before.
     pub(crate) async fn run(&self, store: Store, shutdown: CancellationToken) {
         let look = async {
             let mut told = ToldProxies::default();
@@ -65,15 +62,15 @@ impl ProxyWatch {
 
 #[derive(Default)]
 struct ToldProxies {
-    /// Nodes whose proxy was away at the last read, while Redis accepted writes.
+    /// Away at the last read, while Redis accepted writes.
     suspects: BTreeSet<NodeName>,
-    /// Nodes with a known latest event: true if their proxy is gone.
+    /// True if the latest event says that the proxy is gone.
     told: BTreeMap<NodeName, bool>,
 }
 
 impl ToldProxies {
-    /// Records events for proxies that are gone or back. A proxy is gone if it is away at two consecutive
-    /// reads and Redis accepted writes at both: otherwise no proxy can show a sign of life.
+    /// A proxy is gone if it is away at two consecutive reads and Redis accepted writes at both: otherwise no
+    /// proxy can show a sign of life.
     async fn tell(&mut self, store: &Store, signs: &ProxySigns) -> Result<(), StoreError> {
         let suspects = std::mem::take(&mut self.suspects);
         if signs.away.iter().any(|node| self.told.get(node) != Some(&true)) {

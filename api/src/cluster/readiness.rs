@@ -1,5 +1,4 @@
-//! The answer to `GET /readyz`: whether Redis takes writes, and how many schedulers are alive. Redis is asked
-//! once for all that ask within 100 ms.
+//! The answer to `GET /readyz`. Redis is asked once for all that ask within 100 ms.
 //!
 //! Tests: tests::outages
 
@@ -10,8 +9,7 @@ use crate::state::{AppState, ReadinessAnswer};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Returns the number of live schedulers, or why this process is not ready: the answer of the last 100 ms, or
-/// a new one.
+/// Returns the number of live schedulers, or why this process is not ready.
 pub(crate) async fn latest(app: &AppState) -> ReadinessAnswer {
     app.readiness.latest_or(|| ask(app)).await
 }

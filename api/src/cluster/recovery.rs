@@ -1,8 +1,7 @@
-//! `cluster recover` and `restore`: collect the state saved by workers or in a backup, plan the missing
-//! parts, and write them to Redis.
+//! `cluster recover` and `restore`: write to Redis what it lacks of workers' saved state or a backup.
 //!
-//! A crash at any point loses nothing, and the next request completes the work. The cluster's id is written
-//! last, so that workers resume only when everything is there.
+//! After a crash at any point the next request completes the work. The cluster's id is written last, so that
+//! workers resume only when everything is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,10 +20,9 @@ use crate::admission::secret_keys::WorkerKeys;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Time between two questions to the workers that have not answered. To ask again has no effect.
+/// To ask workers again has no effect.
 const POLL: Duration = Duration::from_millis(200);
-/// A worker that finds an emptied Redis says within this time after its heartbeat that it keeps its
-/// containers.
+/// From a worker's heartbeat until it says that it holds the containers of an emptied Redis.
 const HOLD_DELAY: Duration = Duration::from_secs(2);
 
 /// The part of a restore that a request carries out: a backup can be larger than one request. All pods are
@@ -43,11 +41,7 @@ pub(crate) enum RestorePart {
     Cluster,
 }
 
-/// Plans what Redis lacks of a backup, and writes it if `apply` is set. Skips services that were deleted
-/// since, unless `with_deleted` is set.
-///
-/// # Errors
-/// If another cluster uses this Redis. See also [`StoreError`].
+/// Skips services that were deleted since, unless `with_deleted` is set.
 pub(crate) async fn restore(
     store: &Store,
     file: SavedFile,
@@ -85,15 +79,14 @@ pub(crate) async fn restore(
         RestorePart::Pods => carry_out(store, &plan, false).await?,
         RestorePart::Services => carry_out(store, &plan, true).await?,
         RestorePart::Cluster => finish(store, &cluster, seen.as_ref()).await?,
-        // `restore_values` writes them.
         RestorePart::Values => {}
     }
     let volumes = missing as u64;
     Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, volumes, ..view(&plan) })
 }
 
-/// Records which nodes must report their volumes before pods that need volumes are placed. In a Redis that
-/// knows the cluster nothing is recorded: it knows its nodes, and an operator may have removed one since.
+/// Pods with volumes are placed after these nodes have reported theirs. In a Redis that knows the cluster
+/// nothing is recorded: an operator may have removed a node since.
 async fn require_volume_reports(
     store: &Store,
     cluster: &ClusterId,
@@ -114,12 +107,8 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
     Ok(store.volumes(&names).await?.missing(&names).len())
 }
 
-/// Finds missing secrets, configs and logins of a backup, and writes them if `apply` is set. They stay
-/// encrypted as they were: under a different key they exist but are unreadable, which is reported as a
+/// The values stay encrypted as they were: under a different key they are unreadable, which is reported as a
 /// problem.
-///
-/// # Errors
-/// As for [`restore`].
 pub(crate) async fn restore_values(
     store: &Store,
     keys: &WorkerKeys,
@@ -150,7 +139,6 @@ pub(crate) async fn restore_values(
     Ok(view)
 }
 
-/// Counts a value as missing or present. A broken key affects only the object that it names.
 fn count_value(
     view: &mut RecoveryView,
     what: &str,
@@ -167,23 +155,17 @@ fn count_value(
     Ok(())
 }
 
-/// The answers of the workers of one cluster.
 pub(crate) struct Collected {
     cluster: ClusterId,
-    /// The cluster of this Redis.
     seen: Option<ClusterId>,
     state: SavedState,
-    /// Nodes that may have volumes: those that answered or are silent, and those that they know of.
+    /// Nodes that answered or are silent, and those that they know of.
     volume_nodes: BTreeSet<NodeName>,
     nodes: Vec<NodeAnswerView>,
     problems: Vec<String>,
 }
 
-/// Asks the workers and waits up to `wait` for their answers. Without `cluster`, the cluster to recover must
-/// be unambiguous.
-///
-/// # Errors
-/// If no worker answers, the cluster is ambiguous, or another cluster uses Redis.
+/// Without `cluster`, the cluster to recover must be unambiguous.
 pub(crate) async fn collect(
     app: &AppState,
     wait: Duration,
@@ -239,8 +221,7 @@ pub(crate) async fn collect(
     Ok(collected)
 }
 
-/// Returns the nodes whose workers can answer: live nodes, and nodes that hold containers of `cluster`, or of
-/// any cluster if it is `None`.
+/// Live nodes, and those that hold containers of `cluster`, or of any cluster if it is `None`.
 async fn expected_nodes(
     store: &Store,
     cluster: Option<&ClusterId>,
@@ -286,8 +267,7 @@ fn choose_cluster(
     }
 }
 
-/// Refuses if this Redis is of another cluster that has services. Without services there is nothing to lose:
-/// a new Redis got an id from the first worker that came.
+/// Without services there is nothing to lose: a new Redis got its id from the first worker that came.
 async fn ensure_not_of_another(
     store: &Store,
     cluster: &ClusterId,
@@ -326,11 +306,7 @@ impl Collected {
         self.state.add(file.state);
     }
 
-    /// Plans the missing parts, and writes them if `apply` is set. Skips services that were deleted since,
-    /// unless `with_deleted` is set.
-    ///
-    /// # Errors
-    /// See [`StoreError`]. Earlier writes stay, and the next request completes them.
+    /// Earlier writes stay after an error, and the next request completes them.
     pub(crate) async fn recover(
         self,
         store: &Store,

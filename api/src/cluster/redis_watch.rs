@@ -1,5 +1,4 @@
-//! Checks regularly that Redis accepts writes and would survive its next fault, for readiness, status and
-//! metrics.
+//! Checks regularly that Redis accepts writes and would survive its next fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const MAX_EVENTS: usize = 500;
 const PROBE_MAX_AGE: Duration = Duration::from_millis(500);
 const SENTINELS_MAX_AGE: Duration = Duration::from_secs(4);
-/// Time for which a lost replica is missed if no Sentinel remembers it. An intended removal is not reported
-/// forever.
+/// For a lost replica that no Sentinel remembers: it may have been removed on purpose.
 const REMEMBER_REPLICA: Duration = Duration::from_secs(3600);
 
 pub(crate) struct RedisWatch {
@@ -39,7 +37,6 @@ struct History {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WriteOutage {
-    /// One of [`store::CAUSES`].
     pub(crate) cause: &'static str,
     pub(crate) text: String,
     pub(crate) lasts: Duration,
@@ -48,12 +45,12 @@ pub(crate) struct WriteOutage {
 #[derive(Debug, Clone)]
 pub(crate) struct RedisCondition {
     pub(crate) outage: Option<WriteOutage>,
-    /// Product and version of the server; empty if unknown.
+    /// With the version; empty if unknown.
     pub(crate) product: String,
     pub(crate) redundancy: Redundancy,
-    /// True if Redis had an append-only file and has none now.
+    /// Redis had an append-only file and has none now.
     pub(crate) has_lost_aof: bool,
-    /// Sentence about data lost because Redis went back to an older state.
+    /// Data lost because Redis went back to an older state.
     pub(crate) loss: Option<String>,
 }
 
@@ -69,7 +66,7 @@ impl RedisWatch {
         }
     }
 
-    /// Checks regularly until `shutdown`, so that the log reports outages even without requests.
+    /// Runs even without requests, so that the log reports outages.
     pub(crate) async fn run(&self, shutdown: CancellationToken) {
         let look = async {
             loop {
@@ -83,7 +80,6 @@ impl RedisWatch {
         shutdown.run_until_cancelled(look).await;
     }
 
-    /// Checks that the last event seen still exists, and reads later events.
     pub(crate) async fn follow_events(&self) -> Result<(), StoreError> {
         let last = self.history.lock().events.last().map(str::to_owned);
         let Some(last) = last else {
@@ -125,7 +121,6 @@ impl RedisWatch {
         self.sentinels.latest_or(|| self.store.inspect_sentinels().map(Arc::new)).await
     }
 
-    /// Remembers a check, and logs when a write outage begins or ends.
     fn note(&self, report: &ProbeReport) {
         let (mut history, now) = (self.history.lock(), Instant::now());
         history.replicas.retain(|_, last_seen| now.duration_since(*last_seen) < REMEMBER_REPLICA);
@@ -166,7 +161,7 @@ impl RedisWatch {
 }
 
 impl RedisCondition {
-    /// Returns problems for operators, one sentence each. A write outage comes first.
+    /// One sentence each; a write outage comes first.
     pub(crate) fn problems(&self, fence_after: Duration) -> Vec<String> {
         let mut problems = Vec::new();
         if let Some(WriteOutage { text, lasts, .. }) = &self.outage {

@@ -17,8 +17,7 @@ impl<T: Clone> SharedAnswer<T> {
         Self { max_age, latest: Mutex::default() }
     }
 
-    /// Returns the latest answer, or asks if that is too old. Cancel safe: if the asking caller leaves, the
-    /// next one asks.
+    /// Cancel safe: if the asking caller leaves, the next one asks.
     pub(crate) async fn latest_or<F: Future<Output = T>>(&self, ask: impl FnOnce() -> F) -> T {
         let mut latest = self.latest.lock().await;
         if let Some((at, answer)) = &*latest
@@ -31,7 +30,7 @@ impl<T: Clone> SharedAnswer<T> {
         answer
     }
 
-    /// Returns the latest answer of any age, unless Redis is being asked.
+    /// Of any age; `None` while Redis is being asked.
     pub(crate) fn known(&self) -> Option<T> {
         Some(self.latest.try_lock().ok()?.as_ref()?.1.clone())
     }

@@ -11,7 +11,7 @@ use model::node::usage::{ClusterUsageView, NodeUsageView, PodUsageView, UsageRep
 use store::{Store, StoreError};
 use tokio::sync::Mutex;
 
-/// Time for which a reading is shared: workers measure every two seconds.
+/// Workers measure every two seconds.
 const FRESH: Duration = Duration::from_secs(1);
 const FIRST_REPORT_TIMEOUT: Duration = Duration::from_millis(2500);
 const POLL: Duration = Duration::from_millis(200);
@@ -26,8 +26,7 @@ impl UsageSnapshot {
         Self { view, json: OnceLock::new() }
     }
 
-    /// Returns the snapshot as JSON, serialized once for all clients: with thousands of pods that is most of
-    /// the work.
+    /// Serialized once for all clients: with thousands of pods that is most of the work.
     pub(crate) fn json(&self) -> Bytes {
         self.json.get_or_init(|| serde_json::to_vec(&self.view).unwrap_or_default().into()).clone()
     }
@@ -41,7 +40,7 @@ pub(crate) struct UsageCache {
 }
 
 impl UsageCache {
-    /// Returns the usage of a node and its pods; of all live nodes if `None`.
+    /// Of all live nodes if `node` is `None`.
     pub(crate) async fn of(
         &self,
         store: &Store,
@@ -69,7 +68,7 @@ async fn read(store: &Store, node: Option<&NodeName>) -> Result<ClusterUsageView
     loop {
         let reports = store.usage_of(&names).await?;
         let is_complete = reports.iter().all(Option::is_some);
-        // Only the first request waits: later ones would wait repeatedly for a node that does not measure.
+        // Later requests would wait repeatedly for a node that does not measure.
         if is_complete || !is_new || begun.elapsed() > FIRST_REPORT_TIMEOUT {
             return Ok(view(names, reports));
         }

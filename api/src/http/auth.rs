@@ -1,8 +1,7 @@
 //! Access control: the bearer token if one is configured, otherwise local programs only.
 //!
-//! Without a token the API listens on loopback only. Even so, any web page could make a browser on this
-//! machine send requests, by a cross-site form or a host name rebound to 127.0.0.1. The headers `Origin` and
-//! `Host` reveal both.
+//! Without a token the API listens on loopback only. Even so, a web page could make a browser on this machine
+//! send requests, by a cross-site form or a rebound host name. `Origin` and `Host` reveal both.
 
 use std::sync::Arc;
 
@@ -18,8 +17,7 @@ use subtle::ConstantTimeEq;
 use crate::http::problem::{ApiProblem, ProblemKind};
 
 pub(crate) struct AccessControl {
-    /// SHA-256 of the token. Comparing digests reveals neither the token's length nor where two tokens
-    /// differ.
+    /// SHA-256: comparing digests reveals neither the token's length nor where two tokens differ.
     token: Option<[u8; 32]>,
     read_token: Option<[u8; 32]>,
 }
@@ -31,13 +29,12 @@ pub(crate) enum Role {
 }
 
 impl AccessControl {
-    /// Requires one of the given tokens. Requests with `read_token` may only read.
     pub(crate) fn new(token: Option<&Secret>, read_token: Option<&Secret>) -> Self {
         let digest = |token: &Secret| Sha256::digest(token.expose()).into();
         Self { token: token.map(digest), read_token: read_token.map(digest) }
     }
 
-    /// Returns true if the client may see everything. Public paths also answer others.
+    /// Public paths answer untrusted clients too.
     pub(crate) fn is_trusted(&self, headers: &HeaderMap) -> bool {
         self.is_open() || self.role(headers).is_ok()
     }
@@ -68,7 +65,7 @@ impl AccessControl {
         }
     }
 
-    /// Returns the role of the request's token. Always compares both tokens.
+    /// Always compares both tokens, in constant time.
     fn role(&self, headers: &HeaderMap) -> Result<Role, ApiProblem> {
         let digest = given_token(headers)?;
         let is = |token: &Option<[u8; 32]>| token.is_some_and(|token| bool::from(digest.ct_eq(&token)));
@@ -95,15 +92,14 @@ pub(crate) async fn require_access(
     }
 }
 
-/// Returns true if a path needs no token: health and documentation.
 pub(crate) fn is_public(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/openapi.json" | "/docs" | "/problems" | "/schema/service")
         || path.starts_with("/docs/")
         || path.starts_with("/problems/")
 }
 
-/// Routes whose `GET` accepts the read-only token. A new route is refused until listed here. Excluded are
-/// channels into pods, and backups, which contain encrypted secrets.
+/// Routes whose `GET` accepts the read-only token. Not listed: channels into pods, and backups, which contain
+/// encrypted secrets.
 const READABLE: &[&str] = &[
     "/",
     "/cluster/check",
@@ -178,8 +174,7 @@ fn check_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
     }
 }
 
-/// Returns true if a host is `localhost` or an IP address, with or without a port. The owner of any other
-/// name can rebind it.
+/// The owner of any name but `localhost` can rebind it.
 fn is_local_name(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

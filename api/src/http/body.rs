@@ -84,10 +84,7 @@ impl<T: Body, S: Send + Sync> FromRequest<S> for JsonOrYaml<T> {
     }
 }
 
-/// Reads a whole body. `too_large` is the detail of the problem for a body above its route's limit.
-///
-/// # Errors
-/// `BodyTooLarge`, `BodyTimeout`, or `BadRequest` if the connection breaks.
+/// `too_large` is the detail of the problem for a body above its route's limit.
 pub(crate) async fn read_bytes<S: Send + Sync>(
     request: Request,
     state: &S,
@@ -110,8 +107,7 @@ pub(crate) async fn read_bytes<S: Send + Sync>(
     }
 }
 
-/// Returns the format of the content type. Without one, or with the form type that `curl -d` sends, it is
-/// JSON.
+/// `curl -d` sends the form type.
 fn format_of(headers: &HeaderMap) -> Result<BodyFormat, ApiProblem> {
     let Some(header) = headers.get(CONTENT_TYPE) else { return Ok(BodyFormat::Json) };
     let text = header.to_str().unwrap_or_default();
@@ -130,10 +126,6 @@ fn format_of(headers: &HeaderMap) -> Result<BodyFormat, ApiProblem> {
     }
 }
 
-/// Parses JSON.
-///
-/// # Errors
-/// `MalformedBody` for a syntax error, `InvalidBody` for fields that do not fit `T`.
 fn read_json<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
     if bytes.trim_ascii().is_empty() {
         return Err(ApiProblem::new(ProblemKind::MalformedBody, "the body is empty"));
@@ -144,10 +136,7 @@ fn read_json<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
     read_document(&document)
 }
 
-/// Reads a JSON value that is not the request body itself, such as a patched document.
-///
-/// # Errors
-/// `InvalidBody` for fields that do not fit `T`.
+/// Reads a value that is not the body itself, such as a patched document.
 pub(crate) fn read_value<T: Body>(value: &Value) -> Result<T, ApiProblem> {
     read_document(&DocumentNode::from(value))
 }

@@ -1,8 +1,7 @@
 //! The accept loop: limits the number of connections and the time of silent ones.
 //!
 //! Opening a connection needs no token. So at the limit an idle connection is closed for a new one,
-//! preferably one that never sent a request: silent sockets never lock out active clients. If all connections
-//! are busy, the new one is closed.
+//! preferably one that never sent a request: silent sockets never lock out active clients.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -26,18 +25,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-/// Timeout for each request's head, including the first one on a connection.
+/// For each request's head, including the first one on a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after a failed `accept`, for example because the process has too many open files.
+/// After a failed `accept`, for example because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
-/// Open files reserved for Redis, streams and the process itself.
+/// For Redis, streams and the process itself.
 const OTHER_FILES: u64 = 128;
 
-/// Returns the connection limit: `wanted`, bounded by this limit of open files.
 pub(crate) fn most(wanted: usize, files: u64) -> usize {
     let possible = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1);
     if possible < wanted {
@@ -108,7 +106,7 @@ async fn serve_one(
     let _ended = served.await;
 }
 
-/// Returns the response. The connection is busy until its body is sent.
+/// The connection is busy until the body is sent.
 fn held(response: Result<Response, Infallible>, busy: Busy) -> Response {
     let response = response.unwrap_or_else(|never| match never {});
     response.map(|body| {
@@ -146,7 +144,7 @@ struct Activity {
 }
 
 impl OpenConnections {
-    /// Registers a new connection. At the limit, closes an idle one; returns `None` if all are busy.
+    /// At the limit, closes an idle connection; returns `None` if all are busy.
     fn admit(self: &Arc<Self>, max: usize) -> Option<OpenConnection> {
         let mut table = self.table.lock();
         if table.open.len() >= max && !table.close_idlest() {
@@ -172,8 +170,7 @@ impl OpenConnections {
 }
 
 impl ConnectionTable {
-    /// Closes an idle connection: one without requests first, then the longest idle one. Returns false if all
-    /// are busy.
+    /// Connections without requests come first, then the longest idle one. Returns false if all are busy.
     fn close_idlest(&mut self) -> bool {
         let idle = self.open.iter().filter_map(|(id, handle)| Some((handle.activity.idle_rank()?, *id)));
         match idle.min().and_then(|(_, id)| self.open.remove(&id)) {
@@ -187,7 +184,7 @@ impl ConnectionTable {
 }
 
 impl Activity {
-    /// Returns the sort key of an idle connection; `None` if busy.
+    /// `None` if busy.
     fn idle_rank(&self) -> Option<(bool, u64)> {
         let is_idle = self.requests.load(Ordering::Acquire) == 0;
         let rank = (self.has_served.load(Ordering::Relaxed), self.idle_since.load(Ordering::Relaxed));

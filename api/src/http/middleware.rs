@@ -1,4 +1,4 @@
-//! Layers around every request: id, log span, time limit, metrics and error format.
+//! Layers around every request.
 
 use std::any::Any;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::http::problem::{ApiProblem, REQUEST_TIMEOUT, render};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_REQUEST_ID_LENGTH: usize = 128;
 
-/// Wraps all routes, including the fallback. The last layer is the outermost.
+/// The last layer is the outermost.
 pub(crate) fn apply(router: Router) -> Router {
     let trace = TraceLayer::new_for_http()
         .make_span_with(request_span)
@@ -39,7 +39,6 @@ pub(crate) fn apply(router: Router) -> Router {
         .layer(map_request(drop_invalid_request_id))
 }
 
-/// Renders problems, and counts the request.
 async fn render_and_count(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = request_id(&request);
@@ -64,7 +63,7 @@ fn request_span(request: &Request<Body>) -> Span {
 
 fn log_response(response: &Response<Body>, took: Duration, _: &Span) {
     let (status, millis) = (response.status(), took.as_millis() as u64);
-    // The store logs once that Redis is unavailable; a line per request would repeat it.
+    // The store logs once that Redis is unavailable.
     if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
         tracing::warn!(status = status.as_u16(), millis, "request failed");
     } else {
@@ -77,7 +76,7 @@ fn request_id(request: &Request) -> String {
     id.unwrap_or_default().to_owned()
 }
 
-/// Replaces a client's request id that could forge a log line.
+/// A client's id could forge a log line.
 async fn drop_invalid_request_id(mut request: Request) -> Request {
     if !has_valid_request_id(request.headers()) {
         request.headers_mut().remove(REQUEST_ID);
@@ -93,7 +92,7 @@ fn has_valid_request_id(headers: &HeaderMap) -> bool {
     headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).is_some_and(is_valid)
 }
 
-/// Returns one of a few metric labels: clients may send any method.
+/// Clients may send any method: labels must stay few.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

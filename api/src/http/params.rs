@@ -19,12 +19,10 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 pub(crate) const DEFAULT_PAGE_SIZE: usize = 1000;
 pub(crate) const MAX_PAGE_SIZE: usize = 10_000;
 
-/// Name of an object as the last variable part of a path, e.g. `web` in `/service/web/scale`.
+/// An object's name as the last variable part of a path, e.g. `web` in `/service/web/scale`.
 pub(crate) trait PathName: Sized + PartialSchema {
     const PARAMETER: &str;
 
-    /// Parses the text in the path.
-    ///
     /// # Errors
     /// The problem of a missing object: an invalid name belongs to no object.
     fn parse(text: String) -> Result<Self, ApiProblem>;
@@ -62,7 +60,6 @@ impl PathName for ValueName {
     }
 }
 
-/// A host in any form without `/`, which would end the path segment.
 impl PathName for RegistryHost {
     const PARAMETER: &str = "host";
 
@@ -91,7 +88,6 @@ fn invalid_name(kind: ProblemKind, error: &InvalidName) -> ApiProblem {
     ApiProblem::new(kind, error.to_string())
 }
 
-/// Extracts the name in the path, and describes it in the OpenAPI document.
 pub(crate) struct InPath<T>(pub(crate) T);
 
 impl<T: PathName, S: Send + Sync> FromRequestParts<S> for InPath<T> {
@@ -131,10 +127,7 @@ pub(crate) fn string_schema(pattern: &str, description: &str, example: &str) -> 
     RefOr::T(Schema::Object(object))
 }
 
-/// Returns the names and values of a query. Names may repeat.
-///
-/// # Errors
-/// `InvalidQuery` for a malformed query.
+/// Names may repeat.
 pub(crate) fn query_pairs(uri: &Uri) -> Result<Vec<(String, String)>, ApiProblem> {
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
     pairs.map(|Query(pairs)| pairs).map_err(|_| {
@@ -242,10 +235,6 @@ pub(crate) struct PlacementOptions {
     pub(crate) dry_run: bool,
 }
 
-/// Returns the page size.
-///
-/// # Errors
-/// `InvalidQuery` if the limit is not between 1 and [`MAX_PAGE_SIZE`].
 pub(crate) fn page_size(limit: Option<u32>) -> Result<usize, ApiProblem> {
     match limit.map_or(DEFAULT_PAGE_SIZE, |limit| limit as usize) {
         size @ 1..=MAX_PAGE_SIZE => Ok(size),
@@ -257,9 +246,6 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<usize, ApiProblem> {
 }
 
 /// Returns a page of the sorted `names`, and the response's `next` if more follow.
-///
-/// # Errors
-/// See [`page_size`].
 pub(crate) fn page_of<N: AsRef<str>>(
     mut names: Vec<N>,
     paging: &Paging,
@@ -272,7 +258,7 @@ pub(crate) fn page_of<N: AsRef<str>>(
     Ok((names, next))
 }
 
-/// Schema of the parameter `label`, as [`LabelSelector`] parses it.
+/// As [`LabelSelector`] parses it.
 pub(crate) struct SelectorText;
 
 impl PartialSchema for SelectorText {
@@ -293,10 +279,6 @@ impl PartialSchema for SelectorText {
 
 impl ToSchema for SelectorText {}
 
-/// Parses the parameter `label`.
-///
-/// # Errors
-/// `InvalidQuery` if the text is not a label selector.
 pub(crate) fn parse_selector(text: &str) -> Result<LabelSelector, ApiProblem> {
     text.parse().map_err(|error| ApiProblem::new(ProblemKind::InvalidQuery, format!("label: {error}")))
 }

@@ -7,10 +7,6 @@ use serde_json::{Map, Value};
 use crate::http::body::read_value;
 use crate::http::problem::{ApiProblem, ProblemKind};
 
-/// Returns the fields of a patch.
-///
-/// # Errors
-/// `InvalidBody` if the patch is not an object.
 pub(crate) fn fields(patch: Value) -> Result<Map<String, Value>, ApiProblem> {
     match patch {
         Value::Object(fields) => Ok(fields),
@@ -21,13 +17,8 @@ pub(crate) fn fields(patch: Value) -> Result<Map<String, Value>, ApiProblem> {
     }
 }
 
-/// Applies a merge patch and returns the service in the form that clients post.
-///
-/// A patch with `containers` applies to the long form. Any other patch applies to the short form, which has
-/// the only container's fields at the top level, so that `{"image":"nginx:2"}` changes its image.
-///
-/// # Errors
-/// `InvalidBody` if the result is not a service.
+/// Returns the service in the form that clients post. A patch with `containers` applies to the long form, any
+/// other to the short form, so that `{"image":"nginx:2"}` changes the only container's image.
 pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<ServiceInput, ApiProblem> {
     let patch = with_canonical_replicas(patch)?;
     let input = ServiceInput::from(DesiredService::from(service.clone()));
@@ -37,7 +28,7 @@ pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<Ser
     read_value(&document)
 }
 
-/// Renames `replica` and `numInstances` to `replicas`, the name in the stored form.
+/// `replicas` is the name in the stored form.
 fn with_canonical_replicas(patch: &Map<String, Value>) -> Result<Map<String, Value>, ApiProblem> {
     let mut renamed = Map::new();
     for (key, value) in patch {

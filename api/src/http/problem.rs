@@ -1,7 +1,7 @@
 //! Errors as HTTP responses: RFC 9457 problem details. The only mapping from errors to HTTP.
 //!
-//! Handlers return an [`ApiProblem`]. [`render`] writes the body, because only it knows the path and the
-//! request id. Errors from axum and tower (405, 413, invalid paths, timeouts) get the same form there.
+//! [`render`] writes the body, because only it knows the path and the request id. Errors from axum and tower
+//! (405, 413, invalid paths, timeouts) get the same form there.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use store::{RedisKey, StoreError};
 
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Seconds until clients may retry while Redis is unavailable: about the duration of a failover.
+/// About the duration of a failover.
 const RETRY_AFTER_SECONDS: &str = "2";
 
 const MAX_NODES: usize = 20;
 
-/// Time within which an answer must begin, enforced by the middleware. Streams may last longer.
+/// Until an answer begins. Streams may last longer.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 macro_rules! kinds {
     ($($kind:ident = $slug:literal, $status:ident, $title:literal;)*) => {
-        /// Type of a problem. `docs/reference/problems.md` explains each one.
+        /// `docs/reference/problems.md` explains each one.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum ProblemKind {
             $(#[doc = $title] $kind,)*
@@ -37,7 +37,7 @@ macro_rules! kinds {
             #[cfg(test)]
             pub(crate) const ALL: &[ProblemKind] = &[$(ProblemKind::$kind),*];
 
-            /// Returns the stable `type`: a URI reference relative to the API, where the type is documented.
+            /// Stable: a URI reference relative to the API, where the problem is documented.
             pub(crate) fn uri(self) -> &'static str {
                 match self { $(ProblemKind::$kind => concat!("/problems/", $slug),)* }
             }
@@ -121,11 +121,10 @@ pub(crate) struct ApiProblem {
     shortage: Option<Box<ShortageMembers>>,
 }
 
-/// Extra members of the problem of a service that does not fit the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShortageMembers {
     pub(crate) service: ServiceName,
-    /// Required amount in the resource's unit.
+    /// In the resource's unit.
     pub(crate) required: u64,
     pub(crate) allocatable: u64,
     pub(crate) nodes: Vec<NodeShortage>,
@@ -145,7 +144,7 @@ impl ApiProblem {
         self
     }
 
-    /// Returns the problem of an object with an unreadable key in Redis. Converts other errors as usual.
+    /// Converts errors that do not concern this key as usual.
     pub(crate) fn of_key(error: StoreError, key: RedisKey<'_>) -> Self {
         if !error.is_broken_key() {
             return error.into();
@@ -170,7 +169,7 @@ impl ApiProblem {
         Self::new(ProblemKind::Internal, "the log of the API has the cause under the request id")
     }
 
-    /// Returns the problem for an error status that a library answered without a body.
+    /// For a status that a library answered without a body.
     fn from_status(status: StatusCode) -> Self {
         match status {
             StatusCode::METHOD_NOT_ALLOWED => {
@@ -264,14 +263,14 @@ impl IntoResponse for ApiProblem {
     }
 }
 
-/// Returns advice about repeating an unanswered request with this method, which may have been carried out.
+/// For an unanswered request, which may have been carried out.
 pub(crate) fn retry_advice(method: &str) -> &'static str {
     match method {
         "GET" | "HEAD" => "try again",
         "PUT" | "PATCH" | "DELETE" => {
             "the change may or may not have been stored; the request can be repeated"
         }
-        // These methods are idempotent. All others end in a conflict, or as the first time.
+        // The other methods are idempotent here: a repetition ends in a conflict, or as the first time.
         _ => {
             "the change may or may not have been stored; the request can be repeated, but undo and restart only with \
              If-Match, run only with `job`"
@@ -279,7 +278,6 @@ pub(crate) fn retry_advice(method: &str) -> &'static str {
     }
 }
 
-/// Adds the problem document to an error response. Returns other responses unchanged.
 pub(crate) fn render(mut response: Response, method: &str, path: &str, request_id: &str) -> Response {
     let status = response.status();
     let problem = response.extensions_mut().remove::<ApiProblem>();

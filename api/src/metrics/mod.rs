@@ -1,4 +1,4 @@
-//! Metrics of this process, and a metrics server for daemons without an API.
+//! Metrics, and their server for daemons without an API.
 
 mod recorder;
 mod server;

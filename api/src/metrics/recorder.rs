@@ -38,14 +38,14 @@ const SCHEDULERS: &str = "kubeleet_schedulers";
 const BROKEN_KEYS: &str = "kubeleet_broken_keys";
 const QUEUE_LENGTH: &str = "kubeleet_queue_length";
 
-/// Suffix of duration metrics, all in seconds.
+/// Of duration metrics, all in seconds.
 const SECONDS_SUFFIX: &str = "_seconds";
 const SECONDS_BUCKETS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Returns the process's metrics recorder, and installs it on the first call. Earlier metrics are lost.
+/// Installs the recorder on the first call. Earlier metrics are lost.
 pub(crate) fn recorder() -> PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     RECORDER.get_or_init(install).clone()
@@ -64,8 +64,7 @@ fn install() -> PrometheusHandle {
     handle
 }
 
-/// Describes the API's metrics. Every API process reports the same cluster gauges: take the maximum over
-/// processes, never the sum.
+/// Every API process reports the same cluster gauges: take the maximum over processes, never the sum.
 fn describe_metrics() {
     describe_counter!(REQUESTS, "HTTP requests by method, route and status");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time until the response began");
@@ -113,7 +112,7 @@ pub(crate) fn count_request(method: &'static str, route: String, status: u16, to
     histogram!(REQUEST_SECONDS, "method" => method, "route" => route).record(took.as_secs_f64());
 }
 
-/// Sets the gauges of Redis itself, which are known even while Redis is unavailable.
+/// Known even while Redis is unavailable.
 pub(crate) fn set_redis_gauges(condition: &RedisCondition) {
     let flag = |is_set: bool| if is_set { 1.0 } else { 0.0 };
     let refusal = condition.outage.as_ref().map(|outage| outage.cause);
@@ -135,25 +134,25 @@ pub(crate) fn set_redis_gauges(condition: &RedisCondition) {
 }
 
 pub(crate) struct ClusterGauges {
-    /// Pods by phase. Running pods that are not ready count as `not_ready` instead.
+    /// Running pods that are not ready count as `not_ready` instead.
     pub(crate) pods: Vec<(&'static str, u64)>,
-    /// Nodes by state; each node has one.
+    /// Each node has one state.
     pub(crate) nodes: [(&'static str, u64); 3],
     pub(crate) nodes_cordoned: u64,
-    /// Payloads by queue; each payload is in one.
+    /// Each payload is in one queue.
     pub(crate) queues: [(&'static str, u64); 7],
     pub(crate) services: u64,
     pub(crate) services_unconfirmed: u64,
     pub(crate) schedulers: u64,
     pub(crate) redis_memory: RedisMemory,
-    /// Bytes that can be added to Redis, if it has a limit.
+    /// In bytes, if Redis has a limit.
     pub(crate) redis_headroom: Option<u64>,
     pub(crate) broken_keys: u64,
     pub(crate) problems: u64,
-    /// Remaining seconds in which no node is declared dead.
+    /// In which no node is declared dead.
     pub(crate) pause_seconds: u64,
     pub(crate) proxies: [(&'static str, u64); 2],
-    /// Number of nodes that hold containers, and of those containers.
+    /// Nodes that hold containers, and those containers.
     pub(crate) held: (u64, u64),
 }
 
@@ -184,8 +183,8 @@ impl ClusterGauges {
     }
 }
 
-/// Sets the cluster's gauges. Without values, reports Redis as down and sets the others to NaN: an old value
-/// would look like a healthy cluster.
+/// Without values, reports Redis as down and sets the others to NaN: an old value would look like a healthy
+/// cluster.
 pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     let is_known = values.is_some();
     gauge!(REDIS_UP).set(if is_known { 1.0 } else { 0.0 });
@@ -219,7 +218,7 @@ pub(crate) fn render(recorder: &PrometheusHandle) -> impl IntoResponse + use<> {
     ([(CONTENT_TYPE, TEXT_FORMAT)], recorder.render())
 }
 
-/// Compacts histograms until `shutdown`; otherwise they grow.
+/// Without this, histograms grow.
 pub(crate) async fn upkeep(recorder: PrometheusHandle, shutdown: CancellationToken) {
     let compact = async {
         loop {

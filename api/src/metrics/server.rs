@@ -20,7 +20,7 @@ use crate::http::problem::ApiProblem;
 
 const MAX_CONNECTIONS: usize = 64;
 
-/// Serves `/metrics` and `/healthz` with the API's access control.
+/// Has the API's access control.
 pub struct MetricsServer {
     listener: TcpListener,
     address: SocketAddr,
@@ -29,11 +29,7 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Binds `address`; port 0 means any free port. Metrics are recorded from now on. Clients need one of the
-    /// tokens, if any.
-    ///
-    /// # Errors
-    /// The system's error, e.g. if the address is in use.
+    /// Port 0 means any free port. Metrics are recorded from now on.
     pub async fn bind(
         address: SocketAddr,
         token: Option<&Secret>,
@@ -45,12 +41,10 @@ impl MetricsServer {
         Ok(Self { listener, address, router: router(token, read_token, recorder.clone()), recorder })
     }
 
-    /// Returns the bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `shutdown`.
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { listener, address, router, recorder } = self;
         tracing::info!(%address, "serving /metrics and /healthz");
@@ -62,7 +56,7 @@ impl MetricsServer {
     }
 }
 
-/// Starts recording metrics for a server that is bound later.
+/// For a server that is bound later.
 pub fn keep_measurements() {
     recorder();
 }

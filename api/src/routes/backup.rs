@@ -79,7 +79,7 @@ pub(crate) async fn get_backup(
 
 struct Backup {
     store: Store,
-    /// Volumes come first, so that a restore knows where data is before it creates pods.
+    /// Come first, so that a restore knows where data is before it creates pods.
     volumes: SavedState,
     services: VecDeque<ServiceName>,
     pushed: Vec<PodId>,
@@ -98,7 +98,6 @@ impl Backup {
             return Ok(Some(SavedLine::Header(header).to_json() + "\n" + &self.add(volumes.lines())));
         }
         while let Some(name) = self.services.pop_front() {
-            // A service deleted meanwhile is in no later state either.
             if let Some(state) = self.store.backup_service(&name).await? {
                 return Ok(Some(self.add(state.lines())));
             }
@@ -122,7 +121,6 @@ impl Backup {
         Ok(Some(self.end(false)))
     }
 
-    /// Returns the next line of the second section, except its last one.
     async fn next_value(&mut self) -> Result<Option<SavedLine>, StoreError> {
         while let Some((kind, name)) = self.values.pop_front() {
             if let Some(value) = self.store.backup_value(kind, &name).await? {

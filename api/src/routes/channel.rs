@@ -1,6 +1,5 @@
-//! `/pod/{uuid}/channel`: commands in containers, connections to pods, and copies of files, over a WebSocket.
-//!
-//! Processes never call each other: all data goes through Redis (see [`model::stream::channel`]).
+//! `/pod/{uuid}/channel`: exec, attach, port-forward and cp over a WebSocket. All data goes through Redis
+//! (see [`model::stream::channel`]).
 
 use std::time::{Duration, Instant};
 
@@ -28,16 +27,14 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::streams::open_streams::StreamGuard;
 
-/// Timeout of the first message, which contains the request.
+/// For the first message, which contains the request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of pings to the client,
 const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// which counts as gone after this silence.
+/// A client counts as gone after this silence.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(45);
-/// Maximum bytes of the first message: commands may be long.
+/// Of the first message: commands may be long.
 const MAX_REQUEST_BYTES: usize = 256 * 1024;
-/// End of a channel whose client disconnected silently.
 const CLIENT_LEFT: &str = "the client has left";
 
 /// Selects the container.
@@ -92,7 +89,7 @@ pub(crate) async fn open_pod_channel(
     Ok(upgrade.on_upgrade(move |socket| tasks.track_future(session.run(socket))))
 }
 
-/// Refuses pages of other sites, even with a token: a proxy may add the token to their requests.
+/// Even with a token: a proxy may add it to the requests of other sites' pages.
 fn check_origin(headers: &HeaderMap) -> Result<(), ApiProblem> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     match text(ORIGIN) {
@@ -127,7 +124,6 @@ impl ClientSession {
         let _best_effort = socket.send(Message::Close(Some(normal))).await;
     }
 
-    /// Reads the first message. Returns a description of an invalid one as the error.
     async fn receive_request(&self, socket: &mut WebSocket) -> Result<ConnectRequest, String> {
         let message = tokio::time::timeout(REQUEST_TIMEOUT, socket.recv()).await;
         let text = match message {
@@ -183,8 +179,7 @@ impl ClientSession {
         result.map(drop)
     }
 
-    /// Forwards frames in both directions until either side ends. Returns the worker's last frame; `None` if
-    /// the client left first.
+    /// Returns the worker's last frame; `None` if the client left first.
     async fn relay(&self, socket: &mut WebSocket, channel: Channel) -> Result<Option<Frame>, String> {
         let Channel { mut writer, mut reader } = channel;
         let (mut to_client, mut from_client) = socket.split();
@@ -197,8 +192,7 @@ impl ClientSession {
         ended
     }
 
-    /// Records a connection of a port-forward. Returns true for the first of one use, and for what is no
-    /// port-forward: each is an event.
+    /// Returns true for the first connection of one use, and for what is no port-forward: each is an event.
     fn record_forward(&self, purpose: &Purpose) -> bool {
         let Purpose::Forward { port } = purpose else { return true };
         let address = self.client.map(|ClientAddress(address)| address);
@@ -214,7 +208,7 @@ impl ClientSession {
     }
 }
 
-/// Sends the worker's frames, and returns the last one; `None` if the client stops receiving.
+/// Returns the last frame; `None` if the client stops receiving.
 async fn send_to_client(
     to_client: &mut SplitSink<&mut WebSocket, Message>,
     reader: &mut ChannelReader,
@@ -273,7 +267,6 @@ async fn receive_from_client(
             Frame::Input(_) | Frame::Resize(_) | Frame::Signal(_) | Frame::EndOfInput => {
                 writer.send(frame).await.map_err(|error| worker_gone(&error))?;
             }
-            // Only workers send the others.
             _ => {}
         }
     }

@@ -23,12 +23,11 @@ use crate::http::params::{MAX_PAGE_SIZE, Params, page_size, string_schema};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Interval of comments in a quiet stream, shorter than the idle timeouts of proxies and clients.
+/// Of comments in a quiet stream: shorter than the idle timeouts of proxies and clients.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const LAST_EVENT_ID: &str = "Last-Event-ID";
-/// Accepted by [`EventPosition::parse`], with as many digits as always fit. Empty means absent.
+/// [`EventPosition::parse`] accepts it, with as many digits as always fit. Empty means absent.
 const LAST_EVENT_ID_PATTERN: &str = r"^([0-9]{1,19}(-[0-9]{1,19}(\.[0-9]{1,19})?)?)?$";
-/// Id before all kept events.
 const BEFORE_ALL: &str = "0";
 
 /// Selects events.
@@ -53,7 +52,7 @@ pub(crate) struct EventOptions {
     after: Option<String>,
 }
 
-/// The header `Last-Event-ID`, which SSE clients send when they reconnect.
+/// SSE clients send it when they reconnect.
 pub(crate) struct LastEventId;
 
 impl IntoParams for LastEventId {

@@ -15,7 +15,7 @@ use crate::http::params::{InPath, Params};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Timeout of a node: an engine removes images one by one.
+/// An engine removes images one by one.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether something is removed.

@@ -37,7 +37,7 @@ pub(crate) async fn get_readiness(
     State(app): State<AppState>,
     headers: HeaderMap,
 ) -> Result<Json<ReadyView>, ApiProblem> {
-    // A probe has no token. It learns whether to send requests here, but no addresses or errors.
+    // A probe has no token, and learns no addresses or errors.
     let is_trusted = app.access.is_trusted(&headers);
     let unavailable = |why: String| {
         if !is_trusted {

@@ -1,6 +1,6 @@
 //! `/pod/{uuid}/log`: output of a pod's container.
 //!
-//! Processes never call each other: requests and output go through Redis (see the channels of `store`).
+//! Requests and output go through Redis (see the channels of `store`).
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use crate::streams::open_streams::StreamGuard;
 const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A followed container may write nothing: an empty answer begins after this time.
 const QUIET_START_TIMEOUT: Duration = Duration::from_secs(2);
-/// A stream ends after Redis was unavailable for this time. The worker gives up a little later.
+/// The worker gives up a little later.
 const REDIS_TIMEOUT: Duration = Duration::from_secs(20);
 const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -107,7 +107,7 @@ pub(crate) async fn get_pod_log(
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(output)).into_response())
 }
 
-/// Returns the first frame; `None` if it takes too long.
+/// `None` if it takes too long.
 async fn first_frame(answer: &mut NodeAnswer, timeout: Duration) -> Result<Option<Frame>, StoreError> {
     match tokio::time::timeout(timeout, answer.next()).await {
         Ok(Ok(frame)) => Ok(Some(frame)),
@@ -146,7 +146,7 @@ impl LogStreamReader {
             let why = match frame {
                 Ok(Ok(Frame::Output(bytes))) => {
                     self.quiet_since = Instant::now();
-                    // If it is asked again, it goes on from here.
+                    // A repeated question goes on from here.
                     self.request.tail = 0;
                     return Some(bytes);
                 }
@@ -179,8 +179,8 @@ impl LogStreamReader {
         }
     }
 
-    /// Follows on after a failover that lost frames, or with a worker that was started again. While Redis is
-    /// unavailable, the answer stays the failed one.
+    /// After a failover that lost frames, or with a restarted worker. While Redis is unavailable, the failed
+    /// answer stays.
     async fn ask_again(&mut self) {
         tokio::time::sleep(RETRY_INTERVAL).await;
         let question = NodeQuestion::Output(self.request.clone());

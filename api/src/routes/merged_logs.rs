@@ -92,7 +92,7 @@ impl PartialSchema for ServiceList {
 
 impl ToSchema for ServiceList {}
 
-/// Schema of a time, as [`time`] parses it.
+/// As [`time`] parses it.
 struct TimeText;
 
 impl PartialSchema for TimeText {
@@ -127,7 +127,6 @@ pub(crate) async fn get_merged_log(
     let now = Timestamp::now();
     let after = options.since.as_deref().map(|text| time(text, now, "since")).transpose()?;
     let tail = options.tail.or((after.is_none() && !options.previous).then_some(DEFAULT_TAIL));
-    // An unknown pod has at most a kept log.
     let request = LinesRequest {
         services: selection.services.clone(),
         container: options.container.clone(),
@@ -218,7 +217,7 @@ fn words(text: Option<&String>) -> impl Iterator<Item = &str> {
     text.into_iter().flat_map(|text| text.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// Parses a time or an age. Returns nanoseconds since the Unix epoch.
+/// Returns nanoseconds since the Unix epoch.
 fn time(text: &str, now: Timestamp, parameter: &str) -> Result<u64, ApiProblem> {
     let ago = |ago: HumanDuration| {
         let ago: Duration = ago.get();

@@ -1,5 +1,5 @@
-//! Routes, one file per resource. Each handler's annotation is its part of the OpenAPI document, and its name
-//! is the operation id: a route is declared by its handler and one line here.
+//! Routes, one file per resource. A handler's annotation is its part of the OpenAPI document, and its name
+//! the operation id.
 
 mod apps;
 mod backup;

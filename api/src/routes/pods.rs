@@ -21,9 +21,8 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::views;
 
-/// Maximum number of attempts to stop a pod that moves between nodes meanwhile.
+/// A pod may move between nodes meanwhile.
 const MAX_STOP_ATTEMPTS: usize = 5;
-/// Maximum number of records read from Redis at once.
 const CHUNK_SIZE: usize = 1000;
 
 /// Selects pods.
@@ -52,8 +51,8 @@ pub(crate) struct PodQuery {
 }
 
 impl PodQuery {
-    /// Returns false if id and replica alone rule the pod out, so that its record need not be read. A pushed
-    /// pod's name is known only from its record.
+    /// False if id and replica alone rule the pod out, so that its record need not be read. A pushed pod's
+    /// name is known only from its record.
     fn may_match(&self, id: &PodId, replica_of: Option<(&ServiceName, u32)>) -> bool {
         let Some(prefix) = &self.prefix else { return true };
         id.as_str().starts_with(prefix)
@@ -114,7 +113,6 @@ pub(crate) async fn stop_pod(
         let outcomes = app.store.stop_pods(record.service.as_ref(), &pods, "StopRequested", message).await?;
         match outcomes.first() {
             Some(StopOutcome::Moved) => {}
-            // Otherwise it stops, or has ended.
             _ => return Ok((StatusCode::ACCEPTED, Json(read_view(&app, &id).await?)).into_response()),
         }
     }
@@ -146,7 +144,7 @@ fn not_found(id: &PodId) -> ApiProblem {
     ApiProblem::new(ProblemKind::PodNotFound, detail)
 }
 
-/// Replaces a broken key's error by an empty list: `GET /status` names the key.
+/// `GET /status` names the broken key.
 fn or_empty_if_broken<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, StoreError> {
     match read {
         Err(error) if error.is_broken_key() => Ok(Vec::new()),
@@ -154,11 +152,11 @@ fn or_empty_if_broken<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, Sto
     }
 }
 
-/// Suffix for the second pod of a replica. Elsewhere it is `+`, which means a space in a URL.
+/// For the second pod of a replica. Elsewhere it is `+`, which means a space in a URL.
 const SECOND: &str = "s";
 
-/// End of a page: `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod. The order of the variants and of
-/// their fields is the order of the list.
+/// `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod. The order of the variants and of their fields is
+/// the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Cursor {
     OfService(ServiceName, Slot),
@@ -217,12 +215,11 @@ impl<'a> PodPage<'a> {
         Ok(Self { app, filter, limit: page_size(filter.limit)?, labels, after, found: Vec::new() })
     }
 
-    /// Returns true if there is one more pod than the page holds, so that a next page exists.
     fn has_next(&self) -> bool {
         self.found.len() > self.limit
     }
 
-    /// Finds the pods of the page. The names of services and their slots are sorted as they are read.
+    /// The names of services and their slots are sorted as they are read.
     async fn find(&mut self) -> Result<(), StoreError> {
         let services = match &self.filter.service {
             Some(service) => vec![service.clone()],
@@ -267,7 +264,6 @@ impl<'a> PodPage<'a> {
         Ok(selected)
     }
 
-    /// Adds the matching pods after the previous page until the page is full.
     async fn add(&mut self, mut pods: Vec<(Cursor, PodId)>) -> Result<(), StoreError> {
         pods.retain(|(cursor, _)| self.after.as_ref().is_none_or(|after| cursor > after));
         for chunk in pods.chunks(CHUNK_SIZE) {

@@ -1,4 +1,4 @@
-//! `/problems`: meaning and remedy of each problem `type`, from docs/reference/problems.md.
+//! `/problems`: meaning and remedy of each problem `type`.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;

@@ -19,7 +19,7 @@ use crate::status::views;
 
 const CHUNK_SIZE: usize = 500;
 
-/// Redis key of a queue other than `dq`.
+/// Any but `dq`.
 pub(crate) struct QueueKey {
     text: String,
     /// `None` for `uq`, which is not a list.
@@ -168,7 +168,7 @@ pub(crate) async fn peek_queue(
     Ok(Json(view))
 }
 
-/// Refuses an empty queue of an unknown node: its name is probably mistyped.
+/// The name of an unknown node is probably mistyped.
 async fn check_node(app: &AppState, node: &NodeName, queue: &str) -> Result<(), ApiProblem> {
     match app.store.node_names().await {
         Ok(names) if !names.contains(node) => {
@@ -176,7 +176,6 @@ async fn check_node(app: &AppState, node: &NodeName, queue: &str) -> Result<(), 
             Err(ApiProblem::new(ProblemKind::NodeNotFound, detail))
         }
         Ok(_) => Ok(()),
-        // The names of the nodes are unknown.
         Err(error) if error.is_broken_key() => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -1,5 +1,4 @@
-//! `/registry`: credentials with which workers pull images. No answer, problem or log line contains a
-//! password.
+//! `/registry`: logins for images. No answer, problem or log line contains a password.
 
 use api_types::{List, RegistryInput, RegistryView};
 use axum::Json;
@@ -27,7 +26,6 @@ pub(crate) async fn list_registries(
     Params(paging): Params<Paging>,
 ) -> Result<Json<List<RegistryView>>, ApiProblem> {
     let (hosts, next) = page_of(app.store.registries().await?, &paging)?;
-    // Skips unreadable records.
     let infos = app.store.registry_infos(&hosts).await?.found();
     let items = infos.into_iter().map(RegistryView::from).collect();
     Ok(Json(List { items, next }))
@@ -99,7 +97,6 @@ pub(crate) async fn put_registry(
     }
     let durability = durability_view(durability);
     let status = status_of(&durability, StatusCode::OK);
-    // Another request may have changed or deleted it meanwhile.
     let view = RegistryView { durability: Some(durability), warning, ..read(&app, &host).await?.into() };
     Ok((status, Json(view)).into_response())
 }

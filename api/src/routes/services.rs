@@ -253,8 +253,8 @@ pub(crate) async fn delete_service(
     condition: IfMatch,
 ) -> Result<Response, ApiProblem> {
     let (outcome, written) = app.store.delete_service_if(&name, condition.revision()).await?;
-    // Volumes are deleted only after the service: otherwise a live service would lose data. A repeated
-    // request completes the first one, even if the service is gone by now.
+    // Otherwise a live service would lose data. A repeated request completes the first one, even if the
+    // service is gone by now.
     let is_deleted = matches!(outcome, DeleteOutcome::Deleted | DeleteOutcome::Missing);
     let has_removed =
         options.volumes.unwrap_or(false) && is_deleted && app.store.remove_volumes_of(&name).await? > 0;

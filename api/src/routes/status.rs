@@ -73,7 +73,7 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
     }))
 }
 
-/// Returns the numbers of replicas and Sentinels; `None` if the server does not report them.
+/// `None` if the server does not report them.
 fn redundancy(condition: &RedisCondition) -> Option<RedundancyView> {
     let redundancy = &condition.redundancy;
     (!condition.product.is_empty()).then_some(RedundancyView {
@@ -85,7 +85,7 @@ fn redundancy(condition: &RedisCondition) -> Option<RedundancyView> {
     })
 }
 
-/// Returns risks to the data in Redis; empty if the account lacks permission.
+/// Empty if the account lacks permission.
 async fn server_problems(app: &AppState) -> Result<Vec<String>, ApiProblem> {
     match app.store.server_concerns().await {
         Ok(concerns) => {
@@ -123,8 +123,7 @@ fn without_redis(app: &AppState, error: String) -> StatusView {
     }
 }
 
-/// Returns the pause at `now` after a change of the master. Schedulers and workers decide with the same
-/// settings.
+/// Schedulers and workers decide with the same settings.
 pub(crate) fn pause(changed_at: Option<RedisMillis>, now: RedisMillis, config: &Config) -> Option<PauseView> {
     // A time in the future counts as now.
     let changed_at = changed_at?.min(now);
@@ -163,8 +162,7 @@ fn memory(overview: &Overview, config: &Config) -> RedisMemoryView {
     }
 }
 
-/// Returns problems for operators, one sentence each: write outages first, then the rest of Redis, then the
-/// cluster.
+/// One sentence each: write outages first, then the rest of Redis, then the cluster.
 pub(crate) fn all_problems(overview: &Overview, condition: &RedisCondition, config: &Config) -> Vec<String> {
     let fresh = config.timing.fence_after;
     let of_redis = condition.problems(fresh);
@@ -302,7 +300,7 @@ fn problems(
     problems
 }
 
-/// Returns the silent nodes as schedulers count them: a silent cordoned node was given up.
+/// As schedulers count them: a silent cordoned node was given up.
 fn silent_nodes(nodes: &[Node], now: RedisMillis, fresh: Duration) -> SilentNodes {
     let alive = nodes.iter().filter(|node| node.state == NodeState::Alive);
     let (silent, others): (Vec<&Node>, Vec<&Node>) =
@@ -312,7 +310,7 @@ fn silent_nodes(nodes: &[Node], now: RedisMillis, fresh: Duration) -> SilentNode
     SilentNodes { nodes: others.len() + last_beats.len(), last_beats }
 }
 
-/// Returns the problem of many nodes silent at once: none of them is declared dead.
+/// Of many nodes that are silent at once none is declared dead.
 fn mass_loss(silent: &SilentNodes) -> Option<String> {
     let CircuitBreaker::Open { silent, nodes } = CircuitBreaker::evaluate(silent) else { return None };
     Some(format!(

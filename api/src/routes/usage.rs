@@ -1,4 +1,4 @@
-//! `/stats`: current usage of pods and nodes. Workers measure while clients ask.
+//! `/stats`: current usage. Workers measure while clients ask.
 
 use axum::Json;
 use axum::extract::State;

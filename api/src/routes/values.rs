@@ -66,7 +66,6 @@ pub(super) async fn rotate(
             (PutValueOutcome::Stored | PutValueOutcome::Same, durability) => {
                 return written(app, kind, name, next, durability).await;
             }
-            // Another request was faster, or deleted it.
             (PutValueOutcome::Conflict { .. }, _) => {}
             (PutValueOutcome::Full { count }, _) => return Err(full(kind, count)),
             (PutValueOutcome::OtherApp { owner }, _) => return Err(other_app(kind, name, owner.as_ref())),
@@ -82,7 +81,6 @@ pub(super) async fn list(
     paging: Paging,
 ) -> Result<Json<List<ValueView>>, ApiProblem> {
     let (names, next) = page_of(app.store.value_names(kind).await?, &paging)?;
-    // Skips unreadable records.
     let infos = app.store.value_infos(kind, &names).await?.found();
     let items = infos.into_iter().map(ValueView::from).collect();
     Ok(Json(List { items, next }))
@@ -136,8 +134,7 @@ async fn read(app: &AppState, kind: ValueKind, name: &ValueName) -> Result<Value
     info.ok_or_else(|| not_found(kind, name))
 }
 
-/// Returns true if the current version has this content: then no pod needs to be replaced. An undecryptable
-/// version counts as different.
+/// Then no pod needs to be replaced. An undecryptable version counts as different.
 async fn is_current(
     app: &AppState,
     kind: ValueKind,
@@ -215,7 +212,6 @@ async fn written(
     let durability = durability_view(durability);
     let confirmed = if version == 1 { StatusCode::CREATED } else { StatusCode::OK };
     let status = status_of(&durability, confirmed);
-    // It may be rotated or deleted meanwhile.
     let view = ValueView { version, durability: Some(durability), ..read(app, kind, name).await?.into() };
     let location = [(LOCATION, format!("/{kind}/{name}"))];
     Ok((status, location, Json(view)).into_response())

@@ -1,4 +1,4 @@
-//! `/volume`: data of services, and its nodes.
+//! `/volume`: data of services.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -38,7 +38,6 @@ pub(crate) async fn list_volumes(
     names.sort();
     names.dedup();
     let (names, next) = page_of(names, &paging)?;
-    // Skips unreadable records.
     let mut items = views_of(&app, app.store.volumes(&names).await?.found()).await?;
     items.extend(copies.into_iter().filter(|copy| names.contains(&copy.volume)).filter_map(former_view));
     items.sort_by(|one, other| one.name.cmp(&other.name));
@@ -251,7 +250,7 @@ fn gone_for(time: Duration) -> String {
     )
 }
 
-/// Shows a leftover copy that is not the volume. Returns `None` for an invalid name.
+/// `None` for an invalid name.
 fn former_view(copy: FormerCopy) -> Option<VolumeView> {
     let claim = VolumeClaim::from_name(&copy.volume)?;
     Some(VolumeView {

@@ -16,7 +16,7 @@ pub(crate) async fn view(store: &Store, service: Service) -> Result<ServiceView,
     view_with(store, service, status).await
 }
 
-/// Returns a service with the status of its pods. The message names unreadable keys of jobs and crons.
+/// The message names unreadable keys of jobs and crons.
 pub(crate) async fn view_with(
     store: &Store,
     service: Service,
@@ -90,7 +90,7 @@ fn job(service: &Service, succeeded: u64, pods: &ServiceStatus) -> JobStatus {
     }
 }
 
-/// Returns no jobs if their list is unreadable, and adds the list to `broken`.
+/// No jobs if their list is unreadable.
 async fn cron(store: &Store, service: &Service, broken: &mut BrokenKeys) -> Result<CronStatus, StoreError> {
     let now = store.redis_now().await?;
     let jobs = store.services(&runs(store, &service.name, broken).await?).await?.found();

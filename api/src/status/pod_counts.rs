@@ -19,7 +19,7 @@ use store::{RedisKey, Store, StoreError};
 use super::kind_keys;
 use crate::cluster::broken::BrokenKeys;
 
-/// Records read at a time, so that a million pods are never in memory together.
+/// A million pods are never in memory together.
 const CHUNK_SIZE: usize = 1000;
 pub(crate) const UNSCHEDULABLE: &str = "Unschedulable";
 
@@ -33,7 +33,7 @@ pub(crate) struct PodExample {
     pub(crate) message: String,
 }
 
-/// Maximum number of reasons: other programs also write records.
+/// Other programs also write records.
 const MAX_REASONS: usize = 20;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct PodCount {
     pub(crate) not_ready: u64,
     pub(crate) reasons: Reasons,
     pub(crate) services: u64,
-    /// Services without a record that still have pods, with the number of pods.
+    /// With the number of their pods.
     pub(crate) without_record: Vec<(ServiceName, usize)>,
     pub(crate) broken: BrokenKeys,
     at: Instant,
@@ -50,8 +50,7 @@ pub(crate) struct PodCount {
 }
 
 impl PodCount {
-    /// Returns true if the count is fresh. A large cluster is counted less often: counting takes at most a
-    /// tenth of the time.
+    /// Counting a large cluster takes at most a tenth of the time.
     fn is_fresh(&self) -> bool {
         self.at.elapsed() < (self.took * 10).clamp(Duration::from_millis(500), Duration::from_secs(60))
     }
@@ -59,7 +58,7 @@ impl PodCount {
 
 type SharedCount = Shared<BoxFuture<'static, Result<Arc<PodCount>, StoreError>>>;
 
-/// Counts all pods. Requests that arrive during a count share its result.
+/// Requests that arrive during a count share its result.
 #[derive(Default)]
 pub(crate) struct PodCounts {
     latest: Mutex<Option<SharedCount>>,
@@ -90,8 +89,8 @@ impl PodCounts {
     }
 }
 
-/// Starts a count in its own task, which outlives its client, so that the next client gets the result.
-/// Otherwise clients with a short timeout would never get the count of a large cluster.
+/// The count outlives its client: otherwise clients with a short timeout would never get the count of a large
+/// cluster.
 fn start_count(store: Store) -> SharedCount {
     let task = tokio::spawn(async move { count_all(&store).await.map(Arc::new) });
     let aborted = |_| StoreError::Corrupt { what: "counting pods".into(), why: "the count failed".into() };
@@ -134,8 +133,7 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     Ok(PodCount { phases, not_ready, reasons, services, without_record, broken, at: Instant::now(), took })
 }
 
-/// Counts an unhealthy pod's reason. Of unschedulable pods only an example is kept: their queue has the
-/// number.
+/// Of unschedulable pods only an example is kept: their queue has the number.
 fn note_reason(reasons: &mut Reasons, record: PodRecord) {
     if !is_ill(&record) || reasons.len() >= MAX_REASONS && !reasons.contains_key(&record.reason) {
         return;
@@ -145,7 +143,6 @@ fn note_reason(reasons: &mut Reasons, record: PodRecord) {
     reasons.entry(record.reason).or_insert((0, example)).0 += 1;
 }
 
-/// Returns true if a pod has a problem. Ending pods and successfully ended pods have none.
 fn is_ill(record: &PodRecord) -> bool {
     let is_ending = matches!(record.phase, Phase::Stopping | Phase::Stopped | Phase::Succeeded);
     !record.reason.is_empty() && !is_ending
@@ -162,8 +159,7 @@ async fn slots_of(
     Ok(slots)
 }
 
-/// Reads the pods in these slots. Skips void slots, whose pod's record names another slot. Adds unreadable
-/// records to `broken`.
+/// Skips void slots, whose pod's record names another slot.
 async fn for_each_pod(
     store: &Store,
     service: &ServiceName,
@@ -197,7 +193,7 @@ async fn for_each_record(
     Ok(())
 }
 
-/// Counts the pods of a service. The message names an unreadable key.
+/// The message names an unreadable key.
 pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<ServiceStatus, StoreError> {
     let mut broken = BrokenKeys::default();
     let slots = slots_of(store, &service.name, &mut broken).await?;
@@ -230,9 +226,9 @@ struct StatusCounter {
     spec: SpecId,
     status: ServiceStatus,
     reasons: BTreeMap<String, (u64, String)>,
-    /// Pinned image contents for all pods of the generation.
+    /// For all pods of the generation.
     pinned: Vec<ImageContent>,
-    /// Number of pods with other images, and one of them.
+    /// Number of pods with other images, and an example.
     others: Option<(u64, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! Converts domain types to API types. Pure. The conversion of services is beside their view.
+//! Converts domain types to API types. Pure.
 
 use std::time::Duration;
 
@@ -77,12 +77,12 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
     }
 }
 
-/// Returns true if a node is alive, has sent a heartbeat within `fresh`, and has a healthy engine.
+/// Within `fresh` means by Redis' clock.
 pub(crate) fn is_ready(node: &Node, now: RedisMillis, fresh: Duration) -> bool {
     node.state == NodeState::Alive && node.engine_problem.is_none() && !is_silent(node, now, fresh)
 }
 
-/// Returns true if a node's last heartbeat is older than `fresh` and than its own fence.
+/// Older than `fresh` and than the node's own fence.
 pub(crate) fn is_silent(node: &Node, now: RedisMillis, fresh: Duration) -> bool {
     let own = node.timing.map_or(Duration::ZERO, |times| times.fence_after);
     silence(node, now) > fresh.max(own)
@@ -92,8 +92,6 @@ pub(crate) fn silence(node: &Node, now: RedisMillis) -> Duration {
     Duration::from_millis(now.saturating_sub(node.beat))
 }
 
-/// Returns a node with the lengths of its queues. It is not ready if its last heartbeat is older than
-/// `fresh`.
 pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Duration) -> NodeView {
     NodeView {
         ready: is_ready(&node, now, fresh),
@@ -132,7 +130,7 @@ pub(crate) fn queues_of(node: NodeName, queues: NodeQueues) -> QueuesOfNode {
     QueuesOfNode { node, pending, starting, running }
 }
 
-/// Returns a payload byte for byte, in base64 if it is not UTF-8.
+/// Byte for byte, in base64 if it is not UTF-8.
 pub(crate) fn item(payload: PeekedPayload) -> QueueItem {
     let bytes = (payload.length > payload.bytes.len()).then_some(payload.length as u64);
     let (payload, encoding) = text_or_base64(payload.bytes);

@@ -1,8 +1,7 @@
 //! Event feed: one reader per process for any number of clients.
 //!
-//! A client subscribes to the broadcast, then reads missed events from Redis, then follows the broadcast and
-//! skips known ids. A client that lags behind the broadcast reads from Redis again after its last id. So no
-//! event is missed or delivered twice, whatever the reader does.
+//! A client subscribes to the broadcast, reads missed events from Redis, then follows the broadcast and skips
+//! known ids. One that lags behind reads from Redis again. So no event is missed or delivered twice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +14,13 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
 const PAGE_SIZE: usize = 500;
-/// Events that a client may lag behind before it reads from Redis itself.
+/// A client that lags behind by more reads from Redis itself.
 const BROADCAST_CAPACITY: usize = 1024;
 const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Distributes events to the clients of this process. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct EventFeed {
     store: Store,
@@ -37,12 +36,12 @@ enum FeedMessage {
 }
 
 impl EventFeed {
-    /// Creates a feed whose streams end with `shutdown`. Nothing is broadcast before [`EventFeed::run`].
+    /// Nothing is broadcast before [`EventFeed::run`].
     pub(crate) fn new(store: Store, shutdown: CancellationToken) -> Self {
         Self { store, sender: broadcast::channel(BROADCAST_CAPACITY).0, shutdown }
     }
 
-    /// Reads events for all clients until shutdown. Does not poll without clients.
+    /// Does not poll without clients.
     pub(crate) async fn run(&self) {
         let reading = self.read();
         self.shutdown.run_until_cancelled(reading).await;
@@ -67,10 +66,8 @@ impl EventFeed {
         }
     }
 
-    /// Broadcasts new events and returns their number.
-    ///
-    /// The first poll only finds the end of the stream and makes all clients read up to it themselves: the
-    /// time of their last read is unknown.
+    /// The first poll makes all clients read up to the end of the stream: the time of their last read is
+    /// unknown.
     async fn poll(&self, last: &mut Option<String>) -> Result<usize, StoreError> {
         let Some(id) = last else {
             *last = Some(self.end().await?);
@@ -98,10 +95,7 @@ impl EventFeed {
         Ok(latest.map_or_else(|| "0".to_owned(), |event| event.id))
     }
 
-    /// Returns all events after `last`, including future ones.
-    ///
-    /// # Errors
-    /// If the first read fails. Later failures are retried.
+    /// Also returns future events. Only the first read can fail; later ones are retried.
     pub(crate) async fn after(
         &self,
         last: String,
@@ -123,7 +117,7 @@ struct FeedReader {
     receiver: broadcast::Receiver<FeedMessage>,
     last: String,
     ready: VecDeque<Arc<ClusterEvent>>,
-    /// True if Redis may have events after `last` that the broadcast will not deliver.
+    /// Redis may have events after `last` that the broadcast will not deliver.
     behind: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Forwarded ports of pods: one use of `port-forward` is one event, however many connections it has.
+//! One use of `port-forward` is one event, however many connections it has.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use model::ids::PodId;
 use parking_lot::Mutex;
 
-/// Maximum pause between connections of one use.
+/// Between connections of one use.
 const PAUSE: Duration = Duration::from_secs(60);
 
 type Use = (PodId, u16, Option<IpAddr>);
@@ -17,7 +17,7 @@ type Use = (PodId, u16, Option<IpAddr>);
 pub(crate) struct Forwards(Arc<Mutex<HashMap<Use, Instant>>>);
 
 impl Forwards {
-    /// Records a connection. Returns true if it begins a use.
+    /// Returns true if the connection begins a use.
     pub(crate) fn record(&self, of: Use) -> bool {
         let mut uses = self.0.lock();
         let now = Instant::now();

@@ -1,5 +1,5 @@
-//! Merges the logs of several pods by time. Each node merges the logs of its own pods (see the lines of
-//! `store`); this module merges the nodes' answers.
+//! Merges the logs of several pods by time: each node merges those of its pods, and this module the nodes'
+//! answers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -11,15 +11,14 @@ use model::stream::log_line::{LineSplitter, LogLine};
 use model::stream::log_merge::LogMerge;
 use store::{ChannelError, LinesRequest, LoggedPod, NodeAnswer, NodeQuestion, Store, StoreError};
 
-/// Time for which a followed line waits for older lines of other nodes.
+/// A followed line waits for older lines of other nodes.
 const HOLD: Duration = Duration::from_millis(800);
-/// Interval of locating the pods of followed services.
+/// Followed services may get pods on other nodes.
 const PLACES_INTERVAL: Duration = Duration::from_secs(2);
-/// Timeout of a silent node. A node without new lines reports every 5 s.
+/// A node without new lines reports every 5 s.
 const NODE_TIMEOUT: Duration = Duration::from_secs(12);
-/// Delay before a node that ended its answer is asked again while logs are followed.
+/// For a node that ended its answer while logs are followed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
-/// Interval of looks at what has arrived.
 const POLL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Default)]
@@ -40,7 +39,7 @@ type Places = BTreeMap<NodeName, Vec<LoggedPod>>;
 pub(crate) struct MergedLogs {
     store: Store,
     selection: LogSelection,
-    /// Request to each node, except for its pods.
+    /// Without the pods of a node.
     request: LinesRequest,
     nodes: BTreeMap<NodeName, NodeLog>,
     merge: LogMerge<NodeName, MergedItem>,
@@ -59,7 +58,6 @@ struct NodeLog {
 }
 
 impl MergedLogs {
-    /// Asks all nodes with selected pods.
     pub(crate) async fn open(
         store: Store,
         selection: LogSelection,
@@ -113,8 +111,7 @@ impl MergedLogs {
         Ok(places)
     }
 
-    /// Asks new nodes, and asks ended nodes with changed pods again: workers find new pods of a service by
-    /// themselves.
+    /// Asks new nodes, and ended ones with changed pods: workers find new pods of a service by themselves.
     async fn ask(&mut self, places: Places) -> Result<(), StoreError> {
         for (node, pods) in places {
             let known = self.nodes.get(&node);
@@ -130,8 +127,7 @@ impl MergedLogs {
         Ok(())
     }
 
-    /// Asks a node for lines after `last_time`. `is_new`: its first selected pod appeared while logs were
-    /// followed.
+    /// `is_new`: the node's first selected pod appeared while logs were followed.
     async fn ask_node(
         &mut self,
         node: NodeName,
@@ -148,7 +144,7 @@ impl MergedLogs {
         Ok(())
     }
 
-    /// Returns new items, possibly none; `None` at the end.
+    /// Items may be empty; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Vec<MergedItem>> {
         let mut items: Vec<MergedItem> =
             std::mem::take(&mut self.marks).into_iter().map(MergedItem::Mark).collect();
@@ -171,8 +167,7 @@ impl MergedLogs {
         Some(items)
     }
 
-    /// Returns true if no more lines will come although logs are followed: only pods were named, and all have
-    /// ended.
+    /// Only pods were named, and all have ended.
     fn is_over(&self) -> bool {
         self.selection.services.is_empty()
             && self.marks.is_empty()
@@ -243,8 +238,7 @@ impl MergedLogs {
     }
 }
 
-/// Returns the request to a node. A tail applies to initial containers: a node asked before continues, and
-/// pods that came later are read completely.
+/// A tail applies to initial containers: a node asked before continues, and later pods are read completely.
 fn request_of(request: &LinesRequest, pods: &[LoggedPod], last_time: u64, is_new: bool) -> LinesRequest {
     let request = LinesRequest { pods: pods.to_vec(), ..request.clone() };
     if last_time == 0 && !is_new {

@@ -1,4 +1,4 @@
-//! Limits streams (events, followed logs) in total and per client: each open stream costs Redis work.
+//! Limits streams in total and per client: each one costs Redis work.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,16 +18,13 @@ pub(crate) struct OpenStreams {
 }
 
 impl OpenStreams {
-    /// Allows half of the connections to be streams, and a quarter of these per client.
+    /// Half of the connections may be streams, and a quarter of these per client.
     pub(crate) fn new(max_connections: usize) -> Self {
         let max = (max_connections / 2).max(1);
         Self { max, max_per_client: (max / 4).max(1), open: Arc::default() }
     }
 
-    /// Begins a stream, which counts until the guard is dropped.
-    ///
-    /// # Errors
-    /// `TooManyStreams` at a limit.
+    /// The stream counts until the guard is dropped.
     pub(crate) fn begin(&self, client: Option<ClientAddress>) -> Result<StreamGuard, ApiProblem> {
         let client = client.map(|ClientAddress(address)| client_network(address));
         let mut open = self.open.lock();

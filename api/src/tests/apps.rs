@@ -19,13 +19,11 @@ async fn one_client_has_the_lock_of_an_app_until_it_gives_it_up_or_dies() {
     lock(&api, "b1", "bob@desk").await.problem(409, "app-locked");
     assert_eq!(api.delete("/app/shop/lock?id=a1").await.status, 204);
     assert_eq!(lock(&api, "b1", "bob@desk").await.status, 204);
-    // The holder has died: Redis lets the key expire.
     let left: u64 = api.redis.cli(&["PTTL", "lease:app:shop"]).await;
     assert!((1..=10_000).contains(&left), "{left}");
     let _: u64 = api.redis.cli(&["DEL", "lease:app:shop"]).await;
     assert_eq!(lock(&api, "c1", "cid\n@desk").await.status, 204);
     lock(&api, "b1", "bob@desk").await.problem(409, "app-locked");
-    // Another program wrote the key.
     for words in [&["SET", "lease:app:shop", "by hand"][..], &["RPUSH", "lease:app:shop", "x"]] {
         let _: u64 = api.redis.cli(&["DEL", "lease:app:shop"]).await;
         api.redis.cli::<()>(words).await;

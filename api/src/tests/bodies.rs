@@ -145,7 +145,6 @@ async fn a_yaml_bomb_is_refused() {
     }
 }
 
-/// Arbitrary bytes, and fragments of a service in any order.
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let fragments = proptest::sample::select(vec![
         "{",

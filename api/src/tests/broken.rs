@@ -1,5 +1,4 @@
-//! Every key that the API reads, in every wrong form: all other objects are listed, and `/status` names the
-//! key.
+//! Every key that the API reads, in every wrong form: all other objects are listed.
 
 use model::ids::NodeName;
 use model::node::{NodeInfo, Resources};

@@ -85,7 +85,6 @@ async fn every_write_that_asks_for_more_is_checked_and_no_other() {
     register(&api, "a").await;
     let two = service(json!({"cpus": 2, "replicas": 2}));
     api.post("/service", &two).await.expect(201);
-    // As if both had been placed.
     let () = api.redis.cli(&["HSET", "node:a", "used_cpu", "4000"]).await;
     let refused = [
         ("PUT", "/service/web", service(json!({"cpus": 2, "replicas": 3}))),
@@ -94,7 +93,6 @@ async fn every_write_that_asks_for_more_is_checked_and_no_other() {
         ("PATCH", "/service/web", json!({"cpus": 5}).to_string()),
         ("POST", "/service/web/scale", json!({"replicas": 3}).to_string()),
     ];
-    // Another process has read nothing yet.
     let (_, router) = api.twin();
     for (method, path, body) in &refused {
         let problem = call(&router, method, path, &[], body).await.problem(409, "insufficient-cpu");
@@ -112,7 +110,6 @@ async fn every_write_that_asks_for_more_is_checked_and_no_other() {
         let path = format!("{path}?allow_partial=true");
         call(&router, method, &path, &[], body).await.expect(200);
     }
-    // A typo in the number of replicas must not create them all.
     let many = r#"{"name":"many","image":"nginx","replicas":50}"#;
     call(&router, "POST", "/service", &[], many).await.problem(409, "insufficient-slots");
     call(&router, "POST", "/service?allow_partial=true", &[], many).await.expect(201);

@@ -22,7 +22,7 @@ impl EventClient {
         Self { body: response.into_body().into_data_stream(), text: String::new() }
     }
 
-    /// Returns the next event as (id, reason, data); `None` at the end.
+    /// As (id, reason, data).
     async fn next(&mut self) -> Option<(String, String, serde_json::Value)> {
         loop {
             if let Some((frame, rest)) = self.text.split_once("\n\n") {
@@ -117,7 +117,6 @@ async fn no_event_is_missed_or_delivered_twice() {
             assert_eq!(quick.next().await.unwrap().2["object"], objects[n / 1000].as_str());
         }
     }
-    // More events arrived than the broadcast holds, and the slow client has read none of them.
     assert_eq!(slow.objects(4000).await, objects);
     assert_eq!(quick.objects(3996).await, objects[4..]);
 }

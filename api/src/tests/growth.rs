@@ -21,7 +21,6 @@ async fn near_the_memory_limit_nothing_is_added_and_everything_can_shrink() {
     let Some(api) = Api::start() else { return };
     api.post("/service", &service("web", 3, "nginx")).await.expect(201);
     fill(&api, 85).await;
-    // Another process has read nothing yet.
     let (_, router) = api.twin();
     let refused = [
         ("POST", "/service", service("other", 1, "nginx")),
@@ -58,7 +57,6 @@ async fn a_request_whose_pods_would_fill_redis_is_refused() {
     api.post("/service", &service("small", 10, "nginx")).await.expect(201);
 }
 
-/// As when Redis has filled up since it was last asked.
 #[tokio::test]
 async fn what_a_full_redis_refuses_is_the_same_problem() {
     let Some(api) = Api::start() else { return };

@@ -31,7 +31,7 @@ async fn an_api_serves_its_metrics_and_gauges_of_the_cluster() {
     }
 }
 
-/// Selectors of a rule: metrics with those labels whose values are plain words.
+/// Metrics with the labels whose values are plain words.
 fn selectors(expression: &str) -> Vec<(String, Vec<String>)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
@@ -65,7 +65,6 @@ async fn every_documented_alert_has_its_series_and_a_row_that_says_what_to_do() 
     for (name, labels) in after("expr: ").flat_map(selectors) {
         let row = format!("| `{name}` |");
         assert!(reference.contains(&row), "docs/reference/metrics.md does not have {name}");
-        // Proxies have their own metrics.
         if reference.lines().any(|line| line.starts_with(&row) && line.contains("| proxy |")) {
             continue;
         }

@@ -1,5 +1,4 @@
-//! Tests of the router against a real Redis. Requests are passed in without a socket, and responses are read
-//! whole.
+//! Tests of the router against a real Redis, without sockets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod apps;
@@ -75,7 +74,6 @@ impl Answer {
         self.json()
     }
 
-    /// Asserts a complete problem of this type, and returns it.
     #[track_caller]
     fn problem(&self, status: u16, slug: &str) -> Value {
         assert_eq!(self.status, status, "{self:?}");

@@ -140,7 +140,6 @@ async fn all_references_of_the_document_resolve() {
     }
 }
 
-/// `apply` removes the fields that only the API sets from what `get` has printed.
 #[tokio::test]
 async fn a_service_has_the_fields_of_its_document_and_those_that_the_api_sets() {
     let Some(api) = Api::start() else { return };
@@ -165,7 +164,6 @@ async fn every_example_of_a_body_is_accepted() {
         let bodies = operation["requestBody"]["content"].as_object().cloned().unwrap_or_default();
         for (content_type, media_type) in bodies {
             if ["application/x-ndjson", "application/octet-stream"].contains(&content_type.as_str()) {
-                // Skips backup lines, which are not one JSON document, and payload bytes.
                 continue;
             }
             // `POST /service` creates; the other operations change an existing service.

@@ -1,4 +1,4 @@
-//! A Redis that answers but refuses: readiness, status, requests and metrics state the reason and the remedy.
+//! A Redis that answers but refuses.
 
 use std::time::Duration;
 
@@ -25,7 +25,6 @@ async fn changes_that_redis_has_lost_are_named_in_the_status() {
     api.post("/service", r#"{"name":"late","image":"nginx"}"#).await.expect(201);
     api.send("PUT", "/service/a", &[], r#"{"name":"a","image":"nginx:2"}"#).await.expect(200);
     watch.follow_events().await.unwrap();
-    // As if Redis had been started with an older file.
     let events: Vec<(String, Vec<String>)> = api.redis.cli(&["XRANGE", "events", "-", "+"]).await;
     let is_late = |fields: &[String]| fields.iter().any(|field| field == "late");
     let first = events.iter().position(|(_, fields)| is_late(fields)).unwrap();

@@ -11,7 +11,6 @@ fn uuids(list: &Value) -> Vec<String> {
 async fn two_services(api: &Api) {
     api.post("/service", r#"{"name":"a","image":"nginx","replica":3}"#).await.expect(201);
     api.post("/service", r#"{"name":"b","image":"redis","replica":2}"#).await.expect(201);
-    // A pushed pod, as the scripts store it.
     api.redis.blocking_cli::<()>(&[
         "HSET",
         "pod:mine",

@@ -67,7 +67,6 @@ async fn an_answer_with_payloads_has_a_few_mebibytes_and_says_what_it_leaves_out
         let some = api.get(&format!("/queue/{key}?limit=3")).await.expect(200);
         assert_eq!((some["items"].as_array().unwrap().len(), &some["left_out"]), (3, &0.into()), "{key}");
     }
-    // The pages of dead letters show all of them, however few fit one page.
     for _ in 0..60 {
         api.redis.cli::<u64>(&[&b"LPUSH"[..], b"dq", &large[..]]).await;
     }

@@ -116,7 +116,6 @@ async fn a_connection_that_sends_half_a_head_is_closed() {
     server.end().await;
 }
 
-/// Returns the process's limit of open files. Both halves of a connection count.
 fn file_limit() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();

@@ -52,7 +52,6 @@ async fn the_token_that_may_only_read_gets_no_backup_and_no_channel() {
     for path in ["/service", "/status", "/secret", "/metrics"] {
         assert_eq!(api.send("GET", path, &read, "").await.status, 200, "{path}");
     }
-    // There is no cluster to save.
     api.send("GET", "/cluster/backup", &all, "").await.expect(409);
     for path in ["/cluster/backup", "/cluster/%62ackup", "/cluster/backup/", "/pod/x/channel", "/nowhere"] {
         api.send("GET", path, &read, "").await.problem(403, "read-only");
@@ -104,7 +103,6 @@ async fn the_status_shows_the_cluster_and_its_problems() {
     let ready = api.get("/readyz").await.expect(200);
     assert!(ready["warnings"].to_string().contains("scheduler"), "{ready}");
     api.app.store.take(&model::ids::SchedulerId::random(), 1).await.unwrap();
-    // The answer is shared for a moment.
     eventually("a scheduler is alive", || async {
         api.get("/readyz").await.expect(200)["warnings"] == serde_json::json!([])
     })

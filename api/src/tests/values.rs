@@ -9,7 +9,7 @@ use testkit::{eventually, fixtures};
 
 use super::Api;
 
-/// A configuration reads its key from a file, and test configurations read no files.
+/// Test configurations read no files, and a key is one.
 pub(super) fn start_with_key() -> Option<Api> {
     let mut api = Api::start()?;
     let key = SecretKey::parse(&SecretKey::generate().unwrap()).unwrap();
@@ -106,7 +106,7 @@ async fn an_api_with_another_key_than_the_workers_stores_nothing_that_they_could
     ] {
         assert!(problems.iter().any(|line| line.as_str().unwrap().starts_with(&start)), "{problems:?}");
     }
-    // A new key goes to the workers first: then the API with this key is correct.
+    // A new key goes to the workers first.
     register(&api, "a", &own).await;
     eventually("the secret is rotated", || async {
         let rotated = api.send("PUT", "/secret/db", &[], r#"{"value":"hunter3"}"#).await;
@@ -200,12 +200,11 @@ async fn what_services_use_is_only_deleted_by_force() {
     }
     assert_eq!(api.delete("/config/db").await.status, 204, "a config of the same name is another one");
     assert_eq!(api.delete("/secret/db?force=true").await.status, 204);
-    // Services being deleted need nothing.
     api.delete("/service/web").await;
     assert_eq!(api.delete("/registry/registry.example").await.status, 204);
 }
 
-/// Lines of a backup section, with its own first and last line.
+/// With its own first and last line.
 fn section(backup: &str, second: bool) -> String {
     let lines: Vec<&str> = backup.lines().collect();
     let first_end = lines.iter().position(|line| line.starts_with("{\"end\"")).unwrap();

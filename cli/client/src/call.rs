@@ -15,7 +15,7 @@ use crate::http::{Client, root_cause};
 /// Slightly longer than the API's own limit, so that its timeout problem arrives.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(35);
 
-/// A request that is not sent yet. Its errors begin with the operation.
+/// Errors begin with the operation.
 #[derive(Clone)]
 pub struct ApiCall<'a> {
     client: &'a Client,
@@ -26,7 +26,6 @@ pub struct ApiCall<'a> {
     body: Vec<u8>,
 }
 
-/// The body of a response as it arrives.
 pub struct ByteStream {
     client: Client,
     operation: String,
@@ -34,20 +33,20 @@ pub struct ByteStream {
 }
 
 impl Client {
-    /// Prepares a request. `operation` says in errors what has failed: `reading node worker1`.
+    /// `operation` says in errors what has failed: `reading node worker1`.
     pub fn call(&self, method: Method, path: &[&str], operation: impl Into<String>) -> ApiCall<'_> {
         let (operation, url) = (operation.into(), self.endpoint.url(path, &[]));
         ApiCall { client: self, operation, method, url, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// As [`Client::call`], for a write that may start a service partially.
+    /// For a write that may start a service partially.
     pub(crate) fn write(&self, method: Method, path: &[&str], operation: impl Into<String>) -> ApiCall<'_> {
         self.call(method, path, operation).query("allow_partial", self.allow_partial.then_some(true))
     }
 }
 
 impl ApiCall<'_> {
-    /// Adds a parameter, unless it is `None`.
+    /// Adds nothing for `None`.
     pub fn query(mut self, name: &str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
             self.url.query_pairs_mut().append_pair(name, &value.to_string());
@@ -60,23 +59,20 @@ impl ApiCall<'_> {
         self
     }
 
-    /// Sets the body.
     pub fn body(mut self, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self.header(CONTENT_TYPE, content_type)
     }
 
-    /// Sets the body to JSON.
     pub fn json(self, input: &impl Serialize) -> Self {
         self.body("application/json", serde_json::to_vec(input).expect("types of the API always serialize"))
     }
 
-    /// Sends the request. The response may be of any type.
+    /// The response may be of any type.
     pub async fn done(mut self) -> Result<(), ClientError> {
         self.send(Some(RESPONSE_TIMEOUT)).await.map(drop)
     }
 
-    /// Sends the request and decodes the response.
     pub async fn view<T: DeserializeOwned>(mut self) -> Result<T, ClientError> {
         let response = self.send(Some(RESPONSE_TIMEOUT)).await?;
         let status = response.status().as_u16();
@@ -84,7 +80,6 @@ impl ApiCall<'_> {
         serde_json::from_slice(&body).map_err(|_| self.client.not_kubeleet(&self.operation, status, &body))
     }
 
-    /// Reads all pages of a list.
     pub async fn views<T: DeserializeOwned>(self) -> Result<Vec<T>, ClientError> {
         let mut items = Vec::new();
         let mut after: Option<String> = None;
@@ -98,13 +93,12 @@ impl ApiCall<'_> {
         }
     }
 
-    /// Sends the request and returns the response's body as a stream.
     pub async fn bytes(mut self) -> Result<ByteStream, ClientError> {
         let response = self.send(None).await?;
         Ok(ByteStream { client: self.client.clone(), operation: self.operation, response })
     }
 
-    /// Sends the request and returns the response after its headers. Any status but 2xx and 101 is an error.
+    /// Any status but 2xx and 101 is an error.
     pub(crate) async fn send(&mut self, limit: Option<Duration>) -> Result<Response, ClientError> {
         let client = self.client;
         let mut http = client.http.request(self.method.clone(), self.url.clone());
@@ -146,10 +140,7 @@ impl ApiCall<'_> {
 }
 
 impl ByteStream {
-    /// Returns the next bytes, or `None` at the end.
-    ///
-    /// # Errors
-    /// If the connection breaks: the body is then incomplete.
+    /// After a broken connection the body is incomplete.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         let chunk = self.response.chunk().await;
         chunk.map_err(|error| self.client.request_failed(&self.operation, &error, false))

@@ -26,17 +26,15 @@ const API_TIMEOUT: Duration = Duration::from_secs(60);
 
 type ChannelSocket = WebSocketStream<Upgraded>;
 
-/// Interval at which an idle client pings.
+/// Of an idle client.
 pub const PING_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Sending half of a channel.
 pub struct ChannelSender {
     client: Client,
     operation: String,
     sink: SplitSink<ChannelSocket, Message>,
 }
 
-/// Receiving half of a channel.
 pub struct ChannelReceiver {
     client: Client,
     operation: String,
@@ -44,7 +42,6 @@ pub struct ChannelReceiver {
 }
 
 impl Client {
-    /// Opens a channel to a container of a pod.
     pub async fn open_channel(
         &self,
         pod: &str,
@@ -81,15 +78,13 @@ impl Client {
 }
 
 impl ChannelSender {
-    /// Sends a frame.
-    ///
     /// # Cancel safety
     /// Not cancel safe: drop the channel after a dropped call.
     pub async fn send(&mut self, frame: &Frame) -> Result<(), ClientError> {
         self.send_message(Message::binary(frame.encode())).await
     }
 
-    /// Tells the API that this client is alive even if it reads nothing: its output may be paused.
+    /// Tells the API that this client is alive though it may read nothing.
     pub async fn ping(&mut self) -> Result<(), ClientError> {
         self.send_message(Message::Ping(Bytes::new())).await
     }
@@ -101,9 +96,6 @@ impl ChannelSender {
 }
 
 impl ChannelReceiver {
-    /// Returns the next frame, or `None` after the last one.
-    ///
-    /// # Cancel safety
     /// Cancel safe.
     pub async fn next(&mut self) -> Result<Option<Frame>, ClientError> {
         let ended = |cause: String| self.client.stream_ended(&self.operation, cause);
@@ -125,7 +117,7 @@ impl ChannelReceiver {
     }
 }
 
-/// Returns 16 random bytes. They only have to differ between requests.
+/// They only have to differ between requests.
 fn random_key() -> [u8; 16] {
     let mut bytes = [0; 16];
     // Without them a proxy could answer from a cache, which WebSockets forbid anyway.

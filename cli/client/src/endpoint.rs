@@ -6,12 +6,12 @@ use reqwest::Url;
 
 use crate::error::ClientError;
 
-/// Base URL of the API. Routes are appended to its path, so that the API can be behind a proxy with a prefix.
+/// Routes are appended to its path: the API can be behind a proxy with a prefix.
 #[derive(Debug, Clone)]
 pub struct ApiUrl(Url);
 
 impl ApiUrl {
-    /// Parses `--api`: `http://host:port`, or `host:port` for short.
+    /// `http://host:port`, or `host:port` for short.
     pub fn parse(text: &str) -> Result<Self, ClientError> {
         let invalid =
             |reason: &str| ClientError::InvalidAddress { text: text.to_owned(), reason: reason.to_owned() };
@@ -38,7 +38,7 @@ impl ApiUrl {
         Ok(Self(url))
     }
 
-    /// Returns the URL of a route. Each segment of `path` is percent-encoded.
+    /// Each segment of `path` is percent-encoded.
     pub fn url(&self, path: &[&str], query: &[(&str, String)]) -> Url {
         let mut url = self.0.clone();
         url.path_segments_mut().expect("http addresses have paths").pop_if_empty().extend(path);
@@ -48,12 +48,11 @@ impl ApiUrl {
         url
     }
 
-    /// Returns the port.
     pub fn port(&self) -> Option<u16> {
         self.0.port_or_known_default()
     }
 
-    /// Returns true if the API is on this machine: proxy settings of the environment do not apply.
+    /// On this machine proxy settings of the environment do not apply.
     pub fn is_loopback(&self) -> bool {
         let host = self.0.host_str().unwrap_or_default();
         let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

@@ -2,29 +2,21 @@
 
 use api_types::Problem;
 
-/// Failure of an API call.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The address from `--api` is invalid.
     #[error("invalid API address {text:?}: {reason} (from --api or KUBELEET_API)")]
     InvalidAddress {
-        /// Address as given.
         text: String,
-        /// Reason.
         reason: String,
     },
-    /// The token cannot be read or cannot be sent.
     #[error("invalid token: {0} (from --token, --token-file, KUBELEET_TOKEN or KUBELEET_TOKEN_FILE)")]
     InvalidToken(String),
-    /// No connection to the API.
     #[error(
         "no API at {address} ({cause}): is `kubeleet dev` or `kubeleet api` running? \
          Set --api or KUBELEET_API"
     )]
     Unreachable {
-        /// Address of the API.
         address: String,
-        /// Error message of the network.
         cause: String,
     },
     /// The connection was accepted, but no complete response came.
@@ -33,31 +25,23 @@ pub enum ClientError {
         warning(*.may_have_changed)
     )]
     RequestFailed {
-        /// Purpose of the request, for example `reading service web`.
+        /// For example `reading service web`.
         operation: String,
-        /// Address of the API.
         address: String,
-        /// Error message of the network.
         cause: String,
-        /// True if the request was a write, whose result is unknown.
+        /// A write, whose result is unknown.
         may_have_changed: bool,
     },
-    /// The API refused the request or failed.
     #[error("{}", describe(.operation, .problem))]
     Problem {
-        /// Purpose of the request.
         operation: String,
-        /// Response, RFC 9457.
+        /// RFC 9457.
         problem: Box<Problem>,
     },
-    /// The response does not come from a kubeleet API.
     #[error("{operation}: {address} is not a kubeleet API (status {status}, {body}); check --api")]
     NotKubeleet {
-        /// Purpose of the request.
         operation: String,
-        /// Address that answered.
         address: String,
-        /// HTTP status.
         status: u16,
         /// Beginning of the body.
         body: String,
@@ -65,7 +49,6 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Returns the HTTP status if the API responded.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Problem { problem, .. } => Some(problem.status),
@@ -73,7 +56,7 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the same call may succeed a moment later.
+    /// The same call may succeed a moment later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::RequestFailed { .. } => true,
@@ -82,7 +65,6 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the API refused a service that does not fit the cluster.
     pub fn is_shortage(&self) -> bool {
         match self {
             Self::Problem { problem, .. } => {
@@ -93,7 +75,7 @@ impl ClientError {
     }
 }
 
-/// Returns `None` if the API has no such object.
+/// `None` if the API has no such object.
 pub fn found<T>(result: Result<T, ClientError>) -> Result<Option<T>, ClientError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -112,7 +94,6 @@ fn describe(operation: &str, problem: &Problem) -> String {
             format!("{operation}: {}; {advice}", for_terminals(without_http_advice(&problem.detail)))
         }
         None if problem.detail.is_empty() => format!("{operation}: {}", problem.title),
-        // The detail repeats the title.
         None if repeats(&problem.title, &problem.detail) => {
             format!("{operation}: {}", for_terminals(&problem.detail))
         }
@@ -140,8 +121,7 @@ fn describe(operation: &str, problem: &Problem) -> String {
     text
 }
 
-/// Returns a command to type next. The API's own advice is an HTTP request, which does not help in a
-/// terminal.
+/// The API's own advice is an HTTP request, which does not help in a terminal.
 fn advice(kind: &str) -> Option<&'static str> {
     match kind.rsplit('/').next()? {
         "service-not-found" => Some("`kubeleet service ls` lists them"),
@@ -161,18 +141,18 @@ fn advice(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// Removes the query parameter that stands beside the command's option.
+/// The query parameter stands beside the command's option.
 fn for_terminals(detail: &str) -> String {
     detail.replace(" (?force=true)", "")
 }
 
-/// Returns true if a detail repeats the title: it contains the title's last words.
+/// True if the detail contains the title's last words.
 fn repeats(title: &str, detail: &str) -> bool {
     let end = title.split_once(' ').map_or("", |(_, end)| end);
     end.split(' ').count() > 2 && detail.contains(end)
 }
 
-/// Returns a problem's detail up to the first HTTP request that it recommends.
+/// Cuts the detail before the first HTTP request that it recommends.
 fn without_http_advice(detail: &str) -> &str {
     let methods = ["GET /", "PUT /", "POST /", "PATCH /", "DELETE /"];
     let end = methods.iter().filter_map(|method| detail.find(method)).min().unwrap_or(detail.len());

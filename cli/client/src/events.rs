@@ -13,13 +13,11 @@ use crate::error::ClientError;
 use crate::http::Client;
 use crate::sse::{SseError, event_data};
 
-/// The API sends keep-alive comments far more often. After this silence the connection is dead, even if TCP
-/// has not noticed.
+/// The API sends keep-alive comments far more often. TCP may not notice a dead connection.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 const OPERATION: &str = "reading events";
 
-/// Start of an event stream.
 #[derive(Debug, Clone)]
 pub enum EventsFrom {
     /// With this many of the latest events.
@@ -28,14 +26,12 @@ pub enum EventsFrom {
     After(String),
 }
 
-/// An open event stream.
 pub struct EventStream {
     client: Client,
     data: BoxStream<'static, Result<String, SseError<ClientError>>>,
 }
 
 impl Client {
-    /// Opens the event stream.
     pub async fn watch(&self, from: &EventsFrom) -> Result<EventStream, ClientError> {
         let call = self.call(Method::GET, &["event"], OPERATION).header(ACCEPT, "text/event-stream");
         let mut call = match from {
@@ -60,10 +56,7 @@ impl Client {
 }
 
 impl EventStream {
-    /// Returns the next event. After an error, open another stream from the last event received.
-    ///
-    /// # Cancel safety
-    /// No event is lost when the future is dropped.
+    /// After an error, open another stream from the last event received. Cancel safe.
     pub async fn next(&mut self) -> Result<ClusterEvent, ClientError> {
         loop {
             let data = match self.data.try_next().await {
@@ -74,7 +67,6 @@ impl EventStream {
                 Err(SseError::Body(error)) => return Err(error),
                 Err(error) => return Err(self.client.stream_ended(OPERATION, error.to_string())),
             };
-            // Skips events of an unknown kind.
             if let Ok(event) = serde_json::from_str(&data) {
                 return Ok(event);
             }

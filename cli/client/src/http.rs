@@ -13,21 +13,16 @@ use crate::shorten::shorten;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_SHOWN_BODY: usize = 200;
 
-/// A client of one API.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) http: reqwest::Client,
     pub(crate) endpoint: ApiUrl,
     pub(crate) token: Option<Secret>,
-    /// True if the API may start a service partially.
+    /// The API may start a service partially.
     pub(crate) allow_partial: bool,
 }
 
 impl Client {
-    /// Creates a client for the API at `api`. Sends nothing.
-    ///
-    /// # Errors
-    /// `InvalidAddress` or `InvalidToken`.
     pub fn new(api: &str, token: Option<Secret>) -> Result<Self, ClientError> {
         let endpoint = ApiUrl::parse(api)?;
         if let Some(token) = &token
@@ -52,7 +47,6 @@ impl Client {
         Ok(Self { http, endpoint, token, allow_partial: false })
     }
 
-    /// Returns this client; with `allow_partial`, its writes may start a service partially.
     pub fn allowing_partial(&self, allow_partial: bool) -> Self {
         Self { allow_partial, ..self.clone() }
     }
@@ -92,7 +86,7 @@ impl Client {
     }
 }
 
-/// Returns the innermost message, `Connection refused` rather than `error sending request`.
+/// `Connection refused` rather than `error sending request`.
 pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

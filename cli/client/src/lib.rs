@@ -1,8 +1,6 @@
 //! Client of the kubeleet API: any request by its path, typed responses and typed errors.
 //!
-//! Commands use it, and so may tests of anything that speaks to the API. It imports only the API's types and
-//! their parts, nothing of daemons, terminals or exit codes. Its own tests use a fake API; tests of commands
-//! and the scenarios use the real one.
+//! It imports only the API's types and their parts. Its own tests use a fake API.
 //!
 //! Tests: tests, kubeleet::exit::client_tests
 

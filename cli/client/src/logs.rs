@@ -8,30 +8,22 @@ use crate::call::{ApiCall, ByteStream};
 use crate::error::ClientError;
 use crate::http::Client;
 
-/// Selects the pods whose logs are merged.
 #[derive(Debug, Clone, Default)]
 pub struct PodLogQuery {
-    /// Pods, by uuid or name.
+    /// By uuid or name.
     pub pods: Vec<String>,
-    /// Services whose pods are read.
     pub services: Vec<String>,
-    /// App whose pods are read.
     pub app: Option<String>,
-    /// Label selector for services.
+    /// Of services.
     pub label: Option<String>,
-    /// Container; `None` for all.
+    /// `None` for all.
     pub container: Option<String>,
-    /// Number of last lines to begin with.
     pub tail: Option<usize>,
-    /// True to continue with new lines.
     pub follow: bool,
-    /// Only lines after this time, or of this last duration.
+    /// A time, or a duration that ends now.
     pub since: Option<String>,
-    /// Only lines before this time.
     pub until: Option<String>,
-    /// Only lines that contain this text.
     pub grep: Option<String>,
-    /// True to read the previous containers.
     pub previous: bool,
 }
 
@@ -47,14 +39,12 @@ impl PodLogQuery {
     }
 }
 
-/// Lines of several pods as they arrive.
 pub struct ItemStream {
     log: ByteStream,
     splitter: LineSplitter,
 }
 
 impl ItemStream {
-    /// Returns the next lines and marks, or `None` at the end.
     pub async fn next_items(&mut self) -> Result<Option<Vec<LogItemView>>, ClientError> {
         let Some(bytes) = self.log.next().await? else { return Ok(None) };
         let lines = self.splitter.add(&bytes);
@@ -62,25 +52,20 @@ impl ItemStream {
     }
 }
 
-/// Selects the log of one pod.
 pub struct LogQuery {
-    /// Number of last lines to begin with.
     pub tail: usize,
-    /// True to continue with new lines.
     pub follow: bool,
-    /// Container of a pod with several; `None` for the first one.
+    /// `None` for the first one.
     pub container: Option<String>,
 }
 
 impl Client {
-    /// Opens a pod's log.
     pub async fn logs(&self, id: &str, wanted: &LogQuery) -> Result<ByteStream, ClientError> {
         let call = self.call(Method::GET, &["pod", id, "log"], format!("reading the log of pod {id}"));
         let call = call.query("tail", Some(wanted.tail)).query("follow", Some(wanted.follow));
         call.query("container", wanted.container.as_ref()).bytes().await
     }
 
-    /// Opens the logs of several pods, merged by time.
     pub async fn lines(&self, wanted: &PodLogQuery) -> Result<ItemStream, ClientError> {
         let log = wanted.select(self.call(Method::GET, &["log"], "reading logs")).bytes().await?;
         Ok(ItemStream { log, splitter: LineSplitter::default() })

@@ -16,16 +16,13 @@ use crate::call::ApiCall;
 use crate::error::ClientError;
 use crate::http::Client;
 
-/// Selects pods to list. Unset fields select all.
+/// Unset fields select all.
 #[derive(Debug, Clone, Default)]
 pub struct PodFilter {
-    /// Service.
     pub service: Option<String>,
-    /// Node.
     pub node: Option<String>,
-    /// Phase.
     pub phase: Option<String>,
-    /// Label selector for the pod's service.
+    /// Of the pod's service.
     pub label: Option<String>,
     /// Beginning of the uuid, or the whole name (`web-0`).
     pub prefix: Option<String>,
@@ -40,40 +37,36 @@ impl PodFilter {
 }
 
 impl Client {
-    /// Returns all objects of a type, such as `node`.
+    /// `of` is such as `node`.
     pub async fn list<T: DeserializeOwned>(&self, of: &str) -> Result<Vec<T>, ClientError> {
         let plural = of.strip_suffix('y').map_or_else(|| format!("{of}s"), |stem| format!("{stem}ies"));
         self.call(Method::GET, &[of], format!("listing {plural}")).views().await
     }
 
-    /// Returns one object of a type.
     pub async fn get<T: DeserializeOwned>(&self, of: &str, name: &str) -> Result<T, ClientError> {
         self.call(Method::GET, &[of, name], format!("reading {of} {name}")).view().await
     }
 
-    /// Returns the services that a label selector matches; all without one.
     pub async fn services(&self, selector: Option<String>) -> Result<Vec<ServiceView>, ClientError> {
         self.call(Method::GET, &["service"], "listing services").query("label", selector).views().await
     }
 
-    /// Returns the services of an app.
     pub async fn services_of_app(&self, app: &str) -> Result<Vec<ServiceView>, ClientError> {
         let call = self.call(Method::GET, &["service"], "listing the services of an app");
         call.query("app", Some(app)).views().await
     }
 
-    /// Returns one service.
     pub async fn service(&self, name: &str) -> Result<ServiceView, ClientError> {
         self.get("service", name).await
     }
 
-    /// Creates a service. Fails with status 409 if it exists.
+    /// Fails with status 409 if it exists.
     pub async fn create_service(&self, service: &ServiceInput) -> Result<ServiceView, ClientError> {
         let operation = format!("creating service {}", service.name());
         self.write(Method::POST, &["service"], operation).json(service).view().await
     }
 
-    /// Creates or replaces a service. Fails with status 412 if it changed since it was read.
+    /// Fails with status 412 if it changed since `before` was read.
     pub async fn put_service(
         &self,
         service: &ServiceInput,
@@ -87,34 +80,32 @@ impl Client {
         call.json(service).view().await
     }
 
-    /// Asks whether a service would be stored. Writes nothing. Also succeeds if a read-only token
-    /// makes the check impossible.
+    /// Writes nothing. Also succeeds if a read-only token makes the check impossible.
     pub async fn check_service(&self, service: &ServiceInput) -> Result<(), ClientError> {
         let path = ["service", service.name().as_str()];
         let call = self.write(Method::PUT, &path, format!("checking service {}", service.name()));
         unless_read_only(call.query("dry_run", Some(true)).json(service).done().await)
     }
 
-    /// Asks whether a service could return to a former generation, as [`Client::check_service`].
+    /// As [`Client::check_service`].
     pub async fn check_undo(&self, name: &str, to: u64) -> Result<(), ClientError> {
         let call = self.call(Method::POST, &["service", name, "undo"], format!("checking service {name}"));
         unless_read_only(call.query("dry_run", Some(true)).query("to", Some(to)).done().await)
     }
 
-    /// Takes or renews the lock of an app. Fails with status 409 if another client has it.
+    /// Fails with status 409 if another client has the lock.
     pub async fn lock_app(&self, app: &AppName, input: &AppLockInput) -> Result<(), ClientError> {
         let call = self.call(Method::PUT, &["app", app.as_str(), "lock"], format!("locking app {app}"));
         call.json(input).done().await
     }
 
-    /// Sets the number of pods of a service.
     pub async fn scale(&self, name: &str, replicas: u32) -> Result<ServiceView, ClientError> {
         let path = ["service", name, "scale"];
         let call = self.write(Method::POST, &path, format!("scaling service {name}"));
         call.json(&ScaleInput { replicas }).view().await
     }
 
-    /// Changes some fields of a service; `patch` is a JSON merge patch.
+    /// `patch` is a JSON merge patch.
     pub async fn patch_service(
         &self,
         name: &str,
@@ -124,8 +115,7 @@ impl Client {
         self.write(Method::PATCH, &["service", name], operation).json(patch).view().await
     }
 
-    /// Restores the specification of a former generation. Fails with status 412 if the service changed since
-    /// it was read.
+    /// Fails with status 412 if the service changed since it was read.
     pub async fn undo(&self, before: &ServiceView, to: u64) -> Result<ServiceView, ClientError> {
         let name = before.name.as_str();
         let operation = format!("undoing a change of service {name}");
@@ -133,18 +123,17 @@ impl Client {
         call.header(IF_MATCH, entity_tag(before)).view().await
     }
 
-    /// Requests the deletion of a service and its pods; with `volumes` also of its persistent volumes.
+    /// With `volumes`, persistent volumes are deleted too.
     pub async fn delete_service(&self, name: &str, volumes: bool) -> Result<(), ClientError> {
         let call = self.call(Method::DELETE, &["service", name], format!("deleting service {name}"));
         call.query("volumes", volumes.then_some(true)).done().await
     }
 
-    /// Returns all selected pods.
     pub async fn pods(&self, filter: &PodFilter) -> Result<Vec<PodView>, ClientError> {
         filter.select(self.call(Method::GET, &["pod"], "listing pods")).views().await
     }
 
-    /// Returns the first `limit` selected pods, and true if there are more.
+    /// True if there are more.
     pub async fn some_pods(
         &self,
         filter: &PodFilter,
@@ -155,30 +144,27 @@ impl Client {
         Ok((page.items, page.next.is_some()))
     }
 
-    /// Returns the pod with this complete uuid.
+    /// By complete uuid.
     pub async fn pod(&self, id: &str) -> Result<PodView, ClientError> {
         self.get("pod", id).await
     }
 
-    /// Requests the stop of a pod.
     pub async fn stop_pod(&self, id: &str) -> Result<PodView, ClientError> {
         self.call(Method::DELETE, &["pod", id], format!("stopping pod {id}")).view().await
     }
 
-    /// Cordons or uncordons a node: a cordoned node gets no new pods.
     pub async fn cordon(&self, name: &str, cordon: bool) -> Result<NodeView, ClientError> {
         let action = if cordon { "cordon" } else { "uncordon" };
         let operation = format!("{action}ing node {name}");
         self.call(Method::POST, &["node", name, action], operation).view().await
     }
 
-    /// Creates a secret or config. Fails with status 409 if it exists.
+    /// Fails with status 409 if it exists.
     pub async fn create_value(&self, kind: ValueKind, input: &ValueInput) -> Result<ValueView, ClientError> {
         let operation = format!("creating the {kind}");
         self.call(Method::POST, &[kind.as_str()], operation).json(input).view().await
     }
 
-    /// Stores the next version of a secret or config.
     pub async fn rotate_value(
         &self,
         kind: ValueKind,
@@ -189,18 +175,16 @@ impl Client {
         self.call(Method::PUT, &[kind.as_str(), name], operation).json(input).view().await
     }
 
-    /// Deletes a secret or config.
     pub async fn delete_value(&self, kind: ValueKind, name: &str, force: bool) -> Result<(), ClientError> {
         let call = self.call(Method::DELETE, &[kind.as_str(), name], format!("deleting {kind} {name}"));
         call.query("force", force.then_some(true)).done().await
     }
 
-    /// Returns the lengths of all queues.
     pub async fn queues(&self) -> Result<QueuesView, ClientError> {
         self.call(Method::GET, &["queue"], "listing queues").view().await
     }
 
-    /// Returns the newest `limit` dead letters; all without a limit.
+    /// The newest come first; all without a limit.
     pub async fn dead_letters(&self, limit: Option<u32>) -> Result<Vec<DeadLetterView>, ClientError> {
         let call = self.call(Method::GET, &["queue", "dq"], "reading dead letters").query("limit", limit);
         match limit {
@@ -209,7 +193,7 @@ impl Client {
         }
     }
 
-    /// Moves a dead letter back to its queue, with `edited` as its payload if given.
+    /// `edited` replaces the payload.
     pub async fn requeue_dead_letter(&self, id: &str, edited: Option<Vec<u8>>) -> Result<(), ClientError> {
         let operation = format!("requeueing dead letter {id}");
         let mut call = self.call(Method::POST, &["queue", "dq", id, "requeue"], operation);
@@ -219,24 +203,21 @@ impl Client {
         call.done().await
     }
 
-    /// Returns the latest `count` events, oldest first.
+    /// Oldest first.
     pub async fn last_events(&self, count: usize) -> Result<Vec<ClusterEvent>, ClientError> {
         let call = self.call(Method::GET, &["event"], "reading events").query("follow", Some(false));
         call.query("tail", Some(count)).header(ACCEPT, "application/json").views().await
     }
 
-    /// Returns the state of the cluster.
     pub async fn status(&self) -> Result<StatusView, ClientError> {
         self.call(Method::GET, &["status"], "reading the cluster's status").view().await
     }
 }
 
-/// Returns the value for `If-Match`: a service's revision.
 fn entity_tag(service: &ServiceView) -> String {
     format!("\"{}\"", service.revision)
 }
 
-/// Ignores the refusal of a read-only token.
 fn unless_read_only(result: Result<(), ClientError>) -> Result<(), ClientError> {
     match result {
         Err(error) if error.status() == Some(403) => Ok(()),

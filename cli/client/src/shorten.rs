@@ -1,6 +1,6 @@
 //! Text of other programs in messages.
 
-/// Returns the text on one line, cut to at most `max` characters.
+/// On one line, with at most `max` characters.
 pub fn shorten(text: &str, max: usize) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(max) {

@@ -3,11 +3,9 @@
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt};
 
-/// Larger events are refused, so that a broken server cannot fill the memory. The API's events are far
-/// smaller.
+/// A broken server cannot fill the memory. The API's events are far smaller.
 const MAX_EVENT_BYTES: usize = 1 << 20;
 
-/// Failure of an event stream.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SseError<E> {
     #[error("an event is longer than 1 MiB")]
@@ -18,7 +16,7 @@ pub(crate) enum SseError<E> {
     Body(E),
 }
 
-/// Returns the `data` of each event. Skips comments (keep-alives) and events without data.
+/// Skips comments (keep-alives) and events without data.
 pub(crate) fn event_data<B, E>(
     body: impl Stream<Item = Result<B, E>>,
 ) -> impl Stream<Item = Result<String, SseError<E>>>

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use crate::table_row::TableRow;
 
-/// Last state of each row.
 pub struct ChangedRows<T> {
     last: HashMap<String, T>,
-    /// Column widths, so that later rows align with earlier ones.
+    /// Later rows align with earlier ones.
     pub(crate) widths: Vec<usize>,
 }
 

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use crate::humanize::printable;
 
-/// Text that grows line by line.
 #[derive(Default)]
 pub struct DescribeLayout {
     text: String,
@@ -13,7 +12,7 @@ pub struct DescribeLayout {
 const VALUE_COLUMN: usize = 16;
 
 impl DescribeLayout {
-    /// Adds a labelled value. Indents further lines of the value; skips an empty value.
+    /// Indents further lines of the value; skips an empty value.
     pub fn field(&mut self, label: &str, value: impl AsRef<str>) -> &mut Self {
         let value = printable(value.as_ref());
         if value.is_empty() {
@@ -25,13 +24,12 @@ impl DescribeLayout {
         self
     }
 
-    /// Adds several values under one label.
     pub fn fields(&mut self, label: &str, values: impl IntoIterator<Item = String>) -> &mut Self {
         let values: Vec<String> = values.into_iter().collect();
         self.field(label, values.join("\n"))
     }
 
-    /// Adds a heading with lines below. Adds nothing without lines.
+    /// Adds nothing without lines.
     pub fn section(&mut self, heading: &str, lines: impl IntoIterator<Item = String>) -> &mut Self {
         let mut lines = lines.into_iter().peekable();
         if lines.peek().is_some() {
@@ -43,7 +41,7 @@ impl DescribeLayout {
         self
     }
 
-    /// Returns the text and empties the layout.
+    /// Also empties the layout.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.text)
     }

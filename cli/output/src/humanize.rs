@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-/// Returns the age in one unit: `12s`, `5m`, `3h`, `9d`. A future time gives `0s`, an invalid one `-`.
+/// In one unit: `12s`, `5m`, `3h`, `9d`. A future time gives `0s`, an invalid one `-`.
 pub fn age(rfc3339: &str, now: Timestamp) -> String {
     match rfc3339.parse::<Timestamp>() {
         Ok(then) => span(now.as_second() - then.as_second()),
@@ -14,7 +14,7 @@ pub fn age(rfc3339: &str, now: Timestamp) -> String {
     }
 }
 
-/// Returns the time left: `in 5m`. A past time gives `now`, an invalid one `-`.
+/// `in 5m`. A past time gives `now`, an invalid one `-`.
 pub fn until(rfc3339: &str, now: Timestamp) -> String {
     match rfc3339.parse::<Timestamp>().map(|then| then.as_second() - now.as_second()) {
         Ok(seconds) if seconds > 0 => format!("in {}", span(seconds)),
@@ -33,7 +33,7 @@ fn span(seconds: i64) -> String {
     }
 }
 
-/// Returns `340 ms`, `12.3 s` or `5m`.
+/// `340 ms`, `12.3 s` or `5m`.
 pub fn milliseconds(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),
@@ -43,29 +43,27 @@ pub fn milliseconds(ms: u64) -> String {
     }
 }
 
-/// Returns bytes in binary units: `64 MiB`.
+/// `64 MiB`.
 pub fn bytes(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string().replace(".0 ", " ")
 }
 
-/// Returns thousandths of a core as cores: `0.5`.
+/// Thousandths of a core as cores: `0.5`.
 pub fn cores(millis: u64) -> String {
     let text = format!("{}.{:03}", millis / 1000, millis % 1000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns `1 pod` or `2 pods`.
+/// `1 pod` or `2 pods`.
 pub fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// Returns `key=value` for each label.
 pub fn labels(labels: &BTreeMap<String, String>) -> Vec<String> {
     labels.iter().map(|(key, value)| format!("{key}={value}")).collect()
 }
 
-/// Returns a message on one line of at most `max` characters. Cuts in the middle: engines name the cause at
-/// the end.
+/// Cuts in the middle: engines name the cause at the end.
 pub fn shorten_message(text: &str, max: usize) -> String {
     let line: Vec<char> = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if line.len() <= max {
@@ -73,12 +71,11 @@ pub fn shorten_message(text: &str, max: usize) -> String {
     }
     let head = max.saturating_sub(1) / 3;
     let end = &line[line.len() - max.saturating_sub(1 + head)..];
-    // Begin at the next word if it is near.
     let begin = end.iter().take(end.len() / 3).position(|c| *c == ' ').map_or(0, |at| at + 1);
     line[..head].iter().chain(&['…']).chain(&end[begin..]).collect()
 }
 
-/// Replaces control characters except line feeds, so that foreign text cannot control the terminal.
+/// Foreign text must not control the terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }

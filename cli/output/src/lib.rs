@@ -1,7 +1,6 @@
 //! Output of commands: tables for people; JSON, YAML and names for scripts; messages on standard error.
 //!
-//! Imports the types of the API and the domain, and the client's `shorten`. It knows no commands and reads no
-//! input. Its tests compare complete outputs; tests of commands print through it.
+//! It knows no commands and reads no input. Its tests compare complete outputs.
 //!
 //! Tests: tests, kubeleet::commands::tests
 

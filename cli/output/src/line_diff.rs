@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 use similar::algorithms::{Capture, Replace, diff_slices_deadline};
 use similar::{Algorithm, group_diff_ops};
 
-/// Unchanged lines before and after each change.
 const CONTEXT: usize = 3;
-/// Long texts of which no difference is found in this time are shown as removed and added as a whole.
+/// Long texts without a difference by then are shown as removed and added as a whole.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// Returns the changed lines with context; empty if the texts are equal. `@@` stands for omitted
-/// lines.
+/// Empty if the texts are equal. `@@` stands for omitted lines.
 pub fn line_diff(before: &str, after: &str) -> String {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let mut changes = Replace::new(Capture::new());

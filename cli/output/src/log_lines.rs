@@ -1,4 +1,4 @@
-//! Formats log lines for people: with the pod's name in its own colour, and with the time.
+//! Formats log lines for people.
 
 use std::io::IsTerminal;
 
@@ -6,26 +6,19 @@ use api_types::LogItemView;
 
 use crate::humanize;
 
-/// Colours of names that are readable on light and dark terminals.
+/// Readable on light and dark terminals.
 const COLORS: [u8; 6] = [36, 33, 32, 35, 34, 31];
 
-/// Style of printed lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineStyle {
-    /// Begin each line with its pod's name.
     pub names: bool,
-    /// Begin each line with its time.
     pub timestamps: bool,
-    /// Colour the names.
     pub colors: bool,
-    /// Remove control characters other than colours: on a terminal, a pod could overwrite the lines of
-    /// others.
+    /// Remove control characters other than colours: a pod could overwrite the lines of others.
     pub escapes: bool,
-    /// Print each line as a JSON object.
     pub json: bool,
 }
 
-/// Returns true if standard output shows colours.
 pub fn shows_colors() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -33,7 +26,7 @@ pub fn shows_colors() -> bool {
 }
 
 impl LineStyle {
-    /// Returns the printed line with its line end.
+    /// With its line end.
     pub fn print(self, item: &LogItemView) -> String {
         if self.json {
             return serde_json::to_string(item).map(|json| json + "\n").unwrap_or_default();
@@ -74,7 +67,6 @@ fn escaped(text: &str) -> String {
         rest = &rest[c.len_utf8()..];
         match c {
             '\t' => escaped.push(c),
-            // As terminals show Ctrl sequences.
             '\0'..='\u{1f}' => escaped.extend(['^', char::from(c as u8 + b'@')]),
             c if c.is_control() => escaped.push('\u{fffd}'),
             c => escaped.push(c),
@@ -88,7 +80,7 @@ fn escaped(text: &str) -> String {
     line
 }
 
-/// Returns the leading escape sequence if it only changes colours: `ESC [ 1 ; 31 m`.
+/// Only if it changes colours: `ESC [ 1 ; 31 m`.
 fn color_code(text: &str) -> Option<&str> {
     let parameters = text.strip_prefix("\x1b[")?;
     let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';' && c != ':')?;

@@ -12,28 +12,25 @@ use crate::stderr;
 use crate::table;
 use crate::table_row::TableRow;
 
-/// Writes data in the chosen format.
 pub struct Output {
-    /// Chosen format.
     pub format: OutputFormat,
-    /// Style of lists.
     pub list_style: ListStyle,
     pub(crate) now: Timestamp,
     pub(crate) sink: Box<dyn Write + Send>,
 }
 
 impl Output {
-    /// Writes to standard output without any filter, because logs must be printed byte for byte.
+    /// Without any filter, because logs must be printed byte for byte.
     pub fn stdout(format: OutputFormat) -> Self {
         Self { format, list_style: ListStyle::default(), now: Timestamp::now(), sink: Box::new(io::stdout()) }
     }
 
-    /// Returns the time that ages refer to.
+    /// The time that ages refer to.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Prints a collection. Instead of an empty table, prints `hint` on standard error.
+    /// Instead of an empty table, prints `hint` on standard error.
     pub fn print_list<T: TableRow>(&mut self, items: &[T], hint: &str) -> io::Result<()> {
         if self.list_style.quiet {
             return items.iter().try_for_each(|item| writeln!(self.sink, "{}", item.id()));
@@ -55,7 +52,7 @@ impl Output {
         }
     }
 
-    /// Prints the changed items of a watched list: as further rows, or as items of a stream.
+    /// As further rows, or as items of a stream.
     pub fn print_changes<T: TableRow + PartialEq + Clone>(
         &mut self,
         items: &[T],
@@ -69,7 +66,6 @@ impl Output {
                 let (wide, now) = (self.format == OutputFormat::Wide, Timestamp::now());
                 let rows = items.iter().map(|item| item.row(wide, now)).collect();
                 let text = table::render_below(&self.titles::<T>(), rows, &mut rows_so_far.widths);
-                // Titles stand above the first rows only.
                 self.list_style.no_headers = true;
                 self.print_text(&text)?;
                 self.sink.flush()
@@ -88,7 +84,7 @@ impl Output {
         if self.list_style.no_headers { Vec::new() } else { T::titles(self.format == OutputFormat::Wide) }
     }
 
-    /// Prints a changed object with the result: `service/web created`.
+    /// `service/web created`.
     pub fn print_result<T: TableRow>(&mut self, item: &T, result: &str) -> io::Result<()> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => writeln!(self.sink, "{} {result}", item.name()),
@@ -97,7 +93,7 @@ impl Output {
         }
     }
 
-    /// Prints the result of a change to an object known only by name. `text` is the line for people.
+    /// For an object known only by name. `text` is the line for people.
     pub fn print_named_result(&mut self, name: &str, text: &str, result: &str) -> io::Result<()> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => writeln!(self.sink, "{text}"),
@@ -108,7 +104,7 @@ impl Output {
         }
     }
 
-    /// Prints one object: `description`, as of a time, for people; its data for scripts.
+    /// `description`, as of a time, is for people; scripts get the data.
     pub fn print_object<T: TableRow>(
         &mut self,
         item: &T,
@@ -121,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Prints data without a name: `text` for people, the data for scripts.
+    /// `text` is for people; scripts get the data.
     pub fn print_document<T: Serialize>(
         &mut self,
         data: &T,
@@ -133,7 +129,7 @@ impl Output {
         }
     }
 
-    /// Prints one item of a stream: `line` for people, a line of JSON or a YAML document for scripts.
+    /// `line` is for people; scripts get a line of JSON or a YAML document.
     pub fn print_stream_item<T: Serialize>(
         &mut self,
         item: &T,
@@ -149,7 +145,7 @@ impl Output {
         self.sink.flush()
     }
 
-    /// Prints bytes unchanged, whatever the format.
+    /// Whatever the format.
     pub fn print_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes)?;
         self.sink.flush()
@@ -168,7 +164,7 @@ impl Output {
     }
 }
 
-/// Returns the items' names; unique ones where several items share a name.
+/// Unique ones where several items share a name.
 fn unique_names<T: TableRow>(items: &[T]) -> Vec<String> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for item in items {

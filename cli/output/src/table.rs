@@ -1,13 +1,13 @@
-//! Tables without borders like kubectl's: easy to read and to cut into columns.
+//! Tables without borders, like kubectl's.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Renders the titles, if any, and one line per row. Nothing is wrapped: a line is a record.
+/// Nothing is wrapped: a line is a record.
 pub fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
     render_below(titles, rows, &mut Vec::new())
 }
 
-/// As [`render`], with columns at least as wide as before. Updates `widths`.
+/// Columns are at least as wide as `widths`, which it updates.
 pub(crate) fn render_below(titles: &[&str], mut rows: Vec<Vec<String>>, widths: &mut Vec<usize>) -> String {
     for cell in rows.iter_mut().flatten() {
         *cell = if cell.is_empty() { "-".to_owned() } else { on_one_line(cell) };

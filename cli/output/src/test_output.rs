@@ -7,12 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use crate::{Output, OutputFormat};
 
-/// All text written so far.
 #[derive(Clone, Default)]
 pub struct Captured(Arc<Mutex<Vec<u8>>>);
 
 impl Captured {
-    /// Returns the text so far.
     pub fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -28,7 +26,6 @@ impl Write for Captured {
     }
 }
 
-/// Returns an output with its captured text.
 pub fn captured_output(format: OutputFormat) -> (Output, Captured) {
     let captured = Captured::default();
     (Output { sink: Box::new(captured.clone()), ..Output::stdout(format) }, captured)

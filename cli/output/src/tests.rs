@@ -14,7 +14,7 @@ use super::objects::*;
 use super::test_output::captured_output;
 use super::*;
 
-/// Six minutes after midnight; the fixtures were created one minute after midnight.
+/// The fixtures were created one minute after midnight.
 const NOW: &str = "2026-01-31T00:06:00Z";
 
 fn printed(format: OutputFormat, print: impl FnOnce(&mut Output)) -> String {

@@ -1,4 +1,4 @@
-//! Runs one action on several objects.
+//! One action on several objects.
 
 use client::{Client, ClientError};
 use output::stderr;
@@ -8,7 +8,7 @@ use super::error::{CommandError, CommandResult};
 use super::objects::object_name::ObjectType;
 use crate::exit::Exit;
 
-/// Result of a batch. A failure does not stop the other objects; the exit code is that of the first failure.
+/// A failure does not stop the other objects; the exit code is that of the first failure.
 pub(super) struct BatchResult {
     exit: Exit,
 }
@@ -24,10 +24,8 @@ impl BatchResult {
         }
     }
 
-    /// Returns the value of one action, or reports its error and returns `None`.
-    ///
-    /// # Errors
-    /// Only `Output`: without a reader of the output the batch ends.
+    /// Reports the error of one action and returns `None`. Only `Output` ends the batch: the output has no
+    /// reader.
     pub(super) fn accept<T>(&mut self, result: CommandResult<T>) -> CommandResult<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -45,7 +43,7 @@ impl BatchResult {
     }
 }
 
-/// Runs an action on each object. It returns the line for people; `result` is for scripts.
+/// The action returns the line for people; `result` is for scripts.
 pub(super) async fn for_each(
     object_type: ObjectType,
     names: &[String],

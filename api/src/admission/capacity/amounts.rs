@@ -22,7 +22,6 @@ pub(super) fn cores(millis: u64) -> f64 {
     millis as f64 / 1000.0
 }
 
-/// Formats bytes like Docker, with at most two decimals: 12G, 1.5G, 64M.
 pub(super) fn memory(bytes: u64, rounded: Rounded) -> String {
     let units = [("T", 1u64 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
     let Some((name, unit)) = units.into_iter().find(|(_, unit)| bytes >= *unit) else {

@@ -13,16 +13,14 @@ pub(crate) enum Lack {
     Amount(Resource),
     Ports,
     Permission,
-    /// Pod slots: each node has a maximum number of pods.
     Slots,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shortage {
     pub(crate) lack: Lack,
-    /// Required amount in the resource's unit; for ports the number of nodes, for slots the number of pods.
+    /// In the resource's unit; for ports the number of nodes, for slots the number of pods.
     pub(crate) required: u64,
-    /// Allocatable amount in the same unit.
     pub(crate) allocatable: u64,
     pub(crate) service: ServiceName,
     pub(crate) ports: HostPorts,

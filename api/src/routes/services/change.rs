@@ -22,9 +22,8 @@ const MAX_ATTEMPTS: usize = 5;
 
 pub(super) enum ServiceChange {
     Patch(Map<String, Value>),
-    /// Restores the specification of a former generation; by default the latest good one.
+    /// To the latest good generation by default.
     Undo {
-        /// Generation to restore.
         to: Option<u64>,
     },
 }
@@ -74,7 +73,6 @@ impl ServiceChange {
                 Some(former) => app.store.undo_service(&service, &former, expected).await?,
             };
             match stored {
-                // Another client changed the service: apply the change to the new state.
                 (PutOutcome::Conflict { .. }, _) => {}
                 (outcome, written) => return respond(app, name, outcome, 0, written).await,
             }

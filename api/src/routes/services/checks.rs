@@ -8,7 +8,6 @@ use crate::http::params::PlacementOptions;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Refuses a service that does not fit the cluster, unless a partial start is allowed.
 pub(super) async fn check_capacity(
     app: &AppState,
     demand: &Demand,
@@ -20,8 +19,7 @@ pub(super) async fn check_capacity(
     app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
 }
 
-/// As [`check_capacity`], for a new service. An existing service is reported as such even if the cluster is
-/// full.
+/// An existing service is reported as such even if the cluster is full.
 pub(super) async fn check_new(
     app: &AppState,
     desired: &DesiredService,

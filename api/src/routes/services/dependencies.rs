@@ -9,7 +9,7 @@ use model::spec::{DependsOn, DesiredService, StartCondition, circle_with};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Maximum services read to find a cycle: a request must not read a whole large cluster.
+/// A request must not read a whole large cluster.
 const MAX_LOOKED_AT: usize = 1000;
 
 pub(super) async fn check_dependencies(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
@@ -17,8 +17,7 @@ pub(super) async fn check_dependencies(app: &AppState, desired: &DesiredService)
     check_completed(app, desired).await
 }
 
-/// Refuses waiting for the completion of a service that always restarts its containers. Missing services and
-/// later changes are not checked: then the pods report what they wait for.
+/// Missing services and later changes are not checked: then the pods report what they wait for.
 async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let completed = |(name, condition): (&str, StartCondition)| {
         let is_awaited = condition == StartCondition::ServiceCompletedSuccessfully;
@@ -44,8 +43,7 @@ async fn check_completed(app: &AppState, desired: &DesiredService) -> Result<(),
     Ok(())
 }
 
-/// Refuses a service that would wait for itself. Concurrent requests can still close a cycle: then the pods
-/// report what they wait for.
+/// Concurrent requests can still close a cycle: then the pods report what they wait for.
 async fn check_circle(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let mut known: BTreeMap<String, DependsOn> = BTreeMap::new();
     let mut next: Vec<ServiceName> = desired.fields.depends_on.services().collect();

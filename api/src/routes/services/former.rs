@@ -40,7 +40,7 @@ pub(super) fn chosen<'a>(
     found.ok_or_else(|| ApiProblem::new(ProblemKind::NothingToUndo, nothing_to_undo(service, former, to)))
 }
 
-/// Returns the default generation for an undo: never a known bad one.
+/// Never a known bad one.
 fn last_good<'a>(service: &Service, former: &'a [FormerGeneration]) -> Option<&'a FormerGeneration> {
     let marks = &service.rollout;
     let mut former = former.iter().filter(|one| one.differs_from(service) && one.outcome.failure().is_none());

@@ -17,7 +17,7 @@ pub(super) struct ServiceSelection {
 }
 
 impl ServiceSelection {
-    /// Parses the query, in which `label` may repeat.
+    /// `label` may repeat.
     pub(super) fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiProblem> {
         let invalid = |detail: String| ApiProblem::new(ProblemKind::InvalidQuery, detail);
         let mut labels = LabelSelector::default();
@@ -47,7 +47,7 @@ impl ServiceSelection {
         is_of_app && self.labels.matches(&service.fields.labels)
     }
 
-    /// Returns the selected services, and one more than the limit if there is a next page.
+    /// One more than the limit if there is a next page.
     pub(super) async fn services(&self, app: &AppState) -> Result<Vec<Service>, ApiProblem> {
         let names = app.store.service_names().await;
         let mut names = names.map_err(|error| ApiProblem::of_key(error, RedisKey::Services))?;

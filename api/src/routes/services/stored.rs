@@ -88,8 +88,7 @@ fn route_taken(name: &ServiceName, route: &str, other: &str) -> ApiProblem {
     ApiProblem::new(ProblemKind::RouteTaken, detail.clone()).at("/ingress", detail)
 }
 
-/// Creates the remaining pods of a new service and shows it. Nothing is read again: the script returned the
-/// stored service, and every further round trip would delay the first pod.
+/// Nothing is read again: every further round trip would delay the first pod.
 async fn respond_created(
     app: &AppState,
     service: &Service,
@@ -149,7 +148,7 @@ fn write_response(status: StatusCode, mut view: ServiceView, durability: Durabil
     response
 }
 
-/// Creates the missing pods in the background. After a crash the reconcile loop creates them.
+/// After a crash the reconcile loop creates them.
 fn create_missing_pods_later(app: &AppState, service: Service) {
     let task_app = app.clone();
     app.tasks.spawn(async move {
@@ -178,8 +177,7 @@ async fn create_missing_pods(app: &AppState, service: &Service) {
     create_pods(app, service, free).await;
 }
 
-/// Creates pods and returns their number. A failure does not fail the request: the reconcile loop creates
-/// them.
+/// A failure does not fail the request: the reconcile loop creates the pods.
 async fn create_pods(app: &AppState, service: &Service, replicas: Vec<u32>) -> usize {
     match app.store.create_pods(service, &replicas).await {
         Ok(CreateOutcome::Created(count)) => {

@@ -11,7 +11,6 @@ use super::services;
 use crate::describe_layout::DescribeLayout;
 use crate::{TableRow, Titles, humanize, table};
 
-/// An app and its services.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AppSummary {
     name: AppName,
@@ -20,7 +19,6 @@ pub struct AppSummary {
 }
 
 impl AppSummary {
-    /// Returns the apps of these services, by name.
     pub fn all(services: Vec<ServiceView>) -> Vec<Self> {
         let mut apps: BTreeMap<AppName, Vec<ServiceView>> = BTreeMap::new();
         for service in services {
@@ -35,17 +33,16 @@ impl AppSummary {
         apps.into_iter().map(summary).collect()
     }
 
-    /// Returns true if the app has this name.
     pub fn has_name(&self, name: &str) -> bool {
         self.name.as_str() == name
     }
 
-    /// Returns the full names of the services.
+    /// Full names.
     pub fn service_names(&self) -> Vec<String> {
         self.services.iter().map(|service| service.name.to_string()).collect()
     }
 
-    /// Returns the status of the first service that is not ready, or `ready`.
+    /// Of the first service that is not ready, or `ready`.
     pub fn status(&self) -> &str {
         let words = self.services.iter().filter(|service| !is_ready(service));
         words.map(services::status_word).next().unwrap_or("ready")
@@ -79,7 +76,6 @@ fn short_name(app: &AppName, service: &ServiceView) -> String {
     app.short_name(&service.name).unwrap_or(service.name.as_str()).to_owned()
 }
 
-/// Describes an app.
 pub fn describe(app: &AppSummary) -> String {
     let row = |service: &ServiceView| {
         vec![

@@ -7,7 +7,7 @@ use model::spec::{ContainerSpec, Port, RestartPolicy};
 
 use crate::humanize;
 
-/// Returns an image's content, independent of its tag.
+/// Independent of the image's tag.
 pub fn content(image: &ImageContent) -> String {
     match image.digest {
         Some(_) => format!("{} is {}", image.image, image.identity()),
@@ -15,7 +15,6 @@ pub fn content(image: &ImageContent) -> String {
     }
 }
 
-/// Returns one line for each setting of the container.
 pub fn lines(container: &ContainerSpec) -> Vec<String> {
     let mut lines = vec![format!("image        {}", container.image)];
     if !container.command.is_empty() {
@@ -31,7 +30,7 @@ pub fn lines(container: &ContainerSpec) -> Vec<String> {
     lines
 }
 
-/// Returns a line for each other set field, as in a file.
+/// As in a file.
 fn other_fields(container: &ContainerSpec) -> Vec<String> {
     const SHOWN: [&str; 7] = ["image", "command", "environment", "ports", "memory", "cpus", "restart"];
     let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(container) else { return Vec::new() };

@@ -5,13 +5,13 @@ use model::event::{ClusterEvent, ObjectKind};
 
 use crate::humanize::printable;
 
-/// Returns one line: time, reason, object and message.
+/// Time, reason, object and message.
 pub fn line(event: &ClusterEvent) -> String {
     let text = format!("{}  {:<18} {}  {}", time(event), event.reason, subject(event), event.message);
     printable(&text.replace('\n', " "))
 }
 
-/// Returns the time in whole seconds, UTC, from Redis' clock: events of different machines are comparable.
+/// In whole seconds, UTC, from Redis' clock: events of different machines are comparable.
 fn time(event: &ClusterEvent) -> String {
     let second = i64::try_from(event.at / 1000).unwrap_or(i64::MAX);
     Timestamp::from_second(second).map_or_else(|_| "-".to_owned(), |time| time.to_string())
@@ -36,7 +36,7 @@ fn subject(event: &ClusterEvent) -> String {
     text
 }
 
-/// Returns the last `count` events about an object. Events about pods count for their service and their node.
+/// Events about pods count for their service and their node.
 pub fn about(events: Vec<ClusterEvent>, kind: ObjectKind, object: &str, count: usize) -> Vec<ClusterEvent> {
     let concerns = |event: &ClusterEvent| match kind {
         ObjectKind::Service => {

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::{TableRow, Titles, humanize};
 
-/// A generation in a history.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct GenerationRow {
@@ -15,7 +14,7 @@ pub struct GenerationRow {
     changed: Vec<String>,
 }
 
-/// Returns the row of a generation; `changed` are the fields that differ from the previous one.
+/// `changed` are the fields that differ from the previous generation.
 pub fn row(view: GenerationView, changed: Vec<String>) -> GenerationRow {
     GenerationRow { view, changed }
 }

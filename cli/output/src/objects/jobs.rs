@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::{TableRow, Titles, humanize};
 
-/// Row of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct JobRow(pub ServiceView);
@@ -37,7 +36,6 @@ impl TableRow for JobRow {
     }
 }
 
-/// Row of a cron.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct CronRow(pub ServiceView);
@@ -93,7 +91,7 @@ impl TableRow for IndexResultView {
     }
 }
 
-/// Returns the progress of a job: `3/10 complete, 2 active, 1 failed`.
+/// `3/10 complete, 2 active, 1 failed`.
 pub fn job_line(job: &JobStatus) -> String {
     let mut line = format!("{}/{} complete", job.succeeded, job.completions);
     for (count, word) in [(job.active, "active"), (job.failures, "failed")] {
@@ -107,7 +105,6 @@ pub fn job_line(job: &JobStatus) -> String {
     line
 }
 
-/// Returns the last and the next run of a cron.
 pub fn cron_line(status: &CronStatus) -> String {
     let time = |time: &Option<String>, none: &str| time.clone().unwrap_or_else(|| none.to_owned());
     format!(

@@ -68,12 +68,11 @@ fn kind_words(node: &NodeView) -> &'static str {
     }
 }
 
-/// Returns the pressure (PSI) of CPU, memory and I/O on a node, in one cell.
+/// PSI of CPU, memory and I/O, in one cell.
 pub fn pressure(psi: &Psi) -> String {
     format!("cpu {:.0}% mem {:.0}% io {:.0}%", psi.cpu_some, psi.memory_some, psi.io_some)
 }
 
-/// Describes a node, its pods and its latest events.
 pub fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent], now: Timestamp) -> String {
     let with_age = |time: &str| format!("{time} ({} ago)", humanize::age(time, now));
     let (used, capacity, queues) = (&node.used, &node.capacity, &node.queues);
@@ -120,7 +119,7 @@ pub fn describe(node: &NodeView, pods: &[PodView], latest: &[ClusterEvent], now:
     layout.finish()
 }
 
-/// Returns whether the node takes pods with shared volumes; empty without a directory for them.
+/// Whether the node takes pods with shared volumes; empty without a directory for them.
 fn shared_word(node: &NodeView) -> &'static str {
     match node.shared_volumes.as_deref() {
         None => "",

@@ -36,8 +36,8 @@ impl TableRow for PodView {
         ]
     }
 
-    /// A stopped pod is named by its uuid, because its replacement has the name. So is a pushed pod, because
-    /// such names may repeat.
+    /// The replacement of a stopped pod has its name, and names of pushed pods may repeat: both are named by
+    /// uuid.
     fn name(&self) -> String {
         if self.service.is_none() || self.phase == Phase::Stopped {
             return self.unique_name();
@@ -50,12 +50,12 @@ impl TableRow for PodView {
     }
 }
 
-/// Returns `web-0`: the pod's name and its index in the service.
+/// `web-0`: the pod's name and its index in the service.
 pub fn indexed_name(pod: &PodView) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 
-/// Returns one line: name, short uuid, phase, node, published ports, and the whole problem.
+/// Name, short uuid, phase, node, published ports, and the whole problem.
 pub fn line(pod: &PodView) -> String {
     let mut text = format!("{} {} {}", indexed_name(pod), pod.uuid.short(), pod.phase);
     text.extend(pod.node.iter().map(|node| format!(" on {node}")));
@@ -71,7 +71,7 @@ fn ports(pod: &PodView) -> String {
     ports.join(", ")
 }
 
-/// Describes a pod. `service` is the pod's service if it is of the same generation.
+/// `service` must be of the pod's generation.
 pub fn describe(
     pod: &PodView,
     service: Option<&ServiceView>,
@@ -113,7 +113,7 @@ pub fn describe(
     layout.finish()
 }
 
-/// Returns `cache: running, 2 restarts (CrashLoopBackOff: …)`.
+/// `cache: running, 2 restarts (CrashLoopBackOff: …)`.
 fn container_line(container: &ContainerStatus) -> String {
     let state = match container.state {
         ContainerProgress::Waiting => "waiting".to_owned(),
@@ -187,8 +187,7 @@ fn phase_meaning(pod: &PodView) -> &'static str {
     }
 }
 
-/// Returns ` (Reason: message)`, or an empty text without a reason and a message. Shortens long messages:
-/// this is for progress lines.
+/// ` (Reason: message)` for progress lines, with a shortened message; empty without both.
 pub fn reason_suffix(reason: &str, message: &str) -> String {
     suffix(reason, message, MAX_MESSAGE_LENGTH)
 }
@@ -203,7 +202,7 @@ fn suffix(reason: &str, message: &str, max_message: usize) -> String {
     }
 }
 
-/// Quotes a text for a shell. The uuids of pushed pods may contain any printable character.
+/// The uuids of pushed pods may contain any printable character.
 fn shell_quoted(text: &str) -> String {
     let is_plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }

@@ -6,17 +6,15 @@ use serde::Serialize;
 
 use crate::{TableRow, Titles, humanize};
 
-/// A queue and its length.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct QueueRow {
-    /// Key of the queue in Redis.
+    /// Key in Redis.
     pub queue: String,
     length: u64,
-    /// Purpose of the queue.
     pub holds: &'static str,
 }
 
-/// Returns a row for each queue. Skips empty queues of nodes unless `all` is set.
+/// Skips empty queues of nodes unless `all` is set.
 pub fn rows(queues: &QueuesView, all: bool) -> Vec<QueueRow> {
     let row = |queue: &str, length, holds| QueueRow { queue: queue.to_owned(), length, holds };
     let mut rows = vec![
@@ -68,12 +66,12 @@ impl TableRow for DeadLetterView {
     }
 }
 
-/// Returns the `-o name` output for a dead letter. Scripts rely on it.
+/// The `-o name` output. Scripts rely on it.
 pub fn dead_letter_name(id: &str) -> String {
     format!("letter/{id}")
 }
 
-/// Returns the payloads of a queue, one per line, next one first. A reason precedes its payload.
+/// One per line, next one first. A reason precedes its payload.
 pub fn payloads(queue: &QueueView) -> String {
     let line = |item: &QueueItem| {
         let reason = item.reason.as_deref().map(|reason| humanize::shorten(reason, usize::MAX) + "  ");

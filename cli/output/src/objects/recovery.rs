@@ -6,12 +6,11 @@ use api_types::RecoveryView;
 
 use crate::{humanize, table};
 
-/// Returns true if anything is missing in Redis.
+/// True if anything is missing in Redis.
 pub fn has_work(view: &RecoveryView) -> bool {
     !view.services.is_empty() || view.pushed_pods > 0 || view.volumes > 0 || view.values > 0
 }
 
-/// Returns a table of the services, and a line for each other finding.
 pub fn describe(view: &RecoveryView) -> String {
     let mut text = String::new();
     if !view.services.is_empty() {
@@ -30,7 +29,6 @@ pub fn describe(view: &RecoveryView) -> String {
     let pods = pods + view.pushed_pods;
     let new: u64 = view.services.iter().map(|service| u64::from(service.new)).sum();
     let state = if view.applied { "recovered" } else { "to be recovered" };
-    // Writing to a string does not fail.
     let _ = match has_work(view) {
         true => {
             let (services, pods) = (humanize::count(services, "service"), humanize::count(pods, "pod"));

@@ -18,7 +18,6 @@ impl TableRow for RegistryView {
     }
 }
 
-/// Describes a registry login.
 pub fn describe(registry: &RegistryView, now: Timestamp) -> String {
     let RegistryView { host, user, updated_at, .. } = registry;
     let mut layout = DescribeLayout::default();

@@ -53,29 +53,22 @@ fn certificate_words(view: &CertificateView, now: Timestamp) -> String {
 /// Destination of a request or connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// URL asked about.
     pub url: String,
-    /// Service of the route.
     pub service: ServiceName,
-    /// Port of its pods.
+    /// Of its pods.
     pub port: u16,
-    /// Certificate of its host, if ordered.
+    /// If ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,
-    /// Pods of the service.
     pub pods: Vec<RoutePod>,
 }
 
-/// A pod of the service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RoutePod {
-    /// Name.
     pub pod: String,
-    /// Node, if assigned.
     pub node: Option<String>,
-    /// True if the pod gets requests.
     pub is_ready: bool,
-    /// Reason why it gets none; empty if it does.
+    /// Empty if the pod gets requests.
     pub why_not: String,
 }
 
@@ -111,7 +104,6 @@ impl TableRow for Explanation {
     }
 }
 
-/// Describes the destination of a request.
 pub fn describe(explanation: &Explanation, now: Timestamp) -> String {
     let Explanation { url, service, port, certificate, pods } = explanation;
     let mut layout = DescribeLayout::default();

@@ -8,7 +8,6 @@ use serde::Serialize;
 use crate::describe_layout::DescribeLayout;
 use crate::{TableRow, Titles, humanize};
 
-/// A secret or config in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct ValueRow {
@@ -17,12 +16,10 @@ pub struct ValueRow {
     kind: ValueKind,
 }
 
-/// Returns the row of a secret or config.
 pub fn row(kind: ValueKind, view: ValueView) -> ValueRow {
     ValueRow { view, kind }
 }
 
-/// Returns the rows of secrets or configs.
 pub fn rows(kind: ValueKind, views: Vec<ValueView>) -> Vec<ValueRow> {
     views.into_iter().map(|view| row(kind, view)).collect()
 }
@@ -41,7 +38,6 @@ impl TableRow for ValueRow {
     }
 }
 
-/// Describes a secret or config with the services that use it.
 pub fn describe(row: &ValueRow, users: &[String], now: Timestamp) -> String {
     let ValueView { name, version, created_at, updated_at, app, .. } = &row.view;
     let age = |at: &str| format!("{at} ({} ago)", humanize::age(at, now));

@@ -35,7 +35,7 @@ impl TableRow for ServiceView {
     }
 }
 
-/// Returns the number of ready pods; for a job, of complete indices.
+/// For a job, complete indices.
 fn ready(service: &ServiceView) -> String {
     match (service.pod.kind, &service.job_status) {
         (Kind::Job, Some(job)) => format!("{}/{}", job.succeeded, job.completions),
@@ -44,12 +44,11 @@ fn ready(service: &ServiceView) -> String {
     }
 }
 
-/// Returns the status in one word.
 pub fn status_word(service: &ServiceView) -> &str {
     service.status.summary(service.state)
 }
 
-/// Returns the number of pods in each phase: `2/3 running, 1 assigned`.
+/// `2/3 running, 1 assigned`.
 pub fn pod_counts(service: &ServiceView) -> String {
     let status = &service.status;
     let ready = status.ready_pods();
@@ -72,8 +71,7 @@ pub fn pod_counts(service: &ServiceView) -> String {
     text
 }
 
-/// Describes a service, some of its unhealthy pods and its latest events. `with_machine_ports` is true if its
-/// pods use ports of their machines.
+/// `with_machine_ports`: pods use ports of their machines.
 pub fn describe(
     service: &ServiceView,
     with_machine_ports: bool,
@@ -120,7 +118,7 @@ pub fn describe(
     layout.finish()
 }
 
-/// Returns the update order of pods, with the reason if the service does not make it obvious.
+/// With the reason if the service does not make it obvious.
 fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
     let order = |with_machine_ports| service.fields.update_in_force(&service.pod, with_machine_ports).order;
     match order(with_machine_ports) {
@@ -133,7 +131,6 @@ fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
     }
 }
 
-/// Describes the outcome of the latest change in a sentence.
 pub fn rollout_line(rollout: &RolloutView) -> String {
     let RolloutView { state, generation, message } = rollout;
     match state {

@@ -7,7 +7,7 @@ use model::pod::lifecycle::Phase;
 use crate::describe_layout::DescribeLayout;
 use crate::humanize;
 
-/// Describes the state of the cluster on one screen.
+/// On one screen.
 pub fn describe(status: &StatusView) -> String {
     let (redis, nodes, queues) = (&status.redis, &status.nodes, &status.queues);
     let mut layout = DescribeLayout::default();
@@ -55,7 +55,7 @@ pub fn describe(status: &StatusView) -> String {
     layout.finish()
 }
 
-/// Returns whether a write would survive the loss of the Redis master.
+/// Whether a write would survive the loss of the Redis master.
 pub fn durability_text(durability: &DurabilityView) -> String {
     if !durability.message.is_empty() {
         return durability.message.clone();
@@ -70,7 +70,7 @@ pub fn durability_text(durability: &DurabilityView) -> String {
     }
 }
 
-/// Describes the numbers of replicas and Sentinels; empty if there are none.
+/// Empty if there are none.
 fn redundancy(redundancy: RedundancyView) -> String {
     let RedundancyView { replicas, replicas_attached, sentinels, sentinels_answering, can_fail_over } =
         redundancy;

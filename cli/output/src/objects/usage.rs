@@ -57,7 +57,7 @@ impl TableRow for NodeUsageView {
     }
 }
 
-/// Returns cores with two decimals, so that rows are easy to compare.
+/// Two decimals: rows are easy to compare.
 fn cores(usage: &Usage) -> String {
     usage.cpu_millis.map(|millis| format!("{:.2}", millis as f64 / 1000.0)).unwrap_or_default()
 }

@@ -67,7 +67,6 @@ fn meaning(volume: &VolumeView) -> &'static str {
     }
 }
 
-/// Describes a volume.
 pub fn describe(volume: &VolumeView, now: Timestamp) -> String {
     let mut layout = DescribeLayout::default();
     layout

@@ -1,5 +1,4 @@
-//! Locks an app against concurrent changes: two clients applying different files at once would leave a
-//! mixture.
+//! Locks an app: two clients that apply different files at once would leave a mixture.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +13,13 @@ use tokio::time::Instant;
 
 use crate::commands::error::{CommandError, CommandResult};
 
-/// Renewal interval: two renewals may fail before the lock expires.
+/// Two renewals may fail before the lock expires.
 const RENEWAL: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_millis(300);
-/// Maximum wait for another client: the lock of a dead client expires sooner.
+/// The lock of a dead client expires sooner.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// Lock of an app. It expires some seconds after its process dies.
+/// Expires some seconds after its process dies.
 pub(crate) struct AppLock {
     client: Client,
     app: AppName,
@@ -30,10 +29,7 @@ pub(crate) struct AppLock {
 }
 
 impl AppLock {
-    /// Takes the lock, waiting for another client for at most `timeout`.
-    ///
-    /// # Errors
-    /// `Conflict` if another client keeps it.
+    /// Waits for another client for at most `timeout`, then fails with `Conflict`.
     pub(crate) async fn take(client: &Client, app: &AppName, timeout: Duration) -> CommandResult<Self> {
         let input = AppLockInput { id: LockId::random(), holder: holder() };
         let deadline = Instant::now() + timeout.min(LONGEST_WAIT);
@@ -61,10 +57,7 @@ impl AppLock {
         Ok(Self { client: client.clone(), app: app.clone(), input, lost, renewal })
     }
 
-    /// Checks that no other client got the lock meanwhile, as after a failover of Redis.
-    ///
-    /// # Errors
-    /// `Conflict` with the holder.
+    /// Another client may have the lock after a failover of Redis.
     pub(crate) fn check(&self) -> CommandResult<()> {
         match &*self.lost.lock() {
             None => Ok(()),
@@ -74,7 +67,7 @@ impl AppLock {
         }
     }
 
-    /// Releases the lock. If that fails, the lock expires.
+    /// If that fails, the lock expires.
     pub(crate) async fn release(self) {
         let path = ["app", self.app.as_str(), "lock"];
         let call = self.client.call(Method::DELETE, &path, format!("unlocking app {}", self.app));
@@ -82,7 +75,7 @@ impl AppLock {
     }
 }
 
-/// Renews the lock until another client has it. Errors say nothing about that.
+/// Ends when another client has the lock. Other errors say nothing about that.
 async fn renew(client: Client, app: AppName, input: AppLockInput, lost: Arc<Mutex<Option<String>>>) {
     loop {
         tokio::time::sleep(RENEWAL).await;

@@ -1,5 +1,5 @@
-//! Secrets and configs of an app: `apply` creates them before the services, and they are deleted with the
-//! app. The API compares contents, which are never printed.
+//! Secrets and configs of an app: `apply` creates them before the services. The API compares contents, which
+//! are never printed.
 
 use api_types::{ServiceView, ValueComparison, ValueInput, ValueView};
 use client::{Client, Method, found};
@@ -54,8 +54,8 @@ pub(crate) async fn compare(client: &Client, app: &AppName, value: &AppValue) ->
     Ok(if compared.same { ValueChange::Unchanged } else { ValueChange::Configured })
 }
 
-/// Creates missing values and stores changed ones. Returns those with a new version. If the batch fails,
-/// nothing else may be applied: services would wait for missing values.
+/// Returns the values with a new version. If the batch fails, nothing else may be applied: services would
+/// wait for missing values.
 pub(crate) async fn apply<'a>(
     values: &'a [AppValue],
     app: &AppName,
@@ -132,8 +132,8 @@ pub(crate) async fn remove(
     Ok(())
 }
 
-/// Deletes the values of an app whose services are being deleted, except those that a remaining service uses,
-/// such as one of another profile. After a failure all of them stay.
+/// Keeps values that a remaining service uses, such as one of another profile. After a failure all of them
+/// stay.
 pub(crate) async fn remove_all(
     app: &str,
     batch: &mut BatchResult,

@@ -1,4 +1,4 @@
-//! `apply`: creates or updates services from files. All files are parsed and checked before the first write.
+//! `apply`: all files are parsed and checked before the first write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: &ApplyArgs, context: &mut Context<'_>) -> CommandR
     Ok(batch.exit())
 }
 
-/// Writes the secrets, configs and services. Also returns the services that `--wait` waits for.
+/// Also returns the services that `--wait` waits for.
 async fn apply(
     args: &ApplyArgs,
     desired: &Desired,
@@ -134,8 +134,8 @@ async fn apply(
     Ok((batch, goals))
 }
 
-/// Splits services, in order, into groups for concurrent writes. A service starts a new group if it depends
-/// on one of the group, one of the group depends on it, or it may take over routes or names.
+/// Groups for concurrent writes, in order. A new group begins with a service that depends on one of the
+/// group, on which one depends, or that may take over routes or names.
 fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -159,11 +159,7 @@ fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
     parts
 }
 
-/// Checks that no other client changed the app during `apply`: two that apply different files leave a
-/// mixture. The last writer sees the other's writes.
-///
-/// # Errors
-/// If any part of the app differs from the written one.
+/// Two clients that apply different files leave a mixture; the last writer sees the other's writes.
 async fn check_alone(
     app: &str,
     written: &[(String, u64)],
@@ -225,8 +221,7 @@ async fn dry_run(args: &ApplyArgs, desired: &Desired, context: &mut Context<'_>)
     Ok(batch.exit())
 }
 
-/// Writes a service. `known` is its recently read state, if any. Also returns `created`, `configured` or
-/// `unchanged`.
+/// `known` is the recently read state, if any. Also returns `created`, `configured` or `unchanged`.
 async fn put(
     client: &Client,
     desired: &Desired,

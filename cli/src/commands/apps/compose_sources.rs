@@ -1,5 +1,5 @@
-//! Reads the files that Compose files name. Files outside the project's folder are refused: they would leave
-//! this machine for the cluster, or for programs that a foreign file runs there.
+//! Reads the files that Compose files name. Files outside the project's folder are refused: a foreign Compose
+//! file could send them to programs that it runs in the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -11,7 +11,7 @@ use model::value::MAX_VALUE_BYTES;
 
 use output::humanize;
 
-/// Maximum bytes of a file, against endless ones.
+/// Against endless files.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 pub(crate) fn folder_of_project(directory: Option<&str>, files: &[String]) -> PathBuf {
@@ -36,7 +36,7 @@ impl ComposeSources {
         Self { texts, named, folder, allows_outside }
     }
 
-    /// Returns up to `limit` bytes of a file, plus one if there are more.
+    /// Plus one byte if there are more.
     fn bytes(&self, path: &str, limit: u64) -> Result<Vec<u8>, SourceError> {
         let is_named = self.named.contains(path);
         let whole = Path::new(path).canonicalize().map_err(|error| source_error(&error))?;

@@ -25,14 +25,14 @@ pub(crate) struct Desired {
     /// In the order of application.
     pub(crate) services: Vec<ServiceInput>,
     pub(crate) app: Option<DesiredApp>,
-    /// Secrets and configs of the app that its services use.
+    /// Those that its services use.
     pub(crate) values: Vec<AppValue>,
-    /// True if services may lose access to volumes with data.
+    /// Services may lose access to volumes with data.
     pub(crate) leaves_volumes: bool,
     notes: Vec<compose::Note>,
-    /// Local files sent to the cluster, with the object each becomes.
+    /// Local files, with the object each becomes.
     sent_files: BTreeSet<(String, String)>,
-    /// Services whose Compose files do not define an ingress.
+    /// Their Compose files define none.
     without_ingress: BTreeSet<ServiceName>,
 }
 
@@ -43,8 +43,7 @@ pub(crate) struct DesiredApp {
 }
 
 impl Desired {
-    /// Returns a service as it is to be stored over `stored`. A Compose file without an ingress keeps the
-    /// stored one, which is noted.
+    /// A Compose file without an ingress keeps the stored one, which is noted.
     pub(crate) fn over(&self, input: &ServiceInput, stored: Option<&ServiceInput>) -> ServiceInput {
         let mut input = input.clone();
         let kept = stored.map_or(&[][..], |stored| &stored.fields.ingress);
@@ -80,8 +79,7 @@ pub(crate) async fn read(args: &FileArgs, client: &Client) -> CommandResult<Desi
     read_files(&files, &args.compose, Some(client)).await
 }
 
-/// Reads and checks the services of these files. Asks `client` about state of the cluster that affects their
-/// meaning.
+/// Asks `client` about state of the cluster that affects the meaning of the files.
 pub(crate) async fn read_files(
     files: &[String],
     compose: &ComposeArgs,
@@ -146,14 +144,13 @@ pub(crate) async fn read_files(
     Ok(desired)
 }
 
-/// Returns true if the cluster has a directory for shared volumes, even if its nodes are down: a file's
-/// meaning must not depend on that.
+/// Also if its nodes are down: a file's meaning must not depend on that.
 async fn has_shared_directory(client: &Client) -> CommandResult<bool> {
     Ok(client.list::<NodeView>("node").await?.iter().any(|node| node.shared_volumes.is_some()))
 }
 
-/// Returns the app's named volumes in the cluster; true if shared. A volume that any service has as
-/// persistent stays so: a shared one in its place would be empty.
+/// True if shared. A volume that any service has as persistent stays so: a shared one in its place would be
+/// empty.
 async fn kept_volumes(app: &compose::App, client: &Client) -> CommandResult<BTreeMap<String, bool>> {
     let mut kept = BTreeMap::new();
     for service in &app.services {
@@ -170,7 +167,7 @@ async fn kept_volumes(app: &compose::App, client: &Client) -> CommandResult<BTre
     Ok(kept)
 }
 
-/// Sorts the Compose files of a folder by override order, which differs from the order of names.
+/// Override order differs from the order of names.
 fn put_in_order(folder: &str, files: &mut Vec<String>) -> CommandResult<()> {
     let is_inside = |file: &String| Path::new(file).parent() == Some(Path::new(folder));
     let found: Vec<String> = files.iter().filter(|file| is_inside(file)).cloned().collect();

@@ -1,4 +1,4 @@
-//! `diff` and `apply --dry-run`: show what `apply` would change. Write nothing.
+//! `diff` and `apply --dry-run`: write nothing.
 
 use clap::Args;
 use client::{Client, found};
@@ -31,7 +31,7 @@ pub(crate) struct DiffArgs {
 pub(crate) struct Comparison {
     before: Option<ServiceInput>,
     after: ServiceInput,
-    /// Age of a manual change of its replicas, if any.
+    /// Since its replicas were changed by hand.
     scaled: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Comparison {
     }
 }
 
-/// Prints the differences. Errors never have the exit code of a difference.
+/// Errors never have the exit code of a difference.
 pub(crate) async fn run(args: &DiffArgs, context: &mut Context<'_>) -> CommandResult {
     match differences(&args.files, context).await {
         Err(error) if error.exit() == Exit::Error && !matches!(error, CommandError::Output(_)) => {

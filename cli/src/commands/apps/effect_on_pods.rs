@@ -1,4 +1,4 @@
-//! The sentence of `apply` and `diff` about the effect of a changed service on its pods. Pure.
+//! The effect of a changed service on its pods, as a sentence. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,7 @@ use serde_json::{Map, Value};
 
 use output::humanize;
 
-/// Returns the sentence: `3 pods are replaced: image, user`. A removed field is `ingress (removed)`. A
-/// changed number of replicas is shown with both values. `scaled` is the time since it was scaled by hand,
-/// such as `3h`.
+/// `3 pods are replaced: image, user`. `scaled` is the time since it was scaled by hand, such as `3h`.
 pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Option<&str>) -> String {
     let kept = fields(after);
     let changed = changed_fields(before, after).into_iter();
@@ -32,7 +30,6 @@ pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Opt
     }
 }
 
-/// Returns the names of the top-level fields that differ.
 pub(crate) fn changed_fields(before: &ServiceInput, after: &ServiceInput) -> Vec<String> {
     let (before, after) = (fields(before), fields(after));
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();

@@ -1,4 +1,4 @@
-//! Files of `-f`: a directory stands for its service files. Without `-f`, this folder's Compose file.
+//! Files of `-f`, or this folder's Compose file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -113,11 +113,8 @@ impl ComposeArgs {
     }
 }
 
-/// Returns the Compose file of this folder, or of its nearest ancestor, with its override file; or the files
-/// that `COMPOSE_FILE` names in the environment or an env file.
-///
-/// # Errors
-/// If there is none, or an env file cannot be read.
+/// Looks in this folder and its ancestors, unless `COMPOSE_FILE` names files, in the environment or an env
+/// file.
 pub(crate) fn of_this_folder(args: &ComposeArgs) -> CommandResult<Vec<String>> {
     let project = args.project(Vec::new());
     let sources = ComposeSources::new(&project, args.allows_outside_files(), BTreeMap::new());
@@ -144,7 +141,7 @@ pub(crate) fn of_this_folder(args: &ComposeArgs) -> CommandResult<Vec<String>> {
     })
 }
 
-/// Returns the file with a default name, and its override file. All paths begin with `prefix`.
+/// All paths begin with `prefix`. An override file follows.
 pub(crate) fn default_files(prefix: &str, exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
     let first =
         |names: [&str; 4]| names.map(|name| format!("{prefix}{name}")).into_iter().find(|path| exists(path));
@@ -152,10 +149,8 @@ pub(crate) fn default_files(prefix: &str, exists: &dyn Fn(&str) -> bool) -> Opti
     Some(std::iter::once(file).chain(first(compose::OVERRIDE_FILES)).collect())
 }
 
-/// Replaces each directory by its service files, sorted by name, without subdirectories.
-///
-/// # Errors
-/// A directory that cannot be read or has no such file.
+/// Replaces each directory by its service files, sorted by name, without subdirectories. One without such
+/// files is an error.
 pub(crate) fn expand(files: &[String]) -> CommandResult<Vec<String>> {
     let mut expanded = Vec::new();
     for file in files {

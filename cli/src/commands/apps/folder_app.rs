@@ -1,4 +1,4 @@
-//! App of this folder's Compose file: in the folder, commands accept its short service names.
+//! App of this folder's Compose file: commands accept its short service names.
 
 use client::Client;
 use model::ids::AppName;
@@ -20,10 +20,6 @@ impl FolderApp {
         Self { name: desired_state::app_of_this_folder(), services: OnceCell::new() }
     }
 
-    /// Returns the app's name.
-    ///
-    /// # Errors
-    /// `Usage` if there is no Compose file.
     pub(crate) fn name(&self) -> CommandResult<&AppName> {
         self.name.as_ref().ok_or_else(|| {
             CommandError::Usage(
@@ -32,7 +28,7 @@ impl FolderApp {
         })
     }
 
-    /// Returns the full name of a service by its name in the Compose file, if it exists in the cluster.
+    /// If it exists in the cluster.
     pub(crate) async fn service(&self, client: &Client, short: &str) -> CommandResult<Option<String>> {
         let Some(app) = &self.name else { return Ok(None) };
         let read = async || {

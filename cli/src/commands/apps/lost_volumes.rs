@@ -1,4 +1,4 @@
-//! Stops `apply` before a service loses access to a volume with data: a renamed, removed or converted volume
+//! Stops `apply` before a service loses access to a volume with data: a renamed, removed or converted one
 //! starts empty.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use model::spec::{ServiceInput, VolumeKind};
 
 use crate::commands::error::{CommandError, CommandResult};
 
-/// Fails if a service would lose access to volumes with data. Both services are in the API's form.
+/// Both services are in the API's form.
 pub(crate) async fn check(client: &Client, stored: &ServiceInput, after: &ServiceInput) -> CommandResult<()> {
     let kept = kept_sources(after);
     let left_out: BTreeSet<String> =
@@ -35,7 +35,7 @@ pub(crate) async fn check(client: &Client, stored: &ServiceInput, after: &Servic
     )))
 }
 
-/// Returns the sources of volumes that outlive a pod; true if shared.
+/// Sources of volumes that outlive a pod; true if shared.
 fn kept_sources(input: &ServiceInput) -> BTreeSet<(bool, String)> {
     let volumes = input.pod.containers.iter().flat_map(|container| &container.volumes);
     let kept = volumes.filter(|volume| matches!(volume.kind, VolumeKind::Persistent | VolumeKind::Shared));

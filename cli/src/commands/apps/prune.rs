@@ -13,8 +13,7 @@ use crate::commands::error::CommandResult;
 use crate::commands::services::service;
 use crate::exit::Exit;
 
-/// Deletes the app's surplus objects, or notes them. Deletes nothing after a failure: their replacements may
-/// be missing.
+/// Without `prune` only notes them. Deletes nothing after a failure: their replacements may be missing.
 pub(crate) async fn run(
     app: &DesiredApp,
     prune: bool,

@@ -1,4 +1,4 @@
-//! Desired state of a service in one form, from a file or the API, for `edit` and `diff`.
+//! A service in one form, whether from a file or the API, for `edit` and `diff`.
 
 use api_types::ServiceView;
 use model::spec::{ServiceInput, Violation};
@@ -9,10 +9,7 @@ pub(crate) fn stored(service: &ServiceView) -> ServiceInput {
     ServiceInput::from(service.desired())
 }
 
-/// Returns the desired state as the API would store it.
-///
-/// # Errors
-/// Invalid values.
+/// As the API would store it.
 pub(crate) fn normal(input: &ServiceInput) -> Result<ServiceInput, Vec<Violation>> {
     input.clone().normalize().map(ServiceInput::from)
 }

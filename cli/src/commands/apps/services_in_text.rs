@@ -1,5 +1,4 @@
-//! Reads services from the text of a file, as users write them or `get -o yaml` prints them. Finds all
-//! mistakes at once, each with its line.
+//! Reads services from the text of a file, as users write them or `get -o yaml` prints them.
 
 use api_types::ServiceView;
 use document::{self, DocumentNode, Mistake};
@@ -7,10 +6,7 @@ use model::spec::ServiceInput;
 
 const LIST_FIELD: &str = "items";
 
-/// Parses and checks the services of one file. JSON is valid YAML.
-///
-/// # Errors
-/// All mistakes, each as `file:line:column: message`.
+/// Returns all mistakes, each as `file:line:column: message`. JSON is valid YAML.
 pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<ServiceInput>, Vec<String>> {
     let file = display_name(file);
     let (documents, mut mistakes) = document::yaml(text);
@@ -121,7 +117,7 @@ mod tests {
         assert_eq!(names, ["a", "b"]);
     }
 
-    /// Each mistake, as the user reads it. The first two lines are valid.
+    /// The first two lines are valid.
     #[test]
     fn every_mistake_has_its_line_and_plain_words() {
         let table: &[(&str, &[&str])] = &[

@@ -17,7 +17,7 @@ use crate::commands::context::Context;
 use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
-/// Maximum bytes, approximately, of a backup part in one request,
+/// Of a part in one request, approximately,
 const PART_BYTES: usize = 1 << 20;
 /// and maximum lines.
 const PART_LINES: usize = 1000;
@@ -50,7 +50,7 @@ pub(crate) struct RestoreArgs {
     deleted: bool,
 }
 
-/// Writes a backup. A file is replaced only after the backup is complete.
+/// A file is replaced only after the backup is complete.
 pub(crate) async fn backup(args: &BackupArgs, context: &mut Context<'_>) -> CommandResult {
     let mut end = LastLine::default();
     let call = context.client.call(Method::GET, &["cluster", "backup"], "reading the backup");
@@ -108,8 +108,7 @@ impl LastLine {
     }
 }
 
-/// Restores a backup in parts: first secrets, configs and logins, then all pods, then the services, then the
-/// cluster's id.
+/// First secrets, configs and logins, then all pods, then the services, then the cluster's id.
 pub(crate) async fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> CommandResult {
     // The whole file is read before any change: a truncated file is refused.
     let Checked { header, has_values } = check(&args.file)?;
@@ -157,7 +156,7 @@ async fn send(
     call.body("application/x-ndjson", body).view().await
 }
 
-/// Adds the result of a part. A service may be in several parts, each with some of its pods.
+/// A service may be in several parts, each with some of its pods.
 fn merge(view: &mut RecoveryView, part: RecoveryView) {
     view.pushed_pods += part.pushed_pods;
     view.present_pods += part.present_pods;
@@ -191,7 +190,7 @@ fn invalid(path: &Path, why: &InvalidState) -> CommandError {
 #[derive(Debug)]
 struct Checked {
     header: SavedHeader,
-    /// True if it has the section with secrets, configs and logins.
+    /// It has the section with secrets, configs and logins.
     has_values: bool,
 }
 
@@ -223,7 +222,7 @@ fn body_of(header: &SavedHeader, lines: &[String]) -> String {
     body + &SavedLine::End(SavedEnd { lines: lines.len(), ..SavedEnd::default() }).to_json() + "\n"
 }
 
-/// A backup in parts, each with its service and the specifications of its pods.
+/// Each part has its service and the specifications of its pods.
 struct Parts<'a> {
     path: &'a Path,
     header: &'a SavedHeader,

@@ -36,8 +36,7 @@ pub(crate) struct DrainArgs {
     node: String,
 }
 
-/// Cordons the node and stops its pods step by step: the next pod of a service when the service is ready
-/// again.
+/// The next pod of a service stops when the service is ready again.
 pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> CommandResult {
     let node = context.client.cordon(&args.node, true).await?;
     context.output.print_result(&node, "cordoned")?;
@@ -65,8 +64,7 @@ pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> CommandR
     }
 }
 
-/// Replaces the pods of the node as [`run`] does, but a service without a timely replacement does not block
-/// others. Returns such services.
+/// As [`run`], but a service without a timely replacement does not block others. Returns such services.
 pub(crate) async fn replace_all(
     node: &str,
     context: &mut Context<'_>,
@@ -83,10 +81,9 @@ pub(crate) async fn replace_all(
     }
 }
 
-/// A replica whose data is on a node.
 type Replica = (ServiceName, u32);
 
-/// Returns the replicas with persistent volumes on a node: no other node can start them.
+/// Their data is in persistent volumes there: no other node can start them.
 async fn bound_to(node: &str, context: &Context<'_>) -> CommandResult<BTreeSet<Replica>> {
     let volumes: Vec<VolumeView> = context.client.list("volume").await?;
     let here =
@@ -111,13 +108,13 @@ fn note_bound(pods: &[PodView], node: &str) {
     }
 }
 
-/// Returns true if another node seems to have room for a pod. Only then is it stopped: otherwise it would be
+/// Otherwise the pod would be down after its stop.
 /// down.
 fn has_place(pod: &PodView, nodes: &[NodeView]) -> bool {
     nodes.iter().any(|node| why_not(pod, node).is_none())
 }
 
-/// Returns the reason, in a word or two, why a node does not take a pod.
+/// In a word or two.
 fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
     let lacks = |resource: Resource| {
         let needed = match resource {
@@ -143,7 +140,7 @@ fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
     }
 }
 
-/// Notes the pods that no other node takes. Returns true if there are any.
+/// Returns true if there are any.
 fn note_stuck(pods: &[PodView], node: &str, nodes: &[NodeView]) -> bool {
     for pod in pods {
         let others = nodes.iter().filter(|other| other.name.as_str() != node);
@@ -166,7 +163,7 @@ async fn pods_on(node: &str, context: &Context<'_>) -> CommandResult<Vec<PodView
     Ok(context.client.pods(&filter).await?)
 }
 
-/// Returns one pod of each service to leave the node, except for some services.
+/// One pod of each service.
 fn next_round<'a>(pods: &'a [PodView], except: &BTreeSet<ServiceName>) -> Vec<&'a PodView> {
     let mut services = except.iter().collect::<BTreeSet<_>>();
     pods.iter()
@@ -179,12 +176,11 @@ fn is_here(pod: &PodView) -> bool {
     matches!(pod.phase, Phase::Assigned | Phase::Running)
 }
 
-/// Stops pods of different services, and waits until each is gone and its service is ready again. Returns the
-/// success for each service.
+/// Waits until each pod is gone and its service is ready again.
 async fn replace(round: &[&PodView], context: &mut Context<'_>) -> CommandResult<Vec<(ServiceName, Exit)>> {
     let mut goals = Vec::new();
     for pod in round {
-        // Without one it has ended, or has been deleted, in the meantime.
+        // Without one the pod has ended or was deleted meanwhile.
         let stopping = found(context.client.stop_pod(pod.uuid.as_str()).await)?;
         let Some(stopping) = stopping else { continue };
         context.output.print_result(&stopping, "stopping")?;
@@ -201,7 +197,7 @@ async fn replace(round: &[&PodView], context: &mut Context<'_>) -> CommandResult
     Ok(services.into_iter().zip(context.waiter().wait_for_each(goals).await).collect())
 }
 
-/// Notes the remaining pods without a service: nothing would start them elsewhere.
+/// Nothing would start the remaining pods elsewhere: they have no service.
 fn finish(pods: &[PodView], node: &api_types::NodeView, context: &mut Context<'_>) -> CommandResult {
     let pushed = pods.iter().filter(|pod| is_here(pod)).count() as u64;
     if pushed > 0 {

@@ -40,8 +40,7 @@ pub(crate) async fn run(args: &EventArgs, context: &mut Context<'_>) -> CommandR
     Ok(Exit::Ok)
 }
 
-/// Follows events. A failed first connection is an error. A lost connection resumes after the last event
-/// received, so that none is missed.
+/// A lost connection resumes after the last event received.
 async fn watch(tail: usize, context: &mut Context<'_>) -> CommandResult {
     let mut from = EventsFrom::Tail(tail);
     let mut stream = context.client.watch(&from).await?;

@@ -28,7 +28,7 @@ pub(crate) struct GcArgs {
     dry_run: bool,
 }
 
-/// Asks the nodes in turn. A node that does not answer does not block the others.
+/// In turn. A node that does not answer does not block the others.
 pub(crate) async fn run(args: &GcArgs, context: &mut Context<'_>) -> CommandResult {
     let nodes = match args.nodes.is_empty() {
         false => args.nodes.clone(),

@@ -1,5 +1,4 @@
-//! Commands for the cluster as a whole, its nodes and its data: `status`, `top`, `events`, `backup`,
-//! `restore`, `cluster check` and `recover`, `node drain` and `leave`.
+//! Commands for the cluster as a whole, its nodes and its data.
 
 pub(crate) mod backup;
 pub(crate) mod check_and_recover;

@@ -1,8 +1,7 @@
-//! `node leave` and `node return`: run by the unit `kubeleet-handover` when a machine shuts down and when it
-//! is back.
+//! `node leave` and `node return`: the unit `kubeleet-handover` runs them when a machine shuts down and is
+//! back.
 //!
-//! A marker file records that `leave` cordoned the node: an operator's own cordon outlives a restart of the
-//! machine.
+//! A marker file records that `leave` cordoned the node: an operator's own cordon outlives a restart.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -14,8 +14,7 @@ pub(crate) struct StatusArgs {
     check: bool,
 }
 
-/// Prints the state of the cluster. Problems fail the command only on request, except a write outage, which
-/// always does: the cluster stands still.
+/// Problems fail the command only on request. A write outage always does: the cluster stands still.
 pub(crate) async fn run(context: &mut Context<'_>, args: &StatusArgs) -> CommandResult {
     let status = context.client.status().await?;
     context.output.print_document(&status, || describe(&status))?;
