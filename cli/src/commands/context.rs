@@ -1,4 +1,4 @@
-//! Common parts of commands: the client, the output and the global options.
+//! Common parts of commands.
 
 use client::Client;
 use output::Output;
@@ -17,14 +17,13 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Returns the full name of a service. In a folder with a Compose file, a name in that file means a
-    /// service of its app.
+    /// In a folder with a Compose file, a name in that file means a service of its app.
     pub(super) async fn service_name(&self, typed: &str) -> CommandResult<String> {
         let of_app = self.folder.service(&self.client, typed).await?;
         Ok(of_app.unwrap_or_else(|| typed.to_owned()))
     }
 
-    /// With `wait`, waits for the goals in turn. Returns the exit code of the first one not reached.
+    /// Returns the exit code of the first goal that was not reached.
     pub(super) async fn wait_if(&self, wait: bool, goals: Vec<Goal>) -> Exit {
         if wait { self.waiter().wait_for_all(goals).await } else { Exit::Ok }
     }

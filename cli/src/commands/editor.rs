@@ -1,4 +1,4 @@
-//! The user's editor: which one, and a file opened in it.
+//! The user's editor.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use output::humanize;
 
 use super::error::{CommandError, CommandResult};
 
-/// Default if neither `VISUAL` nor `EDITOR` is set.
+/// Without `VISUAL` and `EDITOR`.
 const DEFAULT: &str = "vi";
 
 pub(super) fn command() -> String {
@@ -15,11 +15,7 @@ pub(super) fn command() -> String {
     set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| DEFAULT.to_owned())
 }
 
-/// Opens a file in an editor and waits for its end. A shell splits the command line, which may have options:
-/// `code --wait`.
-///
-/// # Errors
-/// The editor cannot be started, or fails.
+/// Waits for the editor's end. A shell splits the command line, which may have options: `code --wait`.
 pub(super) fn open(editor: &str, path: &Path) -> CommandResult<()> {
     let script = format!("{editor} \"$1\"");
     match Command::new("sh").args(["-c", &script, "sh"]).arg(path).status() {

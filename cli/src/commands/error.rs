@@ -4,7 +4,7 @@ use client::ClientError;
 
 use crate::exit::{ErrorExit, Exit};
 
-/// The result of a command: its exit code, unless it fails.
+/// The exit code of a command, unless it fails.
 pub(crate) type CommandResult<T = Exit> = Result<T, CommandError>;
 
 #[derive(Debug, thiserror::Error)]

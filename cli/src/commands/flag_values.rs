@@ -8,17 +8,17 @@ use model::duration::HumanDuration;
 use model::network::ingress::{HttpRule, IngressRule, TcpRule, Tls};
 use model::spec::{OnDisconnect, RestartPolicy};
 
-/// Maximum duration: a deadline further away may not be representable.
+/// A deadline further away may not be representable.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 86_400);
 
-/// Parses `90s`, `2m`, `500ms`, or a number of seconds.
+/// `90s`, `2m`, `500ms`, or a number of seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<HumanDuration>().map(HumanDuration::get).ok();
     let valid = parsed.filter(|duration| *duration <= MAX_DURATION);
     valid.ok_or_else(|| format!("{text:?} is not a duration: write 90s, 2m or a number of seconds"))
 }
 
-/// Parses a recovery's wait for the workers: whole seconds, at most 20.
+/// At most 20 seconds: a recovery waits for the workers within the API's time limit.
 pub(super) fn wait_seconds(text: &str) -> Result<u64, String> {
     let seconds = duration(text)?.as_secs();
     if seconds <= 20 { Ok(seconds) } else { Err(format!("{text:?} is too long: wait at most 20s")) }
@@ -31,8 +31,8 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Parses `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT` as an ingress rule; `,tls` after the port of the
-/// first two is `tls: files`, and `,tls=auto` is `tls: auto`. The API checks the values.
+/// `HOST[/PATH]:PORT`, `:PORT` or `tcp:PORT:PORT`; `,tls` after the first two is `tls: files`, and
+/// `,tls=auto` is `tls: auto`. The API checks the values.
 pub(super) fn ingress_rule(text: &str) -> Result<IngressRule, String> {
     let invalid = || {
         format!(
@@ -68,10 +68,10 @@ pub(super) enum IngressArgument {
 }
 
 impl IngressArgument {
-    /// Port for a host without one, unless the pods publish exactly one.
+    /// For a host without one, unless the pods publish exactly one.
     pub(super) const DEFAULT_PORT: u16 = 80;
 
-    /// Parses [`ingress_rule`], also without a port.
+    /// As [`ingress_rule`], also without a port.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let host = text.split(',').next().unwrap_or_default();
         if host.is_empty() || host.contains(':') {
@@ -81,7 +81,7 @@ impl IngressArgument {
         Ok(Self::Host(text.to_owned()))
     }
 
-    /// Returns the rule; a host without a port gets this one.
+    /// A host without a port gets this one.
     pub(super) fn rule(&self, port: u16) -> Result<IngressRule, String> {
         match self {
             Self::Rule(rule) => Ok(rule.clone()),
@@ -119,7 +119,7 @@ pub(super) fn page_size(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("{text:?} is not a whole number from 1 to 10000"))
 }
 
-/// Parses a text as the API parses a value, such as an enum's name.
+/// As the API parses a value, such as an enum's name.
 pub(super) fn deserialized<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     let read = document::read(&DocumentNode::text(text), Vocabulary::Fields).into_result();
     read.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.detail).collect())

@@ -53,11 +53,8 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    /// Drops a token from the environment if a flag names a token file. Errors refer to `command_line`, like
-    /// those of the parser.
-    ///
-    /// # Errors
-    /// If both are flags.
+    /// Drops a token from the environment if a flag names a token file; refuses two flags. Errors refer to
+    /// `command_line`, like those of the parser.
     pub(crate) fn prefer_flags(
         &mut self,
         matches: &ArgMatches,
@@ -77,12 +74,12 @@ impl Globals {
         }
     }
 
-    /// Returns the token and the token file, from flags or environment. Daemons use the same options.
+    /// From flags or environment. Daemons use the same options.
     pub(crate) fn token_settings(&self) -> (Option<&Secret>, Option<&Path>) {
         (self.token.as_ref(), self.token_file.as_deref())
     }
 
-    /// Returns a client for this API with this token, or with one saved by this user's `dev`.
+    /// Without a token, uses one saved by this user's `dev`.
     pub(crate) fn client(&self) -> CommandResult<Client> {
         // As for the token, an empty variable counts as unset.
         let api = if self.api.is_empty() { DEFAULT_API } else { &self.api };
@@ -99,7 +96,6 @@ impl Globals {
     }
 
     fn read_token(&self) -> Result<Option<Secret>, ClientError> {
-        // As for the daemons, an empty variable counts as unset.
         if let Some(token) = self.token.as_ref().filter(|token| !token.expose().is_empty()) {
             return Ok(Some(token.clone()));
         }

@@ -12,10 +12,10 @@ use super::error::CommandResult;
 use crate::exit::Exit;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum pause as a multiple of the last read's duration: a long list is expensive for the API.
+/// A long list is expensive for the API.
 const PAUSE_PER_READ_TIME: u32 = 4;
 
-/// Prints what `read` returns, and with `-w` watches it. In the place of an empty table stands `none`.
+/// In the place of an empty table stands `none`.
 pub(super) async fn show<T: TableRow + PartialEq + Clone>(
     style: ListStyle,
     none: &str,
@@ -30,7 +30,7 @@ pub(super) async fn show<T: TableRow + PartialEq + Clone>(
     Ok(Exit::Ok)
 }
 
-/// Watches a list until the process is stopped. A failed first read is an error.
+/// A failed first read is an error.
 async fn watch<T: TableRow + PartialEq + Clone>(
     read: impl AsyncFn(&Client) -> Result<Vec<T>, ClientError>,
     context: &mut Context<'_>,

@@ -1,5 +1,4 @@
-//! The user commands. Each subject has its own file with its arguments; this file lists and runs the
-//! commands.
+//! The user commands. Each subject has its own file with its arguments.
 
 mod apps;
 mod batch;

@@ -1,4 +1,4 @@
-//! `-l`: selects services and nodes by their labels, and pods by their service's labels.
+//! `-l`: pods have their service's labels.
 
 use clap::Args;
 use model::service::selector::LabelSelector;
@@ -21,13 +21,13 @@ impl SelectorArgs {
         (!self.label.is_empty()).then(|| self.label.join(","))
     }
 
-    /// Returns the selector. Its texts were checked by the parser.
+    /// The parser has checked its texts.
     pub(super) fn selector(&self) -> LabelSelector {
         self.text().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 }
 
-/// Validates a selector and returns it unchanged: the API evaluates it.
+/// Returns the text unchanged: the API evaluates it.
 fn selector(text: &str) -> Result<String, String> {
     text.parse::<LabelSelector>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }

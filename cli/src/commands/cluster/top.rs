@@ -14,7 +14,7 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandResult;
 use crate::exit::Exit;
 
-/// Interval at which workers measure.
+/// Workers measure at this interval.
 const INTERVAL: Duration = Duration::from_secs(2);
 const DEFAULT_ROWS: usize = 24;
 const DEFAULT_COLUMNS: usize = 80;
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: &TopArgs, context: &mut Context<'_>) -> CommandRes
     live(args, context).await
 }
 
-/// Shows the table repeatedly. A temporarily unreachable API does not end it.
+/// A temporarily unreachable API does not end it.
 async fn live(args: &TopArgs, context: &mut Context<'_>) -> CommandResult {
     let mut shown = false;
     loop {
@@ -148,7 +148,6 @@ fn warn_of_missing(args: &TopArgs, usage: &ClusterUsageView) {
     }
 }
 
-/// Returns the first lines that fit a terminal, without wrapping.
 fn fit(text: &str, rows: usize, columns: usize) -> String {
     let lines = text.lines().take(rows.saturating_sub(1));
     lines.map(|line| format!("{}\n", line.chars().take(columns).collect::<String>().trim_end())).collect()
@@ -179,7 +178,7 @@ fn nodes(args: &TopArgs, usage: ClusterUsageView) -> Vec<NodeUsageView> {
     rows
 }
 
-/// Sorts unknown usage last. Equal rows keep their order by name.
+/// Unknown usage comes last. Equal rows keep their order by name.
 fn sort_key(sort: SortKey, usage: &Usage) -> Reverse<Option<u64>> {
     Reverse(match sort {
         SortKey::Cpu => usage.cpu_millis,

@@ -26,7 +26,7 @@ struct ApiInfo {
     version: String,
 }
 
-/// Prints the versions. An API that does not answer is not an error.
+/// An API that does not answer is not an error.
 pub(crate) async fn run(context: &mut Context<'_>) -> CommandResult {
     let call = context.client.call(Method::GET, &["openapi.json"], "reading the version of the API");
     let api = call.view::<ApiDocument>().await.map(|document| document.info.version);

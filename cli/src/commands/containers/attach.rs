@@ -1,4 +1,4 @@
-//! `attach`: shows a running container's new output and forwards input.
+//! `attach`: shows a running container's new output, and forwards input.
 
 use clap::Args;
 use model::stream::channel::Purpose;

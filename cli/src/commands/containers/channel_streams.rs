@@ -23,16 +23,13 @@ type Control = mpsc::UnboundedSender<Frame>;
 
 pub(crate) struct ChannelStreams {
     pub(crate) stdin: bool,
-    /// True if the terminal is in raw mode: its size is forwarded, and Ctrl-C is input.
+    /// In raw mode: the terminal's size is forwarded, and Ctrl-C is input.
     pub(crate) tty: bool,
-    /// True to send Ctrl-C to the program; otherwise it ends this command.
+    /// Ctrl-C goes to the program; otherwise it ends this command.
     pub(crate) forwards_interrupt: bool,
 }
 
-/// Opens a channel to a container of the pod named by `pod`, and forwards all streams: see [`run`].
-///
-/// # Errors
-/// As for [`run`]; and if a terminal is wanted and this process has none.
+/// As [`run`]. Fails if a terminal is wanted and this process has none.
 pub(crate) async fn open(
     pod: &str,
     container: Option<&str>,
@@ -49,10 +46,7 @@ pub(crate) async fn open(
     run(channel, streams).await
 }
 
-/// Forwards all streams until the program in the pod ends. Returns its exit code.
-///
-/// # Errors
-/// The reason why the channel ended early.
+/// Returns the exit code of the program in the pod, or the reason why the channel ended early.
 pub(crate) async fn run(
     (sender, mut receiver): (ChannelSender, ChannelReceiver),
     streams: &ChannelStreams,
@@ -98,7 +92,7 @@ async fn receive_all(receiver: &mut ChannelReceiver) -> CommandResult {
     Err(CommandError::Other("the API has ended the session".to_owned()))
 }
 
-/// Sends frames until the client has left, `controls` first.
+/// `controls` go first.
 async fn send_all(
     mut sender: ChannelSender,
     mut controls: mpsc::UnboundedReceiver<Frame>,
@@ -163,7 +157,6 @@ async fn handle_signals(control: &Control, streams: &ChannelStreams) -> CommandR
             () = received(&mut terminate) => 15,
             () = received(&mut hang_up) => 1,
         };
-        // At the second Ctrl-C the program has had its chance.
         if number == 2 && streams.forwards_interrupt && !was_interrupted {
             was_interrupted = true;
             let _ended = control.send(Frame::Signal(number));

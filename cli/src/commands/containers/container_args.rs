@@ -134,7 +134,7 @@ impl ContainerArgs {
     }
 }
 
-/// Parses a log option; the other one stays unset.
+/// The other option stays unset.
 fn log_option(text: &str) -> Result<LogOptions, String> {
     let known = || format!("{text:?} is not max-size=5m or max-file=2");
     match text.split_once('=') {
@@ -184,7 +184,6 @@ mod tests {
             check(&["--health-cmd", "curl -f localhost", "--health-interval", "5s", "--health-retries", "2"]),
             json(r#"{"test":"curl -f localhost","interval":"5s","retries":2}"#)
         );
-        // Settings of the image's own check.
         assert_eq!(
             check(&["--health-timeout", "500ms", "--health-start-period", "1m"]),
             json(r#"{"timeout":"500ms","start_period":"1m"}"#)

@@ -1,4 +1,4 @@
-//! `cp`: copies files to and from containers, as tar archives that the container's engine reads and writes.
+//! `cp`: copies files as tar archives, which the container's engine reads and writes.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ enum CopySide<'a> {
     Pod { pod: &'a str, path: &'a str },
 }
 
-/// Parses `POD:/path`. A local path with a colon needs a slash before it.
+/// `POD:/path`. A local path with a colon needs a slash before it.
 fn place(text: &str) -> CopySide<'_> {
     match text.split_once(':') {
         Some((pod, path)) if !pod.is_empty() && is_name(pod) => CopySide::Pod { pod, path },
@@ -49,7 +49,6 @@ fn place(text: &str) -> CopySide<'_> {
     }
 }
 
-/// Returns true if the text before the colon names a pod or service, and not a file.
 fn is_name(text: &str) -> bool {
     !text.contains('/') || object_name::split(text).object_type.is_some()
 }
@@ -73,7 +72,7 @@ pub(crate) async fn run(args: &CopyArgs, context: &mut Context<'_>) -> CommandRe
     }
 }
 
-/// Splits an absolute path into its parent directory and name. A path without a name is a directory.
+/// A path without a name is a directory.
 fn split(path: &str) -> CommandResult<(&str, Option<&str>)> {
     if !path.starts_with('/') {
         return Err(CommandError::Usage(format!("{path:?} is no absolute path: write POD:/path")));

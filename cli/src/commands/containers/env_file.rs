@@ -4,7 +4,7 @@ use output::humanize;
 
 use crate::commands::error::{CommandError, CommandResult};
 
-/// Parses `KEY=value`, or `KEY` for the value in this command's environment.
+/// `KEY` alone takes the value in this command's environment.
 pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     variable_from(text, |key| std::env::var(key).ok())
 }
@@ -20,10 +20,7 @@ fn variable_from(text: &str, get: impl Fn(&str) -> Option<String>) -> Result<(St
     }
 }
 
-/// Reads variables from a file: one per line, `#` begins a comment line.
-///
-/// # Errors
-/// An unreadable file, or the first invalid line.
+/// One variable per line, `#` begins a comment line.
 pub(crate) fn read(path: &str) -> CommandResult<Vec<(String, String)>> {
     let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => CommandError::NotFound(format!("{path}: no such file")),

@@ -1,5 +1,4 @@
-//! `logs`: prints pods' output: of one pod byte for byte, of several line by line, sorted by time, each line
-//! after its pod's name.
+//! `logs`: the output of one pod byte for byte; of several line by line, sorted by time.
 
 use std::io::IsTerminal;
 
@@ -67,7 +66,7 @@ pub(crate) struct LogArgs {
     json: bool,
 }
 
-/// Maximum pods without output whose start problem is shown.
+/// Of pods without output, whose start problem is shown.
 const MAX_WAITING: usize = 5;
 
 #[derive(Debug, Default)]
@@ -181,7 +180,6 @@ async fn select_any(context: &Context<'_>, name: String, selected: &mut Selected
     let client = &context.client;
     match client.service(&context.service_name(&name).await?).await {
         Ok(service) => return select_service(client, service, selected).await,
-        // Not a service, or not a valid name of one.
         Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {}
         Err(error) => return Err(error.into()),
     }
@@ -242,7 +240,7 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// Prints the last ended runs in the pods' records. Returns true if there were any.
+/// From the pods' records. Returns true if there were any.
 async fn print_ended_runs(
     selected: &Selected,
     args: &LogArgs,
@@ -291,7 +289,7 @@ fn why_waiting(pod: &PodView) -> Option<String> {
     is_waiting.then(|| format!("{} has not started: {why}", pods::indexed_name(pod)))
 }
 
-/// Prints merged lines. Notes missing ones on standard error, and then ends with an error.
+/// Notes missing lines on standard error, and then ends with an error.
 async fn print_lines(query: &PodLogQuery, style: LineStyle, context: &mut Context<'_>) -> CommandResult {
     let mut log = context.client.lines(query).await?;
     let (mut is_complete, mut has_lines) = (true, false);

@@ -1,4 +1,4 @@
-//! Commands for what runs in containers: `run`, `logs`, `exec`, `attach`, `cp` and `port-forward`.
+//! Commands for the contents of containers.
 
 pub(crate) mod attach;
 pub(crate) mod channel_streams;

@@ -1,9 +1,9 @@
-//! Derives a service name from an image reference, for `run` without `--name`.
+//! A service name from an image reference, for `run` without `--name`.
 
 /// Leaves space for a suffix: names have at most 63 bytes.
 const MAX_LENGTH: usize = 50;
 
-/// Returns the last segment of the image's path as a DNS label, or `None` if it has no valid character.
+/// The last segment of the image's path as a DNS label; `None` without a valid character.
 pub(crate) fn from_image(image: &str) -> Option<String> {
     let without_digest = image.split('@').next().unwrap_or_default();
     let last_segment = without_digest.rsplit('/').next().unwrap_or_default();

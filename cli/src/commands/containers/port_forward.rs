@@ -1,4 +1,4 @@
-//! `port-forward`: listens locally and forwards each connection to a port of a pod.
+//! `port-forward`: forwards local connections to a port of a pod.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::find_pod;
 use crate::exit::Exit;
 
-/// Pause after a failed `accept`, for example because this process has too many open files.
+/// After a failed `accept`, for example because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Arguments of `port-forward`.

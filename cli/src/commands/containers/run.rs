@@ -1,4 +1,4 @@
-//! `run`: starts a service from an image and flags like those of `docker run`.
+//! `run`: starts a service with flags like those of `docker run`.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,6 @@ pub(crate) async fn run(args: &RunArgs, context: &mut Context<'_>) -> CommandRes
     };
     warn_if_unconfirmed(&service);
     if args.is_attached() {
-        // Standard output belongs to the program.
         stderr::note(&format!("service/{} created; it is deleted when this ends", service.name));
         return run_attached::run(&service, args.is_interactive().then_some(args.tty), context).await;
     }
@@ -170,7 +169,7 @@ impl RunArgs {
         }
     }
 
-    /// Returns true if this process stays connected to the pods and then deletes the service.
+    /// This process stays connected to the pods and then deletes the service.
     fn is_attached(&self) -> bool {
         self.rm || self.is_interactive()
     }
@@ -179,7 +178,7 @@ impl RunArgs {
         self.interactive || self.tty
     }
 
-    /// Returns a contradiction between options.
+    /// Contradictions between options.
     fn check(&self) -> Result<(), &'static str> {
         if self.is_attached() && !self.ends_by_itself() {
             return Err("--rm is for pods that end: leave out --restart, or write never or on-failure");
@@ -193,7 +192,7 @@ impl RunArgs {
         Ok(())
     }
 
-    /// Returns the pods' port for an ingress host without a port.
+    /// For an ingress host without a port.
     fn ingress_port(&self) -> u16 {
         match &*self.ports {
             [only] => only.container,

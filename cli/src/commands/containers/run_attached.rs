@@ -1,5 +1,4 @@
-//! `run --rm` and `run -it`: a service for one command. Shows its output, returns its exit code, and always
-//! deletes the service afterwards.
+//! `run --rm` and `run -it`: a service for one command, which is deleted afterwards.
 
 use std::time::Duration;
 
@@ -19,11 +18,11 @@ use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum lines that the API sends, to read the log from its beginning.
+/// The most that the API sends: reads the log from its beginning.
 const ALL_LINES: usize = 100_000;
 
-/// Shows the output of the service's pods, or connects this process to its only pod; `interactive` tells
-/// whether with a terminal. Then deletes the service.
+/// `interactive` connects this process to the only pod; true means with a terminal. Deletes the service at
+/// the end.
 pub(crate) async fn run(
     service: &ServiceView,
     interactive: Option<bool>,
@@ -78,7 +77,7 @@ fn has_begun(pod: &PodView) -> bool {
     pod.phase == Phase::Running || pod.phase.is_terminal()
 }
 
-/// Prints a container's output byte for byte until it ends. A missing log is ignored.
+/// Byte for byte. A missing log is ignored.
 async fn print_output(pod: &PodView, context: &mut Context<'_>) -> CommandResult<()> {
     let query = LogQuery { tail: ALL_LINES, follow: true, container: None };
     let mut log = match context.client.logs(pod.uuid.as_str(), &query).await {
@@ -154,7 +153,7 @@ async fn connect(service: &ServiceView, tty: bool, context: &mut Context<'_>) ->
     };
     let purpose = Purpose::Attach { stdin: true, size: tty.then(terminal::size).flatten() };
     let channel = match context.client.open_channel(pod.uuid.as_str(), None, &purpose).await {
-        // It has ended meanwhile.
+        // The pod has ended meanwhile.
         Err(error) if error.status() == Some(409) => return show_output(service, context).await,
         channel => channel?,
     };

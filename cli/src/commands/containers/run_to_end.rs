@@ -1,4 +1,4 @@
-//! `run --wait` of a service whose pods end by themselves: waits for the end and returns their exit code.
+//! `run --wait` of a service whose pods end by themselves.
 
 use api_types::{PodView, ServiceView};
 use client::PodFilter;
@@ -10,7 +10,7 @@ use crate::commands::error::CommandResult;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
-/// Waits until all pods of the service have ended. Returns the exit code of the first container that failed.
+/// Returns the exit code of the first container that failed.
 pub(crate) async fn wait(service: &ServiceView, context: &mut Context<'_>) -> CommandResult {
     let name = service.name.to_string();
     let waited = context.waiter().wait_for(Goal::Ended { service: name.clone() }).await;

@@ -1,5 +1,4 @@
-//! Converts local files to tar archives and back. Archives are not trusted: nothing is written outside the
-//! target, whatever their names and links are.
+//! Local files as tar archives, and back. Archives are not trusted: nothing is written outside the target.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -10,11 +9,7 @@ use tokio::sync::mpsc;
 
 const PIECE: usize = 128 * 1024;
 
-/// Writes a file or directory as an archive under this name. Owners are omitted: in the container the files
-/// belong to root. Blocks.
-///
-/// # Errors
-/// The file that could not be read.
+/// Blocks. Owners are omitted: in the container the files belong to root.
 pub(crate) fn write(source: &Path, name: &str, archive: mpsc::Sender<Bytes>) -> Result<(), String> {
     let pieces = io::BufWriter::with_capacity(PIECE, Pieces(archive));
     let mut builder = tar::Builder::new(pieces);
@@ -23,7 +18,7 @@ pub(crate) fn write(source: &Path, name: &str, archive: mpsc::Sender<Bytes>) -> 
     ended.map_err(|error| error.to_string())
 }
 
-/// Adds a file, or a directory with its contents. Skips sockets and devices.
+/// Skips sockets and devices.
 fn add<W: Write>(builder: &mut tar::Builder<W>, path: &Path, name: &Path) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: {}", path.display(), daemon::system_error(&error));
     let metadata = path.symlink_metadata().map_err(failed)?;
@@ -72,9 +67,6 @@ impl Write for Pieces {
 
 /// Unpacks an archive with one file or directory into the directory `target`, or else as `target`. Returns
 /// the names that were skipped. Blocks.
-///
-/// # Errors
-/// The file that could not be written.
 pub(crate) fn read(
     archive: mpsc::Receiver<Result<Bytes, String>>,
     target: &Path,
@@ -85,7 +77,7 @@ pub(crate) fn read(
     }
     let failed = |error: io::Error| format!("{}: {}", target.display(), daemon::system_error(&error));
     let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Its name is known only from the archive. An interrupted copy leaves nothing at the target.
+    // The name is known only from the archive. An interrupted copy leaves nothing at the target.
     let apart = tempfile::Builder::new().prefix(".kubeleet-cp-").tempdir_in(parent).map_err(failed)?;
     let (root, skipped) = unpack(&mut archive, apart.path())?;
     let root = root.ok_or_else(|| "the archive is empty".to_owned())?;
@@ -93,7 +85,7 @@ pub(crate) fn read(
     Ok(skipped)
 }
 
-/// Unpacks below a directory. Returns the first name, and the names that were skipped.
+/// Returns the first name, and the names that were skipped.
 fn unpack<R: Read>(
     archive: &mut tar::Archive<R>,
     directory: &Path,
@@ -195,7 +187,6 @@ mod tests {
         assert!(copy.join("inner/empty").is_dir());
         assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("run.sh"));
         assert_eq!(copy.join("run.sh").metadata().unwrap().permissions().mode() & 0o777, 0o750);
-        // Into an existing directory, under its own name.
         assert_eq!(unpacked(archive, &copy), Ok(vec![]));
         assert!(copy.join("named/run.sh").is_file());
         let left: Vec<_> =
@@ -203,7 +194,7 @@ mod tests {
         assert_eq!(left.len(), 2, "{left:?}");
     }
 
-    /// Returns an archive that no honest program writes, with these names and links or contents.
+    /// No honest program writes it: these names with links or contents.
     fn hostile(entries: &[(&str, Option<&str>)]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         for (name, link) in entries {

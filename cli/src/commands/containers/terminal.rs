@@ -1,4 +1,4 @@
-//! The user's terminal: its size, and raw mode, in which every key goes to the program in the pod.
+//! The user's terminal: its size, and raw mode.
 
 use std::io::{self, IsTerminal};
 
@@ -12,21 +12,17 @@ pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Returns the size of the terminal; `None` if there is none or it is unknown.
+/// `None` if there is no terminal or its size is unknown.
 pub(crate) fn size() -> Option<TerminalSize> {
     let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin())).ok()?;
     let known = size.ws_col > 0 && size.ws_row > 0;
     known.then_some(TerminalSize { columns: size.ws_col, rows: size.ws_row })
 }
 
-/// A terminal in raw mode. Dropping it restores the mode, even after a panic.
+/// Every key goes to the program in the pod. Dropping it restores the mode, even after a panic.
 pub(crate) struct RawTerminal(Termios);
 
 impl RawTerminal {
-    /// Enters raw mode.
-    ///
-    /// # Errors
-    /// If standard input is not a terminal.
     pub(crate) fn enter() -> io::Result<Self> {
         let before = tcgetattr(stdin())?;
         let mut raw = before.clone();

@@ -17,7 +17,6 @@ use crate::commands::services::service;
 use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-/// Arguments of `app`.
 pub(crate) type AppArgs = TypeArgs<ListStyle, AppCommand>;
 
 /// Subcommands of `app`.
@@ -76,8 +75,7 @@ pub(crate) async fn describe(name: &str, context: &mut Context<'_>) -> CommandRe
     Ok(Exit::Ok)
 }
 
-/// Deletes the services of each app, then its secrets and configs. Requests all deletions before the first
-/// wait.
+/// Requests all deletions before the first wait.
 pub(crate) async fn remove(apps: &[String], wait: bool, context: &mut Context<'_>) -> CommandResult {
     let mut batch = BatchResult::new();
     let mut services = Vec::new();
@@ -113,7 +111,7 @@ async fn remove_locked(
     Ok(())
 }
 
-/// Returns the names of an app's services; empty if only secrets and configs remain.
+/// Empty if only secrets and configs remain.
 async fn services_to_remove(app: &str, client: &Client) -> CommandResult<Vec<String>> {
     match read(app, client).await {
         Ok(app) => Ok(app.service_names()),

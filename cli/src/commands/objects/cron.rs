@@ -17,7 +17,6 @@ use crate::commands::type_args::TypeArgs;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
-/// Arguments of `cron`.
 pub(crate) type CronArgs = TypeArgs<ListStyle, CronCommand>;
 
 /// Subcommands of `cron`.

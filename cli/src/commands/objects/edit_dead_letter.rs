@@ -31,7 +31,6 @@ pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> CommandResult {
     }
     match requeue(id, after, context).await {
         Err(error) => {
-            // Keeps the user's edits.
             let kept = file.into_temp_path().keep();
             let hint = kept.map(|path| {
                 format!("; your text is in {0}: kubeleet queue requeue {id} --file {0}", path.display())
@@ -43,7 +42,7 @@ pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> CommandResult {
     }
 }
 
-/// Queues a file's content in place of the payload of the only dead letter in `ids`.
+/// `ids` must have one dead letter.
 pub(crate) async fn requeue_from_file(
     ids: &[String],
     file: &str,
@@ -88,7 +87,7 @@ fn payload(dead_letter: &DeadLetterView) -> Vec<u8> {
     }
 }
 
-/// Writes the payload to a temporary file readable only by this user: payloads can contain secrets.
+/// Only this user can read it: payloads can contain secrets.
 fn write_file(payload: &[u8]) -> CommandResult<tempfile::NamedTempFile> {
     let file = tempfile::Builder::new().prefix("kubeleet-dead-letter-").suffix(".json").tempfile();
     let mut file = file.map_err(|error| cannot("create a temporary file", &error))?;
@@ -97,7 +96,7 @@ fn write_file(payload: &[u8]) -> CommandResult<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-/// Removes the final line feed that editors add, unless the payload had one before.
+/// Editors add it, unless the payload had one before.
 fn without_final_line_feed(mut bytes: Vec<u8>, before: &[u8]) -> Vec<u8> {
     if bytes.ends_with(b"\n") && !before.ends_with(b"\n") {
         bytes.pop();

@@ -1,5 +1,4 @@
-//! Finds a pod by uuid, uuid prefix, name (`web-0`) or service. If any pod of a service is acceptable,
-//! chooses one and names it.
+//! Finds a pod by uuid, uuid prefix, name (`web-0`) or service.
 
 use api_types::PodView;
 use client::{Client, PodFilter};
@@ -12,17 +11,14 @@ use super::object_name::{self, ObjectName, ObjectType};
 use crate::commands::context::Context;
 use crate::commands::error::{CommandError, CommandResult};
 
-/// Maximum candidates read and, if the name is ambiguous, shown.
+/// More are neither read nor, if the name is ambiguous, shown.
 const MAX_CANDIDATES: usize = 20;
 
-/// Returns the pod named by `text`, with its details.
-///
-/// # Errors
-/// `NotFound` if no pod matches, `Usage` if several do.
+/// Returns the pod with its details: `NotFound` if no pod matches, `Usage` if several do.
 pub(crate) async fn pod(client: &Client, text: &str) -> CommandResult<PodView> {
     match client.pod(text).await {
         Ok(pod) => return Ok(pod),
-        // No uuid of a pod, or not a valid one, but perhaps a prefix or a name.
+        // No uuid of a pod, but perhaps a prefix or a name.
         Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {}
         Err(error) => return Err(error.into()),
     }
@@ -40,11 +36,7 @@ pub(crate) async fn pod(client: &Client, text: &str) -> CommandResult<PodView> {
     Ok(client.pod(id.as_str()).await?)
 }
 
-/// Returns a pod for `exec`, `cp` and the like: the one named by `text`, or one of the service named by it.
-/// Prefers a ready pod, and names the choice on standard error.
-///
-/// # Errors
-/// As for [`pod`]; and if the service has no running pod.
+/// For `exec`, `cp` and the like. Prefers a ready pod of a service, and names the choice on standard error.
 pub(crate) async fn running_pod(context: &Context<'_>, text: &str) -> CommandResult<PodView> {
     let client = &context.client;
     let ObjectName { object_type, name } = object_name::split(text);
@@ -87,8 +79,7 @@ async fn pods_of(client: &Client, service: &str) -> CommandResult<(Vec<PodView>,
     Ok(client.some_pods(&filter, MAX_CANDIDATES).await?)
 }
 
-/// Returns the first ready pod, else the first running one, else any active one, with the number of active
-/// pods.
+/// Returns the first ready pod, else a running one, else an active one, with the number of active pods.
 fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
     let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
     let rank = |pod: &&PodView| (pod.ready_since.is_none(), pod.phase != Phase::Running, pod.replica);
@@ -96,7 +87,7 @@ fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
     pods.iter().filter(is_active).min_by_key(rank).map(|pod| (pod, count))
 }
 
-/// Returns the error for a missing pod, with a similar service of an app.
+/// Names similar services of apps.
 async fn no_pod(client: &Client, text: &str) -> CommandError {
     let services = client.services(None).await.unwrap_or_default();
     let is_short = |name: &ServiceName, app: &model::ids::AppName| app.short_name(name) == Some(text);
@@ -114,8 +105,7 @@ async fn no_pod(client: &Client, text: &str) -> CommandError {
     })
 }
 
-/// Returns the only candidate, or the only active one: during a replacement the old and the new pod share a
-/// name.
+/// During a replacement the old and the new pod share a name: the active one is meant.
 fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> CommandResult<PodView> {
     let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
     let active: Vec<&PodView> = candidates.iter().filter(is_active).collect();

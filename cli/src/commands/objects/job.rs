@@ -1,4 +1,4 @@
-//! `job`: lists jobs and shows their results. Other commands treat a job like any service.
+//! `job`: lists jobs and shows their results.
 
 use api_types::IndexResultView;
 use clap::{Args, Subcommand};
@@ -16,7 +16,6 @@ use crate::commands::type_args::TypeArgs;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
-/// Arguments of `job`.
 pub(crate) type JobArgs = TypeArgs<ListArgs, JobCommand>;
 
 /// Subcommands of `job`.

@@ -1,5 +1,5 @@
-//! One file per type of object. Here is the table of the types: the command of each, and what `get`,
-//! `describe`, `delete` and completion do with its objects.
+//! One file per type of object, and the table of what `get`, `describe`, `delete` and completion do with
+//! each.
 
 pub(crate) mod app;
 pub(crate) mod cron;
@@ -34,7 +34,7 @@ use super::services::service;
 use super::type_args::LabelledListArgs;
 use object_name::ObjectType;
 
-/// Maximum pods and dead letters that completion offers: more than anyone chooses from by TAB.
+/// More than anyone chooses from by TAB.
 const MAX_NAMES: u32 = 1000;
 
 /// The commands of the types.
@@ -95,7 +95,7 @@ pub(crate) async fn run(command: ObjectCommand, context: &mut Context<'_>) -> Co
     }
 }
 
-/// Lists the objects of a type. Only services, pods and nodes have labels to select by.
+/// Only services, pods and nodes have labels to select by.
 pub(crate) async fn list(
     object_type: ObjectType,
     selector: SelectorArgs,
@@ -121,7 +121,6 @@ pub(crate) async fn list(
     }
 }
 
-/// Describes one object.
 pub(crate) async fn describe(
     object_type: ObjectType,
     name: &str,
@@ -144,7 +143,7 @@ pub(crate) async fn describe(
     }
 }
 
-/// Deletes the objects with these names; of services and pods, also those that the selector matches.
+/// Also deletes services and pods that the selector matches.
 pub(crate) async fn delete(
     object_type: ObjectType,
     names: Vec<String>,
@@ -171,7 +170,7 @@ pub(crate) async fn delete(
     }
 }
 
-/// Returns the names of a type's objects for completion, each with a word about it.
+/// For completion, each with a word about it.
 pub(crate) async fn names(
     object_type: ObjectType,
     client: &Client,
@@ -220,7 +219,7 @@ fn named<T: TableRow>(rows: Vec<T>, help: impl Fn(&T) -> String) -> Vec<(String,
     rows.iter().map(|row| (row.id(), help(row))).collect()
 }
 
-/// Returns the name of a service's pod, `web-0`, or another pod's uuid: several pods may share its name.
+/// The uuid of a pushed pod: several may share a name.
 fn pod_name(pod: &PodView) -> (String, String) {
     let text = match pod.service {
         Some(_) => pods::indexed_name(pod),

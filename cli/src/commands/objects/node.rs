@@ -22,7 +22,6 @@ use crate::commands::lists;
 use crate::commands::type_args::{LabelledListArgs, TypeArgs};
 use crate::exit::Exit;
 
-/// Arguments of `node`.
 pub(crate) type NodeArgs = TypeArgs<LabelledListArgs, NodeCommand>;
 
 /// Subcommands of `node`.
@@ -111,7 +110,7 @@ pub(crate) async fn list(args: &LabelledListArgs, context: &mut Context<'_>) -> 
     lists::show(args.style, none, read, context).await
 }
 
-/// Removes dead nodes; with `is_former`, only leftovers of earlier machines of their names.
+/// With `is_former`, only leftovers of earlier machines of their names.
 pub(crate) async fn remove(names: &[String], is_former: bool, context: &mut Context<'_>) -> CommandResult {
     let remove = async |client: &Client, name: &str| {
         let call = client.call(Method::DELETE, &["node", name], format!("removing node {name}"));

@@ -1,4 +1,4 @@
-//! Types of objects, and the names that `-o name` prints: `service/web`, `pod/web-0`.
+//! Types of objects, and names as `-o name` prints them: `service/web`, `pod/web-0`.
 
 use model::spec::Kind;
 
@@ -32,7 +32,7 @@ impl ObjectName {
     }
 }
 
-/// The words for each type. The first one is its name in the API and in output; some are kubectl's.
+/// The first word is the type's name in the API and in output; some are kubectl's.
 pub(crate) const TYPES: [(ObjectType, &str); 13] = [
     (ObjectType::Service, "service services svc deploy deployment deployments sts statefulset statefulsets"),
     (ObjectType::Job, "job jobs"),
@@ -54,23 +54,22 @@ impl ObjectType {
         TYPES.into_iter().find(|(_, words)| words.split(' ').any(|one| one == word)).map(|(of, _)| of)
     }
 
-    /// Returns the name of the type.
     pub(crate) fn as_str(self) -> &'static str {
         let words = TYPES.into_iter().find(|(of, _)| *of == self).map(|(_, words)| words);
         words.and_then(|words| words.split(' ').next()).unwrap_or_default()
     }
 
-    /// Returns a parser of names of its objects.
+    /// For names of its objects.
     pub(crate) fn names(self) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
         move |text| name_of(self, text)
     }
 
-    /// Returns true if its objects are services, which all commands for services accept.
+    /// All commands for services accept them.
     pub(crate) fn is_service(self) -> bool {
         self.service_kind().is_some() || self == Self::Service
     }
 
-    /// Returns the kind of service of this type; `None` for any kind, or if its objects are not services.
+    /// `None` for any kind, or if its objects are not services.
     pub(crate) fn service_kind(self) -> Option<Kind> {
         match self {
             Self::Job => Some(Kind::Job),
@@ -80,8 +79,7 @@ impl ObjectType {
     }
 }
 
-/// Splits `TYPE/NAME`. A text without a leading type is a name, because a pushed pod's uuid may contain a
-/// slash.
+/// A text without a leading type is a name, because a pushed pod's uuid may contain a slash.
 pub(crate) fn split(text: &str) -> ObjectName {
     let typed = text.split_once('/').and_then(|(word, name)| Some((ObjectType::parse(word)?, name)));
     match typed {
@@ -90,10 +88,7 @@ pub(crate) fn split(text: &str) -> ObjectName {
     }
 }
 
-/// Parses `TYPE NAME…`, `TYPE/NAME…` or `NAME…`. For a single word that is a type, returns no names.
-///
-/// # Errors
-/// If a name has another type than the first word.
+/// `TYPE NAME…`, `TYPE/NAME…` or `NAME…`. Returns no names for a single word that is a type.
 pub(crate) fn parse_words(words: &[String]) -> Result<(Option<ObjectType>, Vec<ObjectName>), String> {
     let first = words.first().and_then(|word| ObjectType::parse(word));
     let (Some(first), rest) = (first, words.get(1..).unwrap_or_default()) else {
@@ -123,11 +118,7 @@ fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses names of services: `web db`, `service web db` or `service/web service/db`. A single word that is a
-/// type is also a name.
-///
-/// # Errors
-/// Names the first name of another type.
+/// `web db`, `service web db` or `service/web service/db`. A single word that is a type is also a name.
 pub(crate) fn services(words: &[String]) -> Result<Vec<String>, String> {
     let (_, objects) = parse_words(words)?;
     if objects.is_empty() {
@@ -145,7 +136,7 @@ pub(crate) fn service(text: &str) -> Result<String, String> {
     without_unknown_type(name_of(ObjectType::Service, text)?)
 }
 
-/// Refuses an unknown type: service names contain no `/`.
+/// Service names contain no `/`.
 fn without_unknown_type(name: String) -> Result<String, String> {
     match name.split_once('/') {
         Some((word, name)) => Err(format!("there is no type {word}; did you mean service/{name}?")),

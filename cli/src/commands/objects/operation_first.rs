@@ -1,5 +1,4 @@
-//! Commands that begin with the operation, like kubectl's: `get TYPE`, `describe TYPE NAME`, `delete
-//! TYPE/NAME`. Each is another name for a command of the type (`service ls`, `pod describe`).
+//! Commands that begin with the operation, like kubectl's: other names for commands of the types.
 
 use clap::Args;
 use model::spec::Kind;
@@ -101,7 +100,7 @@ pub(crate) async fn get(args: GetArgs, context: &mut Context<'_>) -> CommandResu
     }
 }
 
-/// Parses `pods,svc` and `all`. Returns `None` for any other word.
+/// `pods,svc` and `all`; `None` for any other word.
 fn several_types(words: &str) -> Option<Vec<ObjectType>> {
     match words {
         "all" => Some(vec![ObjectType::Service, ObjectType::Pod, ObjectType::Volume]),
@@ -174,7 +173,7 @@ async fn check_kind(
     Ok(())
 }
 
-/// `delete`: runs each type's own command, in the order of the types.
+/// Each type's own command, in the order of the types.
 pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> CommandResult {
     if !args.files.is_empty() {
         let desired = desired_state::read_files(&args.files, &args.compose, None).await?;

@@ -23,7 +23,6 @@ use crate::commands::type_args::TypeArgs;
 use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
-/// Arguments of `pod`.
 pub(crate) type PodArgs = TypeArgs<ListArgs, PodCommand>;
 
 /// Subcommands of `pod`.
@@ -144,7 +143,7 @@ pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> CommandResult
     Ok(Exit::Ok)
 }
 
-/// Returns names of services; replaces apps by their services.
+/// Replaces apps by their services.
 async fn services_of(names: &[String], context: &Context<'_>) -> CommandResult<Vec<String>> {
     let mut services = Vec::new();
     for word in names {
@@ -192,7 +191,7 @@ pub(crate) async fn describe(text: &str, context: &mut Context<'_>) -> CommandRe
     Ok(Exit::Ok)
 }
 
-/// Stops pods: those named, or with a selector those that it matches.
+/// A selector takes the place of names.
 pub(crate) async fn stop(
     named: Vec<String>,
     selector: &SelectorArgs,

@@ -1,4 +1,4 @@
-//! `queue`: shows lengths and entries of queues; requeues and drops dead letters.
+//! `queue`: lengths and entries of queues; dead letters.
 
 use api_types::QueueView;
 use clap::{Args, Subcommand};
@@ -19,7 +19,6 @@ use crate::exit::Exit;
 
 pub(crate) const DEFAULT_LIMIT: u32 = 20;
 
-/// Arguments of `queue`.
 pub(crate) type QueueArgs = TypeArgs<ListArgs, QueueCommand>;
 
 /// Subcommands of `queue`.

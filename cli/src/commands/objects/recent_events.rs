@@ -6,7 +6,7 @@ use model::event::{ClusterEvent, ObjectKind};
 use output::objects::events;
 
 const MAX_SHOWN: usize = 10;
-/// Latest events of the cluster that are searched.
+/// Of the cluster's latest events.
 const MAX_SEARCHED: usize = 1000;
 
 pub(crate) async fn about(

@@ -1,4 +1,4 @@
-//! `registry`: log in, list, log out. Credentials belong to the cluster: all workers pull with them.
+//! `registry`: logins of the cluster, which all workers pull with.
 
 use std::io::Read;
 
@@ -21,7 +21,6 @@ use crate::commands::lists;
 use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-/// Arguments of `registry`.
 pub(crate) type RegistryArgs = TypeArgs<ListStyle, RegistryCommand>;
 
 /// Subcommands of `registry`.
@@ -125,13 +124,13 @@ pub(crate) async fn logout(hosts: &[String], force: bool, context: &mut Context<
     Ok(batch.exit())
 }
 
-/// Accepts addresses as `docker login` does, with `https://` and a path.
+/// As `docker login` does, with `https://` and a path.
 fn normalized(host: &str) -> CommandResult<RegistryHost> {
     RegistryHost::of_address(host).map_err(|error| CommandError::Usage(error.to_string()))
 }
 
 fn password() -> CommandResult<ValueBytes> {
-    // Reads slightly more than allowed: the API reports the excess, and an endless input ends.
+    // Slightly more than allowed: the API reports the excess, and an endless input ends.
     let limit = MAX_PASSWORD_BYTES as u64 + 3;
     let mut bytes = Vec::new();
     let read = std::io::stdin().take(limit).read_to_end(&mut bytes);

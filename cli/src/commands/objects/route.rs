@@ -15,7 +15,6 @@ use crate::commands::lists;
 use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-/// Arguments of `route`.
 pub(crate) type RouteArgs = TypeArgs<ListStyle, RouteCommand>;
 
 /// Subcommands of `route`.

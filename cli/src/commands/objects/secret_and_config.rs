@@ -23,10 +23,8 @@ use crate::commands::lists;
 use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-/// Arguments of `secret`.
 pub(crate) type SecretArgs = TypeArgs<ListStyle, SecretCommand>;
 
-/// Arguments of `config`.
 pub(crate) type ConfigArgs = TypeArgs<ListStyle, ValueCommand>;
 
 /// Subcommands of `secret`.

@@ -15,7 +15,6 @@ use crate::commands::lists;
 use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
 
-/// Arguments of `volume`.
 pub(crate) type VolumeArgs = TypeArgs<ListStyle, VolumeCommand>;
 
 /// Subcommands of `volume`.
@@ -82,7 +81,7 @@ async fn bind(name: &str, node: &str, context: &mut Context<'_>) -> CommandResul
     Ok(Exit::Ok)
 }
 
-/// Removes volumes with their data; with a node, only the copy there, which is not the volume.
+/// With a node, only the copy there, which is not the volume.
 pub(crate) async fn remove(names: &[String], node: Option<&str>, context: &mut Context<'_>) -> CommandResult {
     let remove = async |client: &Client, name: &str| {
         let call = client.call(Method::DELETE, &["volume", name], format!("removing volume {name}"));

@@ -1,4 +1,4 @@
-//! `service edit`: edits a service in an editor, and stores it unless another client changed it meanwhile.
+//! `service edit`: stores the edited service unless another client changed it meanwhile.
 
 use std::path::Path;
 
@@ -40,7 +40,6 @@ pub(crate) async fn run(args: &EditArgs, context: &mut Context<'_>) -> CommandRe
     match apply_edited(&service, &after, context).await {
         Ok(()) => Ok(Exit::Ok),
         Err(error) => {
-            // Keeps the user's text.
             if let Ok((_, path)) = file.keep() {
                 stderr::note(&format!("the edited service is in {}", path.display()));
             }
@@ -64,7 +63,7 @@ async fn apply_edited(before: &ServiceView, text: &str, context: &mut Context<'_
     Ok(())
 }
 
-/// Creates a file that only its owner can read: environment values may be secret.
+/// Only its owner can read it: environment values may be secret.
 fn temporary_file(text: &str) -> CommandResult<tempfile::NamedTempFile> {
     let directory = std::env::temp_dir();
     let file = tempfile::Builder::new().prefix("kubeleet-").suffix(".yaml").tempfile();

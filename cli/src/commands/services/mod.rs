@@ -1,4 +1,4 @@
-//! Commands for services: list, describe, scale, edit, restart, delete, set, roll out.
+//! Commands for services.
 
 pub(crate) mod edit;
 pub(crate) mod restart;

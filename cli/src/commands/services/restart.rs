@@ -1,5 +1,4 @@
-//! `service restart`: replaces all pods of services, like `kubectl rollout restart`. The schedulers do it
-//! step by step, even after this command has ended.
+//! `service restart`: the schedulers replace the pods, even after this command has ended.
 
 use api_types::ServiceView;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `rollout`: history, undo and progress of changes to a service's pods.
+//! `rollout`: changes to a service's pods.
 
 use api_types::{GenerationView, ServiceView};
 use clap::{Args, Subcommand};
@@ -90,7 +90,6 @@ impl OneService {
     }
 }
 
-/// Pauses, resumes or promotes the rollout of a service.
 async fn mark(args: OneService, what: &str, context: &mut Context<'_>) -> CommandResult {
     let name = &args.full_name(context).await?;
     let operation = format!("{what} of the rollout of service {name}");
@@ -155,7 +154,7 @@ async fn undo(args: UndoArgs, context: &mut Context<'_>) -> CommandResult {
     Ok(context.wait_if(wait, vec![Goal::ready(&after)]).await)
 }
 
-/// Notes the later generations that an undo skips because they were bad.
+/// An undo skips later generations that were bad.
 fn print_skipped(views: &[GenerationView], target: u64) {
     for view in views.iter().filter(|view| view.until.is_some() && view.generation > target) {
         if !view.message.is_empty() {

@@ -1,4 +1,4 @@
-//! `scale` and `service scale`: change the number of pods of services.
+//! `scale` and `service scale`.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ pub(crate) struct ScaleArgs {
 
 type ScaleTarget = (String, u32);
 
-/// Scales the services. All arguments are checked before the first request.
+/// All arguments are checked before the first request.
 pub(crate) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> CommandResult {
     let targets = targets(&args.words, args.replicas).map_err(CommandError::Usage)?;
     let client = context.client.allowing_partial(args.allow_partial);
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: &ScaleArgs, context: &mut Context<'_>) -> CommandR
     Ok(batch.exit())
 }
 
-/// Parses `web 3`, `web=3 db=2`, or names alone with `--replicas`.
+/// `web 3`, `web=3 db=2`, or names alone with `--replicas`.
 fn targets(words: &[String], replicas: Option<u32>) -> Result<Vec<ScaleTarget>, String> {
     let targets = match (replicas, words) {
         (Some(replicas), names) => with_number(names, replicas)?,
@@ -89,7 +89,7 @@ fn with_number(names: &[String], replicas: u32) -> Result<Vec<ScaleTarget>, Stri
     Ok(object_name::services(names)?.into_iter().map(|name| (name, replicas)).collect())
 }
 
-/// Parses `web=3 db=2`, with or without a type before it.
+/// With or without a type before the pairs.
 fn pairs(words: &[String]) -> Result<Vec<ScaleTarget>, String> {
     let pairs = match words.first().map(|word| ObjectType::parse(word)) {
         Some(Some(of)) if of.is_service() => &words[1..],

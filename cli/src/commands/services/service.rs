@@ -1,4 +1,4 @@
-//! `service`: list, describe, scale, edit, restart, delete.
+//! `service`: the commands of a service.
 
 use api_types::{NodeView, PodView, ServiceView, VolumeView};
 use clap::{Args, Subcommand};
@@ -24,10 +24,9 @@ use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
 const MAX_UNHEALTHY_SHOWN: usize = 10;
-/// Pods of each phase that are searched.
+/// Of each phase.
 const MAX_UNHEALTHY_SEARCHED: usize = 1000;
 
-/// Arguments of `service`.
 pub(crate) type ServiceArgs = TypeArgs<LabelledListArgs, ServiceCommand>;
 
 const NONE_SELECTED: &str = "no services with these labels";
@@ -115,7 +114,7 @@ pub(crate) async fn describe(name: &str, context: &mut Context<'_>) -> CommandRe
     Ok(Exit::Ok)
 }
 
-/// Returns true if a pod of the service is on a node where pods use the machine's ports.
+/// Such pods are on nodes that are plain processes or share the machine's network.
 async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> CommandResult<bool> {
     let mut nodes: Vec<NodeView> = context.client.list("node").await?;
     nodes.retain(|node| NodeInfo::runtime_has_machine_ports(&node.runtime));
@@ -128,7 +127,7 @@ async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> Comm
     Ok(pods.iter().any(is_there))
 }
 
-/// Returns some failed or problematic pods of the service. Searches a bounded number in each phase.
+/// Searches a bounded number in each phase.
 async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> CommandResult<Vec<PodView>> {
     let status = &service.status;
     let has_problem = !status.message.is_empty();
@@ -152,7 +151,7 @@ async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Command
     Ok(unhealthy)
 }
 
-/// Deletes services: those named, or with a selector those that it matches.
+/// A selector takes the place of names.
 pub(crate) async fn remove(
     named: &[String],
     selector: &SelectorArgs,
@@ -223,7 +222,7 @@ async fn note_volumes(deleted: &[Goal], client: &Client) {
     }
 }
 
-/// Deletes a listed service. Returns false if it is already gone, which is fine.
+/// Returns false if the service is already gone, which is fine.
 pub(crate) async fn delete_listed(service: &str, volumes: bool, client: &Client) -> CommandResult<bool> {
     Ok(found(client.delete_service(service, volumes).await)?.is_some())
 }

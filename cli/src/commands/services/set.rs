@@ -40,7 +40,7 @@ pub(crate) struct EnvArgs {
     wait: bool,
 }
 
-/// A variable with its new value; `None` removes it.
+/// `None` removes the variable.
 type VariableChange = (String, Option<String>);
 
 /// Arguments of `set image`.
@@ -81,7 +81,6 @@ pub(crate) async fn run(command: SetCommand, context: &mut Context<'_>) -> Comma
     Ok(context.wait_if(wait, vec![Goal::ready(&after)]).await)
 }
 
-/// Parses `KEY=VALUE` or `KEY-`.
 fn variable_change(text: &str) -> Result<VariableChange, String> {
     if let Some(key) = text.strip_suffix('-').filter(|key| !key.is_empty() && !key.contains('=')) {
         return Ok((key.to_owned(), None));
@@ -126,7 +125,7 @@ fn environment_patch(
     Ok(serde_json::json!({ "containers": list }))
 }
 
-/// Describes the changes without the values, which may be secrets.
+/// Without the values, which may be secrets.
 fn describe(changes: &[VariableChange]) -> String {
     let of = |is_set: bool| changes.iter().filter(move |(_, value)| value.is_some() == is_set);
     let list = |is_set| of(is_set).map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(", ");
@@ -137,7 +136,7 @@ fn describe(changes: &[VariableChange]) -> String {
     }
 }
 
-/// Returns the image of `CONTAINER=IMAGE`: image references contain no `=`.
+/// Image references contain no `=`.
 fn image_of(text: &str) -> &str {
     text.split_once('=').map_or(text, |(_, image)| image)
 }

@@ -1,5 +1,4 @@
-//! `completions` and `man`. Both are generated from the command line's definition, so they are never
-//! outdated.
+//! `completions` and `man`, generated from the command line's definition.
 
 use std::path::PathBuf;
 

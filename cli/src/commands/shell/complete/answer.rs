@@ -1,4 +1,4 @@
-//! Answers a shell's completion request with names of objects.
+//! Answers a shell's completion request.
 
 use std::ffi::OsStr;
 
@@ -12,9 +12,8 @@ use super::script::{SHELLS, VARIABLE};
 use crate::commands::objects::object_name::ObjectType;
 use crate::help;
 
-/// Answers the script of a shell, if it called this program. Returns true if it did.
-///
-/// Must be called before other threads exist and before anything is printed.
+/// Returns true if a shell's script called this program. Must be called before other threads exist and before
+/// anything is printed.
 pub(crate) fn answer() -> bool {
     let words = || std::env::args_os().skip_while(|word| word != "--").skip(1);
     let line = || command_line(words().map(|word| word.to_string_lossy().into_owned()).collect());

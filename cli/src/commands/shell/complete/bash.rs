@@ -1,5 +1,5 @@
-//! Completion script for bash. clap's script splits the line at `:` and `=` like readline, and so completes
-//! neither `pq:worker1` nor `tier=front`.
+//! Completion script for bash. clap's script splits the line at `:` and `=`, and so completes neither
+//! `pq:worker1` nor `tier=front`.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use clap_complete::engine;
 use clap_complete::env::EnvCompleter;
 
 /// Splits the line at blanks, and removes from each candidate the text before the part that readline
-/// replaces. Also works in bash 3.2, which has neither `compopt` nor `nosort`.
+/// replaces. bash 3.2 has neither `compopt` nor `nosort`.
 const SCRIPT: &str = r#"_COMMAND_complete() {
     local -a words
     read -ra words <<<"${COMP_LINE:0:COMP_POINT}"
@@ -61,7 +61,7 @@ impl EnvCompleter for Bash {
         let is_empty = words.last().is_none_or(|word| word.is_empty());
         let candidates = engine::complete(command, words, last, directory)?;
         let candidates = candidates.iter().map(|candidate| candidate.get_value().to_string_lossy());
-        // Names only, as usual: options are shown after a dash, or if there is nothing else.
+        // Options are shown after a dash, or if there is nothing else.
         let (options, values): (Vec<_>, Vec<_>) = candidates.partition(|text| text.starts_with('-'));
         let shown = if is_empty && !values.is_empty() { values } else { [values, options].concat() };
         shown.iter().try_for_each(|text| writeln!(output, "{text}"))

@@ -1,4 +1,4 @@
-//! Chooses candidates for a word and filters their names. Pure.
+//! Candidates for a word. Pure.
 
 use clap_complete::engine::CompletionCandidate;
 
@@ -13,8 +13,8 @@ pub(super) enum CompletionKind {
 }
 
 impl CompletionKind {
-    /// Returns the kind for a value name, if the API knows candidates. `command` is the type of the command:
-    /// secrets and configs share their subcommands.
+    /// `None` if the API knows no candidates. `command` is the type of the command: secrets and configs share
+    /// their subcommands.
     pub(super) fn of(value_name: &str, command: Option<ObjectType>) -> Option<Self> {
         match value_name {
             "NAME" => {
@@ -75,7 +75,7 @@ fn type_in(words: &[String]) -> Option<ObjectType> {
     words.iter().find_map(|word| ObjectType::parse(word))
 }
 
-/// Returns the candidates that begin with `current`. `ask` returns the API's list.
+/// `ask` returns the API's list.
 pub(super) fn matching(
     current: &str,
     request: Request,

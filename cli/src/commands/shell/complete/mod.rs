@@ -1,5 +1,4 @@
-//! Shell completion: the script from `completions` calls this program at each TAB, which knows the command
-//! line and asks the API for names of objects.
+//! Shell completion: the script from `completions` calls this program at each TAB.
 
 mod answer;
 mod bash;

@@ -1,4 +1,4 @@
-//! Asks the API for names. Any failure yields no names: a user who is typing wants no errors.
+//! Asks the API for names. A failure yields none: a user who is typing wants no errors.
 
 use std::time::Duration;
 
@@ -14,8 +14,7 @@ use crate::help;
 /// A TAB that takes longer than half a second feels broken; this leaves time to start the program.
 const TIME_LIMIT: Duration = Duration::from_millis(400);
 
-/// Returns the API's list, or nothing without a timely answer. Address and token come from the typed words or
-/// the environment.
+/// Address and token come from the typed words or the environment.
 pub(super) fn ask(words: &[String], list: ListRequest) -> Vec<Name> {
     let answer = || {
         let client = globals(words)?.client().ok()?;

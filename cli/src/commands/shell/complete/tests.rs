@@ -94,7 +94,6 @@ fn every_kind_of_value_occurs_in_the_command_line() {
         own.chain(command.get_subcommands().flat_map(|one| kinds(one, object_type))).collect()
     }
     let kinds = kinds(&command_line(Vec::new()), None);
-    // Routes are only listed.
     let named = [Service, Job, Cron, App, Pod, Node, Volume, Secret, Config, Registry, Queue, DeadLetter]
         .map(CompletionKind::Names);
     for kind in named.into_iter().chain([CompletionKind::TypeAndNames, CompletionKind::Selector]) {
@@ -126,7 +125,6 @@ fn commands_and_options_are_completed_without_an_api() {
         ("kubeleet registry logi", "login"),
         ("kubeleet ps --phase runn", "running"),
     ] {
-        // No process listens on port 1.
         let mut words = words(line);
         words.insert(1, "--api=http://127.0.0.1:1".to_owned());
         let last = words.len() - 1;
