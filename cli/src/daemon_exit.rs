@@ -7,8 +7,6 @@ use worker::supervisor::SupervisorError;
 use crate::exit::Exit;
 use crate::settings::BadSettings;
 
-/// Returns the exit code for an error that ended a daemon.
-///
 /// The supervisor restarts a worker only after [`Exit::Error`].
 pub(crate) fn exit_for(error: &anyhow::Error) -> Exit {
     if let Some(error) = error.downcast_ref::<WorkerError>() {

@@ -1,5 +1,4 @@
-//! `kubeleet api`, `kubeleet scheduler`, `kubeleet worker` and `kubeleet proxy`: one daemon in this process,
-//! until SIGTERM or SIGINT.
+//! One daemon in this process, until SIGTERM or SIGINT.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,14 +20,14 @@ use crate::settings::SettingFlags;
 use crate::signal;
 use crate::take_over;
 
-/// Timeout of checking the Redis server. A daemon also starts without Redis.
+/// A daemon also starts without Redis.
 const SERVER_CHECK_TIMEOUT: Duration = Duration::from_secs(3);
 
 const SCHEDULER_METRICS_PORT: u16 = 7071;
 const WORKER_METRICS_PORT: u16 = 7072;
 const PROXY_METRICS_PORT: u16 = 7073;
 const METRICS_RETRY: Duration = Duration::from_secs(5);
-/// Retry interval of a proxy whose predecessor will end soon.
+/// The predecessor will end soon.
 const FORMER_METRICS_RETRY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn api(flags: &SettingFlags) -> anyhow::Result<()> {
@@ -46,7 +45,7 @@ pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
     Ok(::scheduler::run(config, shutdown).await?)
 }
 
-/// Runs `kubeleet proxy`. It also starts without Redis, and serves pods from its last known state.
+/// Also starts without Redis, and serves pods from its last known state.
 pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     let config = Arc::new(options.settings.load(Serves::Metrics)?);
     let shutdown = signal::shutdown()?;
@@ -66,10 +65,8 @@ pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     Ok(::proxy::run(config, start, listening, take_over::tell_systemd).await?)
 }
 
-/// Runs `kubeleet worker`: the supervisor, or, with `--guarded` or without a supervisor, the worker itself.
-/// Returns the exit code.
-///
-/// Builds its own async runtime, because a supervisor must be small: one thread.
+/// The supervisor, or, with `--guarded` or without a supervisor, the worker itself. Returns the exit code. A
+/// supervisor must be small, so its runtime has one thread.
 pub(crate) fn worker(options: &WorkerOptions) -> anyhow::Result<u8> {
     let serves = if options.fence_only { Serves::Nothing } else { Serves::Metrics };
     let config = Arc::new(options.settings.load(serves)?);
@@ -114,10 +111,8 @@ async fn worker_itself(config: Arc<Config>, guarded: bool) -> anyhow::Result<()>
     Ok(::worker::run_supervised(config, pipe, problems, shutdown).await?)
 }
 
-/// Logs recommended changes to the Redis server. Without an answer, nothing is reported.
-///
-/// # Errors
-/// If kubeleet cannot work with this Redis.
+/// Logs recommended changes to the server; fails if kubeleet cannot work with it. Without an answer, nothing
+/// is reported.
 async fn check_redis(config: &Config) -> anyhow::Result<()> {
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     let concerns = match tokio::time::timeout(SERVER_CHECK_TIMEOUT, store.server_concerns()).await {
@@ -133,9 +128,8 @@ async fn check_redis(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves a daemon's metrics in its own task. The address is bound before the daemon starts, so that no
-/// measurement is lost. If it is in use, the daemon runs without metrics, because pods must not move for
-/// that; `note` gets the error, and binding is retried.
+/// The address is bound before the daemon starts, so that no measurement is lost. If it is in use, the daemon
+/// runs without metrics, because pods must not move for that; `note` gets the error.
 async fn serve_metrics(
     config: &Arc<Config>,
     default_port: u16,
@@ -180,10 +174,7 @@ async fn serve_later(server: impl Future<Output = Option<MetricsServer>>, shutdo
     }
 }
 
-/// Binds the metrics address. Returns `None` if metrics are off.
-///
-/// # Errors
-/// If the address cannot be bound, as a sentence.
+/// `None` if metrics are off. The error is a sentence.
 async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<MetricsServer>, String> {
     let Some(address) = metrics_address(config, default_port) else { return Ok(None) };
     let bound = MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await;

@@ -1,5 +1,4 @@
-//! Saves the API token of a `dev` cluster without a container engine in a file that the same user's commands
-//! find.
+//! The API token of a `dev` cluster, in a file that the same user's commands find.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
@@ -13,10 +12,7 @@ use model::value::secret::Secret;
 pub(crate) struct SavedToken(PathBuf);
 
 impl SavedToken {
-    /// Saves the token of the API on this port, readable by this user only.
-    ///
-    /// # Errors
-    /// The folder or the file cannot be written, or others can write to the folder.
+    /// Only this user can read it. Fails if others can write to the folder.
     pub(crate) fn save(port: u16, token: &Secret) -> io::Result<Self> {
         Self::save_in(&folder(), port, token)
     }
@@ -42,7 +38,6 @@ impl Drop for SavedToken {
     }
 }
 
-/// Returns the token that this user's `dev` has saved for the API at this address, if any.
 pub(crate) fn saved_for(api: &ApiUrl) -> Option<Secret> {
     if !api.is_loopback() {
         return None;
@@ -67,7 +62,7 @@ fn folder() -> PathBuf {
     }
 }
 
-/// Returns true if this is a folder, not a link, that only this user can enter.
+/// Also refuses links.
 fn is_private(folder: &Path) -> bool {
     let owner = rustix::process::geteuid().as_raw();
     let is_own = |found: fs::Metadata| found.is_dir() && found.uid() == owner && found.mode() & 0o077 == 0;

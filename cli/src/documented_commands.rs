@@ -1,4 +1,4 @@
-//! Checks that commands in the documentation exist in this program.
+//! Commands in the documentation exist in this program.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,8 +17,7 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the words of a line's first command, split like in a shell; `None` if a part is omitted or comes
-/// from another command.
+/// Of the first command, split like in a shell; `None` if a part is omitted or comes from another command.
 fn words(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     for c in line.chars() {
@@ -37,7 +36,7 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Returns the command lines in a page's code: indented by four, or fenced within a list.
+/// In a page's code: indented by four, or fenced within a list.
 fn commands(page: &str) -> Vec<Vec<String>> {
     let mut is_fenced = false;
     let code = page.lines().filter_map(|line| {

@@ -1,6 +1,6 @@
 //! Examples at the end of each command's help.
 
-/// Commands as typed, with their examples. A comment follows two blanks and a `#`.
+/// Commands as typed. A comment follows two blanks and a `#`.
 pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("dev", &["kubeleet dev", "kubeleet dev --workers 3 --ha", "kubeleet dev --data ~/cluster"]),
     ("api", &["kubeleet api --redis-url redis://10.0.0.1:6379 --listen 127.0.0.1:7070"]),
@@ -144,7 +144,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("man", &["kubeleet man /usr/local/share/man/man1"]),
 ];
 
-/// Returns the examples of a command as its help shows them; `path` is the command as it is typed.
+/// `path` is the command as it is typed.
 pub(crate) fn text(path: &str) -> Option<String> {
     let (_, lines) = TABLE.iter().find(|(command, _)| *command == path)?;
     let lines: Vec<String> = lines.iter().map(|line| format!("  {line}")).collect();

@@ -1,4 +1,4 @@
-//! Exit codes. `--help` and docs/reference/cli.md list them, and scripts rely on the numbers.
+//! Exit codes. Scripts rely on the numbers in `--help` and docs/reference/cli.md.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ pub(crate) enum Exit {
     Error,
     Usage,
     NotFound,
-    /// The object already exists, is being deleted, or was changed concurrently.
+    /// It exists already, is being deleted, or was changed concurrently.
     Conflict,
     /// The service does not fit the cluster, or the wait timed out and some pods fit no node.
     Unschedulable,
@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     /// The API requires a token, or rejected it.
     Unauthorized,
     Unreachable,
-    /// `run --wait` of a job: the exit code of its container.
+    /// The exit code of a job's container.
     Container(u8),
 }
 

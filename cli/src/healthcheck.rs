@@ -1,5 +1,4 @@
-//! `kubeleet healthcheck`, for images without a shell: checks that an API is ready, a scheduler reported
-//! recently, a worker's heartbeat is fresh, or a proxy answers its workers.
+//! `kubeleet healthcheck`, for images without a shell.
 
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ pub(crate) struct HealthcheckOptions {
     pub(crate) settings: SettingFlags,
 }
 
-/// Succeeds if the given daemon of this configuration is healthy; without a daemon, if any of the four is.
+/// Without a daemon, any healthy one of the four is enough.
 pub(crate) async fn run(daemon: Option<Daemon>, flags: &SettingFlags) -> anyhow::Result<()> {
     let config = flags.load(Serves::Nothing)?;
     let is_checked = |candidate| daemon.is_none_or(|daemon| daemon == candidate);

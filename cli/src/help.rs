@@ -1,14 +1,14 @@
-//! The command line as users see it: each command's help shows only the options that it uses, and examples.
+//! Each command's help shows only the options that it uses, and examples.
 //!
-//! clap offers global options to every command, so that they can stand anywhere. A command that defines an
-//! option with the same id keeps its own, which allows the help to hide it.
+//! clap offers global options to every command. A command that defines an option with the same id keeps its
+//! own, which allows the help to hide it.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use crate::args::Cli;
 use crate::examples;
 
-/// Global options only for commands with a table, a description or data.
+/// Only for commands with a table, a description or data.
 const OUTPUT: &str = "output";
 const TIMEOUT: &str = "timeout";
 
@@ -21,8 +21,7 @@ pub(crate) fn command_line() -> Command {
         .fold(root, |root, name| root.mut_subcommand(&name, |sub| hide_unused(sub, &name, &globals)))
 }
 
-/// Hides the unused options of a command; for a group, those of its commands. `path` is the command as it is
-/// typed.
+/// `path` is the command as it is typed.
 fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
     if command.has_subcommands() {
         let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
@@ -52,8 +51,7 @@ fn with_examples(command: Command, path: &str) -> Command {
     command.after_help(after)
 }
 
-/// Returns the commands that accept a daemon setting but do not use it: daemons of a machine may share a
-/// configuration.
+/// These commands accept a setting but do not use it: daemons of a machine may share a configuration.
 fn not_using(setting: &str) -> &'static [&'static str] {
     match setting {
         "listen" => &["scheduler", "worker", "proxy", "net"],

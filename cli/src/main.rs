@@ -1,4 +1,4 @@
-//! The `kubeleet` binary: parses the command line, runs the command, and ends with a documented exit code.
+//! The `kubeleet` binary.
 //!
 //! Tests: commands::tests, user_commands
 
@@ -33,9 +33,9 @@ use output::stderr;
 use args::{Cli, CliCommand};
 use exit::Exit;
 
-/// A worker allocates and frees thousands of small objects for each batch of pods. mimalloc takes a third
-/// less time than the system's allocator, and far less than musl's. Huge pages are off: they would make an
-/// idle daemon ten MiB larger.
+/// A worker allocates thousands of small objects for each batch of pods. mimalloc takes a third less time
+/// than the system's allocator, and far less than musl's. Huge pages are off: they would make an idle daemon
+/// ten MiB larger.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         CliCommand::Api(settings) => block_on(daemons::api(&settings.with_token(token))).flatten(),
         CliCommand::Scheduler(settings) => block_on(daemons::scheduler(&settings)).flatten(),
         CliCommand::Proxy(options) => block_on(daemons::proxy(&options)).flatten(),
-        // The supervisor must stay small: `worker` creates its own runtime, with one thread for a supervisor.
+        // `worker` creates its own runtime: the supervisor must stay small.
         CliCommand::Worker(options) => {
             return daemons::worker(&options).map_or_else(report, ExitCode::from);
         }
@@ -70,8 +70,7 @@ fn main() -> ExitCode {
     result.map_or_else(report, |()| Exit::Ok.into())
 }
 
-/// Stack size of each thread: `dev` polls all daemons on one, and debug builds keep each future's steps
-/// there.
+/// `dev` polls all daemons on one thread, and debug builds keep each future's steps on its stack.
 const STACK_BYTES: usize = 8 << 20;
 
 fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {

@@ -19,7 +19,7 @@ use crate::signal;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Timeout of a pod's answer: longer than a connection waits for a ready pod.
+/// Longer than a connection waits for a ready pod.
 const ANSWER_WITHIN: Duration = Duration::from_secs(12);
 
 /// Arguments of `net`.
@@ -71,7 +71,7 @@ pub(crate) async fn run(options: &NetOptions) -> anyhow::Result<()> {
     }
 }
 
-/// Runs the checks in order; each needs the ones before it.
+/// Each check needs the ones before it.
 async fn check(config: &Config, target: Option<&str>) -> anyhow::Result<()> {
     let mut problems = Vec::new();
     let mut report = |what: &str, result: Result<String, String>| -> io::Result<()> {

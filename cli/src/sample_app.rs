@@ -1,5 +1,4 @@
-//! The program in the containers of the `hello` service: prints a line, answers requests with it, and waits
-//! to be stopped.
+//! The program in the containers of the `hello` service.
 
 use std::io::Write;
 use std::net::Ipv4Addr;
@@ -12,8 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) const PORT: u16 = 8000;
 
-/// Prints one line and answers requests until SIGTERM or SIGINT. Handles both itself because, as PID 1 of a
-/// container, it has no default signal handlers.
+/// Handles both signals itself: as PID 1 of a container it has no default handlers.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
@@ -32,8 +30,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     served
 }
 
-/// Answers each request with `greeting`. Only in a container, which has its own ports: plain processes of one
-/// machine would compete for this port.
+/// Only in a container: plain processes of one machine would compete for this port.
 async fn serve(greeting: String, stop: CancellationToken) -> anyhow::Result<()> {
     if std::process::id() != 1 {
         return Ok(());

@@ -1,5 +1,4 @@
-//! `kubeleet sample-image TAG`: creates an image that only sleeps, without a registry, for first steps and
-//! tests.
+//! `kubeleet sample-image TAG`, for first steps and tests.
 
 use anyhow::Context;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! Daemon settings as flags; combines flags, environment and configuration file into one [`Config`].
+//! Daemon settings: combines flags, environment and configuration file into one [`Config`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use daemon::config::{Config, ConfigError, Serves, Sources, parse_file};
 use model::value::secret::Secret;
 use serde::Serialize;
 
-/// Default configuration file, read if it exists.
+/// Read if it exists.
 const DEFAULT_FILE: &str = "/etc/kubeleet/kubeleet.toml";
 
 /// Settings as flags. Each can also be set in the environment (`KUBELEET_…`) or in the configuration file; a
@@ -64,7 +64,7 @@ pub(crate) struct SettingFlags {
     token_file: Option<String>,
 }
 
-/// Invalid configuration. Ends the process with the usage code.
+/// Ends the process with the usage code.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid configuration:{}", .0.iter().map(|e| format!("\n  {e}")).collect::<String>())]
 pub(crate) struct BadSettings(Vec<ConfigError>);
@@ -84,20 +84,14 @@ impl SettingFlags {
         self.runtime.is_some() || std::env::var_os("KUBELEET_RUNTIME").is_some()
     }
 
-    /// Reads and validates all settings of a process that serves `serves`, then starts logging.
-    ///
-    /// # Errors
-    /// [`BadSettings`] lists every invalid setting. An unreadable configuration file is another error.
+    /// For a process that serves `serves`; then starts logging. [`BadSettings`] lists every invalid setting.
     pub(crate) fn load(&self, serves: Serves) -> anyhow::Result<Config> {
         let config = self.read(serves)?;
         daemon::telemetry::init(&config.log, config.log_json);
         Ok(config)
     }
 
-    /// Reads and validates all settings as [`Self::load`] does, without starting logging.
-    ///
-    /// # Errors
-    /// As for [`Self::load`].
+    /// As [`Self::load`], without starting logging.
     pub(crate) fn read(&self, serves: Serves) -> anyhow::Result<Config> {
         let file = self.read_config_file()?;
         let sources = Sources {

@@ -6,10 +6,10 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Signals within this time count as one: `timeout` and a terminal may each send one.
+/// `timeout` and a terminal may each send one: such signals count as one.
 const REPEATED_SIGNAL_WINDOW: Duration = Duration::from_secs(1);
 
-/// Returns a token that the first SIGTERM or SIGINT cancels. A second one ends the process at once.
+/// The first SIGTERM or SIGINT cancels the token; a second one ends the process at once.
 pub(crate) fn shutdown() -> anyhow::Result<CancellationToken> {
     let shutdown = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;

@@ -1,4 +1,4 @@
-//! Starts the next proxy process, and notifies systemd.
+//! The next proxy process.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,9 +20,6 @@ pub(crate) struct NextProcess {
 impl NextProcess {
     /// Finds the program's path now, because an upgrade replaces the file. The path may be a link to the
     /// current version, so it is kept as it was called.
-    ///
-    /// # Errors
-    /// If the program has no path, or the signal handler cannot be installed.
     pub(crate) fn of_this_process() -> anyhow::Result<Self> {
         let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
         let program = match called {
@@ -35,7 +32,7 @@ impl NextProcess {
         Ok(Self { hang_up, program, arguments })
     }
 
-    /// Starts a process at each SIGHUP, one at a time, until one has taken the sockets.
+    /// One process at a time, at each SIGHUP, until one has taken the sockets.
     pub(crate) async fn start_when_asked(mut self, taken: CancellationToken) {
         while let Some(Some(())) = taken.run_until_cancelled(self.hang_up.recv()).await {
             if std::process::id() == 1 {
@@ -63,7 +60,7 @@ impl NextProcess {
     }
 }
 
-/// Tells systemd that this process serves now, if systemd started it or its predecessor.
+/// If systemd started this process or its predecessor.
 pub(crate) fn tell_systemd() {
     let states = [NotifyState::MainPid(std::process::id()), NotifyState::Ready];
     if let Err(error) = sd_notify::notify(&states) {

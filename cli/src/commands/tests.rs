@@ -1,4 +1,4 @@
-//! Tests the user commands from the command line to the output with a fake API.
+//! The user commands, from the command line to the output, with a fake API.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -243,7 +243,7 @@ fn a_batch_keeps_the_first_failure_and_ends_when_the_output_is_closed() {
     assert!(batch.accept::<()>(Err(CommandError::Output(std::io::ErrorKind::BrokenPipe.into()))).is_err());
 }
 
-/// Runs a command line with a fake API. Returns its result, its standard output and the requests it sent.
+/// Returns its result, its standard output and the requests it sent.
 async fn run_line(
     line: &str,
     respond: impl Fn(&str) -> String + Send + Sync + 'static,
@@ -345,7 +345,7 @@ async fn a_wrong_name_does_not_keep_the_other_objects_from_being_deleted() {
     assert_eq!(requests, ["DELETE /service/wrong", "DELETE /service/web", "GET /volume"]);
 }
 
-/// An API with two pods of `web`, which finds a pod only by its complete uuid.
+/// Finds a pod only by its complete uuid.
 fn two_pods(request: &str) -> String {
     let (a, b) = (fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aabb2222", Phase::Running));
     let list = |items: &[&api_types::PodView]| ok_json(&serde_json::json!({ "items": items }));
@@ -494,7 +494,6 @@ async fn a_watch_reconnects_after_the_last_event_it_received() {
     assert_eq!((exit.unwrap_err().exit(), shown.lines().count()), (Exit::Unauthorized, 3), "{shown}");
 }
 
-/// An API with the app `shop`, whose service `web` has two pods, and a service `lone`.
 fn shop(request: &str) -> String {
     let service = |name: &str| {
         let mut service = fixtures::service(name);

@@ -1,4 +1,4 @@
-//! Arguments that the commands of all types of objects have in common.
+//! Common arguments of the types' commands.
 
 use clap::{Args, Subcommand};
 use output::ListStyle;
@@ -16,10 +16,7 @@ pub(crate) struct TypeArgs<L: Args, C: Subcommand> {
 }
 
 impl<L: Args + Default + PartialEq, C: Subcommand> TypeArgs<L, C> {
-    /// Returns the subcommand, or the list that a type without a subcommand stands for.
-    ///
-    /// # Errors
-    /// `Usage` if options of the list precede a subcommand, which would ignore them.
+    /// Refuses options of the list before a subcommand, which would ignore them.
     pub(crate) fn or_list(self, list: impl FnOnce(L) -> C) -> CommandResult<C> {
         match self.command {
             None => Ok(list(self.list)),

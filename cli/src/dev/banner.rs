@@ -1,4 +1,4 @@
-//! Output of `dev`: the cluster's addresses, the state of the `hello` service, and commands to try next.
+//! Output of `dev`.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,9 +14,8 @@ use super::options::DevOptions;
 pub(super) struct ClientSettings<'a> {
     pub(super) api: SocketAddr,
     pub(super) redis: u16,
-    /// Address of the ingress; `None` if there is none.
     pub(super) ingress: Option<SocketAddr>,
-    /// Log file of the daemons; `None` if they log to the terminal.
+    /// `None` if the daemons log to the terminal.
     pub(super) log: Option<&'a Path>,
     pub(super) credentials: &'a DevCredentials,
 }
@@ -54,8 +53,7 @@ pub(super) fn log(clients: &ClientSettings<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the cluster's directory, and whether it existed before. A restarted Redis may be another one, so
-/// workers wait for the `fence` before they start pods.
+/// A restarted Redis may be another one, so workers wait for the `fence` before they start pods.
 pub(super) fn data(path: &Path, is_continued: bool, fence: Duration) -> anyhow::Result<()> {
     let what = match is_continued {
         true => format!("continued: no pod is started for {} s", fence.as_secs()),
@@ -77,8 +75,7 @@ pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> a
     Ok(())
 }
 
-/// Prints commands to try next. `kept` is the directory of `--data`; `has_route` is true if the ingress leads
-/// to the `hello` service.
+/// `kept` is the directory of `--data`; with `has_route` the ingress leads to the `hello` service.
 pub(super) fn next_steps(
     engine: &Engine,
     kept: Option<&Path>,

@@ -1,5 +1,5 @@
-//! Password and token of a `dev` cluster. A cluster whose pods are plain processes always has them: otherwise
-//! any user of the machine could run commands as the user of `dev`.
+//! Password and token of a `dev` cluster. If its pods are plain processes, it needs them: otherwise any user
+//! of the machine could run commands as the user of `dev`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use crate::dev_token::SavedToken;
 #[derive(Default)]
 pub(super) struct DevCredentials {
     redis: Option<(Secret, PathBuf)>,
-    /// Token of the API, with the file of the header that sends it.
+    /// With the file of the header that sends the token.
     api: Option<(Secret, PathBuf)>,
 }
 
 impl DevCredentials {
-    /// Creates credentials if pods run as plain processes, and writes them to files in `home` readable only
-    /// by this user; also writes a token set by the user, so that the printed commands work.
+    /// Files in `home` are readable only by this user. They also have a token set by the user, so that the
+    /// printed commands work.
     pub(super) fn create(config: &mut Config, home: &Path) -> anyhow::Result<Self> {
         let write = |name: &str, text: &str| {
             let path = home.join(name);
@@ -51,20 +51,19 @@ impl DevCredentials {
         SavedToken::save(port, token).map(Some).context("cannot save the API's token for the user commands")
     }
 
-    /// Returns curl's option that sends the token, with a trailing space; empty if none is needed.
+    /// With a trailing space; empty if none is needed.
     pub(super) fn curl_option(&self) -> String {
         self.api.as_ref().map_or_else(String::new, |(_, file)| format!("-H @{} ", file.display()))
     }
 
-    /// Returns the environment for redis-cli, with a trailing space; empty if none is needed.
+    /// For redis-cli, with a trailing space; empty if none is needed.
     pub(super) fn redis_cli_prefix(&self) -> String {
         let Some((_, file)) = &self.redis else { return String::new() };
         format!("REDISCLI_AUTH=$(cat {}) ", file.display())
     }
 }
 
-/// Sets the key for secrets unless the user has: the previous `dev`'s key, or a new one in a file in `home`
-/// readable only by this user.
+/// Unless the user has set one: the previous `dev`'s key, or a new one in a file readable only by this user.
 pub(super) fn set_secret_key(config: &mut Config, home: &Path) -> anyhow::Result<()> {
     if config.secret_key.is_some() {
         return Ok(());

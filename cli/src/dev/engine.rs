@@ -1,4 +1,4 @@
-//! The container engine of a `dev` cluster: its choice, and cleanup of what the cluster created on it.
+//! The container engine of a `dev` cluster: its choice, and cleanup.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use proxy::names::rules;
 
 pub(super) const HELLO_IMAGE: &str = "kubeleet/hello:dev";
 
-/// Time between SIGTERM and SIGKILL when `dev` ends.
+/// Between SIGTERM and SIGKILL when `dev` ends.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 pub(super) struct Engine {
@@ -28,8 +28,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Returns the configured engine if the user set one. Otherwise Docker if its socket answers, then
-    /// Podman, then plain processes.
+    /// The configured engine; else Docker if its socket answers, then Podman, then plain processes.
     pub(super) async fn choose(config: &Config, is_set: bool, home: &Path) -> anyhow::Result<Self> {
         match config.runtime {
             RuntimeKind::Sim if is_set => {
@@ -81,8 +80,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns `count` worker names: the `known` ones, then `worker1`, `worker2` … without those that have
-    /// containers on this engine, from another cluster or a killed `dev`.
+    /// The `known` names, then `worker1`, `worker2` … without those that have containers on this engine, from
+    /// another cluster or a killed `dev`.
     pub(super) async fn worker_names(
         &self,
         known: &[NodeName],
@@ -108,8 +107,7 @@ impl Engine {
         Ok(names)
     }
 
-    /// Stops and removes all containers that these nodes have created for `cluster`, then their volumes, and
-    /// the image if this cluster created it.
+    /// Only what these nodes and this cluster have created.
     pub(super) async fn clean_up(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
         self.remove_containers(nodes, cluster).await;
         for result in join_all(nodes.iter().map(|node| self.remove_volumes(node, cluster))).await {
@@ -148,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Removes the volumes of a node, except those of other clusters or without a cluster label.
+    /// Leaves volumes of other clusters or without a cluster label.
     async fn remove_volumes(
         &self,
         node: &NodeName,
@@ -172,7 +170,7 @@ impl Engine {
     }
 }
 
-/// Returns the engines to try, in order; `None` is the default Docker socket.
+/// In order; `None` is the default Docker socket.
 fn candidates(config: &Config) -> Vec<Option<String>> {
     if let Some(host) = &config.docker_host {
         return vec![Some(host.clone())];

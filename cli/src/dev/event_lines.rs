@@ -20,7 +20,6 @@ pub(super) async fn print(store: Store, shutdown: CancellationToken) {
             () = tokio::time::sleep(INTERVAL) => {}
             () = shutdown.cancelled() => return,
         }
-        // Redis is away; the log has the reason.
         let Ok(found) = store.events_after(&after, COUNT).await else { continue };
         for event in found {
             stderr::note(&events::line(&event));

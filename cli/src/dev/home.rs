@@ -1,5 +1,4 @@
-//! Files of a `dev` cluster: in a temporary directory, or in the directory of `--data`, which a later `dev`
-//! continues.
+//! Files of a `dev` cluster, in a temporary directory or that of `--data`.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -14,30 +13,28 @@ use tempfile::TempDir;
 
 use super::log_file;
 
-/// Version of `dev.json`. A later, incompatible version has a larger number.
+/// Of `dev.json`. A later, incompatible version has a larger number.
 const FORMAT: u32 = 1;
 const FILE: &str = "dev.json";
 
 pub(super) enum Home {
-    /// Removed when `dev` ends.
     Temporary(TempDir),
     Kept(KeptHome),
 }
 
 pub(super) struct KeptHome {
     path: PathBuf,
-    /// The previous state; `None` the first time.
+    /// `None` the first time.
     saved: Option<SavedCluster>,
-    /// Held while `dev` uses the directory.
     _lock: File,
 }
 
-/// Settings that a later `dev` must keep: the file `dev.json`.
+/// A later `dev` must keep these settings: the file `dev.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SavedCluster {
     format: u32,
     runtime: String,
-    /// Names of the workers; empty until Redis has started once.
+    /// Empty until Redis has started once.
     #[serde(default)]
     workers: Vec<NodeName>,
 }
@@ -49,10 +46,7 @@ impl SavedCluster {
 }
 
 impl Home {
-    /// Creates a temporary directory, or opens the directory of `--data`.
-    ///
-    /// # Errors
-    /// The directory has other files, or another `dev` uses it.
+    /// Fails if the directory has other files, or another `dev` uses it.
     pub(super) fn open(data: Option<&Path>) -> anyhow::Result<Self> {
         match data {
             Some(path) => KeptHome::open(path).map(Self::Kept),
@@ -122,10 +116,7 @@ impl KeptHome {
         &self.path
     }
 
-    /// Returns the runtime to use: the first one, which must not differ from `wanted`.
-    ///
-    /// # Errors
-    /// If it differs: containers cannot move between runtimes.
+    /// The first runtime; `wanted` must not differ: containers cannot move between runtimes.
     pub(super) fn runtime(&self, wanted: Option<RuntimeKind>) -> anyhow::Result<Option<RuntimeKind>> {
         let Some(SavedCluster { runtime: saved, .. }) = &self.saved else { return Ok(wanted) };
         let shown = self.path.display();
@@ -159,7 +150,6 @@ fn read(path: &Path) -> anyhow::Result<Option<SavedCluster>> {
     Ok(Some(saved))
 }
 
-/// Returns true if there is anything besides the files of a `dev` that failed early.
 fn has_other_files(path: &Path) -> std::io::Result<bool> {
     for entry in fs::read_dir(path)? {
         // Left by a `dev` that failed at once.

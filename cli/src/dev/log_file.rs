@@ -1,4 +1,4 @@
-//! Log file of `dev`'s daemons: the terminal shows the banner and events of services.
+//! Log file of `dev`'s daemons.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,11 +12,11 @@ use output::stderr;
 pub(super) const NAME: &str = "dev.log";
 const SHOWN_LINES: usize = 30;
 
-/// Path of the log file; `None` if logs go to standard error.
+/// `None` if logs go to standard error.
 pub(super) struct LogFile(Option<PathBuf>);
 
 impl LogFile {
-    /// Starts logging into a file in this directory, or to the terminal if `verbose`.
+    /// `verbose` logs to the terminal.
     pub(super) fn start(directory: &Path, config: &Config, verbose: bool) -> anyhow::Result<Self> {
         if verbose {
             daemon::telemetry::init(&config.log, config.log_json);
@@ -31,7 +31,7 @@ impl LogFile {
         self.0.as_deref()
     }
 
-    /// Prints the last lines, before the file is removed with its directory.
+    /// Before the file is removed with its directory.
     pub(super) fn show_end(&self) {
         let Some(text) = self.path().and_then(|path| std::fs::read_to_string(path).ok()) else { return };
         let lines: Vec<&str> = text.lines().collect();
@@ -41,7 +41,7 @@ impl LogFile {
     }
 }
 
-/// Opens the file at its end, private to this user: logs name services and images.
+/// Private to this user: logs name services and images.
 fn create(path: &Path) -> anyhow::Result<File> {
     let mut options = OpenOptions::new();
     let opened = options.append(true).create(true).mode(0o600).open(path);

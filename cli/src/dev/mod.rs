@@ -1,8 +1,7 @@
 //! `kubeleet dev`: a whole cluster in one process, for first steps and for work on kubeleet itself.
 //!
-//! Everything it creates is private (Redis, temporary directory, `hello` image) and removed at its end. With
-//! `--data` the next `dev` continues with the state in Redis, the workers' saved state, and the containers on
-//! an engine.
+//! Everything it creates is private, and removed at its end. With `--data` the next `dev` continues with the
+//! state in Redis, the workers' saved state, and the containers on an engine.
 
 mod banner;
 mod credentials;
@@ -42,12 +41,12 @@ use log_file::LogFile;
 use options::DevOptions;
 use redis::PrivateRedis;
 
-/// Time for the daemons to end after Ctrl-C. Then cleanup begins without them.
+/// For the daemons after Ctrl-C. Then cleanup begins without them.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 const DEFAULT_WORKERS: usize = 2;
 
-/// Runs a cluster until Ctrl-C. Then removes all its containers, processes and files, unless they are kept.
+/// Until Ctrl-C. Then removes all containers, processes and files, unless they are kept.
 pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let flags = &options.settings;
     let mut config = flags.read(Serves::Api)?;
@@ -108,8 +107,8 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     result
 }
 
-/// Returns true if containers outlive `dev`, as they outlive a worker. Plain processes do not: they would
-/// stay in the background of a terminal, where no `docker ps` shows them.
+/// Plain processes do not outlive `dev`: they would stay in the background of a terminal, where no `docker
+/// ps` shows them.
 fn leaves_containers(home: &Home, engine: &Engine) -> bool {
     home.kept().is_some() && engine.kind == RuntimeKind::Docker
 }
@@ -130,8 +129,8 @@ async fn choose_engine(config: &mut Config, flags: &SettingFlags, home: &Home) -
     Ok(engine)
 }
 
-/// Returns the names of the workers, and saves them for the next `dev`. Removes the containers of surplus
-/// workers of the previous `dev`; their pods move when the nodes are declared dead.
+/// Saves the names for the next `dev`. Removes the containers of surplus workers; their pods move when the
+/// nodes are declared dead.
 async fn worker_names(
     options: &DevOptions,
     engine: &Engine,
@@ -153,9 +152,8 @@ async fn worker_names(
     Ok(nodes)
 }
 
-/// Ensures that only one `dev` uses the container engine: two clusters with the same worker names would
-/// remove each other's containers. An abstract socket is a lock that disappears with the process, even after
-/// a crash.
+/// Only one `dev` may use the container engine: two clusters with the same worker names would remove each
+/// other's containers. An abstract socket disappears with the process, even after a crash.
 fn lock_worker_names() -> anyhow::Result<UnixListener> {
     let address = UnixAddr::from_abstract_name("kubeleet-dev-worker")?;
     match UnixListener::bind_addr(&address) {
@@ -202,7 +200,6 @@ fn configure(
     Ok(())
 }
 
-/// Prints the banner, deploys the `hello` service into a new cluster, and prints commands to try next.
 async fn welcome(
     options: &DevOptions,
     engine: &Engine,
@@ -297,7 +294,7 @@ impl Daemons {
 
 const DOCKER_VOLUMES: &str = "/var/lib/docker/volumes";
 
-/// Limits a worker to an equal share of the machine, because all workers run on it.
+/// All workers run on this machine.
 fn limit_to_share(config: &mut Config, workers: u64) {
     let all: Resources = config.capacity(::worker::machine::resources(Path::new(DOCKER_VOLUMES)));
     config.cpus = config.cpus.or(Some(Cpus::from_millis(all.cpu_millis / workers)));

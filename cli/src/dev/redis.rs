@@ -1,5 +1,4 @@
-//! The private Redis of a `dev` cluster: a free port, and no persistence unless it is kept. With `--ha` it
-//! has two replicas and three sentinels.
+//! The private Redis of a `dev` cluster. With `--ha` it has two replicas and three sentinels.
 
 use std::fs::{File, TryLockError};
 use std::net::TcpListener;
@@ -31,8 +30,7 @@ pub(super) struct PrivateRedis {
 }
 
 impl PrivateRedis {
-    /// Starts the servers and waits until the master answers. Clients need the `password`, if any. A kept
-    /// server continues with its data in `directory`.
+    /// Waits until the master answers. A kept server continues with its data in `directory`.
     pub(super) async fn start(
         directory: &Path,
         ha: bool,
@@ -70,14 +68,13 @@ impl PrivateRedis {
         self.port
     }
 
-    /// Stops the processes; kept ones write all data first.
+    /// Kept processes write all data first.
     pub(super) async fn stop(mut self) {
         if !self.is_kept {
             return;
         }
         for process in &mut self.processes {
             let pid = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-            // It may have ended by itself.
             let _is_gone = pid.map(|pid| kill_process(pid, Signal::TERM));
             if tokio::time::timeout(STOP_TIMEOUT, process.wait()).await.is_err() {
                 tracing::warn!("Redis did not end within {STOP_TIMEOUT:?}: its last second may be lost");
@@ -139,14 +136,14 @@ impl PrivateRedis {
     }
 }
 
-/// Returns the lines with which a Sentinel requires the password, and logs in to other Sentinels and Redis.
+/// A Sentinel requires the password, and logs in to other Sentinels and Redis.
 fn sentinel_logins(password: &str) -> String {
     format!(
         "requirepass {password}\nsentinel sentinel-pass {password}\nsentinel auth-pass mymaster {password}\n"
     )
 }
 
-/// Waits until the port accepts connections. The store would log an error for each failed attempt.
+/// The store would log an error for each failed attempt.
 async fn wait_until_listening(port: u16) -> anyhow::Result<()> {
     let started = Instant::now();
     while let Err(error) = tokio::net::TcpStream::connect(("127.0.0.1", port)).await {
@@ -158,8 +155,8 @@ async fn wait_until_listening(port: u16) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes the lock of a server's directory, which the server inherits: two servers would write the same files.
-/// Ends a server that outlived a killed `dev` and still has the lock.
+/// The server inherits the lock of its directory: two servers would write the same files. Ends a server that
+/// outlived a killed `dev`.
 async fn lock(directory: &Path) -> anyhow::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(directory.join("lock"))?;
     let started = Instant::now();
@@ -177,14 +174,12 @@ async fn lock(directory: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Asks the server working in this directory to end. Its pid may belong to another process by now, so the
-/// working directory is compared.
+/// The pid may belong to another process by now, so the working directory is compared.
 fn end_leftover(directory: &Path) {
     let pid = std::fs::read_to_string(directory.join(PID_FILE)).ok();
     let Some(pid) = pid.and_then(|pid| pid.trim().parse().ok()).and_then(Pid::from_raw) else { return };
     let works_in = std::fs::read_link(format!("/proc/{}/cwd", pid.as_raw_nonzero()));
     if works_in.ok().is_some_and(|works_in| Some(works_in) == directory.canonicalize().ok()) {
-        // It may just have ended.
         let _is_gone = kill_process(pid, Signal::TERM);
     }
 }

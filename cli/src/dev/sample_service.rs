@@ -1,5 +1,4 @@
-//! The `hello` service of a `dev` cluster: three pods of an image that needs no registry, reached through the
-//! ingress.
+//! The `hello` service of a `dev` cluster, whose image needs no registry.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use super::engine::{Engine, HELLO_IMAGE};
 use crate::sample_app;
 
 const REPLICAS: u32 = 3;
-/// Time in which all pods should run. After it, `dev` prints a problem and continues.
+/// After it, `dev` prints a problem and continues.
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Workers register within milliseconds. A stuck worker must not delay the first pods of the others.
 const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,7 +41,7 @@ pub(super) async fn deploy(engine: &Engine, store: &Store, workers: usize) -> an
     }
 }
 
-/// Waits until all workers are registered: otherwise the first one would get all pods.
+/// Otherwise the first worker would get all pods.
 async fn wait_for_workers(store: &Store, workers: usize) -> anyhow::Result<()> {
     let started = Instant::now();
     while store.live_nodes().await? < workers && started.elapsed() < REGISTRATION_TIMEOUT {

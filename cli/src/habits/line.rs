@@ -10,7 +10,7 @@ pub(super) struct TypedLine {
 }
 
 impl TypedLine {
-    /// Splits the arguments of a process. Returns `None` if there is no command.
+    /// `None` without a command.
     pub(super) fn read(arguments: &[String], root: &Command) -> Option<Self> {
         let globals: Vec<&Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).collect();
         let takes_value = |word: &str| {
@@ -44,7 +44,7 @@ impl TypedLine {
         self.second().and_then(|second| command.find_subcommand(second)).unwrap_or(command)
     }
 
-    /// Returns the full name of the command: `service` and, for `svc scale`, `scale`.
+    /// `service` and, for `svc scale`, `scale`.
     pub(super) fn path(&self, root: &Command) -> String {
         let Some(command) = root.find_subcommand(&self.word) else { return self.word.clone() };
         match self.second().and_then(|second| command.find_subcommand(second)) {
@@ -54,7 +54,7 @@ impl TypedLine {
     }
 }
 
-/// Returns the edit distance of two words.
+/// The edit distance.
 pub(super) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,9 +1,7 @@
 //! Understands command lines of Docker, Compose, Swarm, Nomad and kubectl.
 //!
 //! A line that cannot be parsed is looked up in two tables: [`words`] for commands, [`options`] for options.
-//! A row gives equivalent words of this program, which are then parsed, or advice on what to type. Lines
-//! without a row are refused as usual, without suggestions that merely look alike. Valid lines are never
-//! looked up.
+//! A row gives equivalent words of this program, or advice. Lines without a row are refused as usual.
 
 mod habit;
 mod line;
@@ -44,10 +42,7 @@ impl LineRefusal {
     }
 }
 
-/// Parses the command line of this process.
-///
-/// # Errors
-/// The parser's error, or advice on what to type instead.
+/// The error may be advice on what to type instead.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<ArgMatches, LineRefusal> {
     let mut arguments = arguments;
     for _ in 0..MAX_ROUNDS {

@@ -13,7 +13,7 @@ enum OptionHabit {
 
 type OptionRow = (&'static [&'static str], &'static [&'static str], OptionHabit);
 
-/// Commands, options, and their translation. A row without commands applies to all.
+/// A row without commands applies to all.
 const TABLE: &[OptionRow] = &[
     (&[], &["-A", "--all-namespaces"], OptionHabit::Drop),
     (&[], &["-n", "--namespace", "--ns"], OptionHabit::Say(NO_NAMESPACES)),

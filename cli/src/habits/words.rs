@@ -6,7 +6,7 @@ use model::ids::ServiceName;
 use super::habit::Habit;
 use super::line::TypedLine;
 
-/// Parses the words after a command. Returns the words of this program, or advice on what to type instead.
+/// From the words after a command; the error is advice on what to type instead.
 type Reader = fn(&[String]) -> Result<Vec<String>, String>;
 
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ enum Meaning {
 pub(super) struct WordRow(Meaning);
 
 impl WordRow {
-    /// Returns the translation of a line; `rest` are the words after the row's words.
+    /// `rest` are the words after the row's words.
     pub(super) fn apply(self, line: &TypedLine, rest: &[String]) -> Option<Habit> {
         let words = match self.0 {
             Meaning::Is(words) => {
@@ -67,7 +67,7 @@ const NETWORKS: &str =
 const SCHEDULES: &str =
     "`kubeleet apply -f FILE` with `kind: job` or `kind: cron` makes one: see docs/how-to/jobs.md";
 
-/// Commands with their translations. Two words stand for a subcommand.
+/// Two words stand for a subcommand.
 const TABLE: &[(&[&str], Meaning)] = &[
     // Compose.
     (&["up"], Meaning::Read(up)),
@@ -275,7 +275,7 @@ const TABLE: &[(&[&str], Meaning)] = &[
     ),
 ];
 
-/// Finds the row of a line whose command or subcommand does not exist here.
+/// The command or subcommand of the line does not exist here.
 pub(super) fn find(line: &TypedLine, root: &Command) -> Option<(WordRow, Vec<String>)> {
     let known = root.find_subcommand(&line.word);
     let first = known.map_or(line.word.as_str(), Command::get_name);
@@ -309,7 +309,7 @@ fn words(text: &str, rest: impl IntoIterator<Item = String>) -> Vec<String> {
     text.split(' ').map(str::to_owned).chain(rest).collect()
 }
 
-/// `docker compose -f FILE up`: moves the options before the command behind it.
+/// `docker compose -f FILE up`: moves the options behind the command.
 fn compose(rest: &[String]) -> Result<Vec<String>, String> {
     let mut index = 0;
     while rest.get(index).is_some_and(|word| word.starts_with('-')) {
@@ -435,7 +435,7 @@ fn service_update(rest: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-/// `--env-add A=b --env-rm C` is `A=b C-`. Returns `None` if there are other options, or none.
+/// `--env-add A=b --env-rm C` is `A=b C-`; `None` with other options or without any.
 fn environment_changes(options: &[String]) -> Option<Vec<String>> {
     let change = |pair: &[String]| match pair {
         [option, value] if option == "--env-add" => Some(value.clone()),
@@ -457,7 +457,7 @@ fn node_update(rest: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-/// Nomad's `job status [JOB]`, `node status [NODE]` and the like.
+/// Nomad's `job status [JOB]` and the like.
 fn one_or_all(one: &str, all: &str, rest: &[String]) -> Vec<String> {
     let is_named = rest.iter().any(|word| !word.starts_with('-'));
     words(if is_named { one } else { all }, rest.iter().cloned())
@@ -539,7 +539,7 @@ fn deploy(rest: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-/// `app logs APP` is `logs app/APP`; without a name, for this folder's app.
+/// `app logs APP`; without a name, for this folder's app.
 fn of_app(command: &str, rest: &[String]) -> Result<Vec<String>, String> {
     let app = |word: &String| match word.starts_with('-')
         || word.starts_with("app/")

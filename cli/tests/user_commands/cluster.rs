@@ -1,5 +1,4 @@
-//! A cluster for one test: private Redis, API, scheduler and a worker with simulated pods. Dropping it stops
-//! them all.
+//! A cluster for one test, with simulated pods. Dropping it stops all processes.
 
 #![allow(clippy::print_stderr, reason = "a failing test shows the logs")]
 
@@ -21,7 +20,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until its node is ready. Returns `None` if `redis-server` is not installed.
+    /// Waits until the node is ready. `None` if `redis-server` is not installed.
     pub(crate) fn start() -> Option<Self> {
         let redis = testkit::require::has_redis().then(Redis::blocking_start)?;
         let api_port = free_port();

@@ -1,4 +1,4 @@
-//! Completion in a real bash: the program's script, and names of a real cluster.
+//! Completion in a real bash.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,8 +6,7 @@ use std::process::Command;
 use super::cluster::Cluster;
 use super::{BINARY, kubeleet, parts};
 
-/// Calls the script's function like readline, and prints the offers. Readline passes the text after the last
-/// `:` or `=` as the word.
+/// Readline passes the text after the last `:` or `=` as the word.
 const DRIVER: &str = r#"
 source <(kubeleet completions bash)
 COMP_LINE=$1 COMP_POINT=${#1}
@@ -43,7 +42,6 @@ fn bash_completes_the_names_of_objects() {
         ("kubeleet drain ", "worker1"),
         ("kubeleet drain --he", "--help"),
         ("kubeleet delete no/", "no/worker1"),
-        // After `:` and `=` readline replaces only the rest.
         ("kubeleet queue peek pq:w", "worker1"),
         ("kubeleet ps -l tier=f", "front"),
         ("kubeleet ps --label tier!=x,ti", "x,tier=back x,tier=front"),
@@ -55,7 +53,6 @@ fn bash_completes_the_names_of_objects() {
 
 #[test]
 fn without_an_api_commands_are_completed_and_nothing_is_said() {
-    // No process listens on port 1.
     for (line, expected) in [("kubeleet unc", "uncordon"), ("kubeleet pod describe w", "")] {
         assert_eq!(offered("http://127.0.0.1:1", line), expected, "{line}");
     }

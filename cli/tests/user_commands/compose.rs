@@ -121,7 +121,6 @@ fn secrets_and_configs_come_and_go_with_their_app_and_are_never_shown() {
     assert!(out.starts_with("secret/shop-db configured\nconfig/shop-site unchanged\n"), "{out}");
     assert!(err.contains("the changed values are used by shop-web: "), "{err}");
 
-    // Objects of others are not touched.
     assert_eq!(run("config create other-site --from-literal x").0, 0);
     let (exit, out, err) = hidden(run("apply -p other -f FILE"));
     assert!(exit == 1 && err.contains("config other-site exists and belongs to no app"), "{err}");

@@ -16,13 +16,12 @@ struct Dev {
 }
 
 impl Dev {
-    /// Starts it and waits until it has printed commands to try next. Only one runs on a machine at a time:
-    /// waits for those of other tests.
+    /// Waits until commands to try next are printed. Only one `dev` runs on a machine: waits for those of
+    /// other tests.
     fn start(home: &Path, runtime: &str) -> Self {
         Self::start_with(home, Some(&home.join("data")), runtime)
     }
 
-    /// Without a directory for data nothing is kept.
     fn start_with(home: &Path, data: Option<&Path>, runtime: &str) -> Self {
         let (out, err) = (home.join("out"), home.join("err"));
         let api = format!("http://127.0.0.1:{}", free_port());
@@ -51,8 +50,7 @@ impl Dev {
         out
     }
 
-    /// Waits until both pods of the service run, under assignments other than `before`. Returns their
-    /// assignments, which change with each new start.
+    /// Assignments change with each new start: they are others than `before`.
     fn assignments(&self, service: &str, before: &[String]) -> Vec<String> {
         blocking_eventually("both pods run", || {
             let (exit, out, err) =
@@ -99,7 +97,6 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
     let (exit, out, err) = parts(&kubeleet_with(&dev.api, "apply -f - --wait --timeout 60s", service));
     assert_eq!(exit, 0, "{out}{err}");
     let first = dev.assignments("web", &[]);
-    // The terminal shows events of services; the daemons log to a file.
     let log = std::fs::read_to_string(data.join("dev.log")).unwrap();
     assert!(log.contains("INFO"), "{log}");
     blocking_eventually("the terminal shows the service", || {
@@ -115,13 +112,11 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
 
     dev.end();
     let mut dev = Dev::start(home.path(), "process");
-    // Their processes have ended with the first `dev`.
     let second = dev.assignments("web", &first);
 
-    // Its Redis and its pods continue without it.
     dev.process.kill();
     let dev = Dev::start(home.path(), "process");
-    // A new pod is started only after the pause, and until then the others were left alone.
+    // Until a new pod is started, after the pause, the others were left alone.
     dev.run("service scale web 3 --wait --timeout 60s");
     dev.run("service scale web 2 --wait --timeout 60s");
     assert_eq!(dev.assignments("web", &[]), second, "the same processes");
@@ -136,7 +131,7 @@ fn a_kept_cluster_of_processes_continues_after_ctrl_c_and_after_a_crash() {
     );
 }
 
-/// Removes the service's containers, even if the test panics.
+/// Even if the test panics.
 struct Cleanup(String);
 
 impl Drop for Cleanup {
@@ -183,7 +178,7 @@ fn containers_of_a_kept_cluster_run_on_between_two_devs() {
 
     let dev = Dev::start(home.path(), "docker");
     assert_eq!(dev.assignments(&name, &[]), assignments);
-    // A new pod is started only after the pause, and until then the others were left alone.
+    // Until a new pod is started, after the pause, the others were left alone.
     dev.run(&format!("service scale {name} 3 --wait --timeout 60s"));
     let after = containers();
     assert!(

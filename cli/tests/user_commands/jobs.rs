@@ -4,7 +4,7 @@ use super::{Cluster, kubeleet, parts};
 
 const PAGE: &str = include_str!("../../../docs/how-to/jobs.md");
 
-/// Returns a folder with the example files and an image whose simulated containers succeed.
+/// The simulated containers of the image succeed.
 fn examples() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for file in ["sums.yaml", "nightly.yaml"] {

@@ -1,5 +1,4 @@
-//! The user commands end to end: the real binary and, if needed, real daemons with simulated pods on a
-//! private Redis.
+//! The user commands end to end, with the real binary and simulated pods.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,7 +37,6 @@ fn parts(output: &Output) -> (i32, String, String) {
 
 #[test]
 fn errors_are_on_standard_error_with_their_code_and_without_colours() {
-    // No process listens on port 1.
     for (line, code, message) in [
         ("status", 8, "no API at http://127.0.0.1:1"),
         ("service ls --api https://127.0.0.1:1", 2, "TLS is not built in"),
@@ -126,7 +124,6 @@ fn a_one_off_shows_its_output_and_is_gone_afterwards() {
         let (_, out, err) = run("svc -q");
         if out.is_empty() { Ok(()) } else { Err(out + &err) }
     });
-    // Words of other programs.
     let (exit, out, err) = run("create deployment web --image=hello --replicas=2");
     assert_eq!((exit, out.as_str()), (0, "service/web created\n"), "{err}");
     assert_eq!(run("service update --replicas 1 web").1, "service/web scaled to 1\n");
@@ -234,7 +231,6 @@ fn a_dead_letter_is_corrected_in_an_editor_and_its_pod_runs() {
     let (exit, out, err) = edit("true");
     assert!((exit, out.as_str()) == (0, "") && err.contains("unchanged, not requeued"), "{err}");
     assert_eq!(edit("false").0, 1);
-    // Still no image: the typed text is kept.
     let (exit, out, err) = edit("sed -i s/imgae/omage/");
     assert!(exit != 0 && out.is_empty() && err.contains("image"), "{exit} {err}");
     let kept = err.split("your text is in ").nth(1).and_then(|rest| rest.split(": ").next()).unwrap();
@@ -271,7 +267,6 @@ fn services_are_edited_printed_and_applied_again() {
     assert!(exit == 2 && err.contains("imgae") && err.contains("the edited service is in"), "{err}");
     let kept = err.lines().find_map(|line| line.strip_prefix("the edited service is in ")).unwrap();
     std::fs::remove_file(kept).unwrap();
-    // Another client writes while the editor is open.
     let (exit, _, err) = edit(&format!("{BINARY} scale web 3 >/dev/null; sed -i s/MODE/OTHER/"));
     assert_eq!(exit, 4, "{err}");
     let kept = err.lines().find_map(|line| line.strip_prefix("the edited service is in ")).unwrap();

@@ -58,7 +58,6 @@ fn the_unit_of_backups_writes_a_backup_that_can_be_restored() {
     let folder = tempfile::tempdir().unwrap();
     let unit = read("packaging/systemd/kubeleet-backup.service");
     let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).unwrap();
-    // As systemd reads it.
     let command = command.trim_end_matches('\'').replace("%%", "%").replace("/usr/bin/kubeleet", BINARY);
     let run = |command: &str| {
         let mut shell = Command::new("/bin/sh");

@@ -1,4 +1,4 @@
-//! Checks the safety of shipped files against their pages: units, the configuration of Redis, the image.
+//! The safety of shipped files: units, the configuration of Redis, the image.
 
 use std::fs;
 use std::path::Path;
@@ -43,8 +43,7 @@ fn the_unit_of_the_proxy_can_be_reloaded() {
     }
 }
 
-/// In its own user namespace, a unit has no right over the machine's network, whatever capabilities it is
-/// given.
+/// In its own user namespace a unit has no right over the machine's network, whatever its capabilities.
 #[test]
 fn the_drop_in_for_low_ports_gives_a_right_over_the_network_of_the_machine() {
     let text = read("packaging/systemd/privileged-ports.conf");

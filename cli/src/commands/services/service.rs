@@ -114,7 +114,7 @@ pub(crate) async fn describe(name: &str, context: &mut Context<'_>) -> CommandRe
     Ok(Exit::Ok)
 }
 
-/// Such pods are on nodes that are plain processes or share the machine's network.
+/// Plain processes of a node cannot listen on the same port.
 async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> CommandResult<bool> {
     let mut nodes: Vec<NodeView> = context.client.list("node").await?;
     nodes.retain(|node| NodeInfo::runtime_has_machine_ports(&node.runtime));

@@ -1,5 +1,4 @@
-//! `explain` and `schema`: the fields of a service's file. Both read the same schema as the API's description
-//! and editors, so each field has one description.
+//! `explain` and `schema`: the fields of a service's file, from the schema of the API.
 
 use clap::Args;
 use model::schema;
@@ -12,7 +11,7 @@ use crate::exit::Exit;
 
 const SERVICE: &str = "service";
 
-/// Compose files, whose fields have their own table.
+/// Their fields have their own table.
 const COMPOSE: &str = "compose";
 
 const LINE_WIDTH: usize = 110;
@@ -160,8 +159,7 @@ impl Schema {
         format!("\n### `{name}`\n\n{}", lines(&body))
     }
 
-    /// Returns the definition that a part refers to, or the part itself. Attributes beside the reference take
-    /// precedence.
+    /// Attributes beside a reference take precedence over its definition.
     fn resolved(&self, part: &Value) -> Value {
         let Some(name) = part["$ref"].as_str().and_then(|target| target.strip_prefix("#/$defs/")) else {
             return part.clone();
@@ -173,7 +171,7 @@ impl Schema {
         whole
     }
 
-    /// Returns a part completed by its definition and its forms.
+    /// Completed by the part's definition and its forms.
     fn whole(&self, part: &Value) -> Value {
         let mut whole = self.resolved(part);
         let choices = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|key| whole[key].as_array().cloned());
@@ -198,7 +196,7 @@ impl Schema {
         }
     }
 
-    /// Returns the fields of a map, or of a list's maps. A field of several forms appears once.
+    /// Of a map, or of a list's maps. A field of several forms appears once.
     fn fields(&self, part: &Value) -> Vec<(String, Value)> {
         let of_choice = |choice: Value| match choice["properties"].as_object() {
             Some(fields) => fields.iter().map(|(name, field)| (name.clone(), field.clone())).collect(),

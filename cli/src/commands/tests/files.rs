@@ -23,7 +23,7 @@ fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
     directory
 }
 
-/// The fixtures' service `web`, as a user writes it.
+/// As a user writes it.
 const WEB: &str = "name: web\nreplicas: 3\nlabels: {tier: front}\nimage: nginx:1.27\nmemory: 64MiB\n\
                    environment: {PASSWORD: hunter2}\nports: ['8080:80']\n";
 
@@ -142,7 +142,6 @@ async fn delete_takes_the_names_from_files() {
     assert_eq!(requests, ["DELETE /service/web", "DELETE /service/db", "GET /volume"]);
 }
 
-/// An API with the services `shop-web` and `shop-old` of the app `shop`.
 fn api_with_shop(request: &str) -> String {
     let service = |name: &str| {
         let mut service = fixtures::service(name);

@@ -101,7 +101,6 @@ async fn every_list_can_be_watched() {
     for (line, answers, rows) in [
         ("get svc -w", [service(1), service(1), service(2)], 2),
         ("svc ls -w", [service(1), service(1), service(2)], 2),
-        // A heartbeat is not a change.
         (
             "get nodes -w",
             [node("alive", &heartbeat(1)), node("alive", &heartbeat(2)), node("dead", &heartbeat(3))],
@@ -135,7 +134,6 @@ async fn the_version_is_shown_with_and_without_an_api() {
     assert_eq!((exit.unwrap(), &shown["api"]), (Exit::Ok, &serde_json::Value::Null));
 }
 
-/// A job whose only pod ends with this exit code.
 fn job(exit_code: i64) -> impl Fn(&str) -> String + Send + Sync + Copy + 'static {
     move |request| match request.split([' ', '?']).take(2).collect::<Vec<_>>().as_slice() {
         ["GET", "/pod"] => {

@@ -1,4 +1,4 @@
-//! Assesses a goal by the state from one poll. Pure.
+//! Assesses the state from one poll. Pure.
 
 use api_types::{JobPhase, JobStatus, PodView, RolloutState, ServiceView};
 use model::pod::EndedRun;
@@ -22,13 +22,13 @@ pub(super) struct Assessment {
 pub(super) enum WaitVerdict {
     Reached,
     Waiting,
-    /// Pods have failed and nothing is changing any more: the goal needs an intervention.
+    /// Nothing is changing any more: the goal needs an intervention.
     Failed,
     Deleted,
     Superseded,
 }
 
-/// Reasons of a pod that will not start, however long one waits.
+/// A pod with one of these will not start, however long one waits.
 const STUCK_REASONS: [&str; 3] = ["CrashLoopBackOff", "ImagePullBackOff", "StartFailed"];
 
 impl Assessment {
@@ -81,7 +81,6 @@ pub(super) fn ready(service: Option<&ServiceView>, generation: u64, is_supersede
     Assessment { line, verdict, is_unschedulable: status.unschedulable > 0 }
 }
 
-/// Returns true if a pod of the service may never start: then its pods are worth a look.
 pub(super) fn may_be_stuck(service: &ServiceView) -> bool {
     service.held.is_some() || STUCK_REASONS.iter().any(|reason| service.status.message.contains(reason))
 }
@@ -98,8 +97,7 @@ pub(super) fn held_for_good(service: &ServiceView) -> Option<String> {
     Some(format!("{}: {why}", pod_counts(service)))
 }
 
-/// Returns a pod of this or a later generation that does not start: its image or program is missing, or it
-/// has crashed twice.
+/// A pod of this or a later generation: its image or program is missing, or it has crashed twice.
 pub(super) fn stuck_pod(pods: &[PodView], generation: u64) -> Option<&PodView> {
     let is_stuck = |pod: &&PodView| {
         pod.generation >= generation

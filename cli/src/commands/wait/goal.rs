@@ -1,40 +1,35 @@
-//! The goals of `--wait`: states of services and pods that [`waiter`](super::waiter) waits for.
+//! The goals of `--wait`.
 
 use api_types::ServiceView;
 use model::event::{ClusterEvent, ObjectKind};
 use model::ids::PodId;
 
-/// State to wait for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// All pods of a service run, and are of this generation or a later one.
     Ready {
-        /// Name of the service.
         service: String,
-        /// Generation after the write.
+        /// After the write.
         generation: u64,
     },
     /// All pods of a service have ended by themselves, with any exit code.
     Ended {
-        /// Name of the service.
         service: String,
     },
-    /// A service is deleted, and its last pod is gone.
+    /// The last pod is gone, too.
     ServiceGone {
-        /// Name of the service.
         service: String,
     },
-    /// A pod is stopped or forgotten.
+    /// Or forgotten.
     PodGone {
-        /// Uuid.
         id: PodId,
-        /// Name, `web-0`.
+        /// `web-0`.
         name: String,
     },
 }
 
 impl Goal {
-    /// Returns the goal that all pods of a service are as it is now.
+    /// All pods of a service are as it is now.
     pub(crate) fn ready(service: &ServiceView) -> Self {
         Self::Ready { service: service.name.to_string(), generation: service.generation }
     }
@@ -57,7 +52,7 @@ impl Goal {
         }
     }
 
-    /// Returns the last word of the output when the goal is reached. Scripts may rely on it.
+    /// Scripts may rely on it.
     pub(super) fn success_word(&self) -> &'static str {
         match self {
             Goal::Ready { .. } => "ready",

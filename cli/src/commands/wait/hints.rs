@@ -9,10 +9,9 @@ use super::goal::Goal;
 
 /// Waiting works without events, so opening their stream must not delay it.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Minimum pause between polls. Events come in bursts, and one poll covers a whole burst.
+/// Events come in bursts, and one poll covers a whole burst.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
-/// Minimum pause as a multiple of the last poll's duration: polling a service with many pods is expensive for
-/// the API.
+/// Polling a service with many pods is expensive for the API.
 const PAUSE_PER_POLL_TIME: u32 = 4;
 
 pub(super) struct Hints {
@@ -26,8 +25,7 @@ impl Hints {
         Self { stream: opened.ok().and_then(Result::ok), goal: goal.clone() }
     }
 
-    /// Waits for an event about the goal, for at most `interval`. `poll_time` is the duration of the last
-    /// poll.
+    /// `poll_time` is the duration of the last poll.
     pub(super) async fn wait(&mut self, interval: Duration, poll_time: Duration) {
         let started = Instant::now();
         drop(timeout(interval, self.next()).await);
@@ -35,7 +33,7 @@ impl Hints {
         sleep(min_pause.saturating_sub(started.elapsed())).await;
     }
 
-    /// Returns after an event about the goal; never if the stream has ended.
+    /// Never returns if the stream has ended.
     async fn next(&mut self) {
         while let Some(stream) = &mut self.stream {
             match stream.next().await {

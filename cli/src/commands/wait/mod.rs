@@ -1,6 +1,6 @@
 //! `--wait`: polls until the goal is reached or unreachable, or the time is over.
 //!
-//! Events trigger an immediate poll. They are only hints, so it also polls regularly.
+//! An event triggers an immediate poll. Events are only hints, so it also polls regularly.
 
 mod assess;
 mod goal;

@@ -1,5 +1,4 @@
-//! Progress of `--wait` on standard error: one updated line on a terminal, otherwise a new line for each
-//! change.
+//! Progress of `--wait` on standard error.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -16,15 +16,14 @@ use super::progress::GoalProgress;
 use crate::exit::{ErrorExit, Exit};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Time for which pods must have failed, with nothing else going on, before waiting ends: a replacement may
-/// be on its way.
+/// Pods must have failed for this time, with nothing else going on: a replacement may be on its way.
 const FAILED_FOR: Duration = Duration::from_secs(5);
-/// Time for which a service must be ready: pods that end at once were never ready.
+/// Pods that end at once were never ready.
 const READY_FOR: Duration = Duration::from_secs(1);
-/// Minimum time limit of a poll near the deadline.
+/// Near the deadline.
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ERROR_LENGTH: usize = 200;
-/// Maximum pods of a service that are checked for one that does not start.
+/// Of a service, to find one that does not start.
 const MAX_PODS: usize = 500;
 
 pub(crate) struct Waiter {
@@ -38,8 +37,7 @@ struct SeenChange {
 }
 
 impl SeenChange {
-    /// Remembers the containers of `generation`. Returns true if a later one has others. A restart does not
-    /// count.
+    /// Returns true if a later generation has other containers. A restart does not count.
     fn observe(&mut self, service: &ServiceView, generation: u64) -> bool {
         if service.generation <= generation {
             self.containers = Some(service.pod.containers.clone());
@@ -51,7 +49,7 @@ impl SeenChange {
 
 struct Poll {
     assessment: Assessment,
-    /// Exit code if this was the last poll before the deadline.
+    /// If this was the last poll before the deadline.
     exit_on_timeout: Exit,
 }
 
@@ -64,7 +62,7 @@ impl Waiter {
         self.wait_for_all(vec![goal]).await
     }
 
-    /// Waits for the goals in turn. Returns the exit code of the first one not reached.
+    /// Returns the exit code of the first goal that was not reached.
     pub(crate) async fn wait_for_all(self, goals: Vec<Goal>) -> Exit {
         let exits = self.wait_for_each(goals).await;
         exits.into_iter().find(|exit| *exit != Exit::Ok).unwrap_or(Exit::Ok)
@@ -160,7 +158,7 @@ impl Waiter {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Polls once. Transient errors count as polls, because daemons restart and Redis fails over.
+    /// Transient errors count as polls, because daemons restart and Redis fails over.
     async fn poll(&self, goal: &Goal, seen: &mut SeenChange) -> Result<Poll, ClientError> {
         let limit = self.time_left().max(LAST_POLL_TIMEOUT);
         match timeout(limit, self.assess(goal, seen)).await {
@@ -204,8 +202,7 @@ impl Poll {
     }
 }
 
-/// Returns advice for a change that will not be ready: resuming a paused one; nothing for one already rolled
-/// back.
+/// For a change that will not be ready. One that was rolled back needs nothing.
 fn next_step(service: &ServiceView, generation: u64) -> Option<String> {
     let name = &service.name;
     match service.rollout.as_ref().map(|rollout| rollout.state) {
