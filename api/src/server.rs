@@ -26,6 +26,7 @@ pub enum ApiError {
     )]
     Bind {
         address: SocketAddr,
+        /// Of the system.
         error: std::io::Error,
     },
 }

@@ -6,6 +6,7 @@ use api_types::Problem;
 pub enum ClientError {
     #[error("invalid API address {text:?}: {reason} (from --api or KUBELEET_API)")]
     InvalidAddress {
+        /// As given.
         text: String,
         reason: String,
     },
@@ -17,6 +18,7 @@ pub enum ClientError {
     )]
     Unreachable {
         address: String,
+        /// Of the network.
         cause: String,
     },
     /// The connection was accepted, but no complete response came.

@@ -81,8 +81,8 @@ fn habit(arguments: &[String], error: &clap::Error) -> Option<Habit> {
     options::find(&line, option)
 }
 
-/// Removes misleading parts of an error: suggestions of hidden commands and of words with only a common
-/// beginning, the advice to write an option as a value, and options set in the environment.
+/// Removes suggestions of hidden commands and of words with only a common beginning, the advice to write an
+/// option as a value, and options set in the environment.
 fn plain(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let mut root = help::command_line();
     root.build();

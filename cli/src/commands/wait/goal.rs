@@ -14,10 +14,12 @@ pub(crate) enum Goal {
     },
     /// All pods of a service have ended by themselves, with any exit code.
     Ended {
+        /// Name.
         service: String,
     },
     /// The last pod is gone, too.
     ServiceGone {
+        /// Name.
         service: String,
     },
     /// Or forgotten.

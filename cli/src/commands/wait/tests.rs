@@ -31,6 +31,7 @@ async fn wait(
 ) -> Exit {
     let polls = AtomicUsize::new(0);
     let api = FakeApi::start(move |request| {
+        // Waiting works without events.
         match request.starts_with("GET /event") {
             true => problem(503),
             false => respond(polls.fetch_add(1, Ordering::SeqCst)),
