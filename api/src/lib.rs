@@ -1,6 +1,4 @@
-//! The HTTP API: stores the desired services and shows their state.
-//!
-//! The process is stateless: any number of them on one Redis behave as one.
+//! The HTTP API. The process is stateless: any number of them on one Redis behave as one.
 //!
 //! Tests: tests
 

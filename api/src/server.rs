@@ -50,8 +50,7 @@ impl Server {
         self.address
     }
 
-    /// After `shutdown`, ends streams and gives requests and background work some seconds. The reconcile loop
-    /// finishes abandoned work.
+    /// The reconcile loop finishes work that the shutdown cuts off.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), ApiError> {
         let Self { listener, address, app } = self;
         let _forwarding = forward_shutdown(&app, &shutdown);

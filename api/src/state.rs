@@ -1,4 +1,4 @@
-//! Shared state of all requests in one API process. Nothing depends on it after the process.
+//! Shared state of all requests. Nothing depends on it after the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,6 @@ use crate::streams::open_streams::OpenStreams;
 /// Thousands of probes cost Redis ten requests a second.
 const READINESS_MAX_AGE: Duration = Duration::from_millis(100);
 
-/// Live schedulers, or the reason why Redis rejects writes.
 pub(crate) type ReadinessAnswer = Result<u64, String>;
 
 #[derive(Clone)]
@@ -119,8 +118,7 @@ impl AppState {
         self.latest_write.lock().as_ref().map(|latest| latest.view.clone())
     }
 
-    /// An unconfirmed write may be confirmed since. Nothing is known of a write that was replaced or lost in
-    /// a failover.
+    /// Nothing is known of a write that was replaced or lost in a failover.
     pub(crate) async fn durability_now(&self) -> Result<Option<DurabilityView>, StoreError> {
         let latest = self.latest_write.lock().clone();
         let Some(latest) = latest.filter(|latest| latest.view.state == DurabilityState::Unconfirmed) else {
@@ -150,7 +148,6 @@ fn confirmed_since(before: &DurabilityView) -> DurabilityView {
     }
 }
 
-/// 202 until all replicas have confirmed the write.
 pub(crate) fn status_of(durability: &DurabilityView, confirmed: StatusCode) -> StatusCode {
     match durability.state {
         DurabilityState::Unconfirmed => StatusCode::ACCEPTED,

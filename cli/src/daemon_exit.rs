@@ -1,4 +1,4 @@
-//! Exit codes of the daemons, `dev` and `healthcheck`.
+//! Exit codes of the daemons.
 
 use proxy::{LocalError, ProxyError};
 use worker::WorkerError;

@@ -45,7 +45,7 @@ pub(crate) async fn scheduler(flags: &SettingFlags) -> anyhow::Result<()> {
     Ok(::scheduler::run(config, shutdown).await?)
 }
 
-/// Also starts without Redis, and serves pods from its last known state.
+/// Serves pods from its last known state without Redis.
 pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     let config = Arc::new(options.settings.load(Serves::Metrics)?);
     let shutdown = signal::shutdown()?;
@@ -65,8 +65,7 @@ pub(crate) async fn proxy(options: &ProxyOptions) -> anyhow::Result<()> {
     Ok(::proxy::run(config, start, listening, take_over::tell_systemd).await?)
 }
 
-/// The supervisor, or, with `--guarded` or without a supervisor, the worker itself. Returns the exit code. A
-/// supervisor must be small, so its runtime has one thread.
+/// Returns the exit code. A supervisor must be small, so its runtime has one thread.
 pub(crate) fn worker(options: &WorkerOptions) -> anyhow::Result<u8> {
     let serves = if options.fence_only { Serves::Nothing } else { Serves::Metrics };
     let config = Arc::new(options.settings.load(serves)?);
@@ -111,8 +110,7 @@ async fn worker_itself(config: Arc<Config>, guarded: bool) -> anyhow::Result<()>
     Ok(::worker::run_supervised(config, pipe, problems, shutdown).await?)
 }
 
-/// Logs recommended changes to the server; fails if kubeleet cannot work with it. Without an answer, nothing
-/// is reported.
+/// Without an answer, nothing is reported.
 async fn check_redis(config: &Config) -> anyhow::Result<()> {
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     let concerns = match tokio::time::timeout(SERVER_CHECK_TIMEOUT, store.server_concerns()).await {
@@ -128,8 +126,8 @@ async fn check_redis(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The address is bound before the daemon starts, so that no measurement is lost. If it is in use, the daemon
-/// runs without metrics, because pods must not move for that; `note` gets the error.
+/// The address is bound before the daemon starts, so that no measurement is lost. Pods must not move because
+/// it is in use.
 async fn serve_metrics(
     config: &Arc<Config>,
     default_port: u16,
@@ -174,7 +172,7 @@ async fn serve_later(server: impl Future<Output = Option<MetricsServer>>, shutdo
     }
 }
 
-/// `None` if metrics are off. The error is a sentence.
+/// `None` if metrics are off.
 async fn bind_metrics(config: &Config, default_port: u16) -> Result<Option<MetricsServer>, String> {
     let Some(address) = metrics_address(config, default_port) else { return Ok(None) };
     let bound = MetricsServer::bind(address, config.token.as_ref(), config.read_token.as_ref()).await;

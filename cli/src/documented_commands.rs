@@ -17,7 +17,7 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Of the first command, split like in a shell; `None` if a part is omitted or comes from another command.
+/// `None` if a part is omitted or comes from another command.
 fn words(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     for c in line.chars() {
@@ -36,7 +36,7 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// In a page's code: indented by four, or fenced within a list.
+/// Code is indented by four, or fenced within a list.
 fn commands(page: &str) -> Vec<Vec<String>> {
     let mut is_fenced = false;
     let code = page.lines().filter_map(|line| {

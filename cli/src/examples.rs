@@ -144,7 +144,6 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("man", &["kubeleet man /usr/local/share/man/man1"]),
 ];
 
-/// `path` is the command as it is typed.
 pub(crate) fn text(path: &str) -> Option<String> {
     let (_, lines) = TABLE.iter().find(|(command, _)| *command == path)?;
     let lines: Vec<String> = lines.iter().map(|line| format!("  {line}")).collect();

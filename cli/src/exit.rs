@@ -10,7 +10,6 @@ pub(crate) enum Exit {
     Error,
     Usage,
     NotFound,
-    /// It exists already, is being deleted, or was changed concurrently.
     Conflict,
     /// The service does not fit the cluster, or the wait timed out and some pods fit no node.
     Unschedulable,

@@ -1,7 +1,5 @@
-//! Each command's help shows only the options that it uses, and examples.
-//!
-//! clap offers global options to every command. A command that defines an option with the same id keeps its
-//! own, which allows the help to hide it.
+//! The command line. clap offers global options to every command; one that defines an option with the same id
+//! keeps its own, which allows the help to hide it.
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
@@ -21,7 +19,6 @@ pub(crate) fn command_line() -> Command {
         .fold(root, |root, name| root.mut_subcommand(&name, |sub| hide_unused(sub, &name, &globals)))
 }
 
-/// `path` is the command as it is typed.
 fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {
     if command.has_subcommands() {
         let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
@@ -51,7 +48,7 @@ fn with_examples(command: Command, path: &str) -> Command {
     command.after_help(after)
 }
 
-/// These commands accept a setting but do not use it: daemons of a machine may share a configuration.
+/// Daemons of a machine may share a configuration.
 fn not_using(setting: &str) -> &'static [&'static str] {
     match setting {
         "listen" => &["scheduler", "worker", "proxy", "net"],

@@ -139,8 +139,8 @@ async fn check_target(target: &str) -> Result<String, String> {
     }
 }
 
-/// Any answer counts, even a close by a program with another protocol. The proxy accepts before it has found
-/// a pod, and resets the connection if it finds none for 10 s.
+/// Any answer counts, also a close by another protocol. The proxy accepts before it has found a pod, and
+/// resets the connection if it finds none for 10 s.
 async fn ask_pod(address: Ipv4Addr, port: u16) -> io::Result<()> {
     let mut stream = TcpStream::connect((address, port)).await?;
     stream.write_all(b"HEAD / HTTP/1.0\r\n\r\n").await?;

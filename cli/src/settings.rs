@@ -1,4 +1,4 @@
-//! Daemon settings: combines flags, environment and configuration file into one [`Config`].
+//! Flags, environment and configuration file as one [`Config`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,14 +84,14 @@ impl SettingFlags {
         self.runtime.is_some() || std::env::var_os("KUBELEET_RUNTIME").is_some()
     }
 
-    /// For a process that serves `serves`; then starts logging. [`BadSettings`] lists every invalid setting.
+    /// Starts logging, too. [`BadSettings`] lists every invalid setting.
     pub(crate) fn load(&self, serves: Serves) -> anyhow::Result<Config> {
         let config = self.read(serves)?;
         daemon::telemetry::init(&config.log, config.log_json);
         Ok(config)
     }
 
-    /// As [`Self::load`], without starting logging.
+    /// Does not start logging.
     pub(crate) fn read(&self, serves: Serves) -> anyhow::Result<Config> {
         let file = self.read_config_file()?;
         let sources = Sources {

@@ -18,8 +18,8 @@ pub(crate) struct NextProcess {
 }
 
 impl NextProcess {
-    /// Finds the program's path now, because an upgrade replaces the file. The path may be a link to the
-    /// current version, so it is kept as it was called.
+    /// An upgrade replaces the program's file. Its path may be a link to the current version, so it is kept
+    /// as it was called.
     pub(crate) fn of_this_process() -> anyhow::Result<Self> {
         let called = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
         let program = match called {
@@ -32,7 +32,7 @@ impl NextProcess {
         Ok(Self { hang_up, program, arguments })
     }
 
-    /// One process at a time, at each SIGHUP, until one has taken the sockets.
+    /// One process at a time.
     pub(crate) async fn start_when_asked(mut self, taken: CancellationToken) {
         while let Some(Some(())) = taken.run_until_cancelled(self.hang_up.recv()).await {
             if std::process::id() == 1 {

@@ -1,8 +1,6 @@
-//! Decides whether a requested service fits the cluster. Pure.
-//!
-//! Early answers for people: the script that assigns pods decides. So only services that can never fit are
-//! refused. Cordoned and silent nodes count, because they may be back before the pods are. External workers
-//! count for pods without requests.
+//! Decides whether a requested service fits the cluster, as an early answer for people: the script that
+//! assigns pods decides. So only services that can never fit are refused. Cordoned and silent nodes count,
+//! because they may be back before the pods are. Pure.
 
 mod amounts;
 mod shortage;
@@ -113,7 +111,7 @@ impl Demand {
         Self { service: service.name.clone(), wanted, present: Some(present), can_wait: false }
     }
 
-    /// True if no cluster could lack resources: there are no pods, or the service has what they require.
+    /// True if the service has no pods, or requires no more than its present pods.
     pub(crate) fn is_covered(&self) -> bool {
         self.wanted.replicas == 0
             || self.present.as_ref().is_some_and(|present| self.wanted.is_within(present))
@@ -200,7 +198,6 @@ impl Demand {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
             Lack::Ports if self.taken_port(node).is_none() => 1,
             Lack::Ports => 0,
-            // Nodes that refuse the pods are left out.
             Lack::Permission => u64::MAX,
             Lack::Slots => free(node).pods,
         };

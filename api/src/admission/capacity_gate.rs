@@ -1,4 +1,4 @@
-//! Refuses services that do not fit the cluster, using a view of the nodes at most about a second old.
+//! Refuses services that do not fit the cluster.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const MAX_ADMITTED: usize = 64;
 pub(crate) struct CapacityGate {
     view: Mutex<Option<NodesView>>,
     reading: tokio::sync::Mutex<()>,
-    /// Within the last [`MAX_AGE`]: the view may not show them yet.
+    /// The view may not show them yet.
     admitted: Mutex<VecDeque<(Instant, Demand)>>,
 }
 
@@ -74,12 +74,11 @@ impl CapacityGate {
         admitted.iter().map(|(_, demand)| demand.clone()).collect()
     }
 
-    /// Empty if the nodes cannot be read.
     pub(crate) async fn nodes_now(&self, store: &Store) -> Arc<[Node]> {
         self.nodes(store, MAX_AGE_OF_REFUSAL).await
     }
 
-    /// While another request reads a new view, uses the previous one.
+    /// While another request reads, the previous view serves.
     async fn recent_nodes(&self, store: &Store) -> Arc<[Node]> {
         match self.known(Duration::MAX).filter(|_| self.reading.try_lock().is_err()) {
             Some(nodes) => nodes,

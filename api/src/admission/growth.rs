@@ -1,6 +1,5 @@
-//! Refuses requests that would fill Redis or exceed the cluster's configured limits.
-//!
-//! A Redis at its `maxmemory` takes no writes at all, so requests that add data are refused earlier.
+//! Refuses requests that exceed the cluster's limits or would fill Redis: at its `maxmemory` Redis takes no
+//! writes at all.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +27,7 @@ const READING_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Growth {
     services: u64,
     pods: u64,
-    /// The store counts them.
+    /// Secrets and configs; the store counts them.
     values: u64,
     bytes: u64,
 }
@@ -82,8 +81,7 @@ pub(crate) struct GrowthGate {
 }
 
 impl GrowthGate {
-    /// Growth without new services, pods or values is always admitted: Redis itself refuses writes when full.
-    /// All is admitted while Redis' memory is unknown.
+    /// Other growth is always admitted: Redis itself refuses writes when full.
     pub(crate) async fn admit(
         &self,
         store: &Store,
@@ -103,7 +101,6 @@ impl GrowthGate {
         Ok(())
     }
 
-    /// Concurrent requests wait only if no state is known.
     async fn refresh(&self, store: &Store) {
         if !self.is_due() {
             return;
@@ -132,7 +129,6 @@ impl GrowthGate {
     }
 }
 
-/// `None` without a limit.
 pub(crate) fn headroom(memory: RedisMemory, limits: &GrowthLimits) -> Option<u64> {
     Some(threshold(memory.limit?, limits).saturating_sub(memory.used))
 }

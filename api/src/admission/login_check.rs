@@ -1,4 +1,4 @@
-//! Lets a worker check a login with its registry before the login is stored.
+//! A worker checks a login with its registry before the login is stored.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Admission: refusals of requests that the cluster has no room for, that no worker could carry out, or that
-//! remove an object which services use.
+//! Admission: refuses requests that could not be carried out or would break other services.
 
 pub(crate) mod capacity;
 pub(crate) mod capacity_gate;

@@ -1,4 +1,4 @@
-//! Finds nodes whose key for secrets differs from the other nodes' or this API's key. Pure.
+//! Finds keys for secrets that differ from the cluster's. Pure.
 //!
 //! The cluster's key is the one that most workers have: Redis never knows it. A node without a key gets no
 //! secrets, which may be intended.
@@ -19,7 +19,6 @@ pub(crate) struct WorkerKeys {
 }
 
 impl WorkerKeys {
-    /// On a tie `own` comes first.
     pub(crate) fn of(nodes: &[Node], own: Option<&SecretKey>) -> Self {
         let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for node in nodes.iter().filter(|node| node.state == NodeState::Alive) {

@@ -1,4 +1,4 @@
-//! Finds services that use an object to be deleted: their next pods would wait for it forever.
+//! Services that use an object to be deleted: their next pods would wait for it forever.
 
 use model::ids::{RegistryHost, ServiceName, ValueName};
 use model::service::{Service, ServiceState};

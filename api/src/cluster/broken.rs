@@ -1,4 +1,4 @@
-//! Unreadable keys found by a request, named in the answer beside everything else.
+//! Unreadable keys found by a request.
 
 use model::broken_key::BrokenKey;
 use store::{RedisKey, StoreError, or_broken};
@@ -30,7 +30,6 @@ impl BrokenKeys {
         self.total = before + other.total;
     }
 
-    /// Returns the default for a broken key; other errors stay errors.
     pub(crate) fn take<T: Default>(
         &mut self,
         read: Result<T, StoreError>,

@@ -1,5 +1,4 @@
-//! Finds nodes and schedulers whose failure detection times differ from the others. Pure.
-//!
+//! Nodes and schedulers whose failure detection times differ from the others. Pure.
 
 use std::collections::BTreeMap;
 

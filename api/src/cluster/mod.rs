@@ -1,7 +1,5 @@
 //! State of the cluster as this process reads it, and changes that it notices over time.
 //!
-//! The sentences that `kubeleet status` lists as problems are in `routes/status.rs`.
-//!
 //! Tests: beside the code, tests::outages
 
 pub(crate) mod broken;

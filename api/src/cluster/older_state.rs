@@ -30,8 +30,8 @@ impl EventMemory {
         self.last.as_deref()
     }
 
-    /// `found` is the newest event up to the last one seen: if it differs, all later events are lost. If
-    /// there is none, the stream was trimmed or emptied.
+    /// `found` is the newest event up to the last one seen. If there is none, the stream was trimmed or
+    /// emptied.
     pub(crate) fn compare(&mut self, found: Option<&ClusterEvent>) {
         let last = self.last.as_deref().and_then(EventPosition::parse);
         let Some(found) = found else { return self.last = None };

@@ -29,7 +29,6 @@ pub(crate) struct Overview {
     /// On Redis' clock.
     pub(crate) now: RedisMillis,
     pub(crate) nodes: Vec<Node>,
-    /// Workers whose cluster or pods this Redis does not know.
     pub(crate) held: Vec<HeldNode>,
     pub(crate) node_queues: Vec<NodeQueues>,
     pub(crate) queues: QueueLengths,
@@ -37,13 +36,11 @@ pub(crate) struct Overview {
     pub(crate) unconfirmed_writes: u64,
     pub(crate) lasting_unconfirmed_writes: u64,
     pub(crate) pods: PhaseCounts,
-    /// In phase running.
+    /// Running pods only.
     pub(crate) pods_not_ready: u64,
-    /// With the number of their pods.
     pub(crate) without_record: Vec<(ServiceName, usize)>,
     pub(crate) reasons: Reasons,
     pub(crate) schedulers: u64,
-    /// With the length of their silence.
     pub(crate) silent_schedulers: Vec<(SchedulerId, Duration)>,
     pub(crate) scheduler_times: Vec<(SchedulerId, Timing)>,
     pub(crate) proxies: ProxySigns,

@@ -24,7 +24,7 @@ pub(crate) struct ProxySigns {
 }
 
 impl ProxyWatch {
-    /// Reads regularly: a proxy is missed only if it was seen before.
+    /// A proxy is missed only if it was seen before.
     pub(crate) async fn run(&self, store: Store, shutdown: CancellationToken) {
         let look = async {
             let mut told = ToldProxies::default();
@@ -62,15 +62,14 @@ impl ProxyWatch {
 
 #[derive(Default)]
 struct ToldProxies {
-    /// Away at the last read, while Redis accepted writes.
     suspects: BTreeSet<NodeName>,
     /// True if the latest event says that the proxy is gone.
     told: BTreeMap<NodeName, bool>,
 }
 
 impl ToldProxies {
-    /// A proxy is gone if it is away at two consecutive reads and Redis accepted writes at both: otherwise no
-    /// proxy can show a sign of life.
+    /// A proxy is gone if it is away at two consecutive reads while Redis accepts writes: otherwise no proxy
+    /// can show a sign of life.
     async fn tell(&mut self, store: &Store, signs: &ProxySigns) -> Result<(), StoreError> {
         let suspects = std::mem::take(&mut self.suspects);
         if signs.away.iter().any(|node| self.told.get(node) != Some(&true)) {

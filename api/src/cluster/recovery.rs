@@ -20,9 +20,8 @@ use crate::admission::secret_keys::WorkerKeys;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// To ask workers again has no effect.
 const POLL: Duration = Duration::from_millis(200);
-/// From a worker's heartbeat until it says that it holds the containers of an emptied Redis.
+/// A worker holds the containers of an emptied Redis this long after its heartbeat.
 const HOLD_DELAY: Duration = Duration::from_secs(2);
 
 /// The part of a restore that a request carries out: a backup can be larger than one request. All pods are
@@ -41,7 +40,6 @@ pub(crate) enum RestorePart {
     Cluster,
 }
 
-/// Skips services that were deleted since, unless `with_deleted` is set.
 pub(crate) async fn restore(
     store: &Store,
     file: SavedFile,
@@ -107,8 +105,7 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
     Ok(store.volumes(&names).await?.missing(&names).len())
 }
 
-/// The values stay encrypted as they were: under a different key they are unreadable, which is reported as a
-/// problem.
+/// Under a different key they are unreadable, which is reported as a problem.
 pub(crate) async fn restore_values(
     store: &Store,
     keys: &WorkerKeys,
@@ -159,13 +156,12 @@ pub(crate) struct Collected {
     cluster: ClusterId,
     seen: Option<ClusterId>,
     state: SavedState,
-    /// Nodes that answered or are silent, and those that they know of.
+    /// Also nodes that the others know of.
     volume_nodes: BTreeSet<NodeName>,
     nodes: Vec<NodeAnswerView>,
     problems: Vec<String>,
 }
 
-/// Without `cluster`, the cluster to recover must be unambiguous.
 pub(crate) async fn collect(
     app: &AppState,
     wait: Duration,
@@ -221,7 +217,7 @@ pub(crate) async fn collect(
     Ok(collected)
 }
 
-/// Live nodes, and those that hold containers of `cluster`, or of any cluster if it is `None`.
+/// Live nodes, and those that hold containers of `cluster`, or of any.
 async fn expected_nodes(
     store: &Store,
     cluster: Option<&ClusterId>,

@@ -48,9 +48,7 @@ pub(crate) struct RedisCondition {
     /// With the version; empty if unknown.
     pub(crate) product: String,
     pub(crate) redundancy: Redundancy,
-    /// Redis had an append-only file and has none now.
     pub(crate) has_lost_aof: bool,
-    /// Data lost because Redis went back to an older state.
     pub(crate) loss: Option<String>,
 }
 
@@ -66,7 +64,6 @@ impl RedisWatch {
         }
     }
 
-    /// Runs even without requests, so that the log reports outages.
     pub(crate) async fn run(&self, shutdown: CancellationToken) {
         let look = async {
             loop {

@@ -1,4 +1,4 @@
-//! An answer of Redis that all callers of some milliseconds share.
+//! An answer of Redis for all callers of some milliseconds.
 
 use std::future::Future;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl<T: Clone> SharedAnswer<T> {
         answer
     }
 
-    /// Of any age; `None` while Redis is being asked.
+    /// `None` while Redis is being asked.
     pub(crate) fn known(&self) -> Option<T> {
         Some(self.latest.try_lock().ok()?.as_ref()?.1.clone())
     }

@@ -1,4 +1,4 @@
-//! Resource usage of nodes and pods, read once for concurrent requests.
+//! Resource usage of nodes and pods.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -40,7 +40,7 @@ pub(crate) struct UsageCache {
 }
 
 impl UsageCache {
-    /// Of all live nodes if `node` is `None`.
+    /// Of all live nodes without `node`.
     pub(crate) async fn of(
         &self,
         store: &Store,

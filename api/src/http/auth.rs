@@ -1,7 +1,7 @@
 //! Access control: the bearer token if one is configured, otherwise local programs only.
 //!
-//! Without a token the API listens on loopback only. Even so, a web page could make a browser on this machine
-//! send requests, by a cross-site form or a rebound host name. `Origin` and `Host` reveal both.
+//! Without a token the API listens on loopback only. Even so, a web page could send requests from this
+//! machine's browser, by a cross-site form or a rebound host name: `Origin` and `Host` reveal both.
 
 use std::sync::Arc;
 
@@ -34,7 +34,6 @@ impl AccessControl {
         Self { token: token.map(digest), read_token: read_token.map(digest) }
     }
 
-    /// Public paths answer untrusted clients too.
     pub(crate) fn is_trusted(&self, headers: &HeaderMap) -> bool {
         self.is_open() || self.role(headers).is_ok()
     }
@@ -98,8 +97,8 @@ pub(crate) fn is_public(path: &str) -> bool {
         || path.starts_with("/problems/")
 }
 
-/// Routes whose `GET` accepts the read-only token. Not listed: channels into pods, and backups, which contain
-/// encrypted secrets.
+/// Routes whose `GET` accepts the read-only token. Not listed: channels into pods, and backups with encrypted
+/// secrets.
 const READABLE: &[&str] = &[
     "/",
     "/cluster/check",

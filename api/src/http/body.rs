@@ -1,4 +1,4 @@
-//! Parses JSON and YAML request bodies into one type, with errors that point at the field.
+//! JSON and YAML request bodies, with errors that point at the field.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl<T: Body, S: Send + Sync> FromRequest<S> for JsonOrYaml<T> {
     }
 }
 
-/// `too_large` is the detail of the problem for a body above its route's limit.
+/// `too_large` is the detail for a body above its route's limit.
 pub(crate) async fn read_bytes<S: Send + Sync>(
     request: Request,
     state: &S,
@@ -136,7 +136,7 @@ fn read_json<T: Body>(bytes: &[u8]) -> Result<T, ApiProblem> {
     read_document(&document)
 }
 
-/// Reads a value that is not the body itself, such as a patched document.
+/// For values such as a patched document.
 pub(crate) fn read_value<T: Body>(value: &Value) -> Result<T, ApiProblem> {
     read_document(&DocumentNode::from(value))
 }

@@ -1,7 +1,5 @@
-//! The accept loop: limits the number of connections and the time of silent ones.
-//!
-//! Opening a connection needs no token. So at the limit an idle connection is closed for a new one,
-//! preferably one that never sent a request: silent sockets never lock out active clients.
+//! The accept loop. Opening a connection needs no token: so at the limit an idle connection is closed for a
+//! new one, preferably one that never sent a request. Silent sockets never lock out active clients.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,13 +25,11 @@ use tower::ServiceExt;
 
 /// For each request's head, including the first one on a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// After a failed `accept`, for example because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
-/// For Redis, streams and the process itself.
 const OTHER_FILES: u64 = 128;
 
 pub(crate) fn most(wanted: usize, files: u64) -> usize {
@@ -120,7 +116,7 @@ fn held(response: Result<Response, Infallible>, busy: Busy) -> Response {
 #[derive(Default)]
 struct OpenConnections {
     table: Mutex<ConnectionTable>,
-    /// Counts connections and ends of requests, to order them.
+    /// Orders connections and ends of requests.
     clock: Arc<AtomicU64>,
 }
 
@@ -138,13 +134,13 @@ struct Handle {
 struct Activity {
     requests: AtomicUsize,
     has_served: AtomicBool,
-    /// Value of `clock` since when no request is in progress.
+    /// Since when no request is in progress.
     idle_since: AtomicU64,
     clock: Arc<AtomicU64>,
 }
 
 impl OpenConnections {
-    /// At the limit, closes an idle connection; returns `None` if all are busy.
+    /// At the limit, closes an idle connection; `None` if all are busy.
     fn admit(self: &Arc<Self>, max: usize) -> Option<OpenConnection> {
         let mut table = self.table.lock();
         if table.open.len() >= max && !table.close_idlest() {
@@ -170,7 +166,7 @@ impl OpenConnections {
 }
 
 impl ConnectionTable {
-    /// Connections without requests come first, then the longest idle one. Returns false if all are busy.
+    /// Returns false if all are busy.
     fn close_idlest(&mut self) -> bool {
         let idle = self.open.iter().filter_map(|(id, handle)| Some((handle.activity.idle_rank()?, *id)));
         match idle.min().and_then(|(_, id)| self.open.remove(&id)) {

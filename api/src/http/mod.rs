@@ -1,4 +1,4 @@
-//! Parts common to all requests and answers: parameters, bodies, access control, problems and layers.
+//! Parts common to all requests and answers.
 //!
 //! Tests: beside the code, tests
 

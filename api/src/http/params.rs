@@ -1,4 +1,4 @@
-//! Parameters: names in paths, queries, `If-Match`, and page limits.
+//! Parameters of requests.
 
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::header::IF_MATCH;
@@ -19,12 +19,11 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 pub(crate) const DEFAULT_PAGE_SIZE: usize = 1000;
 pub(crate) const MAX_PAGE_SIZE: usize = 10_000;
 
-/// An object's name as the last variable part of a path, e.g. `web` in `/service/web/scale`.
+/// The last variable part of a path, e.g. `web` in `/service/web/scale`.
 pub(crate) trait PathName: Sized + PartialSchema {
     const PARAMETER: &str;
 
-    /// # Errors
-    /// The problem of a missing object: an invalid name belongs to no object.
+    /// An invalid name belongs to no object, so its problem is that of a missing one.
     fn parse(text: String) -> Result<Self, ApiProblem>;
 }
 
@@ -127,7 +126,6 @@ pub(crate) fn string_schema(pattern: &str, description: &str, example: &str) -> 
     RefOr::T(Schema::Object(object))
 }
 
-/// Names may repeat.
 pub(crate) fn query_pairs(uri: &Uri) -> Result<Vec<(String, String)>, ApiProblem> {
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
     pairs.map(|Query(pairs)| pairs).map_err(|_| {
@@ -245,7 +243,7 @@ pub(crate) fn page_size(limit: Option<u32>) -> Result<usize, ApiProblem> {
     }
 }
 
-/// Returns a page of the sorted `names`, and the response's `next` if more follow.
+/// Also returns the response's `next` if more follow.
 pub(crate) fn page_of<N: AsRef<str>>(
     mut names: Vec<N>,
     paging: &Paging,
@@ -264,7 +262,6 @@ pub(crate) struct SelectorText;
 impl PartialSchema for SelectorText {
     fn schema() -> RefOr<Schema> {
         let (key, value) = (r"[^ \t=!(),]+", r"([^ \t=!(),][^ \t!(),]*)?");
-        // Values in a list have no operator.
         let listed = r"[^ \t=!(),]*";
         let values = format!(r"\([ \t]*{listed}[ \t]*(,[ \t]*{listed}[ \t]*)*\)");
         let requirement = format!(

@@ -17,8 +17,8 @@ pub(crate) fn fields(patch: Value) -> Result<Map<String, Value>, ApiProblem> {
     }
 }
 
-/// Returns the service in the form that clients post. A patch with `containers` applies to the long form, any
-/// other to the short form, so that `{"image":"nginx:2"}` changes the only container's image.
+/// A patch with `containers` applies to the long form, any other to the short form, so that
+/// `{"image":"nginx:2"}` changes the only container's image.
 pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<ServiceInput, ApiProblem> {
     let patch = with_canonical_replicas(patch)?;
     let input = ServiceInput::from(DesiredService::from(service.clone()));
@@ -28,7 +28,6 @@ pub(crate) fn apply(service: &Service, patch: &Map<String, Value>) -> Result<Ser
     read_value(&document)
 }
 
-/// `replicas` is the name in the stored form.
 fn with_canonical_replicas(patch: &Map<String, Value>) -> Result<Map<String, Value>, ApiProblem> {
     let mut renamed = Map::new();
     for (key, value) in patch {

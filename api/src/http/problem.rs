@@ -1,7 +1,5 @@
-//! Errors as HTTP responses: RFC 9457 problem details. The only mapping from errors to HTTP.
-//!
-//! [`render`] writes the body, because only it knows the path and the request id. Errors from axum and tower
-//! (405, 413, invalid paths, timeouts) get the same form there.
+//! Errors as HTTP responses: RFC 9457 problem details. [`render`] writes the body, because only it knows the
+//! path and the request id; errors from axum and tower get the same form there.
 
 use std::time::Duration;
 
@@ -37,7 +35,7 @@ macro_rules! kinds {
             #[cfg(test)]
             pub(crate) const ALL: &[ProblemKind] = &[$(ProblemKind::$kind),*];
 
-            /// Stable: a URI reference relative to the API, where the problem is documented.
+            /// Stable: relative to the API, where the problem is documented.
             pub(crate) fn uri(self) -> &'static str {
                 match self { $(ProblemKind::$kind => concat!("/problems/", $slug),)* }
             }
@@ -124,7 +122,6 @@ pub(crate) struct ApiProblem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShortageMembers {
     pub(crate) service: ServiceName,
-    /// In the resource's unit.
     pub(crate) required: u64,
     pub(crate) allocatable: u64,
     pub(crate) nodes: Vec<NodeShortage>,
@@ -144,7 +141,6 @@ impl ApiProblem {
         self
     }
 
-    /// Converts errors that do not concern this key as usual.
     pub(crate) fn of_key(error: StoreError, key: RedisKey<'_>) -> Self {
         if !error.is_broken_key() {
             return error.into();
@@ -263,14 +259,14 @@ impl IntoResponse for ApiProblem {
     }
 }
 
-/// For an unanswered request, which may have been carried out.
+/// The request may have been carried out.
 pub(crate) fn retry_advice(method: &str) -> &'static str {
     match method {
         "GET" | "HEAD" => "try again",
         "PUT" | "PATCH" | "DELETE" => {
             "the change may or may not have been stored; the request can be repeated"
         }
-        // The other methods are idempotent here: a repetition ends in a conflict, or as the first time.
+        // The others are idempotent: a repetition ends in a conflict, or as the first time.
         _ => {
             "the change may or may not have been stored; the request can be repeated, but undo and restart only with \
              If-Match, run only with `job`"

@@ -38,14 +38,13 @@ const SCHEDULERS: &str = "kubeleet_schedulers";
 const BROKEN_KEYS: &str = "kubeleet_broken_keys";
 const QUEUE_LENGTH: &str = "kubeleet_queue_length";
 
-/// Of duration metrics, all in seconds.
 const SECONDS_SUFFIX: &str = "_seconds";
 const SECONDS_BUCKETS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Installs the recorder on the first call. Earlier metrics are lost.
+/// Earlier metrics are lost.
 pub(crate) fn recorder() -> PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     RECORDER.get_or_init(install).clone()
@@ -136,23 +135,21 @@ pub(crate) fn set_redis_gauges(condition: &RedisCondition) {
 pub(crate) struct ClusterGauges {
     /// Running pods that are not ready count as `not_ready` instead.
     pub(crate) pods: Vec<(&'static str, u64)>,
-    /// Each node has one state.
     pub(crate) nodes: [(&'static str, u64); 3],
     pub(crate) nodes_cordoned: u64,
-    /// Each payload is in one queue.
     pub(crate) queues: [(&'static str, u64); 7],
     pub(crate) services: u64,
     pub(crate) services_unconfirmed: u64,
     pub(crate) schedulers: u64,
     pub(crate) redis_memory: RedisMemory,
-    /// In bytes, if Redis has a limit.
+    /// `None` if Redis has no limit.
     pub(crate) redis_headroom: Option<u64>,
     pub(crate) broken_keys: u64,
     pub(crate) problems: u64,
     /// In which no node is declared dead.
     pub(crate) pause_seconds: u64,
     pub(crate) proxies: [(&'static str, u64); 2],
-    /// Nodes that hold containers, and those containers.
+    /// Nodes, and their containers.
     pub(crate) held: (u64, u64),
 }
 
@@ -183,8 +180,7 @@ impl ClusterGauges {
     }
 }
 
-/// Without values, reports Redis as down and sets the others to NaN: an old value would look like a healthy
-/// cluster.
+/// Without values all but Redis are NaN: an old value would look like a healthy cluster.
 pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     let is_known = values.is_some();
     gauge!(REDIS_UP).set(if is_known { 1.0 } else { 0.0 });

@@ -1,4 +1,4 @@
-//! A small metrics server for daemons without an API.
+//! The metrics server of daemons without an API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use crate::http::problem::ApiProblem;
 
 const MAX_CONNECTIONS: usize = 64;
 
-/// Has the API's access control.
 pub struct MetricsServer {
     listener: TcpListener,
     address: SocketAddr,

@@ -27,13 +27,12 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::streams::open_streams::StreamGuard;
 
-/// For the first message, which contains the request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// A client counts as gone after this silence.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(45);
-/// Of the first message: commands may be long.
+/// Commands may be long.
 const MAX_REQUEST_BYTES: usize = 256 * 1024;
 const CLIENT_LEFT: &str = "the client has left";
 
@@ -179,7 +178,7 @@ impl ClientSession {
         result.map(drop)
     }
 
-    /// Returns the worker's last frame; `None` if the client left first.
+    /// `None` if the client left first.
     async fn relay(&self, socket: &mut WebSocket, channel: Channel) -> Result<Option<Frame>, String> {
         let Channel { mut writer, mut reader } = channel;
         let (mut to_client, mut from_client) = socket.split();
@@ -192,7 +191,7 @@ impl ClientSession {
         ended
     }
 
-    /// Returns true for the first connection of one use, and for what is no port-forward: each is an event.
+    /// True for the first connection of one use, and for all but port-forwards: each is an event.
     fn record_forward(&self, purpose: &Purpose) -> bool {
         let Purpose::Forward { port } = purpose else { return true };
         let address = self.client.map(|ClientAddress(address)| address);
@@ -208,7 +207,7 @@ impl ClientSession {
     }
 }
 
-/// Returns the last frame; `None` if the client stops receiving.
+/// `None` if the client stops receiving.
 async fn send_to_client(
     to_client: &mut SplitSink<&mut WebSocket, Message>,
     reader: &mut ChannelReader,
@@ -272,7 +271,7 @@ async fn receive_from_client(
     }
 }
 
-/// Tells a worker that is just accepting the request that its client has left.
+/// For a worker that is just accepting the request.
 async fn leave(mut channel: Channel) {
     let finished = channel.writer.finish(Frame::Closed);
     let _best_effort = tokio::time::timeout(Duration::from_secs(1), finished).await;

@@ -1,4 +1,4 @@
-//! `/cluster`: checks all keys in Redis against each other, repairs them, and recovers lost state.
+//! `/cluster`: checks and repairs the keys in Redis, and recovers lost state.
 
 use std::time::Duration;
 

@@ -23,10 +23,10 @@ use crate::http::params::{MAX_PAGE_SIZE, Params, page_size, string_schema};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
-/// Of comments in a quiet stream: shorter than the idle timeouts of proxies and clients.
+/// Shorter than the idle timeouts of proxies and clients.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const LAST_EVENT_ID: &str = "Last-Event-ID";
-/// [`EventPosition::parse`] accepts it, with as many digits as always fit. Empty means absent.
+/// With as many digits as always fit. Empty means absent.
 const LAST_EVENT_ID_PATTERN: &str = r"^([0-9]{1,19}(-[0-9]{1,19}(\.[0-9]{1,19})?)?)?$";
 const BEFORE_ALL: &str = "0";
 

@@ -1,4 +1,4 @@
-//! Liveness, readiness and metrics of this process.
+//! Liveness, readiness and metrics.
 
 use api_types::{Problem, ReadyView};
 use axum::Json;

@@ -107,7 +107,6 @@ pub(crate) async fn get_pod_log(
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from_stream(output)).into_response())
 }
 
-/// `None` if it takes too long.
 async fn first_frame(answer: &mut NodeAnswer, timeout: Duration) -> Result<Option<Frame>, StoreError> {
     match tokio::time::timeout(timeout, answer.next()).await {
         Ok(Ok(frame)) => Ok(Some(frame)),
@@ -123,7 +122,7 @@ struct LogStreamReader {
     answer: NodeAnswer,
     first: Option<Frame>,
     has_ended: bool,
-    /// Time of the last frame, or of the last check that found the pod on its node.
+    /// The time of the last frame, or of the last check that the pod is on its node.
     quiet_since: Instant,
     _guard: StreamGuard,
 }
@@ -179,8 +178,7 @@ impl LogStreamReader {
         }
     }
 
-    /// After a failover that lost frames, or with a restarted worker. While Redis is unavailable, the failed
-    /// answer stays.
+    /// After a failover that lost frames, or with a restarted worker.
     async fn ask_again(&mut self) {
         tokio::time::sleep(RETRY_INTERVAL).await;
         let question = NodeQuestion::Output(self.request.clone());

@@ -1,5 +1,5 @@
-//! Routes, one file per resource. A handler's annotation is its part of the OpenAPI document, and its name
-//! the operation id.
+//! One file per resource. A handler's annotation is its part of the OpenAPI document, and its name the
+//! operation id.
 
 mod apps;
 mod backup;

@@ -21,7 +21,6 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::views;
 
-/// A pod may move between nodes meanwhile.
 const MAX_STOP_ATTEMPTS: usize = 5;
 const CHUNK_SIZE: usize = 1000;
 
@@ -51,8 +50,7 @@ pub(crate) struct PodQuery {
 }
 
 impl PodQuery {
-    /// False if id and replica alone rule the pod out, so that its record need not be read. A pushed pod's
-    /// name is known only from its record.
+    /// False only if the record need not be read. A pushed pod's name is known only from its record.
     fn may_match(&self, id: &PodId, replica_of: Option<(&ServiceName, u32)>) -> bool {
         let Some(prefix) = &self.prefix else { return true };
         id.as_str().starts_with(prefix)
@@ -152,11 +150,10 @@ fn or_empty_if_broken<T>(read: Result<Vec<T>, StoreError>) -> Result<Vec<T>, Sto
     }
 }
 
-/// For the second pod of a replica. Elsewhere it is `+`, which means a space in a URL.
+/// A replica's second pod. Elsewhere it is `+`, which means a space in a URL.
 const SECOND: &str = "s";
 
-/// `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod. The order of the variants and of their fields is
-/// the order of the list.
+/// `s/<service>/<replica>`, or `p/<uuid>` for a pushed pod. Variants and fields have the order of the list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Cursor {
     OfService(ServiceName, Slot),
@@ -219,7 +216,6 @@ impl<'a> PodPage<'a> {
         self.found.len() > self.limit
     }
 
-    /// The names of services and their slots are sorted as they are read.
     async fn find(&mut self) -> Result<(), StoreError> {
         let services = match &self.filter.service {
             Some(service) => vec![service.clone()],

@@ -168,7 +168,7 @@ pub(crate) async fn peek_queue(
     Ok(Json(view))
 }
 
-/// The name of an unknown node is probably mistyped.
+/// The name is probably mistyped.
 async fn check_node(app: &AppState, node: &NodeName, queue: &str) -> Result<(), ApiProblem> {
     match app.store.node_names().await {
         Ok(names) if !names.contains(node) => {

@@ -73,7 +73,6 @@ pub(crate) async fn get_status(State(app): State<AppState>) -> Result<Json<Statu
     }))
 }
 
-/// `None` if the server does not report them.
 fn redundancy(condition: &RedisCondition) -> Option<RedundancyView> {
     let redundancy = &condition.redundancy;
     (!condition.product.is_empty()).then_some(RedundancyView {
@@ -85,7 +84,6 @@ fn redundancy(condition: &RedisCondition) -> Option<RedundancyView> {
     })
 }
 
-/// Empty if the account lacks permission.
 async fn server_problems(app: &AppState) -> Result<Vec<String>, ApiProblem> {
     match app.store.server_concerns().await {
         Ok(concerns) => {
@@ -162,7 +160,7 @@ fn memory(overview: &Overview, config: &Config) -> RedisMemoryView {
     }
 }
 
-/// One sentence each: write outages first, then the rest of Redis, then the cluster.
+/// Write outages come first, then the rest of Redis, then the cluster.
 pub(crate) fn all_problems(overview: &Overview, condition: &RedisCondition, config: &Config) -> Vec<String> {
     let fresh = config.timing.fence_after;
     let of_redis = condition.problems(fresh);
@@ -310,7 +308,6 @@ fn silent_nodes(nodes: &[Node], now: RedisMillis, fresh: Duration) -> SilentNode
     SilentNodes { nodes: others.len() + last_beats.len(), last_beats }
 }
 
-/// Of many nodes that are silent at once none is declared dead.
 fn mass_loss(silent: &SilentNodes) -> Option<String> {
     let CircuitBreaker::Open { silent, nodes } = CircuitBreaker::evaluate(silent) else { return None };
     Some(format!(

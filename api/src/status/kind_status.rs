@@ -16,7 +16,6 @@ pub(crate) async fn view(store: &Store, service: Service) -> Result<ServiceView,
     view_with(store, service, status).await
 }
 
-/// The message names unreadable keys of jobs and crons.
 pub(crate) async fn view_with(
     store: &Store,
     service: Service,
@@ -90,7 +89,7 @@ fn job(service: &Service, succeeded: u64, pods: &ServiceStatus) -> JobStatus {
     }
 }
 
-/// No jobs if their list is unreadable.
+/// Without jobs if their list is unreadable.
 async fn cron(store: &Store, service: &Service, broken: &mut BrokenKeys) -> Result<CronStatus, StoreError> {
     let now = store.redis_now().await?;
     let jobs = store.services(&runs(store, &service.name, broken).await?).await?.found();

@@ -1,4 +1,4 @@
-//! The status of single services, pods and nodes, as the API shows it; that of the cluster is in `cluster/`.
+//! The status of single services, pods and nodes; that of the cluster is in `cluster/`.
 
 pub(crate) mod kind_keys;
 pub(crate) mod kind_status;

@@ -1,4 +1,4 @@
-//! Counts pods: of one service for its status, of all services for `/status` and `/metrics`.
+//! Counts pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -89,8 +89,7 @@ impl PodCounts {
     }
 }
 
-/// The count outlives its client: otherwise clients with a short timeout would never get the count of a large
-/// cluster.
+/// In its own task: otherwise clients with a short timeout would never get the count of a large cluster.
 fn start_count(store: Store) -> SharedCount {
     let task = tokio::spawn(async move { count_all(&store).await.map(Arc::new) });
     let aborted = |_| StoreError::Corrupt { what: "counting pods".into(), why: "the count failed".into() };
@@ -133,7 +132,7 @@ async fn count_all(store: &Store) -> Result<PodCount, StoreError> {
     Ok(PodCount { phases, not_ready, reasons, services, without_record, broken, at: Instant::now(), took })
 }
 
-/// Of unschedulable pods only an example is kept: their queue has the number.
+/// The queue has the number of unschedulable pods.
 fn note_reason(reasons: &mut Reasons, record: PodRecord) {
     if !is_ill(&record) || reasons.len() >= MAX_REASONS && !reasons.contains_key(&record.reason) {
         return;
@@ -193,7 +192,6 @@ async fn for_each_record(
     Ok(())
 }
 
-/// The message names an unreadable key.
 pub(crate) async fn service_status(store: &Store, service: &Service) -> Result<ServiceStatus, StoreError> {
     let mut broken = BrokenKeys::default();
     let slots = slots_of(store, &service.name, &mut broken).await?;
@@ -249,7 +247,6 @@ impl StatusCounter {
             Phase::Stopping => status.stopping += 1,
             Phase::Succeeded => status.succeeded += 1,
             Phase::Failed => status.failed += 1,
-            // Its slot is about to be free.
             Phase::Stopped => {}
         }
         status.ready += u64::from(record.is_ready());

@@ -77,7 +77,6 @@ pub(crate) fn pod(pod: PodRecord) -> PodView {
     }
 }
 
-/// Within `fresh` means by Redis' clock.
 pub(crate) fn is_ready(node: &Node, now: RedisMillis, fresh: Duration) -> bool {
     node.state == NodeState::Alive && node.engine_problem.is_none() && !is_silent(node, now, fresh)
 }
@@ -130,7 +129,7 @@ pub(crate) fn queues_of(node: NodeName, queues: NodeQueues) -> QueuesOfNode {
     QueuesOfNode { node, pending, starting, running }
 }
 
-/// Byte for byte, in base64 if it is not UTF-8.
+/// In base64 if it is not UTF-8.
 pub(crate) fn item(payload: PeekedPayload) -> QueueItem {
     let bytes = (payload.length > payload.bytes.len()).then_some(payload.length as u64);
     let (payload, encoding) = text_or_base64(payload.bytes);

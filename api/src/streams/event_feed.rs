@@ -20,7 +20,6 @@ const BUSY_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct EventFeed {
     store: Store,
@@ -36,7 +35,6 @@ enum FeedMessage {
 }
 
 impl EventFeed {
-    /// Nothing is broadcast before [`EventFeed::run`].
     pub(crate) fn new(store: Store, shutdown: CancellationToken) -> Self {
         Self { store, sender: broadcast::channel(BROADCAST_CAPACITY).0, shutdown }
     }
@@ -66,7 +64,7 @@ impl EventFeed {
         }
     }
 
-    /// The first poll makes all clients read up to the end of the stream: the time of their last read is
+    /// After the first poll all clients read up to the end of the stream: the time of their last read is
     /// unknown.
     async fn poll(&self, last: &mut Option<String>) -> Result<usize, StoreError> {
         let Some(id) = last else {
@@ -95,7 +93,7 @@ impl EventFeed {
         Ok(latest.map_or_else(|| "0".to_owned(), |event| event.id))
     }
 
-    /// Also returns future events. Only the first read can fail; later ones are retried.
+    /// Includes future events. Only the first read can fail.
     pub(crate) async fn after(
         &self,
         last: String,
@@ -117,7 +115,7 @@ struct FeedReader {
     receiver: broadcast::Receiver<FeedMessage>,
     last: String,
     ready: VecDeque<Arc<ClusterEvent>>,
-    /// Redis may have events after `last` that the broadcast will not deliver.
+    /// Redis may have events that the broadcast will not deliver.
     behind: bool,
 }
 

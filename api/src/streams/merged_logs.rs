@@ -1,5 +1,4 @@
-//! Merges the logs of several pods by time: each node merges those of its pods, and this module the nodes'
-//! answers.
+//! Merges the nodes' answers, each of which merges the logs of that node's pods.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -17,7 +16,6 @@ const HOLD: Duration = Duration::from_millis(800);
 const PLACES_INTERVAL: Duration = Duration::from_secs(2);
 /// A node without new lines reports every 5 s.
 const NODE_TIMEOUT: Duration = Duration::from_secs(12);
-/// For a node that ended its answer while logs are followed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(100);
 
@@ -104,14 +102,13 @@ impl MergedLogs {
             places.entry(node).or_default().push(pod);
         }
         if self.request.previous {
-            // A pod of this name may have run on any of them.
             let all: Vec<LoggedPod> = places.values().flatten().cloned().collect();
             places.values_mut().for_each(|pods| pods.clone_from(&all));
         }
         Ok(places)
     }
 
-    /// Asks new nodes, and ended ones with changed pods: workers find new pods of a service by themselves.
+    /// Workers find new pods of a service by themselves.
     async fn ask(&mut self, places: Places) -> Result<(), StoreError> {
         for (node, pods) in places {
             let known = self.nodes.get(&node);
@@ -127,7 +124,7 @@ impl MergedLogs {
         Ok(())
     }
 
-    /// `is_new`: the node's first selected pod appeared while logs were followed.
+    /// `is_new`: the node got its first selected pod while logs were followed.
     async fn ask_node(
         &mut self,
         node: NodeName,
@@ -193,7 +190,6 @@ impl MergedLogs {
                             if let MergedItem::Line(_, line) = &item {
                                 log.last_time = log.last_time.max(line.time);
                             }
-                            // A mark is placed where it arrived.
                             self.merge.push(node, log.last_time, item, now);
                         }
                     }
@@ -219,7 +215,6 @@ impl MergedLogs {
             return;
         }
         self.places_at = now + PLACES_INTERVAL;
-        // Failures are retried at the next interval.
         let Ok(places) = self.places().await else { return };
         let due: Vec<NodeName> = self
             .nodes
@@ -238,7 +233,7 @@ impl MergedLogs {
     }
 }
 
-/// A tail applies to initial containers: a node asked before continues, and later pods are read completely.
+/// A tail applies to initial containers: later pods, and nodes that were asked before, are read completely.
 fn request_of(request: &LinesRequest, pods: &[LoggedPod], last_time: u64, is_new: bool) -> LinesRequest {
     let request = LinesRequest { pods: pods.to_vec(), ..request.clone() };
     if last_time == 0 && !is_new {

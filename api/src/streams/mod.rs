@@ -1,4 +1,4 @@
-//! Long-lived streams: events, merged logs and forwarded ports, with a limit for all of them.
+//! Long-lived streams, with a limit for all of them.
 
 pub(crate) mod event_feed;
 pub(crate) mod forwards;

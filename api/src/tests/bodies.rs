@@ -1,4 +1,4 @@
-//! Request bodies: formats, limits, and errors that point at the field.
+//! Request bodies.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

@@ -1,4 +1,4 @@
-//! Every key that the API reads, in every wrong form: all other objects are listed.
+//! Every key that the API reads, in every wrong form.
 
 use model::ids::NodeName;
 use model::node::{NodeInfo, Resources};

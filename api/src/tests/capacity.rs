@@ -1,4 +1,4 @@
-//! Services that do not fit the cluster are refused as a whole, unless a partial start is allowed.
+//! Services that do not fit the cluster are refused.
 
 use model::ids::NodeName;
 use model::node::Resources;

@@ -1,4 +1,4 @@
-//! The event stream: order, resuming, filters, and outages of Redis.
+//! The event stream.
 
 use std::time::Duration;
 

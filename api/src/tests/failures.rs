@@ -1,4 +1,4 @@
-//! Outages: requests fail fast with a problem, and clients do not see the cause.
+//! Outages: requests fail fast with a problem.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Growth is refused before Redis is full or the cluster too large; shrinking never is.
+//! Growth is refused before Redis is full or the cluster too large.
 
 use super::{Api, call};
 

@@ -1,4 +1,4 @@
-//! The server on a real socket: shutdown, and an address that is in use.
+//! The server on a real socket.
 
 use std::net::SocketAddr;
 use std::time::Duration;

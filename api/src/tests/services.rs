@@ -202,7 +202,6 @@ async fn services_are_listed_by_label_and_page() {
 async fn two_apis_behave_as_one() {
     let Some(api) = Api::start() else { return };
     let (_, twin) = api.twin();
-    // One creates it, the other reports that, and its pods are created once.
     let (a, b) = tokio::join!(api.post("/service", WEB), call(&twin, "POST", "/service", &[], WEB));
     let mut statuses = [a.status, b.status];
     statuses.sort_unstable();

@@ -1,4 +1,4 @@
-//! One request to the API, from its path to the decoded response.
+//! One request to the API.
 
 use std::time::Duration;
 
@@ -39,7 +39,6 @@ impl Client {
         ApiCall { client: self, operation, method, url, headers: Vec::new(), body: Vec::new() }
     }
 
-    /// For a write that may start a service partially.
     pub(crate) fn write(&self, method: Method, path: &[&str], operation: impl Into<String>) -> ApiCall<'_> {
         self.call(method, path, operation).query("allow_partial", self.allow_partial.then_some(true))
     }
@@ -68,7 +67,6 @@ impl ApiCall<'_> {
         self.body("application/json", serde_json::to_vec(input).expect("types of the API always serialize"))
     }
 
-    /// The response may be of any type.
     pub async fn done(mut self) -> Result<(), ClientError> {
         self.send(Some(RESPONSE_TIMEOUT)).await.map(drop)
     }
@@ -98,7 +96,6 @@ impl ApiCall<'_> {
         Ok(ByteStream { client: self.client.clone(), operation: self.operation, response })
     }
 
-    /// Any status but 2xx and 101 is an error.
     pub(crate) async fn send(&mut self, limit: Option<Duration>) -> Result<Response, ClientError> {
         let client = self.client;
         let mut http = client.http.request(self.method.clone(), self.url.clone());

@@ -21,12 +21,11 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use crate::error::ClientError;
 use crate::http::Client;
 
-/// The API pings every few seconds: after this silence it is gone.
+/// The API pings every few seconds.
 const API_TIMEOUT: Duration = Duration::from_secs(60);
 
 type ChannelSocket = WebSocketStream<Upgraded>;
 
-/// Of an idle client.
 pub const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 pub struct ChannelSender {
@@ -84,7 +83,7 @@ impl ChannelSender {
         self.send_message(Message::binary(frame.encode())).await
     }
 
-    /// Tells the API that this client is alive though it may read nothing.
+    /// For a client that reads nothing for a while.
     pub async fn ping(&mut self) -> Result<(), ClientError> {
         self.send_message(Message::Ping(Bytes::new())).await
     }

@@ -1,4 +1,4 @@
-//! Address of the API: parses `--api` and builds the URLs of routes.
+//! Address of the API, and URLs of routes.
 
 use std::net::IpAddr;
 

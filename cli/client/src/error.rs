@@ -21,17 +21,15 @@ pub enum ClientError {
         /// Of the network.
         cause: String,
     },
-    /// The connection was accepted, but no complete response came.
     #[error(
         "{operation}: lost the connection to the API at {address} ({cause}){}",
         warning(*.may_have_changed)
     )]
     RequestFailed {
-        /// For example `reading service web`.
         operation: String,
         address: String,
         cause: String,
-        /// A write, whose result is unknown.
+        /// The result of a write is unknown.
         may_have_changed: bool,
     },
     #[error("{}", describe(.operation, .problem))]
@@ -45,7 +43,7 @@ pub enum ClientError {
         operation: String,
         address: String,
         status: u16,
-        /// Beginning of the body.
+        /// Its beginning.
         body: String,
     },
 }
@@ -58,7 +56,6 @@ impl ClientError {
         }
     }
 
-    /// The same call may succeed a moment later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::RequestFailed { .. } => true,
@@ -123,7 +120,7 @@ fn describe(operation: &str, problem: &Problem) -> String {
     text
 }
 
-/// The API's own advice is an HTTP request, which does not help in a terminal.
+/// The API's own advice is an HTTP request.
 fn advice(kind: &str) -> Option<&'static str> {
     match kind.rsplit('/').next()? {
         "service-not-found" => Some("`kubeleet service ls` lists them"),
@@ -143,7 +140,6 @@ fn advice(kind: &str) -> Option<&'static str> {
     }
 }
 
-/// The query parameter stands beside the command's option.
 fn for_terminals(detail: &str) -> String {
     detail.replace(" (?force=true)", "")
 }
@@ -154,7 +150,6 @@ fn repeats(title: &str, detail: &str) -> bool {
     end.split(' ').count() > 2 && detail.contains(end)
 }
 
-/// Cuts the detail before the first HTTP request that it recommends.
 fn without_http_advice(detail: &str) -> &str {
     let methods = ["GET /", "PUT /", "POST /", "PATCH /", "DELETE /"];
     let end = methods.iter().filter_map(|method| detail.find(method)).min().unwrap_or(detail.len());

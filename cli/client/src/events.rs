@@ -20,9 +20,7 @@ const OPERATION: &str = "reading events";
 
 #[derive(Debug, Clone)]
 pub enum EventsFrom {
-    /// With this many of the latest events.
     Tail(usize),
-    /// After the event with this id.
     After(String),
 }
 
@@ -56,7 +54,7 @@ impl Client {
 }
 
 impl EventStream {
-    /// After an error, open another stream from the last event received. Cancel safe.
+    /// After an error, open another stream from the last event. Cancel safe.
     pub async fn next(&mut self) -> Result<ClusterEvent, ClientError> {
         loop {
             let data = match self.data.try_next().await {

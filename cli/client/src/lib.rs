@@ -1,6 +1,4 @@
-//! Client of the kubeleet API: any request by its path, typed responses and typed errors.
-//!
-//! It imports only the API's types and their parts. Its own tests use a fake API.
+//! Client of the kubeleet API. It imports only the API's types and their parts.
 //!
 //! Tests: tests, kubeleet::exit::client_tests
 

@@ -14,7 +14,6 @@ pub struct PodLogQuery {
     pub pods: Vec<String>,
     pub services: Vec<String>,
     pub app: Option<String>,
-    /// Of services.
     pub label: Option<String>,
     /// `None` for all.
     pub container: Option<String>,

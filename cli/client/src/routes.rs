@@ -1,4 +1,4 @@
-//! Requests that several commands send, and those that are more than a path. Others are a [`Client::call`].
+//! Requests that several commands send, or that are more than a [`Client::call`].
 
 use api_types::{
     AppLockInput, DeadLetterView, List, NodeView, PodView, QueuesView, ScaleInput, ServiceView, StatusView,
@@ -37,7 +37,7 @@ impl PodFilter {
 }
 
 impl Client {
-    /// `of` is such as `node`.
+    /// `of` is the type in the path, such as `node`.
     pub async fn list<T: DeserializeOwned>(&self, of: &str) -> Result<Vec<T>, ClientError> {
         let plural = of.strip_suffix('y').map_or_else(|| format!("{of}s"), |stem| format!("{stem}ies"));
         self.call(Method::GET, &[of], format!("listing {plural}")).views().await
@@ -123,7 +123,6 @@ impl Client {
         call.header(IF_MATCH, entity_tag(before)).view().await
     }
 
-    /// With `volumes`, persistent volumes are deleted too.
     pub async fn delete_service(&self, name: &str, volumes: bool) -> Result<(), ClientError> {
         let call = self.call(Method::DELETE, &["service", name], format!("deleting service {name}"));
         call.query("volumes", volumes.then_some(true)).done().await
@@ -133,7 +132,6 @@ impl Client {
         filter.select(self.call(Method::GET, &["pod"], "listing pods")).views().await
     }
 
-    /// True if there are more.
     pub async fn some_pods(
         &self,
         filter: &PodFilter,
@@ -144,7 +142,6 @@ impl Client {
         Ok((page.items, page.next.is_some()))
     }
 
-    /// By complete uuid.
     pub async fn pod(&self, id: &str) -> Result<PodView, ClientError> {
         self.get("pod", id).await
     }

@@ -1,9 +1,9 @@
-//! Parses server-sent events from a response body, with a limit on the size of an event.
+//! Server-sent events, with a limit on their size.
 
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures_util::{Stream, StreamExt};
 
-/// A broken server cannot fill the memory. The API's events are far smaller.
+/// A broken server cannot fill the memory.
 const MAX_EVENT_BYTES: usize = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]

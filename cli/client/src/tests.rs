@@ -1,4 +1,4 @@
-//! Tests the client with a fake API: its requests, and its handling of each response.
+//! The client with a fake API.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -17,7 +17,7 @@ impl<T> Default for ChangedRows<T> {
 }
 
 impl<T: TableRow + PartialEq + Clone> ChangedRows<T> {
-    /// Returns new or changed items, and forgets missing ones.
+    /// Forgets missing items.
     pub fn changed(&mut self, items: Vec<T>) -> Vec<T> {
         let is_changed = |item: &&T| self.last.get(&item.unique_name()) != Some(&item.watched());
         let changed = items.iter().filter(is_changed).cloned().collect();

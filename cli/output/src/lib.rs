@@ -1,6 +1,5 @@
-//! Output of commands: tables for people; JSON, YAML and names for scripts; messages on standard error.
-//!
-//! It knows no commands and reads no input. Its tests compare complete outputs.
+//! Output of commands: tables for people; JSON, YAML and names for scripts. It knows no commands and reads no
+//! input.
 //!
 //! Tests: tests, kubeleet::commands::tests
 

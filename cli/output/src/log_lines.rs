@@ -14,7 +14,7 @@ pub struct LineStyle {
     pub names: bool,
     pub timestamps: bool,
     pub colors: bool,
-    /// Remove control characters other than colours: a pod could overwrite the lines of others.
+    /// A pod could overwrite the lines of others.
     pub escapes: bool,
     pub json: bool,
 }
@@ -26,7 +26,6 @@ pub fn shows_colors() -> bool {
 }
 
 impl LineStyle {
-    /// With its line end.
     pub fn print(self, item: &LogItemView) -> String {
         if self.json {
             return serde_json::to_string(item).map(|json| json + "\n").unwrap_or_default();

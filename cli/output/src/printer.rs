@@ -1,4 +1,4 @@
-//! Prints data on standard output: tables for people; JSON, YAML and names for scripts.
+//! Prints data on standard output.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Without any filter, because logs must be printed byte for byte.
+    /// Unfiltered, because logs must be printed byte for byte.
     pub fn stdout(format: OutputFormat) -> Self {
         Self { format, list_style: ListStyle::default(), now: Timestamp::now(), sink: Box::new(io::stdout()) }
     }
@@ -52,7 +52,6 @@ impl Output {
         }
     }
 
-    /// As further rows, or as items of a stream.
     pub fn print_changes<T: TableRow + PartialEq + Clone>(
         &mut self,
         items: &[T],
@@ -104,7 +103,7 @@ impl Output {
         }
     }
 
-    /// `description`, as of a time, is for people; scripts get the data.
+    /// `description` is for people; scripts get the data.
     pub fn print_object<T: TableRow>(
         &mut self,
         item: &T,
@@ -117,7 +116,6 @@ impl Output {
         }
     }
 
-    /// `text` is for people; scripts get the data.
     pub fn print_document<T: Serialize>(
         &mut self,
         data: &T,
@@ -129,7 +127,7 @@ impl Output {
         }
     }
 
-    /// `line` is for people; scripts get a line of JSON or a YAML document.
+    /// Scripts get a line of JSON or a YAML document.
     pub fn print_stream_item<T: Serialize>(
         &mut self,
         item: &T,
@@ -145,7 +143,6 @@ impl Output {
         self.sink.flush()
     }
 
-    /// Whatever the format.
     pub fn print_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sink.write_all(bytes)?;
         self.sink.flush()

@@ -6,7 +6,6 @@ pub fn error(text: &str) {
     note(&format!("\x1b[1;31merror\x1b[0m: {}", daemon::without_error_numbers(text)));
 }
 
-/// For a success that needs attention.
 pub fn warning(text: &str) {
     note(&format!("\x1b[1;33mwarning\x1b[0m: {text}"));
 }

@@ -24,8 +24,7 @@ impl BatchResult {
         }
     }
 
-    /// Reports the error of one action and returns `None`. Only `Output` ends the batch: the output has no
-    /// reader.
+    /// Only `Output` ends the batch: the output has no reader.
     pub(super) fn accept<T>(&mut self, result: CommandResult<T>) -> CommandResult<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),

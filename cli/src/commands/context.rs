@@ -23,7 +23,7 @@ impl Context<'_> {
         Ok(of_app.unwrap_or_else(|| typed.to_owned()))
     }
 
-    /// Returns the exit code of the first goal that was not reached.
+    /// Returns the first exit code that is not `Ok`.
     pub(super) async fn wait_if(&self, wait: bool, goals: Vec<Goal>) -> Exit {
         if wait { self.waiter().wait_for_all(goals).await } else { Exit::Ok }
     }

@@ -4,7 +4,6 @@ use client::ClientError;
 
 use crate::exit::{ErrorExit, Exit};
 
-/// The exit code of a command, unless it fails.
 pub(crate) type CommandResult<T = Exit> = Result<T, CommandError>;
 
 #[derive(Debug, thiserror::Error)]

@@ -81,7 +81,6 @@ impl IngressArgument {
         Ok(Self::Host(text.to_owned()))
     }
 
-    /// A host without a port gets this one.
     pub(super) fn rule(&self, port: u16) -> Result<IngressRule, String> {
         match self {
             Self::Rule(rule) => Ok(rule.clone()),

@@ -1,4 +1,4 @@
-//! Global options: the API's address, the token, the output format and the timeout of `--wait`.
+//! Global options.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -53,8 +53,7 @@ pub(crate) struct Globals {
 }
 
 impl Globals {
-    /// Drops a token from the environment if a flag names a token file; refuses two flags. Errors refer to
-    /// `command_line`, like those of the parser.
+    /// Drops a token from the environment if a flag names a token file; refuses two flags.
     pub(crate) fn prefer_flags(
         &mut self,
         matches: &ArgMatches,
@@ -81,7 +80,6 @@ impl Globals {
 
     /// Without a token, uses one saved by this user's `dev`.
     pub(crate) fn client(&self) -> CommandResult<Client> {
-        // As for the token, an empty variable counts as unset.
         let api = if self.api.is_empty() { DEFAULT_API } else { &self.api };
         let endpoint = ApiUrl::parse(api)?;
         let token = self.read_token()?.or_else(|| dev_token::saved_for(&endpoint));

@@ -15,7 +15,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A long list is expensive for the API.
 const PAUSE_PER_READ_TIME: u32 = 4;
 
-/// In the place of an empty table stands `none`.
+/// `none` stands in the place of an empty table.
 pub(super) async fn show<T: TableRow + PartialEq + Clone>(
     style: ListStyle,
     none: &str,
@@ -30,7 +30,6 @@ pub(super) async fn show<T: TableRow + PartialEq + Clone>(
     Ok(Exit::Ok)
 }
 
-/// A failed first read is an error.
 async fn watch<T: TableRow + PartialEq + Clone>(
     read: impl AsyncFn(&Client) -> Result<Vec<T>, ClientError>,
     context: &mut Context<'_>,

@@ -243,7 +243,7 @@ fn a_batch_keeps_the_first_failure_and_ends_when_the_output_is_closed() {
     assert!(batch.accept::<()>(Err(CommandError::Output(std::io::ErrorKind::BrokenPipe.into()))).is_err());
 }
 
-/// Returns its result, its standard output and the requests it sent.
+/// Returns the result, the output and the requests.
 async fn run_line(
     line: &str,
     respond: impl Fn(&str) -> String + Send + Sync + 'static,

@@ -75,7 +75,7 @@ pub(super) fn hello_is_late(running: usize, replicas: usize, problem: &str) -> a
     Ok(())
 }
 
-/// `kept` is the directory of `--data`; with `has_route` the ingress leads to the `hello` service.
+/// `kept` is the directory of `--data`.
 pub(super) fn next_steps(
     engine: &Engine,
     kept: Option<&Path>,

@@ -1,5 +1,5 @@
-//! Password and token of a `dev` cluster. If its pods are plain processes, it needs them: otherwise any user
-//! of the machine could run commands as the user of `dev`.
+//! Password and token of a `dev` cluster whose pods are plain processes: otherwise any user of the machine
+//! could run commands as the user of `dev`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -20,8 +20,7 @@ pub(super) struct DevCredentials {
 }
 
 impl DevCredentials {
-    /// Files in `home` are readable only by this user. They also have a token set by the user, so that the
-    /// printed commands work.
+    /// Also writes a token set by the user, so that the printed commands work.
     pub(super) fn create(config: &mut Config, home: &Path) -> anyhow::Result<Self> {
         let write = |name: &str, text: &str| {
             let path = home.join(name);

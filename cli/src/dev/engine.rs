@@ -1,4 +1,4 @@
-//! The container engine of a `dev` cluster: its choice, and cleanup.
+//! The container engine of a `dev` cluster.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,8 +80,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The `known` names, then `worker1`, `worker2` … without those that have containers on this engine, from
-    /// another cluster or a killed `dev`.
+    /// Leaves out names with containers of another cluster or a killed `dev`.
     pub(super) async fn worker_names(
         &self,
         known: &[NodeName],
@@ -107,7 +106,6 @@ impl Engine {
         Ok(names)
     }
 
-    /// Only what these nodes and this cluster have created.
     pub(super) async fn clean_up(&self, nodes: &[NodeName], cluster: Option<&ClusterId>) {
         self.remove_containers(nodes, cluster).await;
         for result in join_all(nodes.iter().map(|node| self.remove_volumes(node, cluster))).await {

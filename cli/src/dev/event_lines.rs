@@ -1,4 +1,4 @@
-//! Prints the cluster's events while `dev` runs, like `kubeleet events -w`.
+//! The cluster's events while `dev` runs.
 
 use std::time::Duration;
 

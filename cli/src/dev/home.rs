@@ -116,7 +116,7 @@ impl KeptHome {
         &self.path
     }
 
-    /// The first runtime; `wanted` must not differ: containers cannot move between runtimes.
+    /// Containers cannot move between runtimes, so `wanted` must not differ from the first one.
     pub(super) fn runtime(&self, wanted: Option<RuntimeKind>) -> anyhow::Result<Option<RuntimeKind>> {
         let Some(SavedCluster { runtime: saved, .. }) = &self.saved else { return Ok(wanted) };
         let shown = self.path.display();

@@ -16,7 +16,6 @@ const SHOWN_LINES: usize = 30;
 pub(super) struct LogFile(Option<PathBuf>);
 
 impl LogFile {
-    /// `verbose` logs to the terminal.
     pub(super) fn start(directory: &Path, config: &Config, verbose: bool) -> anyhow::Result<Self> {
         if verbose {
             daemon::telemetry::init(&config.log, config.log_json);
@@ -31,7 +30,6 @@ impl LogFile {
         self.0.as_deref()
     }
 
-    /// Before the file is removed with its directory.
     pub(super) fn show_end(&self) {
         let Some(text) = self.path().and_then(|path| std::fs::read_to_string(path).ok()) else { return };
         let lines: Vec<&str> = text.lines().collect();

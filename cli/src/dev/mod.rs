@@ -1,7 +1,6 @@
-//! `kubeleet dev`: a whole cluster in one process, for first steps and for work on kubeleet itself.
-//!
-//! Everything it creates is private, and removed at its end. With `--data` the next `dev` continues with the
-//! state in Redis, the workers' saved state, and the containers on an engine.
+//! `kubeleet dev`: a whole cluster in one process. All that it creates is private, and removed at its end.
+//! With `--data` the next `dev` continues with the state in Redis, the workers' saved state, and the
+//! containers on an engine.
 
 mod banner;
 mod credentials;
@@ -46,7 +45,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(15);
 
 const DEFAULT_WORKERS: usize = 2;
 
-/// Until Ctrl-C. Then removes all containers, processes and files, unless they are kept.
 pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     let flags = &options.settings;
     let mut config = flags.read(Serves::Api)?;
@@ -107,8 +105,7 @@ pub(crate) async fn run(options: DevOptions) -> anyhow::Result<()> {
     result
 }
 
-/// Plain processes do not outlive `dev`: they would stay in the background of a terminal, where no `docker
-/// ps` shows them.
+/// Plain processes would stay in the background of a terminal, where no `docker ps` shows them.
 fn leaves_containers(home: &Home, engine: &Engine) -> bool {
     home.kept().is_some() && engine.kind == RuntimeKind::Docker
 }
@@ -129,8 +126,7 @@ async fn choose_engine(config: &mut Config, flags: &SettingFlags, home: &Home) -
     Ok(engine)
 }
 
-/// Saves the names for the next `dev`. Removes the containers of surplus workers; their pods move when the
-/// nodes are declared dead.
+/// The pods of surplus workers move when their nodes are declared dead.
 async fn worker_names(
     options: &DevOptions,
     engine: &Engine,
@@ -152,8 +148,8 @@ async fn worker_names(
     Ok(nodes)
 }
 
-/// Only one `dev` may use the container engine: two clusters with the same worker names would remove each
-/// other's containers. An abstract socket disappears with the process, even after a crash.
+/// Two clusters with the same worker names would remove each other's containers. An abstract socket
+/// disappears with the process, even after a crash.
 fn lock_worker_names() -> anyhow::Result<UnixListener> {
     let address = UnixAddr::from_abstract_name("kubeleet-dev-worker")?;
     match UnixListener::bind_addr(&address) {

@@ -1,4 +1,4 @@
-//! The private Redis of a `dev` cluster. With `--ha` it has two replicas and three sentinels.
+//! The private Redis of a `dev` cluster.
 
 use std::fs::{File, TryLockError};
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ pub(super) struct PrivateRedis {
 }
 
 impl PrivateRedis {
-    /// Waits until the master answers. A kept server continues with its data in `directory`.
+    /// A kept server continues with its data in `directory`.
     pub(super) async fn start(
         directory: &Path,
         ha: bool,
@@ -136,7 +136,6 @@ impl PrivateRedis {
     }
 }
 
-/// A Sentinel requires the password, and logs in to other Sentinels and Redis.
 fn sentinel_logins(password: &str) -> String {
     format!(
         "requirepass {password}\nsentinel sentinel-pass {password}\nsentinel auth-pass mymaster {password}\n"
@@ -155,8 +154,8 @@ async fn wait_until_listening(port: u16) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The server inherits the lock of its directory: two servers would write the same files. Ends a server that
-/// outlived a killed `dev`.
+/// The server inherits the lock: two servers would write the same files. Ends a server that outlived a killed
+/// `dev`.
 async fn lock(directory: &Path) -> anyhow::Result<File> {
     let file = File::options().create(true).truncate(false).write(true).open(directory.join("lock"))?;
     let started = Instant::now();

@@ -1,4 +1,4 @@
-//! The `hello` service of a `dev` cluster, whose image needs no registry.
+//! The `hello` service, whose image needs no registry.
 
 use std::time::{Duration, Instant};
 

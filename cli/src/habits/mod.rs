@@ -1,7 +1,6 @@
-//! Understands command lines of Docker, Compose, Swarm, Nomad and kubectl.
-//!
-//! A line that cannot be parsed is looked up in two tables: [`words`] for commands, [`options`] for options.
-//! A row gives equivalent words of this program, or advice. Lines without a row are refused as usual.
+//! Understands command lines of Docker, Compose, Swarm, Nomad and kubectl. A line that cannot be parsed is
+//! looked up in [`words`] for commands and [`options`] for options, which give equivalent words of this
+//! program, or advice.
 
 mod habit;
 mod line;
@@ -42,7 +41,6 @@ impl LineRefusal {
     }
 }
 
-/// The error may be advice on what to type instead.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<ArgMatches, LineRefusal> {
     let mut arguments = arguments;
     for _ in 0..MAX_ROUNDS {
@@ -81,8 +79,8 @@ fn habit(arguments: &[String], error: &clap::Error) -> Option<Habit> {
     options::find(&line, option)
 }
 
-/// Removes suggestions of hidden commands and of words with only a common beginning, the advice to write an
-/// option as a value, and options set in the environment.
+/// Removes suggestions of hidden or dissimilar commands, the advice to write an option as a value, and
+/// options set in the environment.
 fn plain(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let mut root = help::command_line();
     root.build();

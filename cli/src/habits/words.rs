@@ -19,7 +19,6 @@ enum Meaning {
 pub(super) struct WordRow(Meaning);
 
 impl WordRow {
-    /// `rest` are the words after the row's words.
     pub(super) fn apply(self, line: &TypedLine, rest: &[String]) -> Option<Habit> {
         let words = match self.0 {
             Meaning::Is(words) => {
@@ -275,7 +274,6 @@ const TABLE: &[(&[&str], Meaning)] = &[
     ),
 ];
 
-/// The command or subcommand of the line does not exist here.
 pub(super) fn find(line: &TypedLine, root: &Command) -> Option<(WordRow, Vec<String>)> {
     let known = root.find_subcommand(&line.word);
     let first = known.map_or(line.word.as_str(), Command::get_name);

@@ -16,8 +16,7 @@ struct Dev {
 }
 
 impl Dev {
-    /// Waits until commands to try next are printed. Only one `dev` runs on a machine: waits for those of
-    /// other tests.
+    /// Only one `dev` runs on a machine: waits for those of other tests.
     fn start(home: &Path, runtime: &str) -> Self {
         Self::start_with(home, Some(&home.join("data")), runtime)
     }
@@ -50,7 +49,7 @@ impl Dev {
         out
     }
 
-    /// Assignments change with each new start: they are others than `before`.
+    /// Assignments change with each new start.
     fn assignments(&self, service: &str, before: &[String]) -> Vec<String> {
         blocking_eventually("both pods run", || {
             let (exit, out, err) =

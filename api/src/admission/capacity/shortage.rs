@@ -19,7 +19,7 @@ pub(crate) enum Lack {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shortage {
     pub(crate) lack: Lack,
-    /// In the resource's unit; for ports the number of nodes, for slots the number of pods.
+    /// In the resource's unit; for ports nodes, for slots pods.
     pub(crate) required: u64,
     pub(crate) allocatable: u64,
     pub(crate) service: ServiceName,

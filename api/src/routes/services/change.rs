@@ -1,4 +1,4 @@
-//! Changes an existing service; retries if another client was faster.
+//! Changes an existing service, again if another client was faster.
 
 use axum::response::Response;
 use model::ids::ServiceName;

@@ -45,7 +45,6 @@ fn last_good<'a>(service: &Service, former: &'a [FormerGeneration]) -> Option<&'
     let marks = &service.rollout;
     let mut former = former.iter().filter(|one| one.differs_from(service) && one.outcome.failure().is_none());
     if marks.rolled_back.is_some() {
-        // The current generation is the good one.
         return None;
     }
     if let Some(undone) = marks.undone {

@@ -17,7 +17,6 @@ pub(super) struct ServiceSelection {
 }
 
 impl ServiceSelection {
-    /// `label` may repeat.
     pub(super) fn read(pairs: Vec<(String, String)>) -> Result<Self, ApiProblem> {
         let invalid = |detail: String| ApiProblem::new(ProblemKind::InvalidQuery, detail);
         let mut labels = LabelSelector::default();

@@ -1,4 +1,4 @@
-//! Follow-up of a stored service, and responses to writes.
+//! Follow-up of a stored service.
 
 use std::collections::HashSet;
 
@@ -116,7 +116,6 @@ pub(super) async fn respond_stored(
     written: WriteReceipt,
 ) -> Result<Response, ApiProblem> {
     let durability = app.note_write(name, written);
-    // The service may have been deleted since.
     let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
     // Many pods are being stopped: counting them would take longer than a client waits.
     let counts = app.store.creation_progress(std::slice::from_ref(name)).await?;
@@ -177,7 +176,7 @@ async fn create_missing_pods(app: &AppState, service: &Service) {
     create_pods(app, service, free).await;
 }
 
-/// A failure does not fail the request: the reconcile loop creates the pods.
+/// After a failure the reconcile loop creates the pods.
 async fn create_pods(app: &AppState, service: &Service, replicas: Vec<u32>) -> usize {
     match app.store.create_pods(service, &replicas).await {
         Ok(CreateOutcome::Created(count)) => {

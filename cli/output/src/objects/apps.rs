@@ -1,4 +1,4 @@
-//! Apps as table rows and descriptions: all services of an app together.
+//! Apps as table rows and descriptions.
 
 use std::collections::BTreeMap;
 
@@ -37,12 +37,10 @@ impl AppSummary {
         self.name.as_str() == name
     }
 
-    /// Full names.
     pub fn service_names(&self) -> Vec<String> {
         self.services.iter().map(|service| service.name.to_string()).collect()
     }
 
-    /// Of the first service that is not ready, or `ready`.
     pub fn status(&self) -> &str {
         let words = self.services.iter().filter(|service| !is_ready(service));
         words.map(services::status_word).next().unwrap_or("ready")

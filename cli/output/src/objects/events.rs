@@ -5,7 +5,6 @@ use model::event::{ClusterEvent, ObjectKind};
 
 use crate::humanize::printable;
 
-/// Time, reason, object and message.
 pub fn line(event: &ClusterEvent) -> String {
     let text = format!("{}  {:<18} {}  {}", time(event), event.reason, subject(event), event.message);
     printable(&text.replace('\n', " "))

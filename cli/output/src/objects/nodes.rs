@@ -68,7 +68,6 @@ fn kind_words(node: &NodeView) -> &'static str {
     }
 }
 
-/// PSI of CPU, memory and I/O, in one cell.
 pub fn pressure(psi: &Psi) -> String {
     format!("cpu {:.0}% mem {:.0}% io {:.0}%", psi.cpu_some, psi.memory_some, psi.io_some)
 }

@@ -55,7 +55,6 @@ pub fn indexed_name(pod: &PodView) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 
-/// Name, short uuid, phase, node, published ports, and the whole problem.
 pub fn line(pod: &PodView) -> String {
     let mut text = format!("{} {} {}", indexed_name(pod), pod.uuid.short(), pod.phase);
     text.extend(pod.node.iter().map(|node| format!(" on {node}")));
@@ -187,7 +186,7 @@ fn phase_meaning(pod: &PodView) -> &'static str {
     }
 }
 
-/// ` (Reason: message)` for progress lines, with a shortened message; empty without both.
+/// ` (Reason: message)` for progress lines; empty without both.
 pub fn reason_suffix(reason: &str, message: &str) -> String {
     suffix(reason, message, MAX_MESSAGE_LENGTH)
 }

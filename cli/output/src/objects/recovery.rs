@@ -6,7 +6,6 @@ use api_types::RecoveryView;
 
 use crate::{humanize, table};
 
-/// True if anything is missing in Redis.
 pub fn has_work(view: &RecoveryView) -> bool {
     !view.services.is_empty() || view.pushed_pods > 0 || view.volumes > 0 || view.values > 0
 }

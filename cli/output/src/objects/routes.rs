@@ -50,14 +50,12 @@ fn certificate_words(view: &CertificateView, now: Timestamp) -> String {
     }
 }
 
-/// Destination of a request or connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Explanation {
     pub url: String,
     pub service: ServiceName,
-    /// Of its pods.
+    /// Port of the pods.
     pub port: u16,
-    /// If ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,
     pub pods: Vec<RoutePod>,

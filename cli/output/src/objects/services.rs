@@ -118,7 +118,6 @@ pub fn describe(
     layout.finish()
 }
 
-/// With the reason if the service does not make it obvious.
 fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {
     let order = |with_machine_ports| service.fields.update_in_force(&service.pod, with_machine_ports).order;
     match order(with_machine_ports) {

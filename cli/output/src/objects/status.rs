@@ -7,7 +7,6 @@ use model::pod::lifecycle::Phase;
 use crate::describe_layout::DescribeLayout;
 use crate::humanize;
 
-/// On one screen.
 pub fn describe(status: &StatusView) -> String {
     let (redis, nodes, queues) = (&status.redis, &status.nodes, &status.queues);
     let mut layout = DescribeLayout::default();
@@ -55,7 +54,6 @@ pub fn describe(status: &StatusView) -> String {
     layout.finish()
 }
 
-/// Whether a write would survive the loss of the Redis master.
 pub fn durability_text(durability: &DurabilityView) -> String {
     if !durability.message.is_empty() {
         return durability.message.clone();

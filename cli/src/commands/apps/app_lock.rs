@@ -1,4 +1,4 @@
-//! Locks an app: two clients that apply different files at once would leave a mixture.
+//! A lock: two clients that apply different files at once would leave a mixture.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) struct AppLock {
 }
 
 impl AppLock {
-    /// Waits for another client for at most `timeout`, then fails with `Conflict`.
+    /// `Conflict` if another client keeps it.
     pub(crate) async fn take(client: &Client, app: &AppName, timeout: Duration) -> CommandResult<Self> {
         let input = AppLockInput { id: LockId::random(), holder: holder() };
         let deadline = Instant::now() + timeout.min(LONGEST_WAIT);
@@ -75,7 +75,7 @@ impl AppLock {
     }
 }
 
-/// Ends when another client has the lock. Other errors say nothing about that.
+/// Other errors say nothing about the holder.
 async fn renew(client: Client, app: AppName, input: AppLockInput, lost: Arc<Mutex<Option<String>>>) {
     loop {
         tokio::time::sleep(RENEWAL).await;

@@ -1,5 +1,4 @@
-//! Secrets and configs of an app: `apply` creates them before the services. The API compares contents, which
-//! are never printed.
+//! Secrets and configs of an app. The API compares contents, which are never printed.
 
 use api_types::{ServiceView, ValueComparison, ValueInput, ValueView};
 use client::{Client, Method, found};
@@ -54,8 +53,8 @@ pub(crate) async fn compare(client: &Client, app: &AppName, value: &AppValue) ->
     Ok(if compared.same { ValueChange::Unchanged } else { ValueChange::Configured })
 }
 
-/// Returns the values with a new version. If the batch fails, nothing else may be applied: services would
-/// wait for missing values.
+/// Returns the rotated ones. After a failure nothing else may be applied: services would wait for missing
+/// values.
 pub(crate) async fn apply<'a>(
     values: &'a [AppValue],
     app: &AppName,
@@ -132,8 +131,7 @@ pub(crate) async fn remove(
     Ok(())
 }
 
-/// Keeps values that a remaining service uses, such as one of another profile. After a failure all of them
-/// stay.
+/// Keeps values that a service of another profile uses. After a failure all of them stay.
 pub(crate) async fn remove_all(
     app: &str,
     batch: &mut BatchResult,

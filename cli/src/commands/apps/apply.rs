@@ -134,8 +134,8 @@ async fn apply(
     Ok((batch, goals))
 }
 
-/// Groups for concurrent writes, in order. A new group begins with a service that depends on one of the
-/// group, on which one depends, or that may take over routes or names.
+/// Groups for concurrent writes. A new one begins with a service that depends on one of the group, on which
+/// one depends, or that may take over routes or names.
 fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
     let mut parts = Vec::new();
     let mut start = 0;
@@ -159,7 +159,7 @@ fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
     parts
 }
 
-/// Two clients that apply different files leave a mixture; the last writer sees the other's writes.
+/// The last writer sees the other client's writes.
 async fn check_alone(
     app: &str,
     written: &[(String, u64)],
@@ -221,7 +221,7 @@ async fn dry_run(args: &ApplyArgs, desired: &Desired, context: &mut Context<'_>)
     Ok(batch.exit())
 }
 
-/// `known` is the recently read state, if any. Also returns `created`, `configured` or `unchanged`.
+/// Also returns `created`, `configured` or `unchanged`.
 async fn put(
     client: &Client,
     desired: &Desired,

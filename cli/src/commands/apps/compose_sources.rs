@@ -1,5 +1,5 @@
-//! Reads the files that Compose files name. Files outside the project's folder are refused: a foreign Compose
-//! file could send them to programs that it runs in the cluster.
+//! Files that Compose files name. Outside the project's folder they are refused: a foreign Compose file could
+//! send them to programs that it runs in the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! Desired state from files: services, each in its own document, or the app of Compose files.
+//! Desired state from files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -25,14 +25,13 @@ pub(crate) struct Desired {
     /// In the order of application.
     pub(crate) services: Vec<ServiceInput>,
     pub(crate) app: Option<DesiredApp>,
-    /// Those that its services use.
     pub(crate) values: Vec<AppValue>,
     /// Services may lose access to volumes with data.
     pub(crate) leaves_volumes: bool,
     notes: Vec<compose::Note>,
     /// Local files, with the object each becomes.
     sent_files: BTreeSet<(String, String)>,
-    /// Their Compose files define none.
+    /// Their Compose files define no ingress.
     without_ingress: BTreeSet<ServiceName>,
 }
 
@@ -79,7 +78,7 @@ pub(crate) async fn read(args: &FileArgs, client: &Client) -> CommandResult<Desi
     read_files(&files, &args.compose, Some(client)).await
 }
 
-/// Asks `client` about state of the cluster that affects the meaning of the files.
+/// Without `client`, the state of the cluster does not affect the meaning of the files.
 pub(crate) async fn read_files(
     files: &[String],
     compose: &ComposeArgs,
@@ -149,8 +148,7 @@ async fn has_shared_directory(client: &Client) -> CommandResult<bool> {
     Ok(client.list::<NodeView>("node").await?.iter().any(|node| node.shared_volumes.is_some()))
 }
 
-/// True if shared. A volume that any service has as persistent stays so: a shared one in its place would be
-/// empty.
+/// True if shared. A persistent one stays so: a shared one in its place would be empty.
 async fn kept_volumes(app: &compose::App, client: &Client) -> CommandResult<BTreeMap<String, bool>> {
     let mut kept = BTreeMap::new();
     for service in &app.services {

@@ -31,7 +31,7 @@ pub(crate) struct DiffArgs {
 pub(crate) struct Comparison {
     before: Option<ServiceInput>,
     after: ServiceInput,
-    /// Since its replicas were changed by hand.
+    /// Age of a manual change of its replicas.
     scaled: Option<String>,
 }
 

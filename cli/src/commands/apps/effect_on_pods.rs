@@ -1,4 +1,4 @@
-//! The effect of a changed service on its pods, as a sentence. Pure.
+//! The effect of a changed service on its pods. Pure.
 
 use std::collections::BTreeSet;
 

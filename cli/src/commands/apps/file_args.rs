@@ -113,8 +113,7 @@ impl ComposeArgs {
     }
 }
 
-/// Looks in this folder and its ancestors, unless `COMPOSE_FILE` names files, in the environment or an env
-/// file.
+/// Also looks in ancestors of this folder, unless `COMPOSE_FILE` names files.
 pub(crate) fn of_this_folder(args: &ComposeArgs) -> CommandResult<Vec<String>> {
     let project = args.project(Vec::new());
     let sources = ComposeSources::new(&project, args.allows_outside_files(), BTreeMap::new());
@@ -141,7 +140,6 @@ pub(crate) fn of_this_folder(args: &ComposeArgs) -> CommandResult<Vec<String>> {
     })
 }
 
-/// All paths begin with `prefix`. An override file follows.
 pub(crate) fn default_files(prefix: &str, exists: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
     let first =
         |names: [&str; 4]| names.map(|name| format!("{prefix}{name}")).into_iter().find(|path| exists(path));
@@ -149,8 +147,7 @@ pub(crate) fn default_files(prefix: &str, exists: &dyn Fn(&str) -> bool) -> Opti
     Some(std::iter::once(file).chain(first(compose::OVERRIDE_FILES)).collect())
 }
 
-/// Replaces each directory by its service files, sorted by name, without subdirectories. One without such
-/// files is an error.
+/// Sorted by name, without subdirectories. A directory without service files is an error.
 pub(crate) fn expand(files: &[String]) -> CommandResult<Vec<String>> {
     let mut expanded = Vec::new();
     for file in files {

@@ -10,7 +10,6 @@ use crate::commands::error::{CommandError, CommandResult};
 
 #[derive(Debug, Default)]
 pub(crate) struct FolderApp {
-    /// `None` in a folder without a Compose file.
     name: Option<AppName>,
     services: OnceCell<Vec<(String, String)>>,
 }
@@ -28,7 +27,7 @@ impl FolderApp {
         })
     }
 
-    /// If it exists in the cluster.
+    /// The full name, if the cluster has the service.
     pub(crate) async fn service(&self, client: &Client, short: &str) -> CommandResult<Option<String>> {
         let Some(app) = &self.name else { return Ok(None) };
         let read = async || {

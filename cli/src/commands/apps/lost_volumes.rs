@@ -1,5 +1,4 @@
-//! Stops `apply` before a service loses access to a volume with data: a renamed, removed or converted one
-//! starts empty.
+//! A renamed, removed or converted volume starts empty: `apply` stops before a service loses its data.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! `apply --prune`: deletes services, secrets and configs of an app that its files no longer have.
+//! `apply --prune`: deletes objects of an app that its files no longer have.
 
 use client::Client;
 use model::service::ServiceState;
@@ -13,7 +13,7 @@ use crate::commands::error::CommandResult;
 use crate::commands::services::service;
 use crate::exit::Exit;
 
-/// Without `prune` only notes them. Deletes nothing after a failure: their replacements may be missing.
+/// Deletes nothing after a failure: the replacements may be missing.
 pub(crate) async fn run(
     app: &DesiredApp,
     prune: bool,

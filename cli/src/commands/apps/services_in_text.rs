@@ -1,4 +1,4 @@
-//! Reads services from the text of a file, as users write them or `get -o yaml` prints them.
+//! Services in the text of a file, as users write them or `get -o yaml` prints them.
 
 use api_types::ServiceView;
 use document::{self, DocumentNode, Mistake};

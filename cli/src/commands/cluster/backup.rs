@@ -17,9 +17,9 @@ use crate::commands::context::Context;
 use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
-/// Of a part in one request, approximately,
+/// A part in one request has about this many bytes at most,
 const PART_BYTES: usize = 1 << 20;
-/// and maximum lines.
+/// and this many lines.
 const PART_LINES: usize = 1000;
 
 /// Arguments of `backup`.
@@ -190,7 +190,7 @@ fn invalid(path: &Path, why: &InvalidState) -> CommandError {
 #[derive(Debug)]
 struct Checked {
     header: SavedHeader,
-    /// It has the section with secrets, configs and logins.
+    /// With secrets, configs and logins.
     has_values: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `drain`: moves a node's pods to other nodes, one of each service at a time.
+//! `drain`: moves a node's pods, one of each service at a time.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> CommandR
     }
 }
 
-/// As [`run`], but a service without a timely replacement does not block others. Returns such services.
+/// A service without a timely replacement does not block others. Returns such services.
 pub(crate) async fn replace_all(
     node: &str,
     context: &mut Context<'_>,
@@ -83,7 +83,7 @@ pub(crate) async fn replace_all(
 
 type Replica = (ServiceName, u32);
 
-/// Their data is in persistent volumes there: no other node can start them.
+/// Their data is in persistent volumes of the node.
 async fn bound_to(node: &str, context: &Context<'_>) -> CommandResult<BTreeSet<Replica>> {
     let volumes: Vec<VolumeView> = context.client.list("volume").await?;
     let here =
@@ -108,13 +108,11 @@ fn note_bound(pods: &[PodView], node: &str) {
     }
 }
 
-/// Otherwise the pod would be down after its stop.
-/// down.
+/// Without room elsewhere the pod would be down after its stop.
 fn has_place(pod: &PodView, nodes: &[NodeView]) -> bool {
     nodes.iter().any(|node| why_not(pod, node).is_none())
 }
 
-/// In a word or two.
 fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
     let lacks = |resource: Resource| {
         let needed = match resource {
@@ -140,7 +138,6 @@ fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
     }
 }
 
-/// Returns true if there are any.
 fn note_stuck(pods: &[PodView], node: &str, nodes: &[NodeView]) -> bool {
     for pod in pods {
         let others = nodes.iter().filter(|other| other.name.as_str() != node);
@@ -197,7 +194,7 @@ async fn replace(round: &[&PodView], context: &mut Context<'_>) -> CommandResult
     Ok(services.into_iter().zip(context.waiter().wait_for_each(goals).await).collect())
 }
 
-/// Nothing would start the remaining pods elsewhere: they have no service.
+/// Nothing would start the remaining pods elsewhere.
 fn finish(pods: &[PodView], node: &api_types::NodeView, context: &mut Context<'_>) -> CommandResult {
     let pushed = pods.iter().filter(|pod| is_here(pod)).count() as u64;
     if pushed > 0 {

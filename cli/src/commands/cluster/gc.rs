@@ -1,4 +1,4 @@
-//! `gc`: removes unused data from the disks of nodes, or lists it.
+//! `gc`: unused data on the disks of nodes.
 
 use api_types::NodeView;
 use clap::Args;

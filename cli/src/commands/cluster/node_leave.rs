@@ -1,7 +1,5 @@
-//! `node leave` and `node return`: the unit `kubeleet-handover` runs them when a machine shuts down and is
-//! back.
-//!
-//! A marker file records that `leave` cordoned the node: an operator's own cordon outlives a restart.
+//! `node leave` and `node return`, for the unit `kubeleet-handover`. A marker file records that `leave`
+//! cordoned the node: an operator's own cordon outlives a restart.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,6 @@ use crate::commands::context::Context;
 use crate::commands::error::CommandResult;
 use crate::exit::Exit;
 
-/// Workers measure at this interval.
 const INTERVAL: Duration = Duration::from_secs(2);
 const DEFAULT_ROWS: usize = 24;
 const DEFAULT_COLUMNS: usize = 80;

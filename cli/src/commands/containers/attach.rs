@@ -1,4 +1,4 @@
-//! `attach`: shows a running container's new output, and forwards input.
+//! `attach`.
 
 use clap::Args;
 use model::stream::channel::Purpose;

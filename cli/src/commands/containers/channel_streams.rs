@@ -1,4 +1,4 @@
-//! Connects this process's streams with a channel: input, output, signals and terminal size.
+//! Connects this process's streams with a channel.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,13 +23,12 @@ type Control = mpsc::UnboundedSender<Frame>;
 
 pub(crate) struct ChannelStreams {
     pub(crate) stdin: bool,
-    /// In raw mode: the terminal's size is forwarded, and Ctrl-C is input.
+    /// The terminal's size is forwarded, and Ctrl-C is input.
     pub(crate) tty: bool,
     /// Ctrl-C goes to the program; otherwise it ends this command.
     pub(crate) forwards_interrupt: bool,
 }
 
-/// As [`run`]. Fails if a terminal is wanted and this process has none.
 pub(crate) async fn open(
     pod: &str,
     container: Option<&str>,
@@ -46,7 +45,7 @@ pub(crate) async fn open(
     run(channel, streams).await
 }
 
-/// Returns the exit code of the program in the pod, or the reason why the channel ended early.
+/// Returns the exit code of the program in the pod.
 pub(crate) async fn run(
     (sender, mut receiver): (ChannelSender, ChannelReceiver),
     streams: &ChannelStreams,

@@ -1,4 +1,4 @@
-//! `cp`: copies files as tar archives, which the container's engine reads and writes.
+//! `cp`: files as tar archives, which the container's engine reads and writes.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Environment variables as `docker run` reads them: `-e KEY=value`, `-e KEY` and `--env-file`.
+//! Environment variables as `docker run` reads them.
 
 use output::humanize;
 

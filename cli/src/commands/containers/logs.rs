@@ -66,7 +66,7 @@ pub(crate) struct LogArgs {
     json: bool,
 }
 
-/// Of pods without output, whose start problem is shown.
+/// Pods without output whose start problem is shown.
 const MAX_WAITING: usize = 5;
 
 #[derive(Debug, Default)]
@@ -240,7 +240,7 @@ fn is_uuid(text: &str) -> bool {
     text.len() == 36 && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// From the pods' records. Returns true if there were any.
+/// Returns true if there were any.
 async fn print_ended_runs(
     selected: &Selected,
     args: &LogArgs,
@@ -289,7 +289,7 @@ fn why_waiting(pod: &PodView) -> Option<String> {
     is_waiting.then(|| format!("{} has not started: {why}", pods::indexed_name(pod)))
 }
 
-/// Notes missing lines on standard error, and then ends with an error.
+/// Missing lines end with an error.
 async fn print_lines(query: &PodLogQuery, style: LineStyle, context: &mut Context<'_>) -> CommandResult {
     let mut log = context.client.lines(query).await?;
     let (mut is_complete, mut has_lines) = (true, false);

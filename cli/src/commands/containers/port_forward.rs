@@ -19,7 +19,6 @@ use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::find_pod;
 use crate::exit::Exit;
 
-/// After a failed `accept`, for example because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Arguments of `port-forward`.

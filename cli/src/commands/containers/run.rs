@@ -169,7 +169,7 @@ impl RunArgs {
         }
     }
 
-    /// This process stays connected to the pods and then deletes the service.
+    /// This process deletes the service at its end.
     fn is_attached(&self) -> bool {
         self.rm || self.is_interactive()
     }
@@ -178,7 +178,6 @@ impl RunArgs {
         self.interactive || self.tty
     }
 
-    /// Contradictions between options.
     fn check(&self) -> Result<(), &'static str> {
         if self.is_attached() && !self.ends_by_itself() {
             return Err("--rm is for pods that end: leave out --restart, or write never or on-failure");
@@ -192,7 +191,6 @@ impl RunArgs {
         Ok(())
     }
 
-    /// For an ingress host without a port.
     fn ingress_port(&self) -> u16 {
         match &*self.ports {
             [only] => only.container,

@@ -21,8 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The most that the API sends: reads the log from its beginning.
 const ALL_LINES: usize = 100_000;
 
-/// `interactive` connects this process to the only pod; true means with a terminal. Deletes the service at
-/// the end.
+/// `interactive` connects this process to the only pod; true means with a terminal.
 pub(crate) async fn run(
     service: &ServiceView,
     interactive: Option<bool>,

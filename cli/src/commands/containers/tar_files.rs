@@ -65,8 +65,7 @@ impl Write for Pieces {
     }
 }
 
-/// Unpacks an archive with one file or directory into the directory `target`, or else as `target`. Returns
-/// the names that were skipped. Blocks.
+/// `target` is a directory or the new name. Returns the names that were skipped. Blocks.
 pub(crate) fn read(
     archive: mpsc::Receiver<Result<Bytes, String>>,
     target: &Path,
@@ -85,7 +84,6 @@ pub(crate) fn read(
     Ok(skipped)
 }
 
-/// Returns the first name, and the names that were skipped.
 fn unpack<R: Read>(
     archive: &mut tar::Archive<R>,
     directory: &Path,

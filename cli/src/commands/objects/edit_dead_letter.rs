@@ -1,4 +1,4 @@
-//! `queue edit` and `queue requeue --file`: requeue a dead letter with a corrected payload.
+//! `queue edit` and `queue requeue --file`.
 
 use std::io::{Read, Write};
 
@@ -42,7 +42,6 @@ pub(crate) async fn edit(id: &str, context: &mut Context<'_>) -> CommandResult {
     }
 }
 
-/// `ids` must have one dead letter.
 pub(crate) async fn requeue_from_file(
     ids: &[String],
     file: &str,

@@ -14,7 +14,7 @@ use crate::commands::error::{CommandError, CommandResult};
 /// More are neither read nor, if the name is ambiguous, shown.
 const MAX_CANDIDATES: usize = 20;
 
-/// Returns the pod with its details: `NotFound` if no pod matches, `Usage` if several do.
+/// `NotFound` if no pod matches, `Usage` if several do.
 pub(crate) async fn pod(client: &Client, text: &str) -> CommandResult<PodView> {
     match client.pod(text).await {
         Ok(pod) => return Ok(pod),
@@ -79,7 +79,7 @@ async fn pods_of(client: &Client, service: &str) -> CommandResult<(Vec<PodView>,
     Ok(client.some_pods(&filter, MAX_CANDIDATES).await?)
 }
 
-/// Returns the first ready pod, else a running one, else an active one, with the number of active pods.
+/// A ready pod, else a running, else an active one; and the number of active pods.
 fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
     let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
     let rank = |pod: &&PodView| (pod.ready_since.is_none(), pod.phase != Phase::Running, pod.replica);
@@ -87,7 +87,6 @@ fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
     pods.iter().filter(is_active).min_by_key(rank).map(|pod| (pod, count))
 }
 
-/// Names similar services of apps.
 async fn no_pod(client: &Client, text: &str) -> CommandError {
     let services = client.services(None).await.unwrap_or_default();
     let is_short = |name: &ServiceName, app: &model::ids::AppName| app.short_name(name) == Some(text);

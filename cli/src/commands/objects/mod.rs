@@ -143,7 +143,6 @@ pub(crate) async fn describe(
     }
 }
 
-/// Also deletes services and pods that the selector matches.
 pub(crate) async fn delete(
     object_type: ObjectType,
     names: Vec<String>,
@@ -170,7 +169,6 @@ pub(crate) async fn delete(
     }
 }
 
-/// For completion, each with a word about it.
 pub(crate) async fn names(
     object_type: ObjectType,
     client: &Client,

@@ -10,7 +10,7 @@ use crate::habits;
 
 const TYPES: &str = "service, job, cron, app, pod, node, volume, secret, config, registry, route or queue";
 
-/// Returns the type and the full name of the only object with this name; else `NotFound` or `Usage`.
+/// `NotFound` or `Usage` unless one object has the name.
 pub(crate) async fn find(name: &str, context: &Context<'_>) -> CommandResult<(ObjectType, String)> {
     let client = &context.client;
     let service = context.service_name(name).await?;

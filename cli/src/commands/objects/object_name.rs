@@ -59,7 +59,6 @@ impl ObjectType {
         words.and_then(|words| words.split(' ').next()).unwrap_or_default()
     }
 
-    /// For names of its objects.
     pub(crate) fn names(self) -> impl Fn(&str) -> Result<String, String> + Clone + Send + Sync {
         move |text| name_of(self, text)
     }
@@ -88,7 +87,7 @@ pub(crate) fn split(text: &str) -> ObjectName {
     }
 }
 
-/// `TYPE NAME…`, `TYPE/NAME…` or `NAME…`. Returns no names for a single word that is a type.
+/// `TYPE NAME…`, `TYPE/NAME…` or `NAME…`; a type alone has no names.
 pub(crate) fn parse_words(words: &[String]) -> Result<(Option<ObjectType>, Vec<ObjectName>), String> {
     let first = words.first().and_then(|word| ObjectType::parse(word));
     let (Some(first), rest) = (first, words.get(1..).unwrap_or_default()) else {
@@ -118,7 +117,7 @@ fn name_of(expected: ObjectType, text: &str) -> Result<String, String> {
     }
 }
 
-/// `web db`, `service web db` or `service/web service/db`. A single word that is a type is also a name.
+/// A single word that is a type is also a name.
 pub(crate) fn services(words: &[String]) -> Result<Vec<String>, String> {
     let (_, objects) = parse_words(words)?;
     if objects.is_empty() {

@@ -173,7 +173,6 @@ async fn check_kind(
     Ok(())
 }
 
-/// Each type's own command, in the order of the types.
 pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> CommandResult {
     if !args.files.is_empty() {
         let desired = desired_state::read_files(&args.files, &args.compose, None).await?;

@@ -143,7 +143,6 @@ pub(crate) async fn ps(args: PsArgs, context: &mut Context<'_>) -> CommandResult
     Ok(Exit::Ok)
 }
 
-/// Replaces apps by their services.
 async fn services_of(names: &[String], context: &Context<'_>) -> CommandResult<Vec<String>> {
     let mut services = Vec::new();
     for word in names {
@@ -191,7 +190,6 @@ pub(crate) async fn describe(text: &str, context: &mut Context<'_>) -> CommandRe
     Ok(Exit::Ok)
 }
 
-/// A selector takes the place of names.
 pub(crate) async fn stop(
     named: Vec<String>,
     selector: &SelectorArgs,

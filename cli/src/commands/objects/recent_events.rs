@@ -6,7 +6,6 @@ use model::event::{ClusterEvent, ObjectKind};
 use output::objects::events;
 
 const MAX_SHOWN: usize = 10;
-/// Of the cluster's latest events.
 const MAX_SEARCHED: usize = 1000;
 
 pub(crate) async fn about(

@@ -1,4 +1,4 @@
-//! `secret` and `config`: create, rotate, list, describe, remove; and the encryption key of secrets.
+//! `secret` and `config`.
 
 use std::io::Read;
 use std::path::PathBuf;

@@ -114,7 +114,7 @@ pub(crate) async fn describe(name: &str, context: &mut Context<'_>) -> CommandRe
     Ok(Exit::Ok)
 }
 
-/// Plain processes of a node cannot listen on the same port.
+/// True on nodes whose pods share the machine's ports.
 async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> CommandResult<bool> {
     let mut nodes: Vec<NodeView> = context.client.list("node").await?;
     nodes.retain(|node| NodeInfo::runtime_has_machine_ports(&node.runtime));
@@ -127,7 +127,6 @@ async fn has_machine_ports(service: &ServiceView, context: &Context<'_>) -> Comm
     Ok(pods.iter().any(is_there))
 }
 
-/// Searches a bounded number in each phase.
 async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> CommandResult<Vec<PodView>> {
     let status = &service.status;
     let has_problem = !status.message.is_empty();
@@ -151,7 +150,6 @@ async fn unhealthy_pods(service: &ServiceView, context: &Context<'_>) -> Command
     Ok(unhealthy)
 }
 
-/// A selector takes the place of names.
 pub(crate) async fn remove(
     named: &[String],
     selector: &SelectorArgs,
@@ -222,7 +220,7 @@ async fn note_volumes(deleted: &[Goal], client: &Client) {
     }
 }
 
-/// Returns false if the service is already gone, which is fine.
+/// False if the service is already gone, which is fine.
 pub(crate) async fn delete_listed(service: &str, volumes: bool, client: &Client) -> CommandResult<bool> {
     Ok(found(client.delete_service(service, volumes).await)?.is_some())
 }

@@ -171,7 +171,6 @@ impl Schema {
         whole
     }
 
-    /// Completed by the part's definition and its forms.
     fn whole(&self, part: &Value) -> Value {
         let mut whole = self.resolved(part);
         let choices = ["anyOf", "oneOf", "allOf"].into_iter().find_map(|key| whole[key].as_array().cloned());

@@ -37,7 +37,6 @@ impl Assessment {
     }
 }
 
-/// Reached when all pods of the service run, none of an older generation is left, and no pod has a problem.
 pub(super) fn ready(service: Option<&ServiceView>, generation: u64, is_superseded: bool) -> Assessment {
     let Some(service) = service else {
         return Assessment::new("the service was deleted", WaitVerdict::Deleted);
@@ -97,7 +96,7 @@ pub(super) fn held_for_good(service: &ServiceView) -> Option<String> {
     Some(format!("{}: {why}", pod_counts(service)))
 }
 
-/// A pod of this or a later generation: its image or program is missing, or it has crashed twice.
+/// An image or program is missing, or the pod has crashed twice.
 pub(super) fn stuck_pod(pods: &[PodView], generation: u64) -> Option<&PodView> {
     let is_stuck = |pod: &&PodView| {
         pod.generation >= generation
@@ -123,7 +122,6 @@ fn of_job(job: &JobStatus, is_unschedulable: bool) -> Assessment {
     Assessment { is_unschedulable, ..Assessment::new(job_line(job), verdict) }
 }
 
-/// Reached when all pods of the service have ended, with any exit code.
 pub(super) fn ended(service: Option<&ServiceView>) -> Assessment {
     let Some(service) = service.filter(|service| service.state != ServiceState::Deleting) else {
         return Assessment::new("the service was deleted", WaitVerdict::Deleted);

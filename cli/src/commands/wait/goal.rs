@@ -6,13 +6,13 @@ use model::ids::PodId;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// All pods of a service run, and are of this generation or a later one.
+    /// Of this generation or a later one.
     Ready {
         service: String,
         /// After the write.
         generation: u64,
     },
-    /// All pods of a service have ended by themselves, with any exit code.
+    /// By themselves, with any exit code.
     Ended {
         /// Name.
         service: String,
@@ -22,7 +22,7 @@ pub(crate) enum Goal {
         /// Name.
         service: String,
     },
-    /// Or forgotten.
+    /// The pod is stopped or forgotten.
     PodGone {
         id: PodId,
         /// `web-0`.
@@ -31,7 +31,6 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// All pods of a service are as it is now.
     pub(crate) fn ready(service: &ServiceView) -> Self {
         Self::Ready { service: service.name.to_string(), generation: service.generation }
     }

@@ -25,7 +25,6 @@ impl Hints {
         Self { stream: opened.ok().and_then(Result::ok), goal: goal.clone() }
     }
 
-    /// `poll_time` is the duration of the last poll.
     pub(super) async fn wait(&mut self, interval: Duration, poll_time: Duration) {
         let started = Instant::now();
         drop(timeout(interval, self.next()).await);
@@ -33,7 +32,6 @@ impl Hints {
         sleep(min_pause.saturating_sub(started.elapsed())).await;
     }
 
-    /// Never returns if the stream has ended.
     async fn next(&mut self) {
         while let Some(stream) = &mut self.stream {
             match stream.next().await {

@@ -1,4 +1,4 @@
-//! Tests `--wait` with a fake API: its end and exit code.
+//! `--wait` with a fake API.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -23,7 +23,6 @@ const READY_FOR: Duration = Duration::from_secs(1);
 /// Near the deadline.
 const LAST_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ERROR_LENGTH: usize = 200;
-/// Of a service, to find one that does not start.
 const MAX_PODS: usize = 500;
 
 pub(crate) struct Waiter {
@@ -37,7 +36,7 @@ struct SeenChange {
 }
 
 impl SeenChange {
-    /// Returns true if a later generation has other containers. A restart does not count.
+    /// A restart does not count.
     fn observe(&mut self, service: &ServiceView, generation: u64) -> bool {
         if service.generation <= generation {
             self.containers = Some(service.pod.containers.clone());
@@ -49,7 +48,7 @@ impl SeenChange {
 
 struct Poll {
     assessment: Assessment,
-    /// If this was the last poll before the deadline.
+    /// At the last poll before the deadline.
     exit_on_timeout: Exit,
 }
 
@@ -62,7 +61,6 @@ impl Waiter {
         self.wait_for_all(vec![goal]).await
     }
 
-    /// Returns the exit code of the first goal that was not reached.
     pub(crate) async fn wait_for_all(self, goals: Vec<Goal>) -> Exit {
         let exits = self.wait_for_each(goals).await;
         exits.into_iter().find(|exit| *exit != Exit::Ok).unwrap_or(Exit::Ok)
@@ -202,7 +200,6 @@ impl Poll {
     }
 }
 
-/// For a change that will not be ready. One that was rolled back needs nothing.
 fn next_step(service: &ServiceView, generation: u64) -> Option<String> {
     let name = &service.name;
     match service.rollout.as_ref().map(|rollout| rollout.state) {

@@ -12,8 +12,7 @@ use super::script::{SHELLS, VARIABLE};
 use crate::commands::objects::object_name::ObjectType;
 use crate::help;
 
-/// Returns true if a shell's script called this program. Must be called before other threads exist and before
-/// anything is printed.
+/// True if a shell's script called. Must run before other threads exist and before anything is printed.
 pub(crate) fn answer() -> bool {
     let words = || std::env::args_os().skip_while(|word| word != "--").skip(1);
     let line = || command_line(words().map(|word| word.to_string_lossy().into_owned()).collect());

@@ -13,8 +13,7 @@ pub(super) enum CompletionKind {
 }
 
 impl CompletionKind {
-    /// `None` if the API knows no candidates. `command` is the type of the command: secrets and configs share
-    /// their subcommands.
+    /// `command` is the type of the command: secrets and configs share their subcommands.
     pub(super) fn of(value_name: &str, command: Option<ObjectType>) -> Option<Self> {
         match value_name {
             "NAME" => {
@@ -75,7 +74,6 @@ fn type_in(words: &[String]) -> Option<ObjectType> {
     words.iter().find_map(|word| ObjectType::parse(word))
 }
 
-/// `ask` returns the API's list.
 pub(super) fn matching(
     current: &str,
     request: Request,

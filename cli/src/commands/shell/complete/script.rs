@@ -9,7 +9,6 @@ use super::bash::Bash;
 pub(super) const VARIABLE: &str = "KUBELEET_COMPLETE";
 pub(super) const SHELLS: Shells<'static> = Shells(&[&Bash, &Elvish, &Fish, &Powershell, &Zsh]);
 
-/// `Unsupported` if there is none for the shell.
 pub(crate) fn script(shell: &str) -> io::Result<Vec<u8>> {
     let completer = SHELLS.completer(shell).ok_or(io::ErrorKind::Unsupported)?;
     let mut text = Vec::new();
