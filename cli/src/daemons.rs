@@ -126,8 +126,8 @@ async fn check_redis(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The address is bound before the daemon starts, so that no measurement is lost. Pods must not move because
-/// it is in use.
+/// The address is bound before the daemon starts, so that no measurement is lost. If it is in use, the daemon
+/// runs without metrics: pods must not move for that.
 async fn serve_metrics(
     config: &Arc<Config>,
     default_port: u16,

@@ -1,5 +1,5 @@
-//! Refuses requests that exceed the cluster's limits or would fill Redis: at its `maxmemory` Redis takes no
-//! writes at all.
+//! Refuses requests that exceed the cluster's limits, or that would fill Redis: a full one accepts no new
+//! service or pod, so there must be room for everything else.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ pub(crate) struct GrowthGate {
 }
 
 impl GrowthGate {
-    /// Other growth is always admitted: Redis itself refuses writes when full.
+    /// Growth without new services, pods or values is always admitted: Redis itself refuses writes when full.
     pub(crate) async fn admit(
         &self,
         store: &Store,

@@ -21,7 +21,8 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 const POLL: Duration = Duration::from_millis(200);
-/// A worker holds the containers of an emptied Redis this long after its heartbeat.
+/// A worker that finds an emptied Redis says within this time after its heartbeat that it holds its
+/// containers.
 const HOLD_DELAY: Duration = Duration::from_secs(2);
 
 /// The part of a restore that a request carries out: a backup can be larger than one request. All pods are
@@ -156,7 +157,7 @@ pub(crate) struct Collected {
     cluster: ClusterId,
     seen: Option<ClusterId>,
     state: SavedState,
-    /// Also nodes that the others know of.
+    /// Nodes that answered or are silent, and nodes that they know of.
     volume_nodes: BTreeSet<NodeName>,
     nodes: Vec<NodeAnswerView>,
     problems: Vec<String>,

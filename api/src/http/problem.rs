@@ -266,7 +266,7 @@ pub(crate) fn retry_advice(method: &str) -> &'static str {
         "PUT" | "PATCH" | "DELETE" => {
             "the change may or may not have been stored; the request can be repeated"
         }
-        // The others are idempotent: a repetition ends in a conflict, or as the first time.
+        // A repeated POST ends in a conflict, or as the first time.
         _ => {
             "the change may or may not have been stored; the request can be repeated, but undo and restart only with \
              If-Match, run only with `job`"

@@ -180,7 +180,7 @@ impl ClusterGauges {
     }
 }
 
-/// Without values all but Redis are NaN: an old value would look like a healthy cluster.
+/// Without values Redis is down, and all others are NaN: an old value would look like a healthy cluster.
 pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     let is_known = values.is_some();
     gauge!(REDIS_UP).set(if is_known { 1.0 } else { 0.0 });

@@ -233,7 +233,8 @@ impl MergedLogs {
     }
 }
 
-/// A tail applies to initial containers: later pods, and nodes that were asked before, are read completely.
+/// A tail applies to initial containers: later pods are read completely, and a node that was asked before
+/// continues.
 fn request_of(request: &LinesRequest, pods: &[LoggedPod], last_time: u64, is_new: bool) -> LinesRequest {
     let request = LinesRequest { pods: pods.to_vec(), ..request.clone() };
     if last_time == 0 && !is_new {
