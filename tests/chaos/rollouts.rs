@@ -1,8 +1,7 @@
-//! Updates a service repeatedly while a plain client sends 500 requests a second through the ingress of three
-//! hosts, or as many as the machine can take, a third of them by HTTP/2. No request may fail. Broken updates
-//! must roll back by themselves and say why; others are undone halfway. Every tenth update loses a scheduler
-//! or the Redis master. In another tenth new processes replace all proxies; in another one, or in all, these
-//! are cut off from Redis.
+//! Updates a service repeatedly while a plain client sends 500 requests a second, a third of them by HTTP/2,
+//! through the ingress of three hosts. No request may fail. Broken updates must roll back by themselves and
+//! say why; others are undone halfway. Every tenth update loses a scheduler or the Redis master. In another
+//! tenth new processes replace all proxies; in another one, or in all, these are cut off from Redis.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,8 +29,7 @@ use crate::stack::{Stack, StackOptions};
 const IMAGE: &str = "kubeleet-test/rollouts:1";
 const HOST: &str = "web.test";
 const PORT: u16 = 8000;
-/// On a slow machine the client sends fewer: otherwise waiting requests would pile up until the ingress
-/// refuses some.
+/// On a slow machine the client sends fewer, before waiting requests pile up and the ingress refuses some.
 const MOST_IN_FLIGHT: u64 = 100;
 /// A client's requests to one ingress are connections, and it may have a thousand.
 const MOST_WAITING: u64 = 1_000;
@@ -40,25 +38,25 @@ const FEW: u64 = 50;
 /// Longer than a request waits for a pod.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
-/// Limit until a new proxy process serves, on busy cores.
+/// Until a new proxy process serves, on busy cores.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
 /// For a container's start on a busy engine, its check twice, and the monitor; without a failover.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
 #[derive(Debug, Clone, Copy)]
 pub struct Rollouts {
-    /// Number of good updates, with a fifth as many broken and a tenth as many undone, at least one of each.
+    /// With a fifth as many broken and a tenth as many undone, at least one of each.
     pub good: usize,
     pub replicas: u64,
     pub stops_first: bool,
-    /// True if the proxies never have Redis during updates.
+    /// The proxies never have Redis during updates.
     pub cut_off: bool,
     pub rate: u32,
 }
 
 impl Rollouts {
-    /// Returns true if the service may have no pod during a replacement with a failover. A broken update
-    /// would leave it without pods until its rollback, so there is none then.
+    /// A replacement with a failover may leave the service without a pod. A broken update would until its
+    /// rollback, so there is none then.
     fn has_gaps(self) -> bool {
         self.stops_first && self.replicas == 1
     }
@@ -142,7 +140,7 @@ enum Break {
     Unhealthy,
 }
 
-/// Returns all updates, broken and undone ones spread among the good ones.
+/// Broken and undone ones are spread among the good ones.
 fn kinds(rollouts: Rollouts) -> Vec<Kind> {
     let breaks = [Break::Exits, Break::Unhealthy, Break::CannotStart];
     let mut kinds = Vec::new();
@@ -230,7 +228,7 @@ impl Service {
         self.generation = stored["generation"].as_u64().unwrap();
     }
 
-    /// Waits for a condition. Returns the service, or its last state as an error.
+    /// The error is the service's last state.
     async fn until(&self, what: &str, is_reached: impl Fn(&Value) -> bool) -> Result<Value, String> {
         let begun = Instant::now();
         loop {
@@ -250,7 +248,7 @@ impl Service {
         self.until("complete", is_complete).await.map(|_| ())
     }
 
-    /// Waits for the complete rollback of the current generation. Returns the time of the judgement.
+    /// Returns the time of the judgement.
     async fn rolls_back(&mut self, why: &str, begun: Instant) -> Result<Duration, String> {
         let broken = self.generation;
         let judged =
@@ -390,7 +388,7 @@ impl Counts {
     }
 }
 
-/// A plain client: it knows nothing of pods, and repeats nothing.
+/// Knows nothing of pods, and repeats nothing.
 struct Load {
     counts: Arc<Counts>,
     is_over: Arc<AtomicBool>,
@@ -418,7 +416,7 @@ impl Load {
     }
 }
 
-/// Returns the service's URL at one ingress, and clients for HTTP/1.1 and HTTP/2.
+/// The service's URL at one ingress, and clients for HTTP/1.1 and HTTP/2.
 fn clients(address: &str) -> (String, Client, Client) {
     let address: SocketAddr = address.parse().unwrap();
     let builder = || Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).resolve(HOST, address);
@@ -434,7 +432,6 @@ async fn send_requests(
 ) {
     let clients: Vec<_> = addresses.iter().map(|address| clients(address)).collect();
     let mut clock = tokio::time::interval(Duration::from_secs(1) / rollouts.rate);
-    // Requests missed on a busy machine are not made up for.
     clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut in_progress = JoinSet::new();
     for number in 0_usize.. {
@@ -447,7 +444,6 @@ async fn send_requests(
         }
         let method = if number % 2 == 0 { Method::GET } else { Method::POST };
         let (url, http1, http2) = &clients[number % clients.len()];
-        // By each method to each address.
         let client = if number / 6 % 3 == 0 { http2 } else { http1 };
         let request = client.request(method, url);
         let counts = counts.clone();

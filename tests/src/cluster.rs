@@ -1,7 +1,6 @@
-//! A cluster of real processes of the real binary, over a private Redis.
+//! A cluster of real processes over a private Redis.
 //!
-//! Node names begin with a prefix that no other test has, so that tests share one engine without seeing each
-//! other.
+//! Node names begin with a prefix of their own, so tests share one engine without seeing each other.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,19 +25,17 @@ use crate::invariants::{Running, against_containers, unrest};
 use crate::processes::Processes;
 use crate::{Keyspace, LIMIT, Redis};
 
-/// The speed of failure detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterTiming {
-    /// 5 s, 15 s, 20 s: the defaults.
+    /// 5 s, 15 s, 20 s.
     Default,
-    /// 0.5 s, 2 s, 3 s.
     Short,
-    /// 1 s, 3 s, 5 s: enough time for an engine to stop containers between fence and death.
+    /// Leaves an engine time to stop containers between fence and death.
     Medium,
 }
 
 impl ClusterTiming {
-    /// Returns the silence after which a node is declared dead.
+    /// Silence after which a node is declared dead.
     pub fn dead_after(self) -> Duration {
         Duration::from_secs(match self {
             ClusterTiming::Default => 20,
@@ -47,7 +44,7 @@ impl ClusterTiming {
         })
     }
 
-    /// Returns the settings, named without their prefix.
+    /// Names are without their prefix.
     pub fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             ClusterTiming::Default => &[],
@@ -57,13 +54,10 @@ impl ClusterTiming {
     }
 }
 
-/// A Redis, a folder, and a prefix of node names. Daemons are started one by one.
 pub struct Cluster {
-    /// Its Redis.
     pub redis: Redis,
-    /// The prefix of all its node names.
+    /// Of all node names.
     pub prefix: String,
-    /// Its process pods.
     pub processes: Processes,
     timing: ClusterTiming,
     folder: TempDir,
@@ -79,17 +73,15 @@ impl Cluster {
         Self { redis: Redis::start().await, prefix, processes, timing, folder }
     }
 
-    /// Returns the full name of the node `w1`.
     pub fn node(&self, short: &str) -> String {
         format!("{}-{short}", self.prefix)
     }
 
-    /// Starts an API and waits until it is ready.
+    /// Waits until it is ready.
     pub async fn api(&self) -> DaemonProcess {
         self.api_with(&[]).await
     }
 
-    /// [`Cluster::api`] with further settings.
     pub async fn api_with(&self, settings: &[(&str, &str)]) -> DaemonProcess {
         let listen = format!("127.0.0.1:{}", free_port());
         let mut all = vec![("KUBELEET_LISTEN", listen.as_str())];
@@ -107,32 +99,28 @@ impl Cluster {
         daemon
     }
 
-    /// Starts a scheduler.
     pub fn scheduler(&self) -> DaemonProcess {
         self.scheduler_named("scheduler")
     }
 
-    /// Starts a scheduler with a log file of this name.
     pub fn scheduler_named(&self, name: &str) -> DaemonProcess {
         self.start("scheduler", name, &[])
     }
 
-    /// [`Cluster::scheduler`] with further settings.
     pub fn scheduler_with(&self, settings: &[(&str, &str)]) -> DaemonProcess {
         self.start("scheduler", "scheduler", settings)
     }
 
-    /// Starts `kubeleet healthcheck` of `api`, `scheduler` or `worker`; the result is its exit code.
+    /// Of `api`, `scheduler` or `worker`; its result is the exit code.
     pub fn healthcheck(&self, of: &str) -> DaemonProcess {
         self.start(&format!("healthcheck {of}"), "healthcheck", &[])
     }
 
-    /// Starts the worker of a node, by its short name, on `docker`, `process` or `sim`.
+    /// On `docker`, `process` or `sim`.
     pub fn worker(&self, short: &str, runtime: &str) -> DaemonProcess {
         self.worker_with(short, runtime, &[])
     }
 
-    /// [`Cluster::worker`] with further settings.
     pub fn worker_with(&self, short: &str, runtime: &str, settings: &[(&str, &str)]) -> DaemonProcess {
         let node = self.node(short);
         let mut all = vec![("KUBELEET_NODE", node.as_str()), ("KUBELEET_RUNTIME", runtime)];
@@ -140,7 +128,7 @@ impl Cluster {
         self.start("worker", &node, &all)
     }
 
-    /// [`Cluster::worker`] behind a command line prefix that enters namespaces.
+    /// `entry` is a command line prefix that enters namespaces.
     pub fn worker_within(&self, entry: &[&str], short: &str, runtime: &str) -> DaemonProcess {
         let entry: Vec<String> = entry.iter().map(|word| (*word).to_owned()).collect();
         let node = self.node(short);
@@ -149,16 +137,15 @@ impl Cluster {
         DaemonProcess::start_within(&entry, "worker", environment, log)
     }
 
-    /// Starts a worker with room for few pods. Each weighs more than the noise in the pressure that two
-    /// workers of a machine measure, so they fill evenly.
+    /// Each pod weighs more than the noise in the measured pressure, so two workers of a machine fill evenly.
     pub fn small_worker(&self, short: &str, runtime: &str, pods: u32) -> DaemonProcess {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
-    /// Starts the proxy of a host. Workers with the same state directory are on this host.
+    /// Workers with the same state directory are on this host.
     pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> DaemonProcess {
         let state = host.display().to_string();
-        // One proxy of a machine has the ports to which its rules lead; a test about names says so.
+        // Only one proxy of a machine can have the ports of its rules; tests of names set this themselves.
         let mut all = vec![
             ("KUBELEET_STATE_DIR", state.as_str()),
             ("KUBELEET_METRICS_LISTEN", "off"),
@@ -198,23 +185,20 @@ impl Cluster {
         environment
     }
 
-    /// Returns the speed of failure detection.
     pub fn timing(&self) -> ClusterTiming {
         self.timing
     }
 
-    /// Returns the folder of this cluster.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Reads the whole content of Redis.
     pub async fn keyspace(&self) -> Keyspace {
         Keyspace::read(&self.redis).await
     }
 
-    /// Waits until every service has exactly its pods, queues are empty, and these nodes (short names) run
-    /// exactly the right containers, as listed by `containers`.
+    /// Waits until every service has exactly its pods, queues are empty, and these nodes run exactly the
+    /// right containers.
     pub async fn comes_to_rest<F: Future<Output = Vec<Running>>>(
         &self,
         within: Duration,
@@ -240,7 +224,7 @@ impl Cluster {
     }
 }
 
-/// A process, killed when dropped. Prints the end of its log if the test failed.
+/// Killed when dropped. Prints the end of its log if the test failed.
 pub struct DaemonProcess {
     entry: Vec<String>,
     program: PathBuf,
@@ -251,12 +235,10 @@ pub struct DaemonProcess {
 }
 
 impl DaemonProcess {
-    /// Starts a daemon with exactly this environment and log file.
     pub fn start(what: &str, environment: BTreeMap<String, String>, log: PathBuf) -> Self {
         Self::start_within(&[], what, environment, log)
     }
 
-    /// [`DaemonProcess::start`] behind a prefix that enters a host's namespaces.
     pub fn start_within(
         entry: &[String],
         what: &str,
@@ -278,17 +260,16 @@ impl DaemonProcess {
         self
     }
 
-    /// Returns its command line without the program's name.
+    /// Without the program's name.
     pub fn command_line(&self) -> &str {
         &self.what
     }
 
-    /// Kills it, and restarts it with the same settings.
     pub fn start_again(&mut self) {
         self.start_again_with(&[]);
     }
 
-    /// Kills it, and restarts it once with further settings.
+    /// Further settings are for this restart only.
     pub fn start_again_with(&mut self, settings: &[(&str, &str)]) {
         self.kill();
         let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
@@ -303,81 +284,72 @@ impl DaemonProcess {
         self.process = Some(ChildGuard::spawn(&mut command).expect("the binary can be started"));
     }
 
-    /// Sends SIGKILL to it and its child processes.
+    /// Includes its child processes.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// Sends SIGTERM. Returns its exit status; none after 15 s.
+    /// `None` if it runs after 15 s.
     pub fn terminate(&mut self) -> Option<ExitStatus> {
         self.process.take().and_then(|mut process| process.terminate(Duration::from_secs(15)))
     }
 
-    /// Returns its exit status, if it ended by itself.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.process.as_ref().and_then(ChildGuard::ended)
     }
 
-    /// Returns its exit code, if it ended by itself with one.
     pub fn ended_with(&self) -> Option<i32> {
         self.process.as_ref().and_then(ChildGuard::ended).and_then(|status| status.code())
     }
 
-    /// Sends SIGSTOP to it and its child processes, like a suspended machine.
+    /// Includes its child processes, like a suspended machine.
     pub fn freeze(&self) {
         self.signal_group(Signal::STOP);
     }
 
-    /// Sends SIGCONT.
     pub fn thaw(&self) {
         self.signal_group(Signal::CONT);
     }
 
-    /// Sends a signal to it and its child processes.
+    /// Includes its child processes.
     pub fn signal_group(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal_group(signal);
         }
     }
 
-    /// Sends a signal to its first process: a worker's supervisor.
+    /// To its first process: a worker's supervisor.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal(signal);
         }
     }
 
-    /// Returns the id of its first process: a worker's supervisor.
+    /// Of its first process: a worker's supervisor.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(ChildGuard::id)
     }
 
-    /// Returns this supervisor's current worker process.
     pub fn supervised_worker(&self) -> Option<Pid> {
         let supervisor = self.id()?;
         let children = fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).ok()?;
         children.split_whitespace().next().and_then(|child| Pid::from_raw(child.parse().ok()?))
     }
 
-    /// Returns a client of this API.
-    ///
-    /// # Panics
-    /// If this is another daemon.
     pub fn http(&self) -> Http {
         let listen = self.environment.get("KUBELEET_LISTEN").expect("an API listens");
         Http::new(&format!("http://{listen}"))
     }
 
-    /// Returns the end of its log.
+    /// Its last 40 lines.
     pub fn log(&self) -> String {
         let text = String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Returns its whole log.
     pub fn whole_log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
@@ -395,10 +367,7 @@ impl Drop for DaemonProcess {
     }
 }
 
-/// Runs a user command at this API. Returns its output.
-///
-/// # Errors
-/// Its exit code and its messages, if it fails.
+/// Runs a user command at this API. The error has its exit code and messages.
 pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
     let mut command = std::process::Command::new(binary());
     command.args(args).env_clear().env("KUBELEET_API", format!("http://{}", http.address()));
@@ -410,7 +379,7 @@ pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Returns `KUBELEET_BINARY`, or a binary built with this test's profile.
+/// `KUBELEET_BINARY`, or a binary built with this test's profile.
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -447,7 +416,7 @@ fn build() -> PathBuf {
     let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     build.args(["build", "--quiet", "--workspace", "--bin", "kubeleet"]).arg("--manifest-path");
     build.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"));
-    // Build scripts would see these variables as a change, and much would be built again.
+    // As changes of these variables, build scripts would run again and rebuild much.
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()

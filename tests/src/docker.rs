@@ -1,4 +1,4 @@
-//! The container engine: the containers of one test, an image that needs no registry, and cleaning up.
+//! The container engine, its images without a registry, and the containers of one test.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -25,7 +25,7 @@ use crate::LIMIT;
 use crate::exclusive::exclusive;
 use crate::invariants::Running;
 
-/// An image with `/bin/sh` and `/bin/sleep`, which prints hello, sleeps, and ends at SIGTERM.
+/// Has `/bin/sh` and `/bin/sleep`; prints hello, sleeps, and ends at SIGTERM.
 pub const IMAGE: &str = "kubeleet-test/sleep:1";
 
 /// The documented LPUSH line's image, built here unless the real one was pulled.
@@ -33,32 +33,25 @@ pub const SAMPLE_IMAGE: &str = "spaster/alpine-sleep";
 
 const SLEEP: &str = "trap 'echo bye; exit 0' TERM INT; echo hello; sleep 86400 & wait $!";
 
-/// The engine, limited to containers of nodes with the test's prefix.
+/// Sees only containers of nodes with the test's prefix.
 pub struct Docker {
     client: Client,
     host: Option<String>,
     prefix: String,
 }
 
-/// A container of the test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedContainer {
-    /// Its name, without the slash.
+    /// Without the slash.
     pub name: String,
-    /// Its id on the engine.
     pub id: String,
-    /// Its labels.
     pub labels: HashMap<String, String>,
-    /// True if its process runs.
     pub running: bool,
 }
 
 impl Docker {
-    /// Returns the engine with the test images. Without an engine returns none, and the test counts as
-    /// skipped.
-    ///
-    /// # Panics
-    /// If there is no engine and `REQUIRE` lists `docker`.
+    /// Builds the test images. `None` without an engine: the test counts as skipped, unless `REQUIRE` lists
+    /// `docker`.
     pub async fn find(prefix: &str) -> Option<Self> {
         match connect(None).await {
             Ok(client) => {
@@ -74,10 +67,6 @@ impl Docker {
         }
     }
 
-    /// Returns another engine.
-    ///
-    /// # Panics
-    /// If it does not answer.
     pub async fn at(host: &str, prefix: &str) -> Self {
         Self {
             client: connect(Some(host)).await.unwrap(),
@@ -86,19 +75,18 @@ impl Docker {
         }
     }
 
-    /// Lists this test's containers, including ended ones.
+    /// Includes ended ones.
     pub async fn containers(&self) -> Vec<ListedContainer> {
         let all = self.labelled().await;
         all.into_iter().filter(|container| container.node().starts_with(&self.prefix)).collect()
     }
 
-    /// Lists the running containers of this test's nodes.
     pub async fn running(&self) -> Vec<Running> {
         let containers = self.containers().await;
         containers.iter().filter(|container| container.running).map(ListedContainer::identity).collect()
     }
 
-    /// Lists the running containers with their first processes on this machine.
+    /// With their first processes, as this machine sees them.
     pub async fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let mut found = Vec::new();
         for container in self.containers().await.iter().filter(|container| container.running) {
@@ -107,12 +95,11 @@ impl Docker {
         found
     }
 
-    /// Returns a container's starts and ends in the engine's events, in Unix milliseconds.
+    /// From the engine's events, in Unix milliseconds.
     pub async fn starts_and_ends(&self, pod: &str) -> [Vec<i64>; 2] {
         let label = vec![format!("kubeleet.pod={pod}")];
         let actions = vec!["start".to_owned(), "die".to_owned()];
         let filters = HashMap::from([("label".to_owned(), label), ("event".to_owned(), actions)]);
-        // The stream ends at `until`: it is complete.
         let until = jiff::Timestamp::now().as_second() + 1;
         let options = EventsOptions {
             since: Some("0".to_owned()),
@@ -127,12 +114,11 @@ impl Docker {
         [times_of("start"), times_of("die")]
     }
 
-    /// Returns the engine's description of a container.
     pub async fn inspection(&self, id: &str) -> String {
         format!("{:?}", self.client.inspect_container(id, None).await.unwrap())
     }
 
-    /// Returns the distinct image ids of the test's containers.
+    /// Distinct ids, of running containers.
     pub async fn image_ids(&self) -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
         for container in self.containers().await.into_iter().filter(|container| container.running) {
@@ -142,13 +128,13 @@ impl Docker {
         ids
     }
 
-    /// Returns the last start of a container, in the engine's format.
+    /// In the engine's format.
     pub async fn started_at(&self, id: &str) -> String {
         let found = self.client.inspect_container(id, None).await.unwrap();
         found.state.and_then(|state| state.started_at).unwrap_or_default()
     }
 
-    /// Returns a file of a running container, as a tar.
+    /// As a tar.
     pub async fn archive(&self, id: &str, path: &str) -> Vec<u8> {
         let options = DownloadFromContainerOptionsBuilder::default().path(path).build();
         let chunks: Vec<_> =
@@ -156,60 +142,44 @@ impl Docker {
         chunks.concat()
     }
 
-    /// Adds a name to an image.
-    ///
-    /// # Panics
-    /// If the engine cannot.
     pub async fn tag(&self, image: &str, name: &str) {
         let (repo, tag) = name.rsplit_once(':').unwrap();
         let options = TagImageOptionsBuilder::default().repo(repo).tag(tag).build();
         self.client.tag_image(image, Some(options)).await.unwrap();
     }
 
-    /// Pulls an image.
-    ///
-    /// # Panics
-    /// If the engine cannot.
     pub async fn pull(&self, name: &str) {
         let options = CreateImageOptionsBuilder::default().from_image(name).build();
         let pulled = self.client.create_image(Some(options), None, None);
         let _progress: Vec<_> = pulled.try_collect().await.unwrap();
     }
 
-    /// Returns true if the engine has the image.
     pub async fn has_image(&self, name: &str) -> bool {
         self.client.inspect_image(name).await.is_ok()
     }
 
-    /// Removes an image, if the engine has it.
+    /// Ignores a missing one.
     pub async fn remove_image(&self, name: &str) {
         let options = RemoveImageOptionsBuilder::default().force(true).build();
         let _missing = self.client.remove_image(name, Some(options), None).await;
     }
 
-    /// Kills a container, which stays on the engine.
-    ///
-    /// # Panics
-    /// If the engine cannot.
+    /// It stays on the engine.
     pub async fn kill(&self, id: &str) {
         self.client.kill_container(id, None::<KillContainerOptions>).await.unwrap();
     }
 
-    /// Removes a container without telling any worker.
+    /// Without telling any worker.
     pub async fn remove(&self, id: &str) {
         remove(&self.client, id).await;
     }
 
-    /// Returns the volumes of this test's nodes.
     pub async fn volumes(&self) -> Vec<String> {
         volumes_of(&self.client, &self.prefix).await
     }
 
-    /// Builds the images of `examples/memo`: a web application at port 8080 that notes its start in both
-    /// volumes, and a database that is ready at once.
-    ///
-    /// # Panics
-    /// If the engine cannot.
+    /// The images of `examples/memo`: a web application at port 8080 that notes its start in both volumes,
+    /// and a database that is ready at once.
     pub async fn make_memo_images(&self) {
         let _lock = exclusive("images").await;
         let docker = DockerRuntime::connect(None).unwrap();
@@ -228,29 +198,18 @@ impl Docker {
         import_recipe(&docker, recipe, "memo/database:1").await.unwrap();
     }
 
-    /// Builds an image of `greeter`, and one with a shell and the C library's resolver.
-    ///
-    /// # Panics
-    /// If the engine cannot.
     pub async fn make_name_images(&self, greeter: &Path) {
         self.make_greeter_image(greeter).await;
         self.make_resolving_image("kubeleet-test/names:1", &[]).await;
     }
 
-    /// Builds an image of `greeter`.
-    ///
-    /// # Panics
-    /// If the engine cannot.
     pub async fn make_greeter_image(&self, greeter: &Path) {
         let (programs, entrypoint) = ([(greeter, "/greeter")], &["/greeter"]);
         let recipe = Recipe { programs: &programs, entrypoint, ..Recipe::default() };
         self.make_image(recipe, "kubeleet-test/greeter:1").await;
     }
 
-    /// Builds an image with a shell, the C library's resolver, and further programs.
-    ///
-    /// # Panics
-    /// If the engine cannot.
+    /// With a shell, the C library's resolver, and further programs.
     pub async fn make_resolving_image(&self, tag: &str, further: &[(&Path, &str)]) {
         let mut programs = vec![
             (Path::new("/bin/bash"), "/bin/bash"),
@@ -264,20 +223,13 @@ impl Docker {
         self.make_image(Recipe { programs: &programs, ..Recipe::default() }, tag).await;
     }
 
-    /// Builds an image of this recipe.
-    ///
-    /// # Panics
-    /// If the engine cannot.
     pub async fn make_image(&self, recipe: Recipe<'_>, tag: &str) {
         let _lock = exclusive("images").await;
         let docker = DockerRuntime::connect(self.host.as_deref()).unwrap();
         import_recipe(&docker, recipe, tag).await.unwrap();
     }
 
-    /// Builds a sleeping image with the programs that a person uses in a terminal.
-    ///
-    /// # Panics
-    /// If the engine cannot.
+    /// A sleeping image with programs for a terminal.
     pub async fn make_shell_image(&self) -> &'static str {
         let tag = "kubeleet-test/shell:1";
         let _lock = exclusive("images").await;
@@ -291,10 +243,6 @@ impl Docker {
         tag
     }
 
-    /// Runs a command in a running container. Returns its output.
-    ///
-    /// # Panics
-    /// If the engine cannot.
     pub async fn exec(&self, container: &str, command: &[&str]) -> String {
         let config = ExecConfig {
             cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
@@ -355,12 +303,11 @@ pub(crate) fn recipe() -> Recipe<'static> {
 }
 
 impl ListedContainer {
-    /// Returns the label `kubeleet.node`.
     pub fn node(&self) -> &str {
         self.label("kubeleet.node")
     }
 
-    /// Returns a label; empty if it is missing.
+    /// Empty if it is missing.
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
@@ -389,8 +336,7 @@ fn first_process(container: &str) -> Option<Pid> {
 async fn labelled(client: &Client) -> Vec<ListedContainer> {
     let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
     let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
-    // Podman lists a container as `stopped` until it has cleaned up after it. The client library does not
-    // know the word.
+    // Podman lists a container as `stopped`, a word unknown to the client library, until it has cleaned up.
     let found = eventually_within(LIMIT, "the list of containers is read", || async {
         match client.list_containers(Some(options.clone())).await {
             Err(error @ bollard::errors::Error::JsonDataError { .. }) => Err(error.to_string()),
@@ -425,14 +371,14 @@ async fn volumes_of(client: &Client, prefix: &str) -> Vec<String> {
 
 async fn remove(client: &Client, id: &str) {
     let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
-    // It fails only if the container is gone already or is being removed.
+    // Fails only if the container is gone or being removed.
     let _gone = client.remove_container(id, Some(options)).await;
 }
 
 impl Drop for Docker {
     fn drop(&mut self) {
         let (prefix, host) = (self.prefix.clone(), self.host.clone());
-        // On another thread with its own runtime: this may be dropped on the thread of the test runtime.
+        // This may be dropped on the thread of the test runtime.
         let clean_up = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {

@@ -23,21 +23,20 @@ use crate::ablation::Ablation;
 use crate::proxy::Proxy;
 use crate::{Keyspace, Redis, invariants};
 
-/// Request of each pod of [`Fixture::service`].
+/// Of each pod of [`Fixture::service`].
 pub const REQUEST: Resources =
     Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 0, disk_bytes: 0, pods: 1 };
 
-/// Capacity of each node of [`Fixture::node`].
+/// Of each node of [`Fixture::node`].
 pub const MACHINE: Resources =
     Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, disk_bytes: 0, pods: 1000 };
 
-/// Silence after which a node is dead. [`Fixture::silence`] makes its last heartbeat older.
+/// [`Fixture::silence`] makes the last heartbeat older than this.
 pub const DEAD_AFTER: Duration = Duration::from_secs(20);
 
-/// Maximum number of attempts to start a pod.
 pub const ATTEMPTS: u32 = 5;
 
-/// Returns the network that workers report: a container's address, and a port of the engine's choice.
+/// As workers report it: a container's address, and a port of the engine's choice.
 pub fn network() -> ContainerNetwork {
     let port = PublishedPort {
         container_port: 80,
@@ -48,51 +47,42 @@ pub fn network() -> ContainerNetwork {
     ContainerNetwork { address: "10.0.0.1".to_owned(), ports: vec![port] }
 }
 
-/// Redis, a store, and one scheduler's identity.
 pub struct Fixture {
-    /// The server; tests use it as outsiders do.
+    /// Tests use it as outsiders do.
     pub redis: Redis,
     /// Connected through the proxy, if there is one.
     pub store: Store,
-    /// The scheduler of this fixture's functions.
     pub scheduler: SchedulerId,
-    /// The proxy, for ablated scripts or recorded requests.
+    /// For ablated scripts or recorded requests.
     pub proxy: Option<Proxy>,
 }
 
-/// A pod in a phase, with the data for its worker's reports.
+/// A pod with the data for its worker's reports.
 pub struct Placed {
-    /// The session of its node's worker.
     pub session: Session,
-    /// Its record.
     pub record: PodRecord,
-    /// Its payload.
     pub payload: Payload,
 }
 
 impl Placed {
-    /// Returns the worker's reference to it.
     pub fn reference(&self) -> PodRef<'_> {
         PodRef { id: &self.record.id, assignment: self.record.assignment.as_ref().unwrap() }
     }
 }
 
 impl Fixture {
-    /// Returns an empty cluster.
     pub async fn new() -> Self {
         let redis = Redis::start().await;
         let store = redis.store();
         Self { redis, store, scheduler: SchedulerId::random(), proxy: None }
     }
 
-    /// Returns an empty cluster whose store runs changed scripts.
     pub async fn ablated(ablation: Ablation) -> Self {
         let redis = Redis::start().await;
         let hashes = ablation.load(&redis).await;
         Self::behind_proxy(redis, hashes).await
     }
 
-    /// Returns an empty cluster whose proxy records the store's requests.
     pub async fn recorded() -> Self {
         Self::behind_proxy(Redis::start().await, Vec::new()).await
     }
@@ -103,18 +93,18 @@ impl Fixture {
         Self { redis, store, scheduler: SchedulerId::random(), proxy: Some(proxy) }
     }
 
-    /// Registers a node with room for many pods.
+    /// With room for many pods.
     pub async fn node(&self, name: &str) -> Session {
         self.node_with(name, MACHINE).await
     }
 
-    /// Registers a node whose container engine has this id; another id is another machine.
+    /// Another `engine_id` is another machine.
     pub async fn machine(&self, name: &str, engine_id: &str) -> Registration {
         let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
         self.store.register(&node(name), &facts, fixtures::claimant(), None).await.unwrap()
     }
 
-    /// [`machine`](Self::machine) by another worker, which may have registered before.
+    /// Another worker than [`machine`](Self::machine), which may have registered before.
     pub async fn another_machine(&self, name: &str, engine_id: &str, knows_cluster: bool) -> Registration {
         let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
         let id = self.store.cluster_id().await.unwrap().unwrap();
@@ -124,7 +114,6 @@ impl Fixture {
         self.store.register(&node(name), &facts, claimant, known).await.unwrap()
     }
 
-    /// Registers a node with this capacity.
     pub async fn node_with(&self, name: &str, capacity: Resources) -> Session {
         match self.store.register(&node(name), &facts(capacity), fixtures::claimant(), None).await.unwrap() {
             Registration::Registered { session, .. } => {
@@ -137,7 +126,7 @@ impl Fixture {
         }
     }
 
-    /// Stores a service and creates its pods; they wait in `sq`.
+    /// Its pods wait in `sq`.
     pub async fn service(&self, name: &str, replicas: u32) -> Service {
         let input = serde_json::json!({
             "name": name, "image": "spaster/alpine-sleep", "replicas": replicas, "cpus": "0.1", "memory": "64MiB",
@@ -145,7 +134,6 @@ impl Fixture {
         self.service_of(input).await
     }
 
-    /// Stores a service given as JSON and creates its pods.
     pub async fn service_of(&self, input: serde_json::Value) -> Service {
         let desired = ServiceInput::from_value(&input).unwrap().normalize().unwrap();
         self.store.put_service(&desired, PutMode::Upsert, None).await.unwrap();
@@ -154,31 +142,28 @@ impl Fixture {
         service
     }
 
-    /// Returns the records of a service's pods, by replica.
+    /// By replica.
     pub async fn pods(&self, service: &ServiceName) -> Vec<PodRecord> {
         let slots = self.store.slots(service).await.unwrap();
         let ids: Vec<PodId> = slots.into_iter().map(|(_, id)| id).collect();
         self.store.pods(&ids).await.unwrap().into_iter().filter_map(Result::unwrap).collect()
     }
 
-    /// Returns one pod's record.
     pub async fn record(&self, id: &PodId) -> PodRecord {
         self.store.pod(id).await.unwrap().unwrap_or_else(|| panic!("there is no pod:{id}"))
     }
 
-    /// Takes all waiting payloads and assigns them to one node.
     pub async fn assign_all(&self, session: &Session) -> Vec<AssignOutcome> {
         let payloads = self.take_all().await;
         self.assign(session, payloads).await
     }
 
-    /// Takes the payloads that wait for the scheduler.
     pub async fn take_all(&self) -> Vec<Payload> {
         let taken = self.store.take(&self.scheduler, 1000).await.unwrap();
         taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect()
     }
 
-    /// Assigns in-flight payloads of the scheduler to one node.
+    /// Of payloads in flight to the scheduler.
     pub async fn assign(&self, session: &Session, payloads: Vec<Payload>) -> Vec<AssignOutcome> {
         let incarnation = self.store.node(session.node()).await.unwrap().and_then(|node| node.incarnation);
         let mut assignments = Vec::new();
@@ -198,7 +183,6 @@ impl Fixture {
         self.store.assign(&self.scheduler, DEAD_AFTER, &assignments).await.unwrap()
     }
 
-    /// Returns the persistent volumes that a pod needs.
     pub async fn volumes(&self, payload: &Payload) -> Vec<VolumeClaim> {
         let Some(spec) = &payload.spec else { return Vec::new() };
         let spec = self.store.pod_spec(spec).await.unwrap().unwrap();
@@ -206,7 +190,7 @@ impl Fixture {
         VolumeClaim::of_replica(&service, &spec, payload.replica)
     }
 
-    /// Moves all payloads pending on a node to `rq` and claims them.
+    /// Moves all pending payloads to `rq` and claims them.
     pub async fn claim_all(&self, session: &Session) -> Vec<(Payload, Claim)> {
         session.pop_more(1000).await.unwrap();
         let rq = session.in_flight().await.unwrap();
@@ -215,7 +199,7 @@ impl Fixture {
         payloads.into_iter().zip(claims).collect()
     }
 
-    /// Claims payloads in `rq`.
+    /// Payloads must be in `rq`.
     pub async fn claim(&self, session: &Session, payloads: &[Payload]) -> Vec<Claim> {
         let mut items = Vec::new();
         for payload in payloads {
@@ -227,7 +211,6 @@ impl Fixture {
         }
     }
 
-    /// Returns a pod's host ports from its specification.
     pub async fn host_ports(&self, payload: &Payload) -> HostPorts {
         match &payload.spec {
             Some(spec) => self.store.pod_spec(spec).await.unwrap().unwrap().host_ports(),
@@ -235,7 +218,6 @@ impl Fixture {
         }
     }
 
-    /// Returns a payload with its pod's requests.
     pub async fn claim_item(&self, payload: &Payload) -> ClaimItem {
         ClaimItem { payload: payload.clone(), request: REQUEST, host_ports: self.host_ports(payload).await }
     }
@@ -251,7 +233,6 @@ impl Fixture {
         session.ack(&items).await.unwrap().unwrap()
     }
 
-    /// Acknowledges one pod with this assignment.
     pub async fn ack(&self, session: &Session, payload: &Payload, assignment: &AssignmentId) -> Ack {
         let item = AckItem {
             payload: payload.clone(),
@@ -296,13 +277,11 @@ impl Fixture {
         Placed { session, record, payload }
     }
 
-    /// Requests that a pod be stopped.
     pub async fn stop(&self, pod: &PodRecord) -> store::StopOutcome {
         let seen = [(pod.id.clone(), pod.node.clone())];
         self.store.stop_pods(pod.service.as_ref(), &seen, "Surplus", "not wanted").await.unwrap()[0]
     }
 
-    /// Reports a stopping pod of this worker as stopped.
     pub async fn finish_stopped(&self, session: &Session, pod: &PodRecord) {
         use store::{FinishReport, PodOutcome};
         let payload = self.store.payload_of(pod).await.unwrap().unwrap();
@@ -311,13 +290,11 @@ impl Fixture {
         session.finish(reference, &payload.raw, pod.service.as_ref(), &report).await.unwrap().unwrap();
     }
 
-    /// Sets a node's last heartbeat to the distant past.
     pub async fn silence(&self, name: &str) {
         let () = self.redis.cli(&["HSET", &format!("node:{name}"), "beat", "1000"]).await;
         let () = self.redis.cli(&["ZADD", "beats", "1000", name]).await;
     }
 
-    /// Silences a node and declares it dead.
     pub async fn kill_node(&self, name: &str) {
         self.silence(name).await;
         let seen = self.store.node(&node(name)).await.unwrap().unwrap();
@@ -329,41 +306,36 @@ impl Fixture {
         assert_eq!(outcome, DeclareOutcome::Declared);
     }
 
-    /// Drains a dead node completely.
     pub async fn drain(&self, name: &str) {
         let dead = self.store.node(&node(name)).await.unwrap().unwrap();
         while let DrainOutcome::Moved(_) = self.store.drain_step(&dead).await.unwrap() {}
     }
 
-    /// Reads the whole content of Redis.
     pub async fn keyspace(&self) -> Keyspace {
         Keyspace::read(&self.redis).await
     }
 
-    /// Returns the current violations of invariants.
     pub async fn violations(&self) -> Vec<String> {
         invariants::violations(&self.keyspace().await)
     }
 }
 
-/// Reports a node's volumes as a worker does: first to learn the run of Redis, then for that run.
+/// As a worker does: first to learn the run of Redis, then for that run.
 pub async fn report_volumes(session: &Session, present: &[VolumeClaim]) -> VolumeReport {
     let copies: Vec<EngineCopy> = present.iter().cloned().map(EngineCopy::from).collect();
     report_copies(session, &copies).await
 }
 
-/// [`report_volumes`] with the epochs of the copies.
 pub async fn report_copies(session: &Session, copies: &[EngineCopy]) -> VolumeReport {
     let first = session.report_volumes(copies, None, DEAD_AFTER).await.unwrap().unwrap();
     session.report_volumes(copies, Some(&first.redis_run), DEAD_AFTER).await.unwrap().unwrap()
 }
 
-/// Returns a node's name.
 pub fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-/// Returns the registration data of a worker in zone `a`.
+/// Of a worker in zone `a`.
 pub fn facts(capacity: Resources) -> NodeInfo {
     NodeInfo {
         labels: [("zone".to_owned(), "a".to_owned())].into(),
@@ -371,7 +343,6 @@ pub fn facts(capacity: Resources) -> NodeInfo {
     }
 }
 
-/// Returns the payload of a pod that a user pushes with LPUSH.
 pub fn pushed(name: &str, uuid: &str) -> Payload {
     let text = format!(r#"{{"name":"{name}","uuid":"{uuid}","image":"spaster/alpine-sleep","replica":3}}"#);
     Payload::parse(text.into_bytes().into()).unwrap()

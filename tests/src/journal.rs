@@ -1,5 +1,4 @@
-//! The journal of a client that writes services: for each service, its possible states according to the
-//! responses.
+//! The journal of a client that writes services: the states that each service may have after the responses.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +6,17 @@ use serde_json::Value;
 
 use crate::Keyspace;
 
-/// A service as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenService {
-    /// Its number of pods.
     pub replicas: u64,
     /// Counts the writes of this service; stored in a label.
     pub version: u64,
 }
 
-/// One write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// The whole service.
     Put(WrittenService),
-    /// Only the number of pods.
     Scale(u64),
-    /// Deletes it.
     Delete,
 }
 
@@ -37,12 +30,11 @@ impl Write {
     }
 }
 
-/// The answer to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Stored, and it survives a failover (200, 201, or a confirmed deletion).
+    /// Survives a failover (200, 201, or a confirmed deletion).
     Durable,
-    /// Stored, not yet confirmed (202).
+    /// Not yet confirmed (202).
     Stored,
     /// Certainly not stored.
     Refused,
@@ -50,19 +42,14 @@ pub enum Answer {
     Unknown,
 }
 
-/// Counts of responses by kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteAnswers {
-    /// [`Answer::Durable`].
     pub durable: u64,
-    /// [`Answer::Stored`].
     pub stored: u64,
-    /// [`Answer::Unknown`].
     pub unknown: u64,
 }
 
 impl WriteAnswers {
-    /// Returns the difference to an earlier count.
     pub fn since(self, before: Self) -> Self {
         Self {
             durable: self.durable - before.durable,
@@ -74,33 +61,30 @@ impl WriteAnswers {
 
 #[derive(Debug, Default)]
 struct JournalEntry {
-    /// Its possible states, the newest last.
+    /// The newest last.
     possible: Vec<Option<WrittenService>>,
     /// A response is outstanding or was lost: the write may still be carried out.
     open: bool,
     versions: u64,
 }
 
-/// All writes so far and their responses.
 #[derive(Debug, Default)]
 pub struct Journal {
     entries: BTreeMap<String, JournalEntry>,
-    /// All responses so far.
     pub answers: WriteAnswers,
 }
 
-/// The result of comparing the journal with a cluster.
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Services whose state contradicts the responses, as text.
+    /// Services whose state contradicts the responses.
     pub lost: Vec<String>,
     /// Writes answered with 202 that were lost.
     pub forgotten: u64,
 }
 
 impl Journal {
-    /// Begins a write. Returns the service's newest state and the write's number; none while an earlier write
-    /// is open, because the service must not be written then.
+    /// Begins a write. Returns the newest state and the write's number; `None` while an earlier write is
+    /// open: the service must not be written then.
     pub fn open(&mut self, name: &str) -> Option<(Option<WrittenService>, u64)> {
         let entry = self.entries.entry(name.to_owned()).or_default();
         if entry.open {
@@ -111,10 +95,7 @@ impl Journal {
         Some((entry.possible.last().copied().flatten(), entry.versions))
     }
 
-    /// Records the response to the write that [`Journal::open`] began.
-    ///
-    /// # Panics
-    /// If no write of the service was begun.
+    /// For the write that [`Journal::open`] began.
     pub fn answered(&mut self, name: &str, write: Write, answer: Answer) {
         match answer {
             Answer::Durable => self.answers.durable += 1,
@@ -144,7 +125,7 @@ impl Journal {
         entry.open = answer == Answer::Unknown;
     }
 
-    /// Compares with a converged cluster without open writes. Its state is the known one from then on.
+    /// The cluster must have converged without open writes. Its state is the known one from then on.
     pub fn audit(&mut self, keyspace: &Keyspace) -> Audit {
         let mut audit = Audit::default();
         for (name, entry) in &mut self.entries {
@@ -231,7 +212,6 @@ mod tests {
             }
             let audit = journal.audit(&cluster(*found));
             assert_eq!((audit.lost.len(), audit.forgotten), (*lost, *forgotten), "{writes:?}: {audit:?}");
-            // From then on, the found state is the known one.
             assert!(journal.audit(&cluster(*found)).lost.is_empty(), "{writes:?}");
         }
     }

@@ -1,9 +1,8 @@
-//! Measures the gap between the end of a pod on its old node and its start on another one. `on_disconnect:
-//! stop` promises that it is never negative.
+//! Measures the gap between a pod's end on its old node and its start elsewhere. `on_disconnect: stop`
+//! promises that it is never negative.
 //!
 //! One try is a cluster with a node of process pods and, if there is an engine, a node of containers. A fault
-//! hits both nodes at once, and their `stop` pods must stop before they start on a third node. The worker
-//! cannot be restarted: its supervisor finds a binary that ends at once.
+//! hits both at once. The worker cannot be restarted: its supervisor finds a binary that ends at once.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,22 +19,17 @@ use crate::invariants::Running;
 use crate::pod_life::{self, Watched};
 use crate::{Cluster, ClusterTiming, DaemonProcess, LIMIT};
 
-/// A fault that hits a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// SIGSTOP to the worker process.
     Stopped,
-    /// SIGKILL to the worker process.
     Killed,
     /// The connection between the node and Redis is cut.
     Cut,
 }
 
 impl Fault {
-    /// All faults.
     pub const ALL: [Fault; 3] = [Fault::Stopped, Fault::Killed, Fault::Cut];
 
-    /// Returns the text for the results table.
     pub fn description(self) -> &'static str {
         match self {
             Fault::Stopped => "worker stopped (SIGSTOP)",
@@ -80,7 +74,6 @@ impl Victim {
     }
 }
 
-/// Returns a copy of the binary for one test.
 pub fn private_binary(folder: &Path) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let own = folder.join("kubeleet");
@@ -91,12 +84,12 @@ pub fn private_binary(folder: &Path) -> PathBuf {
     own
 }
 
-/// Replaces the binary by a script that ends at once, for new processes.
+/// For new processes.
 pub fn break_binary(binary: &Path) {
     replace_binary(binary, "exit 1");
 }
 
-/// Replaces the binary by these lines of shell, for new processes.
+/// By these lines of shell, for new processes.
 pub fn replace_binary(binary: &Path, lines: &str) {
     use std::os::unix::fs::PermissionsExt;
     let script = binary.with_extension("broken");
@@ -125,7 +118,7 @@ impl OverlapFixture {
             victims.push(Victim::start(&cluster, "docker").await);
         }
         http.nodes_ready(victims.len()).await;
-        // The grace period is the default. `sleep` as process 1 of a container ignores SIGTERM.
+        // The grace period is the default: `sleep` as process 1 of a container ignores SIGTERM.
         for (name, on_disconnect) in [("db", "stop"), ("web", "keep")] {
             let service = json!({
                 "name": name, "image": IMAGE, "command": ["/bin/sleep", "86400"], "on_disconnect": on_disconnect,
@@ -147,7 +140,7 @@ impl OverlapFixture {
         victim.expect("it ran on a node that was hit").runtime
     }
 
-    /// Waits until the pod runs elsewhere. Returns its start, in milliseconds since boot.
+    /// Returns the start, in milliseconds since boot.
     async fn started_elsewhere(&self, old: &Running) -> u64 {
         let limit = self.cluster.timing().dead_after() + LIMIT;
         eventually_within(limit, &format!("pod {} starts elsewhere", old.pod), || async {
@@ -159,10 +152,7 @@ impl OverlapFixture {
     }
 }
 
-/// Returns the smallest gap of any pod in milliseconds, by the old node's runtime.
-///
-/// # Panics
-/// If a `stop` pod does not move, or a `keep` pod is stopped.
+/// The smallest gap of any pod in milliseconds, by the old node's runtime. Panics if a `keep` pod is stopped.
 pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
     let fixture = OverlapFixture::new().await;
     let watched: Vec<_> = fixture.stop.iter().map(|(pod, pid)| (pod, Watched::process(*pid))).collect();
@@ -184,11 +174,8 @@ pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
     gaps
 }
 
-/// Suspends a machine with its pods until they have started elsewhere, which no protocol can prevent, and
-/// resumes it. Returns how many milliseconds its longest `stop` pod still runs, by runtime.
-///
-/// # Panics
-/// If one of them does not end.
+/// Suspends a machine until its pods have started elsewhere, and resumes it. Returns how many milliseconds
+/// its longest `stop` pod still runs, by runtime.
 pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
     let fixture = OverlapFixture::new().await;
     let watched: Vec<_> = fixture.stop.iter().map(|(pod, pid)| (pod, *pid, Watched::process(*pid))).collect();
@@ -219,9 +206,6 @@ const MANY_STARTED_WITHIN: Duration = Duration::from_secs(300);
 
 /// Cuts a node with many pods that ignore SIGTERM off from Redis. Returns the milliseconds from their last
 /// end to the first start elsewhere; `None` without an engine for `docker`.
-///
-/// # Panics
-/// If they do not start, or do not move.
 pub async fn measure_many(runtime: &'static str, pods: usize) -> Option<i64> {
     let cluster = Cluster::new(ClusterTiming::Default).await;
     let docker = match runtime {
@@ -258,7 +242,6 @@ pub async fn measure_many(runtime: &'static str, pods: usize) -> Option<i64> {
     })
     .await;
     let ends: Option<Vec<u64>> = watched.iter().map(Watched::ended).collect();
-    // A copy that still runs is the worst result.
     let last = ends.and_then(|ends| ends.into_iter().max());
     Some(last.map_or(i64::MIN, |last| pod_life::gap(last, first)))
 }

@@ -1,26 +1,23 @@
-//! The schedule simulator: runs the production worker, scheduler and store under seeded, adversarial
-//! schedules.
+//! The schedule simulator: runs the production worker, scheduler and store under seeded schedules with
+//! faults.
 //!
 //! One seed is one run. A single thread owns the whole cluster:
 //!
-//! - Each process (three workers, two schedulers, one API with its clients) is production code on its own
-//!   tokio runtime ([`machine::process`]), which runs only while the simulator polls it.
-//! - All requests of processes wait on the [`machine::bus`]: Redis commands, intercepted at the store's
-//!   `Transport`, and engine calls, intercepted at the worker's `Runtime`.
+//! - Each process is production code on its own tokio runtime ([`machine::process`]), which runs only while
+//!   the simulator polls it.
+//! - All requests wait on the [`machine::bus`]: Redis commands, intercepted at the store's `Transport`, and
+//!   engine calls, intercepted at the worker's `Runtime`.
 //! - A seeded generator picks the next request ([`world::execution`]), which runs on a real Redis with the
 //!   real scripts.
-//! - It also injects faults ([`faults::injection`], [`faults::failover`]): crashes of processes and hosts,
-//!   pauses, suspended hosts, partitions, lost replies, delayed commands, hints that are lost or duplicated,
-//!   hanging engines, and failovers that lose the latest writes.
+//! - It also injects faults ([`faults::injection`], [`faults::failover`]).
 //! - The monotonic clock and all randomness come from the simulator ([`machine::deterministic`]): the same
 //!   seed is the same run.
 //!
-//! After every step the invariants are checked against all of Redis and all containers
-//! ([`checks::invariants`]). In the end the faults stop, and the cluster must converge to the acknowledged
-//! writes ([`workload::expected_state`]).
+//! After every step the invariants are checked ([`checks::invariants`]). In the end the faults stop, and the
+//! cluster must converge to the acknowledged writes ([`workload::expected_state`]).
 //!
-//! Each run needs a fresh process, because some state is per process. Tokio, for example, seeds the branch
-//! order of `select!` from a counter that all runtimes of a process share.
+//! Each run needs a fresh process, because some state is per process: tokio seeds the branch order of
+//! `select!` from a counter that all runtimes of a process share.
 //!
 //! Tests: schedules
 
@@ -60,19 +57,15 @@ const SCENARIO_PHASE: u64 = 12;
 const ROOM_AFTER: u64 = 20;
 /// In the same unit.
 const CONVERGED_FOR: u64 = 2;
-/// Steps shown by a printed [`ScheduleFailure`]; its `trace` has all of them.
+/// Printed of a [`ScheduleFailure`]; its `trace` has all.
 const SHOWN_STEPS: usize = 80;
 
-/// A run that violated an invariant or did not converge.
 #[derive(Debug)]
 pub struct ScheduleFailure {
-    /// Seed of the run.
     pub seed: u64,
-    /// Scenario of the run.
     pub scenario: Scenario,
-    /// Violated invariants.
     pub violations: Vec<String>,
-    /// All steps, if the run was traced.
+    /// Empty unless the run was traced.
     pub trace: Vec<String>,
 }
 
@@ -90,12 +83,9 @@ impl fmt::Display for ScheduleFailure {
     }
 }
 
-/// Simulates one run. Returns its statistics and, if it was traced, all its steps.
+/// Returns the statistics and, if it was traced, all steps.
 ///
 /// The calling thread must be fresh and end afterwards: its clock and randomness are replaced.
-///
-/// # Errors
-/// If an invariant was violated, or the cluster did not converge.
 pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), Box<ScheduleFailure>> {
     deterministic::make_deterministic(options.seed);
     let mut world = World::new(options);

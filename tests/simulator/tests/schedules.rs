@@ -7,8 +7,8 @@
 //!   printed it; `SIMULATOR_ABLATION` is the name of an ablation's test.
 //! - `SIMULATOR_TWICE=n`: seeds of `the_same_seed_is_the_same_run`.
 //!
-//! Each run is a process of this program, with its options in `SIMULATOR_RUN`. A search is one as well, and
-//! takes the processor only while nothing else needs it.
+//! Each run is a process of this program, with its options in `SIMULATOR_RUN`. Processes of runs and searches
+//! take the processor only while nothing else needs it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a search prints its result, a replay its steps")]
@@ -29,7 +29,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use testkit::{Ablation, Redis};
 
-/// Environment variable with a [`Run`] as JSON.
+/// A [`Run`] as JSON.
 const RUN: &str = "SIMULATOR_RUN";
 const OUTCOME_PREFIX: &str = "outcome of the run: ";
 const SEEDS: u64 = 600;
@@ -77,7 +77,6 @@ fn scenario_named(name: &str) -> Scenario {
 fn one_run() {
     let Ok(run) = std::env::var(RUN) else { return };
     let run: Run = serde_json::from_str(&run).unwrap();
-    // The simulator needs a fresh thread.
     let outcome = std::thread::spawn(move || execute(&run)).join().unwrap();
     println!("\n{OUTCOME_PREFIX}{}", serde_json::to_string(&outcome).unwrap());
 }
@@ -194,9 +193,8 @@ fn parallelism() -> usize {
 
 /// Pins this thread, its Redis and its runs to one CPU.
 ///
-/// They take turns of some 50 µs. On different CPUs, each turn would begin with waking up a CPU, which takes
-/// longer than the turn itself, above all in virtual machines: pinned, a run takes little more than half the
-/// time.
+/// They take turns of some 50 µs. On another CPU each turn would first wake that CPU, which takes longer than
+/// the turn: pinned, a run takes little more than half the time.
 fn pin_to_cpu(index: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();

@@ -15,27 +15,21 @@ use crate::child_guard::ChildGuard;
 use crate::eventually::{block_on, eventually};
 use crate::ports::free_port;
 
-/// The simulator's servers run in the background and get no processor for minutes while other steps of CI are
-/// busy.
+/// The simulator's servers may get no processor for minutes while other steps of CI are busy.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
-/// Unless a caller chooses another limit.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// A replica gets its first copy at once, instead of after five seconds in which others could join.
+/// Instead of after five seconds in which other replicas could join.
 const SYNC_AT_ONCE: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
-/// In the folder of a server made [`Redis::with_conf`].
 const CONF: &str = "conf";
 const LOG: &str = "log";
 
-/// The program of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedisProgram {
-    /// `redis-server`.
     Server,
-    /// `redis-sentinel`.
     Sentinel,
 }
 
-/// A server process. Dropping it kills it and removes a temporary folder.
+/// Dropping it kills it and removes a temporary folder.
 pub struct Redis {
     process: Mutex<Option<ChildGuard>>,
     port: u16,
@@ -47,32 +41,23 @@ pub struct Redis {
 
 #[derive(Debug, Clone)]
 enum Launch {
-    /// `redis-server` with these arguments, and those for port and folder.
     Arguments(Vec<String>),
-    /// A program with the configuration file in the folder.
     Conf(RedisProgram),
 }
 
 impl Redis {
-    /// Starts a server that stores nothing on disk, and waits until it answers.
-    ///
-    /// # Panics
-    /// If `redis-server` is not installed, or does not come up.
+    /// Stores nothing on disk. Waits until it answers.
     pub async fn start() -> Self {
         Self::start_with(&["--save", "", "--appendonly", "no"]).await
     }
 
-    /// Starts a server with further arguments, and waits until it answers.
-    ///
-    /// # Panics
-    /// If `redis-server` is not installed, or does not come up.
+    /// Waits until it answers.
     pub async fn start_with(arguments: &[&str]) -> Self {
         let arguments: Vec<String> =
             SYNC_AT_ONCE.iter().chain(arguments).map(|&text| text.to_owned()).collect();
         for _ in 0..10 {
             let folder = tempfile::tempdir().unwrap();
-            // Another process may take the port before our server does; then it ends at once, and another
-            // port is tried.
+            // If another process takes the port first, our server ends at once, and another port is tried.
             let redis = Self {
                 process: Mutex::new(None),
                 port: free_port(),
@@ -89,13 +74,11 @@ impl Redis {
         panic!("redis-server does not start with {arguments:?}");
     }
 
-    /// [`Redis::start`] for code that is not async.
     pub fn blocking_start() -> Self {
         block_on(Self::start())
     }
 
-    /// Returns a server for [`Redis::launch`], which starts `program` with the caller's file at
-    /// [`Redis::conf_path`], and appends its log to `log` beside it.
+    /// A server for [`Redis::launch`], which starts `program` with the caller's file at [`Redis::conf_path`].
     ///
     /// `login` is the harness's login: `user:password@`, or nothing.
     pub fn with_conf(program: RedisProgram, folder: &Path, login: &str) -> Self {
@@ -110,10 +93,7 @@ impl Redis {
         }
     }
 
-    /// Starts the process without waiting for an answer.
-    ///
-    /// # Panics
-    /// If it cannot be started.
+    /// Does not wait for an answer.
     pub fn launch(&self) {
         let mut command = match &self.launch {
             Launch::Arguments(arguments) => {
@@ -139,46 +119,38 @@ impl Redis {
         *self.process.lock() = Some(child);
     }
 
-    /// Returns `redis://127.0.0.1:<port>`, with the login if there is one.
     pub fn url(&self) -> String {
         format!("redis://{}127.0.0.1:{}", self.login, self.port)
     }
 
-    /// Returns the port on loopback.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns the configuration file of a server made [`Redis::with_conf`].
     pub fn conf_path(&self) -> PathBuf {
         self.folder.join(CONF)
     }
 
-    /// Returns the process id; none if it was killed or never started.
+    /// `None` if it was killed or never started.
     pub fn process_id(&self) -> Option<u32> {
         self.process.lock().as_ref().map(ChildGuard::id)
     }
 
-    /// Returns true if the process exists, frozen or not.
+    /// Also if it is frozen.
     pub fn is_running(&self) -> bool {
         self.process.lock().as_ref().is_some_and(|process| process.ended().is_none())
     }
 
-    /// Returns a store on this server.
     #[cfg(feature = "types")]
     pub fn store(&self) -> store::Store {
         store(&self.url())
     }
 
-    /// Runs a command as redis-cli would.
-    ///
-    /// # Panics
-    /// If Redis refuses it, or replies with something else than a `T`.
+    /// Runs a command as redis-cli would. Panics if Redis refuses it.
     pub async fn cli<T: FromRedisValue>(&self, words: &[impl AsRef<[u8]>]) -> T {
         self.try_cli(words).await.unwrap_or_else(|error| {
             let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word.as_ref())).collect();
@@ -186,38 +158,28 @@ impl Redis {
         })
     }
 
-    /// Runs a command as redis-cli would.
-    ///
-    /// # Errors
-    /// Redis is not reached, refuses the command, or replies with something else than a `T`.
     pub async fn try_cli<T: FromRedisValue>(&self, words: &[impl AsRef<[u8]>]) -> Result<T, RedisError> {
         query(&self.url(), RESPONSE_TIMEOUT, words).await
     }
 
-    /// [`Redis::cli`] for code that is not async.
     pub fn blocking_cli<T: FromRedisValue + Send>(&self, words: &[impl AsRef<[u8]> + Sync]) -> T {
         block_on(self.cli(words))
     }
 
-    /// Opens a connection with generous limits.
-    ///
-    /// # Errors
-    /// Redis is not reached, or refuses the login.
     pub async fn connection(&self) -> Result<MultiplexedConnection, RedisError> {
         connect(&self.url(), RESPONSE_TIMEOUT).await
     }
 
-    /// Makes this a replica of `master`; does not wait until it is in sync.
+    /// Does not wait until it is in sync.
     pub async fn replicate_from(&self, master: &Redis) {
         self.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]).await
     }
 
-    /// Makes this a master.
     pub async fn promote(&self) {
         self.cli(&["REPLICAOF", "NO", "ONE"]).await
     }
 
-    /// Waits until this replica is in sync with `master`, and the master knows it.
+    /// Until both it and the master report it.
     pub async fn wait_in_sync_with(&self, master: &Redis) {
         eventually("the replica is in sync", || async {
             let replica: String = self.cli(&["INFO", "replication"]).await;
@@ -229,12 +191,11 @@ impl Redis {
         .await;
     }
 
-    /// Sends SIGSTOP: connections stay open, nothing answers.
+    /// Connections stay open, nothing answers.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Sends SIGCONT.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -245,15 +206,12 @@ impl Redis {
         }
     }
 
-    /// Sends SIGKILL. Its memory is lost.
+    /// Its memory is lost.
     pub fn kill(&self) {
         drop(self.process.lock().take());
     }
 
-    /// Kills it and restarts it on the same port and folder; waits until it answers.
-    ///
-    /// # Panics
-    /// If it does not come up.
+    /// On the same port and folder. Waits until it answers.
     pub async fn restart(&self) {
         self.kill();
         self.launch();
@@ -268,8 +226,7 @@ impl Redis {
                 return false;
             }
             let id = self.process_id().unwrap_or_default();
-            // On a port that was taken, another server answers while ours is giving up: the process id tells
-            // them apart.
+            // Another server may answer on a taken port while ours gives up: the process id tells them apart.
             let info: Result<String, RedisError> = self.try_cli(&["INFO", "server"]).await;
             match info {
                 Ok(info) if info.contains(&format!("process_id:{id}\r")) => return true,
@@ -282,20 +239,14 @@ impl Redis {
     }
 }
 
-/// Connects to a server; `limit` is that of connecting and of each response.
-///
-/// # Errors
-/// Redis is not reached, or refuses the login.
+/// `limit` is for connecting and for each response.
 pub async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, RedisError> {
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(Some(limit));
     Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// Runs one command on a connection of its own.
-///
-/// # Errors
-/// Redis is not reached, refuses the command, or replies with something else than a `T`.
+/// On a connection of its own.
 pub async fn query<T: FromRedisValue>(
     url: &str,
     limit: Duration,
@@ -308,11 +259,10 @@ pub async fn query<T: FromRedisValue>(
     command.query_async(&mut connect(url, limit).await?).await
 }
 
-/// Returns a store behind a URL.
 #[cfg(feature = "types")]
 pub fn store(url: &str) -> store::Store {
     use store::{LinkOptions, Store};
-    // Connecting takes long on a machine that is busy with other tests.
+    // Connecting takes long on a busy machine.
     let options = LinkOptions { connect_timeout: Duration::from_secs(10), ..LinkOptions::default() };
     Store::new(url.parse().unwrap(), options)
 }

@@ -81,12 +81,11 @@ fn send(pid: Pid, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-/// A worker that hangs or is killed long enough before the fence is restarted, and its pods are not touched.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_hangs_or_is_killed_is_restarted_and_its_pods_run_on() {
     let _lock = beside_others().await;
-    // The supervisor restarts a hung worker after half of the time until the fence; the lease must be valid
-    // for 2 s then.
+    // The supervisor restarts a hung worker after half of the time until the fence, so the lease must be
+    // valid for 2 s then.
     let node = SupervisedNode::new(ClusterTiming::Default).await;
     let (stop, keep) = (node.processes("stop").await, node.processes("keep").await);
     for signal in [Signal::KILL, Signal::STOP] {
@@ -101,7 +100,6 @@ async fn a_worker_that_hangs_or_is_killed_is_restarted_and_its_pods_run_on() {
     assert!(log.contains("signal 9") && log.contains("hangs"), "{log}");
 }
 
-/// While the worker cannot be restarted, the supervisor fences the node in its place.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_whose_worker_cannot_be_started_stops_the_stop_pods_and_no_others() {
     let _lock = beside_others().await;
@@ -123,8 +121,7 @@ async fn a_supervisor_whose_worker_cannot_be_started_stops_the_stop_pods_and_no_
     node.cluster.comes_to_rest(SOON, &["w1"], pods).await;
 }
 
-/// As documented in docs/concepts/failure-detection.md: the worker continues and fences itself, until the
-/// next supervisor takes over.
+/// As documented in docs/concepts/failure-detection.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes_over() {
     let _lock = beside_others().await;
@@ -151,7 +148,6 @@ async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes
     .await;
     assert!(third.log().contains("runs on this machine already"), "{}", third.log());
 
-    // Without its supervisor and without Redis, the worker fences itself.
     next.signal(Signal::KILL);
     node.cluster.redis.freeze();
     node.wait_until_processes(2).await;
@@ -161,7 +157,7 @@ async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes
 }
 
 impl SupervisedNode {
-    /// Waits until `left` pod processes run, without asking the API.
+    /// Without asking the API.
     async fn wait_until_processes(&self, left: usize) {
         eventually_within(SOON, "only the pods that may run on are left", || async {
             let running = self.cluster.processes.running();
@@ -171,7 +167,7 @@ impl SupervisedNode {
     }
 }
 
-/// `kubeleet worker --fence-only`, which the systemd unit starts when supervisor and worker have ended.
+/// The systemd unit starts it when supervisor and worker have ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn fence_only_waits_for_the_end_of_the_lease_and_fences() {
     let _lock = beside_others().await;
@@ -240,7 +236,7 @@ fn limit_memory(pid: Pid, bytes: Option<u64>) {
     prlimit(Some(pid), Resource::As, Rlimit { current: bytes, maximum: None }).unwrap();
 }
 
-/// The exit code of the supervisor is that of its worker, or 128 plus the signal that ended it.
+/// Or 128 plus the signal that ended it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_ends_with_the_exit_code_of_its_worker() {
     let cluster = Cluster::new(ClusterTiming::Default).await;
@@ -283,7 +279,7 @@ async fn a_supervisor_ends_with_the_exit_code_of_its_worker() {
     }
 }
 
-/// As in a container: processes that pods leave behind become children of the supervisor, which reaps them.
+/// As in a container.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_that_is_process_1_reaps_the_processes_that_pods_leave_behind() {
     if !geteuid().is_root() {
@@ -298,7 +294,6 @@ async fn a_supervisor_that_is_process_1_reaps_the_processes_that_pods_leave_behi
     http.nodes_ready(1).await;
     let supervisor = outside.supervised_worker().unwrap();
     let worker = *children(supervisor).first().expect("the supervisor has a worker");
-    // Each leaves a process behind that ends a little later.
     let command = ["sh", "-c", "(setsid sleep 3 &) ; exit 0"];
     let service = json!({"name": "web", "image": "none", "command": command, "replicas": 5, "restart": "no"});
     http.post("/service", &service).await;
@@ -326,7 +321,7 @@ fn children(pid: Pid) -> Vec<i32> {
     children.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
-/// The messages of `Type=notify`: started, alive, stopping.
+/// The messages of `Type=notify`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     let cluster = Cluster::new(ClusterTiming::Short).await;
@@ -356,7 +351,7 @@ async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     ended.join().unwrap();
 }
 
-/// Two in CI, twenty for `make gaps`.
+/// Twenty for `make gaps`.
 fn tries() -> usize {
     std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
 }
@@ -386,14 +381,13 @@ impl Figures {
     }
 }
 
-/// Not with println!: the test runner hides the output of tests that pass.
+/// The test runner hides what tests print that pass.
 fn show(what: &str, lines: &str) {
     let head = format!("{what}, ms\n| | pods | tries | least | median | most |\n|---|---|---|---|---|---|\n");
     std::io::stderr().write_all(format!("{head}{lines}").as_bytes()).unwrap();
 }
 
-/// Invariant 5 as measured: a pod ends on its old node before it starts on another one, whatever happens to
-/// the worker.
+/// Invariant 5 as measured.
 #[tokio::test(flavor = "multi_thread")]
 async fn gaps_between_the_end_of_a_pod_and_its_start_elsewhere_are_never_negative() {
     let _lock = alone().await;
@@ -410,7 +404,6 @@ async fn gaps_between_the_end_of_a_pod_and_its_start_elsewhere_are_never_negativ
     assert!(least >= 0, "a pod ran twice:\n{lines}");
 }
 
-/// The number of pods must not matter: as many as a node may have, with `make gaps`.
 #[tokio::test(flavor = "multi_thread")]
 async fn gaps_are_never_negative_for_as_many_pods_as_a_node_may_have() {
     let _lock = alone().await;
@@ -429,8 +422,7 @@ async fn gaps_are_never_negative_for_as_many_pods_as_a_node_may_have() {
     assert!(least >= 0, "pods ran twice:\n{lines}");
 }
 
-/// No protocol can prevent this overlap: a machine that was suspended as a whole can only react when it is
-/// resumed.
+/// No protocol can: a machine that was suspended as a whole can only react when it is resumed.
 #[tokio::test(flavor = "multi_thread")]
 async fn gaps_cannot_be_kept_by_a_suspended_machine_but_it_stops_its_copies_when_resumed() {
     let _lock = alone().await;

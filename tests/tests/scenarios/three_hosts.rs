@@ -1,5 +1,5 @@
-//! Three hosts with an engine each: their pods reach services and slots of all of them by name. Nothing else
-//! reaches a pod, and pods reach nothing else.
+//! Three hosts with an engine each: their pods reach services and slots of all of them by name, and nothing
+//! else.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -24,11 +24,11 @@ use tokio::task::JoinSet;
 
 use crate::SOON;
 
-/// The port of the server in the containers, and on all addresses of each host.
+/// Of the server in the containers, and on all addresses of each host.
 const PORT: u16 = 8000;
-/// The port of each host's loopback on which the engine publishes the pod of `web`.
+/// On each host's loopback, where the engine publishes the pod of `web`.
 const PUBLISHED: u16 = 8001;
-/// The host's further ports: names, connections by name, HTTP, proxies of other hosts.
+/// Names, connections by name, HTTP, proxies of other hosts.
 const PORTS_OF_THE_PROXY: [u16; 4] = [7053, 7054, 8080, 7079];
 const PORT_OF_TUNNELS: u16 = 7079;
 /// Redis and the API, on the first host.
@@ -36,17 +36,17 @@ const PORTS_OF_THE_CLUSTER: [u16; 2] = [6379, 7070];
 const RESOLVER: &str = "198.18.0.1";
 /// The credentials server of clouds.
 const METADATA: &str = "169.254.169.254";
-/// A name that only the upstream resolver knows, and its address there.
+/// Only the upstream resolver knows it.
 const ELSEWHERE: (&str, [u8; 4]) = ("elsewhere.example", [192, 0, 2, 7]);
-/// The bit of `CAP_NET_RAW`, as in `linux/capability.h`.
+/// `CAP_NET_RAW`, as in `linux/capability.h`.
 const NET_RAW: u64 = 1 << 13;
-/// Packages that have the programs of these tests: `scripts/install names`.
+/// Of `scripts/install names`.
 const PROGRAMS: [&str; 3] = ["musl-gcc", "dig", "curl"];
 
 /// Redis, API and scheduler on the first host; a worker and a proxy on each.
 struct Fixture {
     http: Http,
-    /// On the first host, with the id of its process.
+    /// With the id of its process.
     glibc: (String, Pid),
     musl: String,
     _upstream: JoinSet<()>,
@@ -168,7 +168,7 @@ impl Fixture {
         self.engines[0].exec(&self.glibc.0, &["/bin/bash", "-c", line]).await
     }
 
-    /// To curl and a plain client with glibc, and a plain one with musl.
+    /// From curl and a plain client with glibc, and a plain one with musl.
     async fn greetings(&self, name: &str) -> [String; 3] {
         let raw = format!("exec 3<>/dev/tcp/{name}/{PORT} && echo hello >&3 && timeout 20 cat <&3");
         let curl = format!("curl --silent --show-error --max-time 20 http://{name}:{PORT}/ 2>&1");
@@ -193,7 +193,7 @@ impl Fixture {
         of_host.map(|pod| pod["address"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Asks in the network of the client's container, in one go.
+    /// In the network of the client's container, in one go.
     fn dig(&self, options: &str, questions: &[&str]) -> Vec<Answer> {
         let target = self.glibc.1.as_raw_nonzero().to_string();
         let mut command = Command::new("nsenter");
@@ -213,7 +213,7 @@ struct Answer {
     status: String,
     records: BTreeSet<String>,
     has_edns: bool,
-    /// True if a record says how long "no" may be kept.
+    /// A record says how long "no" may be kept.
     has_authority: bool,
 }
 
@@ -322,8 +322,7 @@ fn every_kind_of_question_is_answered(fixture: &Fixture) {
             assert_eq!(answer.has_authority, answer.records.is_empty(), "{way} {question}");
         }
     }
-    // The engine's resolver before ours. It passes no name of one label on: programs append the search
-    // domain.
+    // The engine's resolver comes before ours. It passes on no name of one label.
     for way in ["@127.0.0.11 +notcp", "@127.0.0.11 +tcp"] {
         let of_two_labels = expected.iter().filter(|(question, _)| *question != "web A");
         let (questions, expected): (Vec<_>, Vec<_>) = of_two_labels.cloned().unzip();
@@ -356,9 +355,8 @@ async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
     for host in ["h1", "h2", "h3"] {
         closed.extend(fixture.pods_on(host).await.iter().map(|pod| format!("{pod}/{PORT}")));
     }
-    // The proxies of other hosts, which this one learns of after a while.
+    // This proxy learns of the other hosts' proxies after a while.
     closed.extend([second, third].map(|host| format!("{}/{PORT_OF_TUNNELS}", host.address())));
-    // A port of another machine is reached, as from the host.
     let open = [format!("{}/{PORT}", second.address())];
     eventually_within(SOON, "a pod reaches the port of another machine, and no more", || async {
         let said = fixture.run(&knock(&[&closed[..], &open].concat())).await;
@@ -377,7 +375,6 @@ async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
     }
 }
 
-/// A pod of the second host reaches the first host's public ports, but not the cluster's.
 async fn redis_and_the_api_of_another_host_are_closed(fixture: &Fixture) {
     let first = fixture.hosts.host(0).address().to_owned();
     let (_, leader) = fixture.engines[1].with_leaders().await.remove(0);
@@ -408,8 +405,7 @@ async fn a_neighbour_reaches_no_pod(fixture: &Fixture) {
     closed.extend([7053, 7054].map(|port| format!("{gateway}/{port}")));
     closed.extend([7053, 7054, 8080, PUBLISHED].map(|port| format!("{}/{port}", first.address())));
     closed.extend([format!("{service}/{PORT}"), format!("{RESOLVER}/53")]);
-    // kubeleet does not close listeners on all addresses of the host: Redis has a password, and the API a
-    // token.
+    // kubeleet does not close these: Redis has a password, and the API a token.
     let open: Vec<_> = [PORT, 6379, 7070].iter().map(|port| format!("{}/{port}", first.address())).collect();
     let before = refused_by(first, "KUBELEET-TO-PODS");
     let found = eventually_within(SOON, "the host's open ports are reached", || async {
@@ -428,7 +424,6 @@ async fn a_neighbour_reaches_no_pod(fixture: &Fixture) {
     let closed: Vec<_> = pods.iter().map(|pod| format!("{pod}/{PORT}")).collect();
     let found = reached(&fixture.hosts.host(1).exec(&knock(&closed)));
     assert_eq!(found, [] as [String; 0], "reached from another host of the cluster");
-    // Nor does an answer come to a datagram.
     let servers = [format!("@{gateway} -p 7053"), format!("@{RESOLVER}"), format!("@{}", first.address())];
     let ask = |server: String| format!("dig {server} +short +tries=1 +time=2 web.kubeleet A & ");
     let said = exec(&format!("{} wait", servers.map(ask).concat())).stdout;
@@ -505,7 +500,7 @@ async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
     .await;
 }
 
-/// The line prints the targets (`address/port`) that are reached within 2 s.
+/// A shell line that prints the targets (`address/port`) reached within 2 s.
 fn knock(targets: &[String]) -> String {
     let each = r#"(timeout 2 bash -c "</dev/tcp/$target" 2>/dev/null && echo "$target")"#;
     format!("for target in {}; do {each} & done; wait", targets.join(" "))
@@ -523,7 +518,6 @@ fn refused_by(host: &Host, chain: &str) -> u64 {
     refusing.map(|rule| rule[0].parse::<u64>().unwrap()).sum()
 }
 
-/// Follows the proxy's log advice for a host without a default route.
 async fn is_told_of_the_route_that_it_lacks(host: &Host, proxy: &DaemonProcess) {
     let advice = "`ip route add 198.18.0.0/15 dev lo`";
     eventually_within(SOON, "the proxy says which route it lacks", || async {
@@ -542,7 +536,7 @@ fn start_redis(host: &Host) -> ChildGuard {
     ChildGuard::spawn(command.stdout(log).stderr(Stdio::null())).expect("redis-server can be started")
 }
 
-/// The first image has this machine's programs, the second one program with musl.
+/// The first has this machine's programs, the second one program with musl.
 async fn make_client_images(engine: &Docker, folder: &Path) {
     let curl = path_of("curl").unwrap();
     engine.make_resolving_image("kubeleet-test/shop-glibc:1", &[(&curl, "/bin/curl")]).await;
@@ -589,7 +583,7 @@ async fn start_upstream(address: &str) -> JoinSet<()> {
     tasks
 }
 
-/// Answers a question of one name with one address, without EDNS.
+/// With one address, without EDNS.
 fn answer_elsewhere(question: &[u8]) -> Vec<u8> {
     const HEADER: usize = 12;
     let name = question[HEADER..].iter().position(|byte| *byte == 0).unwrap();

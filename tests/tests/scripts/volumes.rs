@@ -1,5 +1,4 @@
-//! Persistent volumes: each has its data on one node, whichever schedulers place, and no data is removed
-//! unasked.
+//! Persistent volumes: each has its data on one node, and no data is removed unasked.
 
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, report_copies, report_volumes};
@@ -63,7 +62,7 @@ async fn the_first_assignment_binds_a_volume_and_later_ones_have_to_follow_it() 
     assert_eq!(all, [name(0), name(1)]);
 }
 
-/// Two schedulers that both saw a volume nowhere put two pods of one replica on two nodes: one is refused.
+/// Both schedulers saw the volume nowhere; one is refused.
 #[tokio::test]
 async fn two_schedulers_cannot_bind_a_volume_to_two_nodes() {
     for _ in 0..5 {
@@ -76,7 +75,6 @@ async fn two_schedulers_cannot_bind_a_volume_to_two_nodes() {
         for name in ["w1", "w2"] {
             let session = fixture.node(name).await;
             let me = SchedulerId::random();
-            // Another pod that needs the same volume.
             let json = format!(r#"{{"name":"db","uuid":"{name}","image":"nginx","replica":0}}"#);
             let payload = Payload::parse(json.into()).unwrap();
             let in_flight = format!("fq:{me}");
@@ -337,8 +335,6 @@ async fn an_operator_gives_up_the_data_of_a_machine_whose_name_is_in_use() {
     assert_eq!(volume(&fixture, 0).await.engine_id.as_deref(), Some("C"));
 }
 
-/// If the name of a machine is taken, it is waited for unless it told this run of Redis that it has no
-/// volumes.
 #[tokio::test]
 async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_told_so() {
     for (run, expected) in [("", &["w1"][..]), ("the run before", &["former w1", "w1"])] {
@@ -356,7 +352,7 @@ async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_to
     }
 }
 
-/// Redis has lost its volumes. `w2` serves already; `w1` with the data has yet to come. Returns violations.
+/// `w2` serves already; `w1` with the data has yet to come. Returns violations.
 pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
     let w1 = fixture.node("w1").await;
     service(fixture, 1).await;
@@ -408,7 +404,7 @@ async fn an_operator_gives_up_the_data_of_a_node_that_does_not_come_back() {
     assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Assigned]);
 }
 
-/// Another Redis answers, which may have lost data of the former one: a promoted replica, or an older file.
+/// It may have lost data of the former Redis: a promoted replica, or an older file.
 #[tokio::test]
 async fn another_run_of_redis_waits_for_all_nodes_to_report_again() {
     let fixture = Fixture::new().await;
@@ -481,7 +477,7 @@ fn shared(name: &str) -> VolumeName {
     VolumeName::new(name).unwrap()
 }
 
-/// Reports a shared directory; returns the cluster's id.
+/// Returns the cluster's id.
 async fn share(session: &Session, id: &str, known: Option<&str>) -> Option<String> {
     let found = match id {
         "" => SharedDirectoryReport::WithoutId,
@@ -575,7 +571,6 @@ async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory
     share(&w2, "one", None).await;
     assert_eq!(changing_nothing(&fixture, remove(&of_shop)).await, RemoveVolumeOutcome::Used);
 
-    // One service with it is left in the app.
     for name in ["web", "shop-a"] {
         let name = ServiceName::new(name).unwrap();
         fixture.store.scale_service(&name, 0).await.unwrap();
@@ -647,7 +642,6 @@ fn copy_of(claim: &VolumeClaim, epoch: impl Into<Option<u64>>, is_mounted: bool)
     vec![EngineCopy { claim: claim.clone(), epoch: epoch.into(), is_mounted }]
 }
 
-/// Makes Redis forget its volumes and wait for these nodes.
 async fn lose_records(fixture: &Fixture, nodes: &[&str]) {
     let () = fixture
         .redis
@@ -658,7 +652,7 @@ async fn lose_records(fixture: &Fixture, nodes: &[&str]) {
     }
 }
 
-/// `w1` with an old copy reports first; `w2` has the current data. Returns violations.
+/// `w2` has the current data. Returns violations.
 pub(crate) async fn an_old_copy_reports_first(fixture: &Fixture) -> Vec<String> {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     service(fixture, 1).await;
@@ -684,8 +678,8 @@ pub(crate) async fn an_old_copy_reports_first(fixture: &Fixture) -> Vec<String> 
     fixture.violations().await
 }
 
-/// Redis has lost the record, and the machine with the only copy has said that it has one. Before all nodes
-/// have reported, another machine takes its name. Returns violations.
+/// Redis has lost the record. Before all nodes have reported, another machine takes the name of the one with
+/// the only copy. Returns violations.
 pub(crate) async fn a_copy_on_a_former_machine(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     service(fixture, 1).await;
@@ -851,7 +845,6 @@ async fn an_operator_chooses_between_copies_and_the_others_stay_and_are_listed()
     }
     assert_eq!(volume(&fixture, 0).await.node, Some(node("w1")));
 
-    // The other copy is removed only on request.
     let removal = fixture.store.remove_volume_copy(&claim, &node("w2")).await.unwrap();
     assert_eq!(removal, RemoveVolumeOutcome::Removing);
     assert_eq!(bind("w2").await, BindVolumeOutcome::Removing);
@@ -861,7 +854,6 @@ async fn an_operator_chooses_between_copies_and_the_others_stay_and_are_listed()
     assert_eq!(volume(&fixture, 0).await.node, Some(node("w1")));
 }
 
-/// An older state of Redis names the old copy, and its pod may run.
 #[tokio::test]
 async fn a_record_that_is_older_than_a_copy_gives_way_or_is_in_conflict() {
     for (is_mounted, expected) in [(false, Some("w2")), (true, None)] {
@@ -883,7 +875,6 @@ async fn a_record_that_is_older_than_a_copy_gives_way_or_is_in_conflict() {
     }
 }
 
-/// Returns violations.
 pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
     let w1 = fixture.node("w1").await;
     service(fixture, 1).await;
@@ -924,7 +915,6 @@ pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
     assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), [lost]);
     assert_eq!(report_copies(&w1, &[]).await.missing, []);
 
-    // An operator starts the volume anew.
     assert_eq!(fixture.store.remove_volume(&name(0)).await.unwrap(), RemoveVolumeOutcome::Removed);
     assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), []);
     let VolumeVerdict::Create(anew) = claim(None).await else { return vec!["it stays lost".to_owned()] };
@@ -940,7 +930,6 @@ async fn a_volume_that_its_engine_does_not_have_any_more_is_lost_until_an_operat
     assert_eq!(a_volume_is_lost(&Fixture::new().await).await, [""; 0]);
 }
 
-/// Returns violations.
 pub(crate) async fn data_that_was_given_up_comes_back(fixture: &Fixture) -> Vec<String> {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     service(fixture, 1).await;
@@ -978,7 +967,6 @@ pub(crate) async fn data_that_was_given_up_comes_back(fixture: &Fixture) -> Vec<
     report_copies(&w1, &old).await;
     assert_eq!(volume(fixture, 0).await.node, Some(node("w2")));
 
-    // It is bound only on request.
     let bind = async || fixture.store.bind_volume(&first.claim, &node("w1")).await.unwrap();
     assert_eq!(bind().await, BindVolumeOutcome::Used, "a pod has the other one");
     let () = fixture.redis.cli(&["DEL", "slots:db"]).await;

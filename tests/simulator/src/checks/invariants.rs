@@ -35,7 +35,7 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     found
 }
 
-/// Notes when all nodes are silent for longer than schedulers can overlook; one node is no mass loss.
+/// Of all nodes, for longer than schedulers can overlook; one node is no mass loss.
 pub(crate) fn note_mass_loss(world: &mut World) {
     let is_alive = |worker: &usize| {
         let name = ProcessId::Worker(*worker).to_string();
@@ -62,8 +62,7 @@ pub(crate) fn unproven_death(world: &World, declared_by: ProcessId) -> Option<St
     (world.checks.mass_loss_at + dead > now).then(|| wrong("a mass loss", world.checks.mass_loss_at))
 }
 
-/// No pod is ready before its first passed check, or unhealthy before its check has failed often enough in a
-/// row.
+/// No pod is ready before its first passed check, or unhealthy before enough failed ones in a row.
 fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<String> {
     let mut found = Vec::new();
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.phase == "running" && has_check(&pod.image))
@@ -88,7 +87,7 @@ fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<Strin
     found
 }
 
-/// Finds replicas away from their data: once a pod ran with its volume, no later one runs on another host.
+/// Once a pod ran with its volume, no later one of the replica runs on another host.
 fn runs_without_data(
     observed: &SimulatedState,
     hosts: &[SimulatedHost],
@@ -102,7 +101,6 @@ fn runs_without_data(
     for (uuid, pod) in with_volumes {
         let service = ServiceName::new(pod.service.as_str()).unwrap();
         let name = VolumeName::of_replica(&service, "data", pod.replica).unwrap();
-        // Two machines may have the name.
         let is_it = |host: &usize| hosts[*host].name() == pod.node && hosts[*host].runs(uuid);
         let Some(host) = (0..hosts.len()).find(is_it) else { continue };
         if !hosts[host].has_volume(&name) {
@@ -209,8 +207,8 @@ pub(crate) fn overcommitted(
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
 }
 
-/// Every slot belongs to a pod of that replica; every pod has a slot or was pushed by hand. Copies by users
-/// are excepted.
+/// Every slot belongs to a pod of that replica; every pod has a slot or was pushed. Copies by users are
+/// excepted.
 fn wrong_slots(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     let mut found = Vec::new();
     let mut holders = BTreeSet::new();
@@ -234,7 +232,7 @@ fn wrong_slots(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     found
 }
 
-/// No service has more pods at a time than its update policy allows: one beyond its replicas.
+/// A service has at most one pod beyond its replicas.
 fn above_surge(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     let starts_first = |name: &str| observed.services.get(name).is_some_and(|one| starts_first(&one.image));
     let services = observed.slots.iter().filter(|(name, _)| starts_first(name));
@@ -271,7 +269,7 @@ pub(crate) fn below_promised(
     found
 }
 
-/// The endpoints of a followed service match its pod records, also after a rollback.
+/// The endpoints of a followed service match its pod records.
 fn wrong_endpoints(observed: &SimulatedState) -> Vec<String> {
     let mut found = Vec::new();
     for (service, lines) in &observed.endpoints {
@@ -296,7 +294,7 @@ fn wrong_endpoints(observed: &SimulatedState) -> Vec<String> {
     found
 }
 
-/// Invariant 7: an invalid payload is in a queue or among the dead letters, as often as it was pushed.
+/// Invariant 7: an invalid payload is in a queue or a dead letter, as often as it was pushed.
 fn unaccounted_junk(observed: &SimulatedState, expected: &ExpectedState) -> Vec<String> {
     let counts = count_junk(observed);
     let mut found = Vec::new();
@@ -324,7 +322,7 @@ pub(crate) fn double_runs(world: &World) -> Vec<String> {
     pods_that_run_twice(&hosts).into_iter().map(report).collect()
 }
 
-/// Returns why the cluster has not converged: invariant 1.
+/// Invariant 1.
 pub(crate) fn not_converged(world: &World) -> Vec<String> {
     let observed = &world.observed;
     let mut found = Vec::new();

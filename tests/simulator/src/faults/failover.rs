@@ -62,7 +62,7 @@ impl World {
         }
         self.redis.execute(&["HSET", "meta", "run_id", "0123abc"]);
         if let Some(cluster) = cluster {
-            // The id is written once in the life of a cluster; no failover is assumed to lose it.
+            // The id is written once in a cluster's life; no failover is assumed to lose it.
             self.redis.execute(&[&b"HSETNX"[..], b"meta", b"cluster", &cluster]);
         }
         self.clock.redis_offset = self.draw_clock_offset();
@@ -75,8 +75,8 @@ impl World {
         let is_confirming = self.is_api_confirming_a_write();
         self.break_all_connections();
         if is_confirming || self.cluster.slot(ProcessId::Api).is_paused(self.clock.now) {
-            // The API has counted confirmations of the old master's replicas, or has received them unread. An
-            // acknowledgement now would promise a lost write.
+            // The API may have counted confirmations of the old master's replicas: its acknowledgement would
+            // promise a lost write.
             self.kill(ProcessId::Api, self.clock.now);
         }
         self.refresh();
@@ -89,10 +89,9 @@ impl World {
         }
     }
 
-    /// Empties Redis, or connects all to another database, for a while without API.
+    /// For a while without API; or connects all to another database.
     pub(crate) fn empty_redis(&mut self) {
         match self.faults.backup.take() {
-            // Half of the restored states are older.
             Some(backup) if self.random.per_mille(500) => {
                 self.faults.replica = Some(backup);
                 self.stats.older_states += 1;
@@ -111,7 +110,7 @@ impl World {
         self.clients.lock().expected.forget_junk();
     }
 
-    /// Restores Redis' former data, or an older state.
+    /// Or an older state of them.
     pub(crate) fn restore_redis(&mut self) {
         if self.faults.emptied_until.take().is_some() {
             if let Some(replica) = &self.faults.replica {
@@ -123,8 +122,7 @@ impl World {
         }
     }
 
-    /// As an operator: removes containers that workers hold because most of their node's containers have no
-    /// record.
+    /// As an operator: workers hold containers while most of their node's containers have no record.
     pub(crate) fn remove_held_containers(&mut self) {
         for host in &self.cluster.hosts {
             let unrecorded = self.unrecorded_containers(host);
@@ -135,8 +133,7 @@ impl World {
         }
     }
 
-    /// As an operator, later: removes containers that are still held. A worker keeps the last few when the
-    /// other records are back.
+    /// As an operator, later: a worker keeps the last few when the other records are back.
     pub(crate) fn remove_containers_that_stay_held(&mut self) {
         let held: BTreeMap<String, String> = convert(self.redis.execute(&["HGETALL", "held"]));
         let is_held =
@@ -147,8 +144,7 @@ impl World {
         }
     }
 
-    /// As an operator, later: removes the containers of a worker of another cluster. The emptied Redis was
-    /// another cluster until its data came back: a worker without one had registered, and this worker has
+    /// As an operator, later. The emptied Redis was another cluster until its data came back: this worker has
     /// started pods for it.
     pub(crate) fn remove_containers_of_another_cluster(&mut self) {
         let cluster: Option<String> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
@@ -160,8 +156,7 @@ impl World {
         }
     }
 
-    /// As an operator: gives up volumes of machines that never return. Some are known only when a successor
-    /// of the same name registers.
+    /// As an operator. Some are known only when a successor of the same name registers.
     pub(crate) fn give_up_lost_volumes(&mut self) {
         let engines: Vec<String> = self.cluster.hosts.iter().map(SimulatedHost::engine_id).collect();
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
@@ -199,7 +194,7 @@ impl World {
         self.log("", format_args!("the data of volume {name} on {machine} is given up"));
     }
 
-    /// Loses Redis' knowledge of volumes: `cluster recover` then waits for all nodes.
+    /// `cluster recover` then waits for all nodes.
     pub(crate) fn forget_volumes(&mut self) {
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
         let records = names.iter().map(|name| format!("volume:{name}"));
@@ -214,8 +209,7 @@ impl World {
         self.log("redis", "has LOST what it knew of volumes");
     }
 
-    /// As an operator: deletes a manually pushed pod from a full node that another pod needs, because its
-    /// data is there.
+    /// As an operator: deletes a pushed pod from a full node whose data another pod needs.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&SimulatedPod| {
             pod.phase == "pending"
@@ -240,8 +234,8 @@ impl World {
         containers
     }
 
-    /// Returns the containers that no decision may stop: they run where Redis has assigned them, without a
-    /// begun stop. Pods that must not run twice are stopped without a lease.
+    /// Containers that no decision may stop: they run where Redis has assigned them, without a begun stop.
+    /// Pods that must not run twice are stopped without a lease.
     fn wanted_containers(&self) -> BTreeSet<(String, String)> {
         let running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
         let is_keep = |uuid: &str| {
@@ -254,7 +248,6 @@ impl World {
         kept.filter(|identity| !self.faults.begun_stops.contains(identity)).collect()
     }
 
-    /// Notes which pods are being stopped, and checks a stop.
     pub(crate) fn watch_engine(&mut self, host: usize, request: &EngineRequest) {
         self.check_gate(host, request);
         match &request.call {
@@ -274,8 +267,8 @@ impl World {
         }
     }
 
-    /// Notes a stop that only Redis' emptiness explains. Earlier calls may still be running: a container may
-    /// take its whole grace period.
+    /// Notes a stop that only Redis' emptiness explains. Earlier calls may take a container's whole grace
+    /// period.
     fn check_stop(&mut self, container: &Container, identity: &(String, String), request: &EngineRequest) {
         if request.sent_at < self.faults.emptied_at {
             return;
@@ -291,21 +284,19 @@ impl World {
         }
     }
 
-    /// Mostly small, sometimes up to an hour, either way.
     fn draw_clock_offset(&mut self) -> i64 {
         let largest = if self.random.per_mille(500) { 4_000 } else { LARGEST_CLOCK_OFFSET };
         let offset = self.random.between(0, largest) as i64;
         if self.random.per_mille(500) { offset } else { -offset }
     }
 
-    /// Returns true if the API is removing its note of a durable write and has not answered its client.
     fn is_api_confirming_a_write(&self) -> bool {
         let is_confirming = |command: &RedisCommand| {
             let script = command.get(1).and_then(|hash| self.scripts.get(hash));
             script.is_some_and(|(script, _)| script.name() == CONFIRMING_SCRIPT)
         };
         let bus = self.bus.lock();
-        // Also if its call is never answered: it waits for a while and answers its client anyway.
+        // After a while it answers its client even if the call is never answered.
         let mut requests = bus.redis_requests.iter().chain(&self.network.unanswered);
         requests
             .any(|request| request.process == ProcessId::Api && request.commands.iter().any(is_confirming))

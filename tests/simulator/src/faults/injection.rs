@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// Returns true with a chance of `rate` per thousand seconds, whatever a step's length.
+    /// With a chance of `rate` per thousand seconds, whatever a step's length.
     fn occurs(&mut self, elapsed: u64, rate: u64) -> bool {
         self.random.next() % 1_000_000 < elapsed * rate
     }
@@ -63,8 +63,7 @@ impl World {
         (0..HOSTS).filter(is_there).all(|host| self.cluster.hosts[host].knows_cluster())
     }
 
-    /// Starts a second worker with the first one's name, or removes its machine. It needs a Redis that knows
-    /// a cluster.
+    /// Or removes its machine. A second worker needs a Redis that knows a cluster.
     fn progress_second_worker(&mut self, elapsed: u64) {
         match self.faults.second_worker_until {
             Some(until) if self.clock.now >= until => self.remove_second_worker(),
@@ -93,7 +92,7 @@ impl World {
         }
     }
 
-    /// Starts a worker with another database, empty or another cluster's, and later with the right one.
+    /// Empty or another cluster's; later with the right one.
     fn progress_other_database(&mut self, elapsed: u64) {
         if !self.faults.has_other_databases {
             return;
@@ -108,7 +107,6 @@ impl World {
         let host = random.below(WORKERS);
         let longest = if random.per_mille(500) { self.timing.fence } else { 3 * self.timing.dead };
         let (until, is_of_others) = (now + random.between(1, longest), random.per_mille(500));
-        // A worker without a cluster joins the one that it meets.
         if !self.cluster.hosts[host].knows_cluster() {
             return;
         }
@@ -120,9 +118,8 @@ impl World {
         self.cluster.slot_mut(worker).elsewhere = Some((now, until));
     }
 
-    /// Copies one service's slots over another's, as a slip in redis-cli does. The other has no further slot
-    /// (the API would create a pod there at once) and no pod with a removed payload (no key would name it any
-    /// more).
+    /// Copies one service's slots over another's, as a slip in redis-cli does. The other has no further slot,
+    /// where the API would create a pod at once, and no pod with a removed payload, which no key would name.
     fn copy_slots_by_hand(&mut self, elapsed: u64) {
         let rate = 6 * self.faults.rate;
         if !self.faults.copies_slots || self.faults.slots_random.next() % 1_000_000 >= elapsed * rate {
@@ -187,7 +184,7 @@ impl World {
         }
     }
 
-    /// Lets a replica fall behind, and later makes it the master; more often if that loses something.
+    /// More often if the failover loses something.
     fn progress_failover(&mut self, elapsed: u64) {
         let pause = 2 * self.timing.failover_pause;
         if self.faults.failed_over_at.is_some_and(|at| self.clock.now < at + pause) {
@@ -211,7 +208,7 @@ impl World {
         }
     }
 
-    /// Pauses a worker, or partitions it, for about the length of a lease.
+    /// For about the length of a lease.
     fn hold_up(&mut self, host: usize) {
         let until = self.clock.now + self.random.between(self.timing.fence / 8, 2 * self.timing.fence);
         if self.random.per_mille(600) {
@@ -285,7 +282,7 @@ impl World {
         self.cluster.slot_mut(process).paused_until = until;
     }
 
-    /// Either nothing passes, or only the process' requests do.
+    /// One way: only the process' requests pass.
     pub(crate) fn partition(&mut self, process: ProcessId, until: u64) {
         self.stats.partitions += 1;
         let is_one_way = self.random.per_mille(250);
