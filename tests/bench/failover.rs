@@ -1,5 +1,5 @@
-//! A failover of Redis: the time without stored services, and the time in which Redis itself accepts no write
-//! from a client that asks the Sentinels constantly. With the settings of `sentinel/`.
+//! A failover of Redis with the settings of `sentinel/`: the time without stored services, and the time in
+//! which Redis itself accepts no write from a client that asks the Sentinels constantly.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,15 +126,14 @@ async fn measure(failover: Failover, after: Duration, gaps: &mut Gaps) {
     gaps.durable.push(durable_gap);
 }
 
-/// Returns the longest time between two successive moments, or after the last one until `end`, in seconds.
+/// Between two successive moments, or after the last one until `end`, in seconds.
 fn longest_gap(mut moments: Vec<Duration>, end: Duration) -> f64 {
     moments.push(end);
     moments.sort();
     moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max)
 }
 
-/// Posts services at a fixed rate without waiting for answers. Returns each stored one's answer time, and
-/// true if it is durable.
+/// At a fixed rate, without waiting for answers. Returns each stored one's answer time, and true if durable.
 async fn post(http: Http, begin: Instant, duration: Duration) -> Vec<(Duration, bool)> {
     let mut clock = tokio::time::interval(POST_INTERVAL);
     let mut in_progress: JoinSet<Option<(Duration, bool)>> = JoinSet::new();
@@ -154,7 +153,7 @@ async fn post(http: Http, begin: Instant, duration: Duration) -> Vec<(Duration, 
     in_progress.join_all().await.into_iter().flatten().collect()
 }
 
-/// Writes at a fixed rate to the master that the Sentinels name. Returns the times of accepted writes.
+/// To the master that the Sentinels name. Returns the times of accepted writes.
 async fn write(sentinels: Arc<SentinelProcesses>, begin: Instant, duration: Duration) -> Vec<Duration> {
     let mut accepted = Vec::new();
     let mut master: Option<MultiplexedConnection> = None;
@@ -179,7 +178,6 @@ async fn connect_to_master(sentinels: &SentinelProcesses) -> Option<MultiplexedC
     connect(&format!("redis://127.0.0.1:{port}"), COMMAND_TIMEOUT).await.ok()
 }
 
-/// Starts a master with two replicas and three Sentinels, with the settings of `sentinel/`.
 async fn start() -> SentinelTrio {
     let settings =
         ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "3", "--repl-ping-replica-period", "1"];

@@ -1,5 +1,4 @@
-//! Observes a cluster without disturbing it: counters that cost Redis little, read seldom while the end is
-//! far.
+//! Observes a cluster by counters that cost Redis little, read seldom while the end is far.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ pub fn info<'a>(text: &'a str, field: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().trim()
 }
 
-/// Returns the bytes of data in Redis, without its connections.
+/// In bytes, without connections.
 pub async fn dataset(redis: &kubeleet_tests::Redis) -> f64 {
     let text: String = redis.cli(&["INFO", "memory"]).await;
     info(&text, "used_memory_dataset").parse().unwrap()
@@ -35,8 +34,8 @@ pub async fn in_flight_lists(connection: &mut MultiplexedConnection) -> Vec<Stri
     ids.into_iter().map(|id| format!("fq:{id}")).collect()
 }
 
-/// Returns the number of pods that need nothing more from a scheduler: all pods of the service, less those in
-/// `sq`, in an in-flight list or in `uq`. Takes a few O(1) commands in one transaction.
+/// Pods that need nothing more from a scheduler: all of the service, less those in `sq`, in an in-flight list
+/// or in `uq`. Takes a few O(1) commands in one transaction.
 pub async fn placed(connection: &mut MultiplexedConnection, service: &str, in_flight: &[String]) -> u64 {
     let mut query = pipe();
     query.atomic().cmd("HLEN").arg(format!("slots:{service}"));
@@ -48,7 +47,7 @@ pub async fn placed(connection: &mut MultiplexedConnection, service: &str, in_fl
     counts[0].saturating_sub(counts[1..].iter().sum())
 }
 
-/// Returns the number of pods acknowledged as running.
+/// Pods acknowledged as running.
 pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -> u64 {
     let mut sum = 0;
     // In chunks, so that no other client waits long.
@@ -63,11 +62,8 @@ pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -
     sum
 }
 
-/// Waits until the count is reached, and returns the time since `begin`. Waits half of the estimated
-/// remaining time between reads: few reads, and frequent ones at the end.
-///
-/// # Panics
-/// If the count stops growing.
+/// Returns the time since `begin`. Waits half of the estimated remaining time between reads: few reads, and
+/// frequent ones at the end. Panics if the count stops growing.
 pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl AsyncFnMut() -> u64) -> Duration {
     let first_read = Instant::now();
     let (mut last, mut grew_at) = (0, first_read);
@@ -84,7 +80,6 @@ pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl Asyn
             grew_at.elapsed() < STALL_LIMIT,
             "{what}: {last} of {wanted}, and the count does not grow any more"
         );
-        // Before the first one there is no pace.
         let spent = if now == 0 { Duration::ZERO } else { first_read.elapsed() };
         let pause = spent.mul_f64((wanted - now) as f64 / now.max(1) as f64 / 2.0);
         tokio::time::sleep(pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)).await;
@@ -94,12 +89,11 @@ pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl Asyn
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     pub scripts: u64,
-    /// Commands, including those within scripts.
+    /// Includes those within scripts.
     pub commands: u64,
-    /// By command: calls, and microseconds within Redis. Scripts include their commands.
+    /// Calls, and microseconds within Redis. Scripts include their commands.
     pub by_name: BTreeMap<String, (u64, u64)>,
-    /// Script durations in microseconds: median, 99.9th percentile, maximum. Each is an upper bound, because
-    /// Redis' histogram has powers of two.
+    /// In microseconds; upper bounds, because Redis' histogram has powers of two.
     pub script_p50: u64,
     pub script_p999: u64,
     pub script_max: u64,
@@ -125,14 +119,14 @@ impl Counters {
     }
 }
 
-/// Parses `cmdstat_hset:calls=1,usec=2,…`.
+/// `cmdstat_hset:calls=1,usec=2,…`
 fn command_statistics(line: &str) -> Option<(String, (u64, u64))> {
     let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(':')?;
     let number = |field: &str| rest.split(',').find_map(|part| part.strip_prefix(field)?.parse().ok());
     Some((name.to_owned(), (number("calls=")?, number("usec=")?)))
 }
 
-/// Returns upper bounds in microseconds, and the number of calls within each. Empty before Redis 7.
+/// Upper bounds in microseconds, and the number of calls within each. Empty before Redis 7.
 async fn histogram(connection: &mut MultiplexedConnection) -> Vec<(u64, u64)> {
     let reply = redis::cmd("LATENCY").arg("HISTOGRAM").arg("evalsha").query_async(connection).await;
     let Ok(value) = reply else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! The measured cluster: a Redis, and daemons with default settings, each a process of its own.
+//! The measured cluster: a Redis and daemons with default settings, all processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,12 +39,11 @@ impl Persistence {
         }
     }
 
-    /// Starts a server that accepts connections of many workers.
+    /// For the connections of many workers.
     pub async fn redis(self) -> Redis {
         self.redis_with(&[]).await
     }
 
-    /// [`Persistence::redis`] with further arguments.
     pub async fn redis_with(self, more: &[&str]) -> Redis {
         Redis::start_with(&[self.arguments().as_slice(), more].concat()).await
     }
@@ -79,19 +78,18 @@ impl Process {
         self.child.id()
     }
 
-    /// Stops it (SIGSTOP), as if its machine had failed.
+    /// As if its machine had failed.
     pub fn freeze(&self) {
         self.child.signal(Signal::STOP);
     }
 }
 
 impl Rig {
-    /// Starts Redis alone. `settings` are for all later daemons.
+    /// Redis alone. `settings` are for all later daemons.
     pub async fn new(persistence: Persistence, settings: &[(&'static str, &str)]) -> Self {
         Self::with_redis(persistence.redis().await, settings).await
     }
 
-    /// [`Rig::new`] with this server.
     pub async fn with_redis(redis: Redis, settings: &[(&'static str, &str)]) -> Self {
         let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let folder = tempfile::tempdir().unwrap();
@@ -100,7 +98,7 @@ impl Rig {
         Self { redis, redis_process, settings, folder, daemons: Vec::new(), nodes: Vec::new() }
     }
 
-    /// Starts simulated workers, schedulers and an API; returns when they are idle.
+    /// With simulated workers; returns when all are idle.
     pub async fn cluster(
         persistence: Persistence,
         nodes: u32,
@@ -117,12 +115,11 @@ impl Rig {
         (rig, http)
     }
 
-    /// Starts one process with `count` simulated workers `<name>-1` …; waits for their registration. Returns
-    /// the process' index.
+    /// One process with `count` simulated workers `<name>-1` …; waits for their registration. Returns the
+    /// process' index.
     pub async fn workers(&mut self, name: &str, count: u32) -> usize {
         let workers = count.to_string();
         let mut settings = vec![("KUBELEET_NODE", name), ("KUBELEET_RUNTIME", "sim")];
-        // Capacity is not measured.
         settings.extend([("KUBELEET_MAX_PODS", "100000"), ("KUBELEET_SIM_WORKERS", &workers)]);
         let index = self.start("worker", name, &settings);
         let names = (1..=count).map(|n| if count == 1 { name.to_owned() } else { format!("{name}-{n}") });
@@ -160,7 +157,7 @@ impl Rig {
         self.start_command(Command::new(binary()), kind, name, settings)
     }
 
-    /// [`Rig::start`] with a command that runs the program elsewhere, for example on a simulated host.
+    /// With a command that runs the program elsewhere, for example on a simulated host.
     pub fn start_command(
         &mut self,
         mut command: Command,
@@ -219,7 +216,7 @@ impl Rig {
         observe::until("running", pods, Instant::now(), running).await;
     }
 
-    /// Waits until all processes together use less than a fifth of a core for a second.
+    /// Until all processes together use less than a fifth of a core for a second.
     pub async fn wait_until_idle(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         loop {
@@ -236,7 +233,7 @@ impl Rig {
         self.redis.connection().await.unwrap()
     }
 
-    /// Returns the processor seconds used so far.
+    /// Processor seconds so far.
     pub fn cpu(&self) -> Cpu {
         let mut by_kind = BTreeMap::new();
         for daemon in &self.daemons {
@@ -250,8 +247,7 @@ impl Rig {
     }
 }
 
-/// Returns a daemon's process and its descendants: a worker runs behind its supervisor, on a host both behind
-/// the entering command.
+/// A worker runs behind its supervisor, on a host both behind the entering command.
 pub fn with_descendants(process: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|child| child.parse().ok());
@@ -274,7 +270,7 @@ impl Cpu {
 
 pub fn cpu_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The fields after the name, which is in parentheses and may contain anything.
+    // After the name, which is in parentheses and may contain anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     // USER_HZ, which programs see, is 100 on every Linux.
@@ -283,9 +279,9 @@ pub fn cpu_seconds(process: u32) -> f64 {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Memory {
-    /// Resident memory, including the pages of the binary that all daemons of a node share.
+    /// Includes the pages of the binary that all daemons of a node share.
     pub resident: f64,
-    /// Resident memory, with each shared page divided by the number of its processes.
+    /// Each shared page is divided by the number of its processes.
     pub proportional: f64,
 }
 

@@ -1,7 +1,5 @@
-//! A private container engine that can be killed: `dockerd` with its own folders and socket, in namespaces
-//! that end it and its containers together with this process.
-//!
-//! The machine's own engine is shared with others and is left alone.
+//! A private container engine that can be killed, in namespaces that end it and its containers together with
+//! this process. The machine's own engine is shared with others and is left alone.
 
 use std::collections::HashMap;
 use std::fs;
@@ -41,7 +39,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine and creates the image. Reports why if it returns none.
+    /// Also creates the image. Reports why if it returns none.
     pub async fn start(folder: &Path) -> Option<Self> {
         let folder = folder.join("engine");
         fs::create_dir_all(&folder).unwrap();
@@ -50,7 +48,7 @@ impl Engine {
         let log = fs::File::create(folder.join("log")).unwrap();
         let mut command = Command::new("unshare");
         // The network namespace is needed as well: `dockerd --bridge none` deletes docker0 where it starts,
-        // and with it the network of all containers of the machine's own engine.
+        // and with it the network of the machine's own containers.
         let namespaces = ["--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child"];
         command.args(namespaces).args(["sh", "-c", RESTART_LOOP]);
         command.arg(&folder).arg(&cgroup).stdout(Stdio::null()).stderr(log);
@@ -101,7 +99,7 @@ impl Engine {
         tokio::time::timeout(limit, ping).await.is_ok()
     }
 
-    /// Kills the engine and restarts it after `downtime`. Its containers run on.
+    /// Restarts it after `downtime`. Its containers run on.
     pub async fn kill(&self, downtime: Duration) {
         fs::write(self.folder.join("hold"), "").unwrap();
         for process in self.daemons() {
@@ -115,7 +113,7 @@ impl Engine {
         .await;
     }
 
-    /// Stops the engine (SIGSTOP) for `duration`: calls hang.
+    /// Calls hang.
     pub async fn freeze(&self, duration: Duration) {
         for process in self.daemons() {
             let _gone = kill_process(process, Signal::STOP);
@@ -126,19 +124,18 @@ impl Engine {
         }
     }
 
-    /// Returns the process of `dockerd`: the child of the restart loop's shell, whose parent is `unshare`.
+    /// `dockerd` is the child of the restart loop's shell, whose parent is `unshare`.
     fn daemons(&self) -> Vec<Pid> {
         let shells = children_of(self.restart_loop.id());
         let children = shells.into_iter().flat_map(children_of).filter(|id| is_named(*id, "dockerd"));
         children.filter_map(|id| Pid::from_raw(id.cast_signed())).collect()
     }
 
-    /// Returns a client that can be moved to another task.
     pub fn view(&self) -> EngineView {
         EngineView(self.client.clone())
     }
 
-    /// Returns the running pods; none if the engine does not answer.
+    /// `None` if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<Running>> {
         Some(self.view().running().await?.into_iter().map(|(one, _)| one).collect())
     }
@@ -148,8 +145,7 @@ impl Engine {
 pub struct EngineView(Client);
 
 impl EngineView {
-    /// Returns the running pods, and true for each that must not run twice; none if the engine does not
-    /// answer.
+    /// True for each that must not run twice. `None` if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<(Running, bool)>> {
         Some(self.list().await?.iter().map(identity).collect())
     }
@@ -158,7 +154,7 @@ impl EngineView {
         Some(self.list().await?.into_iter().filter_map(|container| container.id).collect())
     }
 
-    /// Removes one of the containers without telling the worker.
+    /// Without telling the worker.
     pub async fn remove_one(&self) {
         let Some(id) = self.list().await.and_then(|all| all.into_iter().next()?.id) else { return };
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
@@ -199,7 +195,7 @@ fn children_of(parent: u32) -> Vec<u32> {
 
 fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The fields after the name, which is in parentheses and may contain anything.
+    // After the name, which is in parentheses and may contain anything.
     stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
 }
 
@@ -210,7 +206,7 @@ fn is_named(process: u32, name: &str) -> bool {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.restart_loop.kill();
-        // The cgroup is empty now: leave no folder behind. In version 1 there is one below each controller.
+        // Leave no empty folder behind. In version 1 there is one below each controller.
         let controllers = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
         let roots = controllers.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
         for root in roots {

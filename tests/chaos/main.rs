@@ -1,10 +1,10 @@
-//! Injects every fault of the list into the highly available stack of real processes, under a client that
-//! records every acknowledgement. `make chaos` runs the default round, `make soak` the long one.
-//! `docs/internals/chaos.md` has the results, `docs/internals/chaos-method.md` the method.
+//! Injects faults into the highly available stack of real processes, under a client that records every
+//! acknowledgement. `make chaos` runs the default round, `make soak` the long one;
+//! `docs/internals/chaos-method.md` has the method.
 //!
-//! Prints a table for each part and one for all parts, and writes `target/chaos/<part>.json`. Keeps the logs
-//! of a fault that broke something. The exit code is not 0 if an acknowledged write was lost, a pod ran twice
-//! with valid leases, a payload is unaccounted for, or an ablation showed no loss.
+//! Writes `target/chaos/<part>.json`, and keeps the logs of a fault that broke something. The exit code is
+//! not 0 if an acknowledged write was lost, a pod ran twice with valid leases, a payload is unaccounted for,
+//! or an ablation showed no loss.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,6 @@
 //! The network between the machines. Each server is behind a proxy, which knows a connection's machine from
-//! its user (`kubeleet2`, `replication1`, `sentinel3`: the digit is the machine). The connections of a
-//! cut-off machine stay open and silent, as with an unplugged cable. So do those of kubeleet's proxies
-//! (`proxy1`) while these are cut off.
+//! its user (`kubeleet2`, `replication1`, `sentinel3`). Connections of a cut-off machine stay open and
+//! silent, as with an unplugged cable; so do those of kubeleet's proxies (`proxy1`) while these are cut off.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,7 +45,7 @@ impl Net {
         Self { cut: watch::Sender::default(), rewriter: Arc::new(rewriter), proxies: JoinSet::new() }
     }
 
-    /// Starts a proxy for a server's port on a machine. Returns the proxy's port.
+    /// Returns the proxy's port.
     pub async fn proxy(&mut self, machine: Machine, server: u16) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -79,7 +78,6 @@ impl Net {
 }
 
 struct ProxiedConnection {
-    /// The server's.
     machine: Machine,
     cut: watch::Receiver<Cut>,
     rewriter: Arc<Rewriter>,
@@ -88,7 +86,6 @@ struct ProxiedConnection {
 impl ProxiedConnection {
     async fn forward(self, client: TcpStream, server: u16) -> std::io::Result<()> {
         client.set_nodelay(true)?;
-        // If the server is down, the client's connection ends at once.
         let server = TcpStream::connect(("127.0.0.1", server)).await?;
         server.set_nodelay(true)?;
         let (from_client, to_client) = client.into_split();
@@ -143,7 +140,7 @@ async fn replies(
     }
 }
 
-/// Waits until neither machine is cut off from the other. A client without login is never cut off.
+/// A client without login is never cut off.
 async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Caller>, server: Machine) {
     let Some(client) = client else { return };
     if cut.wait_for(|cut| cut.are_connected(client, server)).await.is_err() {
@@ -152,7 +149,7 @@ async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Cal
     }
 }
 
-/// Returns the user of a login: `AUTH`, then a name that ends with its machine's number.
+/// From `AUTH`, then a name that ends with its machine's number.
 fn caller_of(bytes: &[u8]) -> Option<Caller> {
     let at = bytes.windows(5).position(|five| five.eq_ignore_ascii_case(b"AUTH\r"))?;
     let mut lines = bytes[at..].split(|byte| *byte == b'\n').skip(2);

@@ -1,5 +1,5 @@
 //! The highly available stack: three machines, each with a Redis, a Sentinel, an API, a scheduler and a
-//! worker, as processes of this machine.
+//! worker.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,9 +29,9 @@ pub const DEAD_AFTER: Duration = Duration::from_secs(9);
 #[derive(Default)]
 pub struct StackOptions {
     pub rewriter: Rewriter,
-    /// True for more pods than this machine could run.
+    /// For more pods than this machine could run.
     pub simulated: bool,
-    /// True if all nodes run plain processes.
+    /// All nodes run plain processes.
     pub without_engine: bool,
     pub proxy_settings: Option<Vec<(&'static str, &'static str)>>,
     pub worker_settings: Vec<(&'static str, &'static str)>,
@@ -47,7 +47,7 @@ pub struct Stack {
     pub apis: Vec<DaemonProcess>,
     pub schedulers: Vec<DaemonProcess>,
     pub workers: Vec<DaemonProcess>,
-    /// By machine: proxies, and their ingress addresses. Empty without proxies.
+    /// With their ingress addresses, by machine. Empty without proxies.
     pub proxies: Vec<(DaemonProcess, String)>,
     pub processes: Processes,
     prefix: String,
@@ -219,7 +219,7 @@ impl Stack {
         Some(running)
     }
 
-    /// Returns Redis' data if the stack has converged, or the obstacles.
+    /// Returns Redis' data, or the obstacles.
     async fn check_converged(&self) -> Result<Keyspace, Vec<String>> {
         let keyspace =
             self.trio.keyspace().await.ok_or_else(|| vec!["the master does not answer".to_owned()])?;
@@ -232,8 +232,7 @@ impl Stack {
         if wrong.is_empty() { Ok(keyspace) } else { Err(wrong) }
     }
 
-    /// Waits until every service has exactly its pods, queues are empty, and exactly these pods run. Returns
-    /// Redis' data, or none after the limit; and the obstacles at the last failed check.
+    /// Returns Redis' data, or none after the limit; and the obstacles at the last failed check.
     pub async fn wait_until_converged(&self, limit: Duration) -> (Option<Keyspace>, Vec<String>) {
         let begin = Instant::now();
         let mut missing = Vec::new();
@@ -253,7 +252,7 @@ impl Stack {
         }
     }
 
-    /// Copies all logs to the results. Returns the folder.
+    /// Returns the folder in the results.
     pub fn keep_logs(&self, name: &str) -> PathBuf {
         let target = crate::report::folder().join(name);
         let _old = fs::remove_dir_all(&target);

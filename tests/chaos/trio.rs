@@ -20,14 +20,13 @@ const REDIS_USERS: &str = include_str!("../../sentinel/users-redis.acl");
 const SENTINEL_USERS: &str = include_str!("../../sentinel/users-sentinel.acl");
 
 const PASSWORD: &str = "secret";
-/// Silence after which each Sentinel calls a server down, milliseconds: half of `docker-compose.yml`, to save
-/// time.
+/// In milliseconds: half of `docker-compose.yml`, to save time.
 const DOWN_AFTER: [u32; 3] = [1200, 1500, 1800];
 const LIMIT: Duration = Duration::from_secs(3);
-/// A machine that stalls for 2 s sends Sentinels into TILT, and they trust no clock for 30 s. That happens
-/// where several test runs share two cores.
+/// A machine that stalls for 2 s, as with several test runs on two cores, sends Sentinels into TILT: they
+/// trust no clock for 30 s.
 const FAILOVER: Duration = Duration::from_secs(90);
-/// Limit until all six are healthy again, in addition to a failover.
+/// In addition to a failover.
 const WELL: Duration = Duration::from_secs(120);
 
 pub struct Server {
@@ -51,7 +50,7 @@ impl Server {
         Self { redis, public }
     }
 
-    /// Returns true if it runs, frozen or not.
+    /// Also if it is frozen.
     pub fn lives(&self) -> bool {
         self.redis.is_running()
     }
@@ -67,7 +66,7 @@ impl Server {
         files.filter_map(|file| file.metadata().ok()).map(|meta| meta.len()).max().unwrap_or(0)
     }
 
-    /// Runs a command directly, not through the proxy.
+    /// Not through the proxy.
     pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, RedisError> {
         self.door().ask(words).await
     }
@@ -81,7 +80,7 @@ impl Server {
 pub struct Door(u16);
 
 impl Door {
-    /// Runs a command directly, not through the proxy.
+    /// Not through the proxy.
     pub async fn ask<T: FromRedisValue>(self, words: &[&str]) -> Result<T, RedisError> {
         testkit::redis::query(&self.url(), LIMIT, words).await
     }
@@ -99,7 +98,7 @@ pub struct SentinelStack {
 pub struct SavedData(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl SentinelStack {
-    /// Starts all; returns when Sentinels agree, know each other, and both replicas are in sync.
+    /// Returns when Sentinels agree, know each other, and both replicas are in sync.
     pub async fn start(net: &mut Net, folder: &Path) -> Self {
         let mut trio = Self { redis: Vec::new(), sentinels: Vec::new() };
         for machine in 0..3 {
@@ -111,7 +110,7 @@ impl SentinelStack {
         for machine in 0..3 {
             trio.launch_redis(machine, 0);
         }
-        // A Sentinel that comes before the replicas would hear of them only ten seconds later.
+        // Otherwise a Sentinel would hear of the replicas only ten seconds later.
         eventually_within(WELL, "both replicas follow", || trio.both_follow(0)).await;
         for machine in 0..3 {
             trio.write_sentinel(machine);
@@ -163,8 +162,8 @@ impl SentinelStack {
         fs::write(sentinel.folder().join("users.acl"), users(SENTINEL_USERS)).unwrap();
     }
 
-    /// Starts a stopped Redis in the role that two Sentinels report, as `sentinel/start-redis` does. If they
-    /// do not agree after a while, a replica follows its former master.
+    /// In the role that two Sentinels report, as `sentinel/start-redis` does. If they do not agree after a
+    /// while, a replica follows its former master.
     pub async fn start_redis(&mut self, machine: Machine) {
         let begun = Instant::now();
         loop {
@@ -225,7 +224,7 @@ impl SentinelStack {
         self.master().await
     }
 
-    /// Waits until all six run and agree, and both replicas are in sync.
+    /// All six run and agree, and both replicas are in sync.
     pub async fn wait_until_well(&self) {
         eventually_within(WELL, "three Redis and three Sentinels are well", || async {
             sentinel::check_complete(self.sentinel_processes().map(Redis::url), 2).await?;
@@ -286,13 +285,11 @@ fn relocated(conf: &str, folder: &Path, port: u16) -> String {
         Some(("aclfile", _)) => format!("aclfile {folder}/users.acl"),
         _ => line.to_owned(),
     };
-    // As the start scripts add it.
     let bind = "bind 127.0.0.1\n".to_owned();
     std::iter::once(bind).chain(conf.lines().map(|text| line(text) + "\n")).collect()
 }
 
-/// Fills the users file's template: one user per kind and machine, and a `proxy` beside each `kubeleet`, so
-/// that the network knows the caller.
+/// One user per kind and machine, and a `proxy` beside each `kubeleet`: the network knows callers by user.
 fn users(template: &str) -> String {
     let mut users = String::new();
     for line in template.lines().filter(|line| line.starts_with("user ")) {

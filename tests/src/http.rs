@@ -8,7 +8,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::LIMIT;
 
-/// A client of one API process.
+/// Of one API process.
 #[derive(Debug, Clone)]
 pub struct Http {
     base: String,
@@ -17,7 +17,6 @@ pub struct Http {
 }
 
 impl Http {
-    /// Returns a client of the API at this base URL.
     pub fn new(base: &str) -> Self {
         let client = Client::builder()
             .no_proxy()
@@ -28,21 +27,17 @@ impl Http {
         Self { base: base.to_owned(), client, token: None }
     }
 
-    /// Returns this client with a bearer token.
     #[must_use]
     pub fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }
 
-    /// Returns `host:port` of the API.
+    /// `host:port` of the API.
     pub fn address(&self) -> String {
         self.base.trim_start_matches("http://").to_owned()
     }
 
-    /// Sends one request.
-    ///
-    /// # Errors
-    /// There is no response.
+    /// The error: there is no response.
     pub async fn try_send(
         &self,
         method: Method,
@@ -59,40 +54,28 @@ impl Http {
         request.send().await
     }
 
-    /// Sends one request and reads the response. Not for streams.
-    ///
-    /// # Panics
-    /// If there is no response.
+    /// Not for streams. Panics without a response.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
         let response = self.try_send(method.clone(), path, body).await;
         let response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
         read(response).await
     }
 
-    /// Sends a GET request and returns the body.
-    ///
-    /// # Panics
-    /// Unless the status is a success.
+    /// Panics unless the status is a success.
     pub async fn get(&self, path: &str) -> Value {
         let (status, body) = self.send(Method::GET, path, None).await;
         assert!(status.is_success(), "GET {path}: {status}: {body}");
         body
     }
 
-    /// Sends a POST request and returns the body.
-    ///
-    /// # Panics
-    /// Unless the status is a success.
+    /// Panics unless the status is a success.
     pub async fn post(&self, path: &str, body: &Value) -> Value {
         let (status, response) = self.send(Method::POST, path, Some(body)).await;
         assert!(status.is_success(), "POST {path}: {status}: {response}");
         response
     }
 
-    /// Opens a stream, to be read with [`Response::chunk`].
-    ///
-    /// # Panics
-    /// Unless the status is a success.
+    /// To be read with [`Response::chunk`].
     pub async fn stream(&self, path: &str) -> Response {
         let response = self.try_send(Method::GET, path, None).await.unwrap();
         assert!(response.status().is_success(), "GET {path}: {}", response.status());
@@ -119,7 +102,7 @@ impl Http {
         .await;
     }
 
-    /// Waits until exactly `nodes` nodes are ready and the schedulers know it, up to 200 ms later.
+    /// Until the schedulers know it, up to 200 ms later.
     pub async fn nodes_ready(&self, nodes: usize) {
         eventually_within(LIMIT, "the nodes are ready", || async {
             let found = self.get("/node").await;
@@ -131,7 +114,7 @@ impl Http {
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
 
-    /// Returns the pods that match a query, such as `service=web`.
+    /// `query` is such as `service=web`.
     pub async fn pods(&self, query: &str) -> Vec<Value> {
         self.get(&format!("/pod?{query}")).await["items"].as_array().cloned().unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! A cluster whose daemons are tasks of the test process, on a real Redis and a simulated engine that records
-//! calls per pod. For tests that break Redis many times: a step takes a fraction of a second.
+//! A cluster whose daemons are tasks of the test process, on a real Redis and a recorded engine: a step takes
+//! a fraction of a second.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -20,22 +20,18 @@ use crate::{Http, Keyspace, LIMIT, Redis, kept_log};
 
 /// Aborts its daemons when dropped.
 pub struct InProcessCluster {
-    /// Its Redis.
     pub redis: Redis,
-    /// A store on it.
     pub store: Store,
-    /// The engine of all its nodes.
+    /// Of all its nodes.
     pub engine: RecordedEngine,
-    /// A client of its API.
     pub http: Http,
-    /// The names of its nodes.
     pub nodes: Vec<NodeName>,
     daemons: JoinSet<Result<(), String>>,
     _folder: tempfile::TempDir,
 }
 
 impl InProcessCluster {
-    /// Starts an API, two schedulers and the workers `w1`, `w2` …, and waits for their registration.
+    /// An API, two schedulers and the workers `w1`, `w2` …; waits for their registration.
     pub async fn start(workers: u32) -> Self {
         kept_log::start();
         let redis = Redis::start().await;
@@ -90,7 +86,7 @@ impl InProcessCluster {
         Self { store: new_store(), redis, engine, http, nodes, daemons, _folder: folder }
     }
 
-    /// Returns why a daemon has ended, if one has.
+    /// Why a daemon has ended, if one has.
     pub fn ended(&mut self) -> Option<String> {
         let ended = self.daemons.try_join_next()?;
         Some(match ended {
@@ -100,25 +96,21 @@ impl InProcessCluster {
         })
     }
 
-    /// Reads the whole content of Redis.
     pub async fn redis_keyspace(&self) -> Keyspace {
         Keyspace::read(&self.redis).await
     }
 
-    /// Requests a comparison of all keys, which begins within two seconds.
+    /// The comparison of all keys begins within two seconds.
     pub async fn request_full_pass(&self) {
         let _receivers: u64 = self.redis.cli(&["PUBLISH", "wake:reconcile", ""]).await;
     }
 
-    /// Waits until a service runs exactly `pods` pods.
+    /// Waits for exactly `pods` pods.
     pub async fn runs(&self, service: &str, pods: u64) {
         self.http.runs(LIMIT, service, pods).await;
     }
 
-    /// Waits for two more heartbeats of each node.
-    ///
-    /// # Errors
-    /// Names the silent nodes.
+    /// Waits for two more heartbeats of each node. The error names the silent nodes.
     pub async fn heartbeats_go_on(&self, nodes: &[NodeName]) -> Result<(), String> {
         for _ in 0..2 {
             let before = self.beats(nodes).await;
@@ -150,7 +142,7 @@ impl InProcessCluster {
     }
 }
 
-/// A node's memory of its cluster across restarts of its worker.
+/// Lasts across restarts of its worker.
 #[derive(Default)]
 struct RememberedIdentity {
     cluster: Mutex<Option<ClusterId>>,

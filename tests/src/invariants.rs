@@ -1,8 +1,7 @@
-//! Checks the invariants on the whole content of Redis, read atomically.
+//! Checks the invariants on the whole content of Redis.
 //!
-//! [`violations`] must be empty at every instant, because scripts are atomic: invariant 2 (a payload is in
-//! exactly one of the places that its pod's phase allows) and the sums of invariant 9. [`unrest`] lists the
-//! obstacles to convergence (invariant 1). [`against_containers`] compares with the running containers.
+//! [`violations`] must be empty at every instant, because scripts are atomic. [`unrest`] lists the obstacles
+//! to convergence (invariant 1). [`against_containers`] compares with the running containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +65,7 @@ impl CheckedPod {
     }
 }
 
-/// Returns violations of invariants 2 and 9; always empty unless a test pushed copies.
+/// Of invariants 2 and 9; empty unless a test pushed copies.
 pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let found = payloads(keyspace);
@@ -93,7 +92,7 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Returns endpoints that differ from the pod records; always empty.
+/// Endpoints that differ from the pod records.
 pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = Vec::new();
     for (service, _) in keyspace.below("ep:") {
@@ -116,7 +115,7 @@ pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Returns none if the pod is no endpoint.
+/// `None` if the pod is no endpoint.
 fn endpoint_line(keyspace: &Keyspace, service: &str, uuid: &str) -> Option<String> {
     let field = |name| keyspace.field(&format!("pod:{uuid}"), name);
     if field("service") != service {
@@ -131,7 +130,7 @@ fn endpoint_line(keyspace: &Keyspace, service: &str, uuid: &str) -> Option<Strin
     Some(format!("{} {} {} {state}", field("replica"), field("node"), field("assignment")))
 }
 
-/// Returns violations, non-empty queues, and services without exactly their running pods.
+/// Violations, non-empty queues, and services without exactly their running pods.
 pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = violations(keyspace);
     for (key, _) in keyspace.entries() {
@@ -156,8 +155,8 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Returns the obstacles to these services' convergence. A pod of a newer generation than its service is
-/// none: a person broke its number, and it is never replaced.
+/// Ignores pods of a newer generation than their service: a person broke its number, and they are never
+/// replaced.
 pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = strays(keyspace, &pods);
@@ -167,7 +166,6 @@ pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item
     wrong
 }
 
-/// The pod's record may have been broken by hand.
 #[derive(Clone, Copy)]
 enum Newer {
     IsWrong,
@@ -214,7 +212,7 @@ fn service_unrest(
     wrong
 }
 
-/// Returns unwanted active pods: without a slot, and not pushed.
+/// Unwanted active pods: without a slot, and not pushed.
 fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<String> {
     let mut wanted: BTreeSet<&[u8]> = keyspace.elements("pushed").into_iter().collect();
     for (service, _) in keyspace.below("slots:") {
@@ -226,18 +224,15 @@ fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<Strin
         .collect()
 }
 
-/// A running container, by its labels.
+/// By its labels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Running {
-    /// `kubeleet.pod`.
     pub pod: String,
-    /// `kubeleet.assignment`.
     pub assignment: String,
-    /// `kubeleet.node`.
     pub node: String,
 }
 
-/// Returns differences between running pods and their containers: each pod has one.
+/// Each running pod has one container.
 pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[Running]) -> Vec<String> {
     let mut wanted: Vec<Running> = records(keyspace)
         .into_iter()
@@ -261,7 +256,7 @@ pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[R
     missing.chain(surplus).chain(twice).collect()
 }
 
-/// Returns pairs of containers of a pod, and true if it must never run twice.
+/// Pairs of containers of a pod, and true if it must never run twice.
 pub fn twice(running: &[(Running, bool)]) -> BTreeMap<(Running, Running), bool> {
     let mut by_pod: BTreeMap<&str, Vec<&(Running, bool)>> = BTreeMap::new();
     for one in running {
@@ -295,7 +290,7 @@ fn payloads(keyspace: &Keyspace) -> BTreeMap<String, Vec<Found<'_>>> {
     for (key, _) in keyspace.entries() {
         let Some(place) = place(key) else { continue };
         for raw in keyspace.elements(key) {
-            // A malformed payload will become a dead letter.
+            // It will become a dead letter.
             let Ok(payload) = Payload::parse(raw.to_vec().into()) else { continue };
             found.entry(payload.id.to_string()).or_default().push(Found { place: place.clone(), raw });
         }
@@ -315,7 +310,6 @@ fn place(key: &str) -> Option<PodLocation> {
     }
 }
 
-/// Returns all payloads of one pod, wherever they are.
 pub fn payloads_of<'a>(keyspace: &'a Keyspace, uuid: &str) -> Vec<&'a [u8]> {
     let mut all = payloads(keyspace);
     all.remove(uuid).unwrap_or_default().into_iter().map(|found| found.raw).collect()
@@ -340,7 +334,7 @@ fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPo
     wrong
 }
 
-/// Returns host ports that two pods share, or that are reserved for a pod elsewhere.
+/// Host ports that two pods share, or that are reserved for a pod elsewhere.
 pub fn host_port_mismatches(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = Vec::new();
     let pods = records(keyspace);
@@ -365,7 +359,6 @@ pub fn host_port_mismatches(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Returns nodes whose pods request more than the capacity.
 pub fn overcommitted(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = Vec::new();
@@ -403,7 +396,6 @@ mod tests {
         KeyEntry::Hash(fields.iter().map(field).collect())
     }
 
-    /// One pod with its record and payload, and a node with reserved pods.
     fn cluster(phase: &str, used: &str, places: &[&'static str]) -> Keyspace {
         let mut entries = vec![
             ("pod:one", hash(&[("phase", phase), ("node", "w1"), ("cpu", "5"), ("memory", "0")])),

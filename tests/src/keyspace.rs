@@ -1,4 +1,4 @@
-//! The whole content of a Redis, read atomically, and the differences between two such readings.
+//! The whole content of a Redis, read atomically, and differences between two readings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,19 @@ use ::redis::{FromRedisValue, RedisError, Value, cmd, from_redis_value};
 
 use crate::Redis;
 
-/// The value of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum KeyEntry {
-    /// A string.
     Text(Vec<u8>),
-    /// A list, head first.
+    /// Head first.
     List(Vec<Vec<u8>>),
-    /// A set.
     Set(BTreeSet<Vec<u8>>),
-    /// A hash.
     Hash(BTreeMap<String, Vec<u8>>),
-    /// A sorted set: member and score.
+    /// Member and score.
     Sorted(BTreeMap<String, f64>),
-    /// A stream: the number of entries ever added.
+    /// The number of entries ever added.
     Stream(u64),
 }
 
-/// All keys and values at one instant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Keyspace {
     entries: BTreeMap<String, KeyEntry>,
@@ -51,20 +46,15 @@ end
 return out";
 
 impl Keyspace {
-    /// Reads it atomically, in one script.
+    /// In one script.
     pub async fn read(redis: &Redis) -> Self {
         Self::of(redis.cli(&["EVAL", READ, "0"]).await)
     }
 
-    /// Reads it over a connection.
-    ///
-    /// # Errors
-    /// Redis is not reached, or refuses the script.
     pub async fn read_over(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
         Ok(Self::of(cmd("EVAL").arg(READ).arg(0).query_async(connection).await?))
     }
 
-    /// Returns a keyspace with these entries.
     #[cfg(test)]
     pub(crate) fn with<'a>(entries: impl IntoIterator<Item = (&'a str, KeyEntry)>) -> Self {
         let entries = entries.into_iter().map(|(key, entry)| (key.to_owned(), entry)).collect();
@@ -77,22 +67,21 @@ impl Keyspace {
         Self { entries, expiring }
     }
 
-    /// Returns keys and values, in the order of the keys.
+    /// In the order of the keys.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &KeyEntry)> {
         self.entries.iter().map(|(key, entry)| (key.as_str(), entry))
     }
 
-    /// Returns the keys below `prefix`, without it, and their values.
+    /// Keys without the prefix.
     pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a KeyEntry)> {
         self.entries().filter_map(move |(key, entry)| Some((key.strip_prefix(prefix)?, entry)))
     }
 
-    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&KeyEntry> {
         self.entries.get(key)
     }
 
-    /// Returns the elements of a list or set, or a hash's values.
+    /// Of a list or set, or a hash's values.
     pub fn elements(&self, key: &str) -> Vec<&[u8]> {
         match self.entries.get(key) {
             Some(KeyEntry::List(elements)) => elements.iter().map(Vec::as_slice).collect(),
@@ -102,14 +91,13 @@ impl Keyspace {
         }
     }
 
-    /// Returns the fields of a hash with their values.
     pub fn fields(&self, key: &str) -> Vec<(String, String)> {
         let Some(KeyEntry::Hash(fields)) = self.get(key) else { return Vec::new() };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         fields.iter().map(|(field, value)| (field.clone(), text(value))).collect()
     }
 
-    /// Returns a field of a hash as text; empty if there is none.
+    /// Empty if there is none.
     pub fn field(&self, key: &str, field: &str) -> String {
         match self.entries.get(key) {
             Some(KeyEntry::Hash(fields)) => {
@@ -119,7 +107,7 @@ impl Keyspace {
         }
     }
 
-    /// Returns the differences to a later reading, one line each: `pod:u phase: "pending" -> "assigned"`.
+    /// One line each: `pod:u phase: "pending" -> "assigned"`.
     pub fn changes(&self, after: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         let keys: BTreeSet<&String> = self.entries.keys().chain(after.entries.keys()).collect();

@@ -1,8 +1,6 @@
-//! Starts and ends of processes on the machine's boot clock: shows if two copies of a pod ran at the same
-//! time.
+//! Starts and ends of processes on the machine's boot clock.
 //!
-//! The kernel rounds starts down (to 10 ms) and ends are noticed a little late. So a reported gap is never
-//! too large.
+//! The kernel rounds starts down (to 10 ms) and ends are noticed a little late, so a gap is never too large.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -21,10 +19,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Watches a process from now on.
-    ///
-    /// # Panics
-    /// If there is no such process.
+    /// Panics if there is no such process.
     pub fn process(pid: Pid) -> Self {
         let descriptor: OwnedFd = pidfd_open(pid, PidfdFlags::empty()).expect("the process is there");
         let end: Arc<OnceLock<u64>> = Arc::default();
@@ -36,16 +31,16 @@ impl Watched {
         Self { end }
     }
 
-    /// Returns its end in milliseconds since boot; none while it runs.
+    /// In milliseconds since boot.
     pub fn ended(&self) -> Option<u64> {
         self.end.get().copied()
     }
 }
 
-/// Returns a process's start in milliseconds since boot; none if it is gone.
+/// In milliseconds since boot; none if it is gone.
 pub fn started(pid: Pid) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The fields after the name, which is in parentheses and may contain any character.
+    // After the name, which is in parentheses and may contain any character.
     let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
     // A zombie has ended, and was not reaped yet.
     (*fields.first()? != "Z").then_some(())?;
@@ -54,12 +49,11 @@ pub fn started(pid: Pid) -> Option<u64> {
     Some(ticks * 10)
 }
 
-/// Returns the milliseconds between both copies; negative if they overlapped.
+/// Milliseconds between both copies; negative if they overlapped.
 pub fn gap(ended: u64, started: u64) -> i64 {
     started as i64 - ended as i64
 }
 
-/// Waits until the process is gone.
 pub async fn wait_until_gone(pid: Pid, within: Duration) {
     eventually_within(within, "the process ends", || async {
         check(started(pid).is_none(), || format!("{pid:?} is there"))

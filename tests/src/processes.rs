@@ -9,8 +9,7 @@ use testkit::child_guard::Watchdog;
 
 use crate::invariants::Running;
 
-/// Kills the pods once their workers are gone. A pod has a session of its own and so outlives its worker and
-/// the worker's process group.
+/// Pods have sessions of their own, and outlive their worker and its process group.
 const KILL_PODS: &str = r#"
 sleep 1
 for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do
@@ -18,7 +17,7 @@ for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do
   kill -s KILL "${process%/environ}"
 done"#;
 
-/// The folder of process pods, which end with this value and with this process.
+/// Its pods end with this value and with this process.
 pub struct Processes {
     root: PathBuf,
     #[allow(dead_code, reason = "it watches by existing")]
@@ -26,23 +25,21 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Returns the pods below this folder.
     pub fn below(root: &Path) -> Self {
         let watchdog = Watchdog::spawn(KILL_PODS, root.as_os_str()).expect("a shell can be started");
         Self { root: root.to_owned(), watchdog }
     }
 
-    /// Lists the running pods: one for each live leader process.
+    /// One for each live leader process.
     pub fn running(&self) -> Vec<Running> {
         running_below(&self.root).into_iter().map(|(one, _)| one).collect()
     }
 
-    /// Returns pod id and leader process of each running pod.
+    /// Pod id and leader process.
     pub fn leaders(&self) -> Vec<(String, i64)> {
         leaders_below(&self.root)
     }
 
-    /// Returns the running pods with their leader processes.
     pub fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let read = |folder: &Path| {
             let leader = Pid::from_raw(record(folder)?.1.try_into().ok()?)?;
@@ -52,13 +49,13 @@ impl Processes {
     }
 }
 
-/// Returns pod id and leader process of each running pod below a folder.
+/// Pod id and leader process.
 pub fn leaders_below(root: &Path) -> Vec<(String, i64)> {
     let leader = |folder: &Path| Some((running(folder)?.0.pod, record(folder)?.1));
     folders_below(root).filter_map(|folder| leader(&folder)).collect()
 }
 
-/// Returns the running pods, and true for a pod that must never run twice.
+/// True for a pod that must never run twice.
 pub fn running_below(root: &Path) -> Vec<(Running, bool)> {
     folders_below(root).filter_map(|folder| running(&folder)).collect()
 }
@@ -78,7 +75,7 @@ fn record(folder: &Path) -> Option<(Value, i64)> {
 
 fn running(folder: &Path) -> Option<(Running, bool)> {
     let (record, process) = record(folder)?;
-    // The environment names the folder. If it does not, another process has got the process id.
+    // The environment names the folder, unless another process has got the process id.
     is_from(process, folder).then_some(())?;
     let label = |name: &str| record["labels"][name].as_str().unwrap_or_default().to_owned();
     let stop = label("kubeleet.on-disconnect") == "stop";

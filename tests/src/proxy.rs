@@ -1,7 +1,7 @@
 //! A proxy between a store and its Redis that can replace scripts and records the requests.
 //!
-//! A store runs its scripts by hash. The proxy replaces a hash by another one of the same length, so the
-//! unchanged operations run an ablated script, and the tests of the invariants must notice.
+//! It replaces a script's hash by another one of the same length, so that unchanged operations run an ablated
+//! script.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 const HASH_PREFIX: &[u8] = b"$40\r\n";
 const HASH_LENGTH: usize = HASH_PREFIX.len() + 40;
 
-/// The proxy. Closes its connections when dropped.
+/// Closes its connections when dropped.
 pub struct Proxy {
     port: u16,
     sent: Arc<Mutex<Vec<u8>>>,
@@ -22,7 +22,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Forwards to the Redis on port `redis`. The first hash of each pair is replaced by the second.
+    /// The first hash of each pair is replaced by the second.
     pub async fn start(redis: u16, hashes: Vec<(String, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -38,12 +38,11 @@ impl Proxy {
         Self { port, sent, task: task.abort_handle() }
     }
 
-    /// Returns `redis://127.0.0.1:<port>` of the proxy.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Returns all bytes sent to Redis so far, of all connections.
+    /// Of all connections.
     pub fn sent(&self) -> Vec<u8> {
         self.sent.lock().clone()
     }
@@ -55,10 +54,9 @@ impl Drop for Proxy {
     }
 }
 
-/// Changes requests on their way to Redis.
 #[derive(Debug, Default)]
 pub struct Rewriter {
-    /// Pairs: the first hash is replaced by the second.
+    /// The first hash of each pair is replaced by the second.
     pub hashes: Vec<(String, String)>,
     /// Replaces `WAIT` by a command that confirms nine replicas at once: see [`NINE`].
     pub skips_wait: bool,
@@ -68,7 +66,7 @@ pub struct Rewriter {
 pub const NINE: &str = "chaos:nine";
 
 impl Rewriter {
-    /// Rewrites the pending bytes in place. Returns how many can be sent: the rest may begin a hash.
+    /// In place. Returns how many bytes can be sent: the rest may begin a hash.
     pub fn rewrite(&self, pending: &mut Vec<u8>) -> usize {
         replace(pending, &self.hashes);
         if self.skips_wait {
@@ -137,7 +135,7 @@ fn replace(bytes: &mut [u8], hashes: &[(String, String)]) {
     }
 }
 
-/// Returns the number of last bytes that may begin a hash.
+/// Number of last bytes that may begin a hash.
 fn unfinished(bytes: &[u8]) -> usize {
     let begins = |tail: &[u8]| match tail.strip_prefix(HASH_PREFIX) {
         Some(digits) => digits.iter().all(u8::is_ascii_hexdigit),
@@ -161,7 +159,6 @@ mod tests {
             let head = &command.as_bytes()[..cut];
             let start = command.find("$40").unwrap();
             let expected = if (start + 1..start + HASH_LENGTH).contains(&cut) { cut - start } else { 0 };
-            // A lone `$` may start a hash as well.
             let lone = usize::from(expected == 0 && head.ends_with(b"$"));
             assert_eq!(unfinished(head), expected.max(lone), "{:?}", String::from_utf8_lossy(head));
         }

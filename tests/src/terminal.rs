@@ -1,4 +1,4 @@
-//! A process with a terminal, as a person has one: types, resizes, and reads the screen.
+//! A process with a terminal: types, resizes, and reads the screen.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use testkit::eventually::{check, eventually_within};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A process with a terminal of its own. It is killed when this is dropped.
+/// Killed when dropped.
 pub struct Terminal {
     child: Child,
     master: File,
@@ -25,10 +25,6 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a process in a terminal of this size.
-    ///
-    /// # Panics
-    /// If it cannot be started.
     pub fn start(mut command: Command, columns: u16, rows: u16) -> Self {
         let master: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
@@ -52,28 +48,17 @@ impl Terminal {
         Self { child, master, shown }
     }
 
-    /// Presses keys.
-    ///
-    /// # Panics
-    /// If the terminal is gone.
     pub fn press(&mut self, keys: &str) {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Changes the size of the window, and tells the process.
-    ///
-    /// # Panics
-    /// If the process is gone.
     pub fn resize(&self, columns: u16, rows: u16) {
         set_size(&self.master, columns, rows);
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, Signal::WINCH).unwrap();
     }
 
-    /// Waits until the text is shown, after the output of the last call. Returns the waiting time.
-    ///
-    /// # Panics
-    /// If it is not shown soon.
+    /// After the output of the last call. Returns the waiting time.
     pub async fn shows(&self, text: &str) -> Duration {
         let begun = Instant::now();
         eventually_within(SOON, "the terminal shows the text", || async {
@@ -85,26 +70,17 @@ impl Terminal {
         begun.elapsed()
     }
 
-    /// Returns the output since the last call of [`Terminal::shows`].
-    ///
-    /// # Panics
-    /// If the reader has panicked.
+    /// The output since the last call of [`Terminal::shows`].
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock()).into_owned()
     }
 
-    /// Returns true if keys are passed on as they are pressed.
-    ///
-    /// # Panics
-    /// If the terminal is gone.
+    /// True if keys are passed on as they are pressed.
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.master).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits for the end of the process. Returns its exit code.
-    ///
-    /// # Panics
-    /// If it does not end soon.
+    /// Returns the exit code.
     pub async fn ended(&mut self) -> Option<i32> {
         let child = std::cell::RefCell::new(&mut self.child);
         let status = eventually_within(SOON, "the process has ended", || async {
@@ -114,7 +90,6 @@ impl Terminal {
         status.code()
     }
 
-    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

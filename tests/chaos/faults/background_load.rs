@@ -1,5 +1,4 @@
-//! Background load for the rarer calls: invalid payloads, requeued dead letters, pods that fit nowhere, an
-//! external worker, a node that dies, containers that vanish, readers of logs.
+//! Background load for the rarer calls: invalid payloads, external workers, nodes that die, readers of logs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,7 +100,7 @@ impl StackClients {
         self.redis(&["HSETNX", "unconfirmed", HUGE, "left-behind 1 0"]).await;
     }
 
-    /// Puts a service that fits nowhere, then fits, then is deleted.
+    /// It fits nowhere, then fits, then is deleted.
     async fn load_services(&self, round: u64) {
         let memory = if round % 4 < 2 { "900Gi" } else { "1Mi" };
         let body = json!({
@@ -136,7 +135,7 @@ impl StackClients {
         }
     }
 
-    /// Acts as an external worker, and every few seconds as one that dies with a payload.
+    /// An external worker, and every few seconds one that dies with a payload.
     async fn load_external_nodes(&self, round: u64) {
         let node = &self.external_node;
         self.redis(&["SET", &format!("hb:{node}"), &round.to_string()]).await;
@@ -162,7 +161,7 @@ impl StackClients {
         self.redis(&["LPUSH", &format!("pq:{node}"), &pod.to_string()]).await;
     }
 
-    /// Serves a queue as the first kubeleet's worker does: BRPOPLPUSH, start, SADD, LREM.
+    /// As the first kubeleet's worker does: BRPOPLPUSH, start, SADD, LREM.
     async fn serve_queue(&self, node: &str) {
         let Some(redis) = self.master().await else { return };
         let (pending, starting) = (format!("pq:{node}"), format!("rq:{node}"));
@@ -173,7 +172,7 @@ impl StackClients {
         }
     }
 
-    /// Kills a pod that is a plain process; its worker must restart it.
+    /// Its worker must restart it.
     fn kill_a_process(&self, round: u64) {
         let processes = kubeleet_tests::processes::leaders_below(&self.data);
         let chosen = processes.get(round as usize % processes.len().max(1));
@@ -182,10 +181,8 @@ impl StackClients {
         }
     }
 
-    /// Waits until the pods of the silent external nodes and all dead letters are gone.
     async fn clean_up(&self) {
-        // Several silent nodes at once look like a mass loss, in which none is declared dead unless it is
-        // cordoned.
+        // Several silent nodes at once look like a mass loss, in which only cordoned ones are declared dead.
         let nodes = self.send(Method::GET, "/node?limit=1000", None).await;
         let names = items(&nodes).filter_map(|node| node["name"].as_str());
         for name in names.filter(|name| name.starts_with(&self.external_node)) {
@@ -234,14 +231,14 @@ impl StackClients {
         None
     }
 
-    /// Runs a command on the master, if there is one. It may be lost.
+    /// On the master, if there is one. It may be lost.
     async fn redis(&self, words: &[&str]) {
         if let Some(master) = self.master().await {
             let _lost: Result<redis::Value, _> = master.ask(words).await;
         }
     }
 
-    /// Sends a request through the first API that answers. Returns null if none does.
+    /// Through the first API that answers. Null if none does.
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         self.send_within(REQUEST_TIMEOUT, method, path, body).await
     }

@@ -72,7 +72,6 @@ fn scenario_named(name: &str) -> Scenario {
     named.unwrap_or_else(|| panic!("there is no scenario {name}: {:?}", Scenario::ALL))
 }
 
-/// Does nothing unless this process was started for a run.
 #[test]
 fn one_run() {
     let Ok(run) = std::env::var(RUN) else { return };
@@ -202,7 +201,6 @@ fn pin_to_cpu(index: usize) {
     let first = std::process::id() as usize;
     let mut pinned = CpuSet::new();
     pinned.set(cpus[(first + index) % cpus.len()]);
-    // Not pinned, a run is only slower.
     let _result = sched_setaffinity(None, &pinned);
 }
 
@@ -222,7 +220,7 @@ fn must_hold(test: &str, scenario: Scenario, count: u64) {
     }
 }
 
-/// Name of the test, scenario, and number of seeds that must hold.
+/// Test, scenario, and number of seeds that must hold.
 macro_rules! scenarios {
     ($($name:ident: $scenario:ident, $count:expr;)*) => {
         $(#[test]
@@ -249,7 +247,7 @@ scenarios! {
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
 }
 
-/// Hides the Redis run id, whose first 24 digits heartbeats answer: the two runs have a Redis each.
+/// Hides the Redis run id, which heartbeats answer: the two runs have a Redis each.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {
         let word = word.trim_matches(['[', ']']);
@@ -307,7 +305,7 @@ fn replay() {
     }
 }
 
-/// Requires a violation that contains `expected`. Tries `known_seed`, the last one that found it, first.
+/// Tries `known_seed`, the last one that found it, first.
 fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     if !runs_in_background(name) {
         return;
@@ -336,8 +334,7 @@ fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     }
 }
 
-/// Also leaves the line where CI finds it: a passing test's output is hidden, and a stale seed costs a minute
-/// of each run.
+/// CI finds it there: a passing test's output is hidden, and a stale seed costs a minute of each run.
 fn note_stale_seed(line: &str) {
     println!("{line}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stale-seeds");
@@ -345,7 +342,7 @@ fn note_stale_seed(line: &str) {
     writeln!(file, "{line}").unwrap();
 }
 
-/// Name of the test, last seed that found it, disabled safeguard, and expected violation.
+/// Test, last seed that found it, disabled safeguard, and expected violation.
 macro_rules! ablations {
     (switches {
          $($switched:ident, seed $switch_seed:literal of $switch_scenario:ident: $switch:ident => $sign:literal;)*

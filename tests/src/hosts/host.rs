@@ -23,15 +23,12 @@ impl Neighbour {
         Self { namespaces, address }
     }
 
-    /// Returns its address on the switch.
+    /// On the switch.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Runs a line of shell there and returns its output.
-    ///
-    /// # Panics
-    /// If it fails.
+    /// Runs a line of shell. Panics if it fails.
     pub fn exec(&self, line: &str) -> Output {
         self.namespaces.run(line)
     }
@@ -75,55 +72,49 @@ impl Host {
         engine::wait_until_up(&self.docker_host(), &self.engine, self.namespaces.folder()).await;
     }
 
-    /// Returns its name: `h1` …
     pub fn name(&self) -> &str {
         &self.namespaces.name
     }
 
-    /// Returns its address on the switch.
+    /// On the switch.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns the range of its container networks, as `172.21.0.0/16`.
+    /// Range of its container networks, as `172.21.0.0/16`.
     pub fn networks(&self) -> &str {
         &self.networks
     }
 
-    /// Returns `DOCKER_HOST` of its engine, valid on the whole machine.
+    /// Valid on the whole machine.
     pub fn docker_host(&self) -> String {
         format!("unix://{}/docker.sock", self.namespaces.folder().display())
     }
 
-    /// Returns its folder, the same inside and outside.
+    /// The same inside and outside.
     pub fn folder(&self) -> &Path {
         self.namespaces.folder()
     }
 
-    /// Returns the command line prefix that runs a command there.
+    /// The command line prefix that runs a command there.
     pub fn entry(&self) -> Vec<String> {
         self.namespaces.entry()
     }
 
-    /// Returns a command that runs there.
     pub fn command(&self, program: &str) -> Command {
         self.namespaces.command(program)
     }
 
-    /// Runs a line of shell there and returns its output.
-    ///
-    /// # Panics
-    /// If it fails.
+    /// Runs a line of shell. Panics if it fails.
     pub fn exec(&self, line: &str) -> Output {
         self.namespaces.run(line)
     }
 
-    /// Unplugs it: packets are lost without error, and connections stay open.
+    /// Packets are lost without error, and connections stay open.
     pub fn cut(&self) {
         set_switch_port(self.switch, self.name(), "nomaster");
     }
 
-    /// Plugs it into the switch again.
     pub fn join(&self) {
         set_switch_port(self.switch, self.name(), "master bridge");
     }

@@ -1,8 +1,8 @@
-//! Several hosts on one machine, each with its own network, process ids, mounts, Docker engine and processes.
-//! A switch connects them; a host is cut off by unplugging it.
+//! Hosts on one machine, each with its own network, process ids, mounts, Docker engine and processes, on a
+//! switch.
 //!
-//! A host is the first process of its own pid namespace. With it everything in it ends, including containers
-//! and interfaces. `/sys` stays the machine's, because the engines need its control groups.
+//! A host is the first process of its own pid namespace: everything in it ends with it. `/sys` stays the
+//! machine's, because the engines need its control groups.
 
 mod cluster;
 mod engine;
@@ -17,7 +17,7 @@ pub use self::cluster::HostCluster;
 pub use self::host::{Host, Neighbour};
 use self::namespaces::{Namespaces, shell};
 
-/// Hosts on a switch; the machine is one more member that is never cut off.
+/// The machine is one more member that is never cut off.
 pub struct TestHosts {
     hosts: Vec<Host>,
     net: String,
@@ -31,11 +31,8 @@ const NEIGHBOUR: u8 = 200;
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
 
 impl TestHosts {
-    /// Starts `count` hosts with engines and the test image. Returns none if this is not possible, and the
-    /// test counts as skipped.
-    ///
-    /// # Panics
-    /// If it is not possible and `REQUIRE` lists `netns`, or if it fails half-way.
+    /// With engines and the test image. `None` if this is not possible: the test counts as skipped, unless
+    /// `REQUIRE` lists `netns`.
     pub async fn start(count: u8) -> Option<Self> {
         if let Err(why) = check_prerequisites() {
             require::skipped("netns", &why);
@@ -58,22 +55,20 @@ impl TestHosts {
         Some(Self { hosts, net, machine, switch })
     }
 
-    /// Starts one more host on the switch, without kubeleet. There can be one.
+    /// A host without kubeleet. There can be one.
     pub async fn neighbour(&self) -> Neighbour {
         Neighbour::start(NEIGHBOUR, &self.net, self.switch.init()).await
     }
 
-    /// Returns the host with this index, from 0.
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
     }
 
-    /// Returns the address of the machine on the switch.
+    /// On the switch.
     pub fn machine(&self) -> &str {
         &self.machine
     }
 
-    /// Returns all hosts.
     pub fn all(&self) -> &[Host] {
         &self.hosts
     }

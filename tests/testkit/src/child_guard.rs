@@ -1,8 +1,7 @@
 //! Child processes that end with their test, however the test ends.
 //!
-//! A panic drops the [`ChildGuard`], which kills the child. But a killed test binary (a runner's timeout,
-//! Ctrl-C) drops nothing. So a small shell reads from a pipe to the test, and kills the child's process group
-//! when the pipe closes ([`Watchdog`]).
+//! A killed test binary drops no [`ChildGuard`]. So a shell reads from a pipe to the test, and kills the
+//! child's process group when the pipe closes ([`Watchdog`]).
 
 use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,15 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-/// A small shell that runs a script when this process is gone, unless this is dropped.
+/// A shell that runs a script when this process is gone, unless this is dropped.
 #[derive(Debug)]
 pub struct Watchdog(Child);
 
 impl Watchdog {
-    /// Starts the shell, with the script to run later and its `$0`.
-    ///
-    /// # Errors
-    /// `sh` cannot be started.
+    /// `zero` is the script's `$0`.
     pub fn spawn(script: &str, zero: &OsStr) -> std::io::Result<Self> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("cat >/dev/null; {script}")).arg(zero);
@@ -27,7 +23,7 @@ impl Watchdog {
         Ok(Self(command.spawn()?))
     }
 
-    /// Runs the script now, as if this process were gone.
+    /// As if this process were gone.
     pub fn trigger(&mut self) {
         drop(self.0.stdin.take());
     }
@@ -40,7 +36,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// A child in a process group of its own. Dropping it kills the whole group.
+/// In a process group of its own, which is killed on drop.
 #[derive(Debug)]
 pub struct ChildGuard {
     child: Child,
@@ -49,33 +45,28 @@ pub struct ChildGuard {
 }
 
 impl ChildGuard {
-    /// Starts the command, with nothing on its standard input.
-    ///
-    /// # Errors
-    /// The program cannot be started.
+    /// Its standard input is empty.
     pub fn spawn(command: &mut Command) -> std::io::Result<Self> {
         let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
         let watchdog = Watchdog::spawn("kill -s KILL -- -$0", OsStr::new(&child.id().to_string()))?;
         Ok(Self { child, watchdog: Some(watchdog), is_reaped: false })
     }
 
-    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal to the child alone.
     pub fn signal(&self, signal: Signal) {
         // It fails only when the child has ended already.
         let _gone = kill_process(self.pid(), signal);
     }
 
-    /// Sends a signal to the child and to its child processes in its group.
+    /// Includes its child processes in the group.
     pub fn signal_group(&self, signal: Signal) {
         let _gone = kill_process_group(self.pid(), signal);
     }
 
-    /// Returns its exit status, if it has ended. It stays a zombie, so its ids are not reused.
+    /// The child stays a zombie, so its ids are not reused.
     pub fn ended(&self) -> Option<ExitStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(self.pid()), options).unwrap()?;
@@ -83,7 +74,7 @@ impl ChildGuard {
         code.map(ExitStatus::from_raw)
     }
 
-    /// Sends SIGKILL to the whole group, even without leader. Returns when the child is gone.
+    /// The whole group, even without leader. Returns when the child is gone.
     pub fn kill(&mut self) {
         if !self.is_reaped {
             self.signal_group(Signal::KILL);
@@ -92,7 +83,7 @@ impl ChildGuard {
         }
     }
 
-    /// Sends SIGTERM to the child, and kills it after `limit`: then returns none.
+    /// Kills the child after `limit`, and then returns none.
     pub fn terminate(&mut self, limit: Duration) -> Option<ExitStatus> {
         self.signal(Signal::TERM);
         let deadline = Instant::now() + limit;
@@ -113,7 +104,7 @@ impl ChildGuard {
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // First the watchdog, so that it cannot kill a process that has been given the same id since.
+        // First the watchdog: it could kill a process that has been given the same id since.
         drop(self.watchdog.take());
         self.kill();
     }

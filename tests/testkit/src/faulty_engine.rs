@@ -1,5 +1,4 @@
-//! A proxy between a worker and its container engine that injects faults: single requests hang, fail, are
-//! answered late, or with an unknown word.
+//! A proxy between a worker and its container engine that injects faults into single requests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,16 +9,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 
-/// Limit of a request before its body, and of a changed answer.
+/// Of a request before its body, and of a changed answer.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// Returns the socket of this machine's engine: `DOCKER_HOST`, or else Docker's own.
+/// This machine's: `DOCKER_HOST`, or else Docker's own.
 pub fn engine_socket() -> PathBuf {
     let host = std::env::var("DOCKER_HOST").unwrap_or_default();
     PathBuf::from(host.strip_prefix("unix://").unwrap_or("/var/run/docker.sock"))
 }
 
-/// The fault of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineFault {
     /// It is never answered.
@@ -28,13 +26,13 @@ pub enum EngineFault {
     Fail,
     /// It reaches the engine this much later.
     Delay(Duration),
-    /// Its answer has another word of the same length in place of the first.
+    /// Its answer has the second word in place of the first, of the same length.
     Replace(&'static str, &'static str),
 }
 
 type EngineFaults = Arc<Mutex<Vec<(String, EngineFault)>>>;
 
-/// A unix socket that forwards to an engine's. Closes its connections when dropped.
+/// Closes its connections when dropped.
 pub struct FaultyEngine {
     path: PathBuf,
     faults: EngineFaults,
@@ -43,7 +41,7 @@ pub struct FaultyEngine {
 }
 
 impl FaultyEngine {
-    /// Forwards to the engine behind `socket`, without a fault.
+    /// Forwards to the engine behind `socket`.
     pub fn start(socket: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("engine.sock");
@@ -55,7 +53,7 @@ impl FaultyEngine {
             while let Ok((client, _)) = listener.accept().await {
                 let (faults, engine) = (faults_of_task.clone(), engine.clone());
                 connections.spawn(async move {
-                    // A client or an engine that goes away ends its connection, as without a proxy.
+                    // As without a proxy.
                     let _ended = serve(client, &engine, &faults).await;
                 });
             }
@@ -63,17 +61,17 @@ impl FaultyEngine {
         Self { path, faults, task: task.abort_handle(), _directory: directory }
     }
 
-    /// Returns its address, as in `DOCKER_HOST`.
+    /// As in `DOCKER_HOST`.
     pub fn host(&self) -> String {
         format!("unix://{}", self.path.display())
     }
 
-    /// Sets the fault of requests whose first line contains `part`; the latest match counts.
+    /// For requests whose first line contains `part`; the latest match counts.
     pub fn set(&self, part: &str, fault: EngineFault) {
         self.lock().insert(0, (part.to_owned(), fault));
     }
 
-    /// Ends all faults. Hanging requests continue to hang.
+    /// Hanging requests continue to hang.
     pub fn heal(&self) {
         self.lock().clear();
     }
@@ -89,7 +87,7 @@ impl Drop for FaultyEngine {
     }
 }
 
-/// Serves one request; the connection ends after it, so that every request is seen.
+/// The connection ends after one request, so that every request is seen.
 async fn serve(mut client: UnixStream, engine: &Path, faults: &EngineFaults) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

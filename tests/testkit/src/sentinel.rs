@@ -9,30 +9,25 @@ use tempfile::TempDir;
 use crate::eventually::{check, eventually};
 use crate::redis::{Redis, RedisProgram, query};
 
-/// The master's name for the Sentinels.
 pub const MASTER_NAME: &str = "mymaster";
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 const QUORUM: usize = 2;
 
-/// A master, its replicas, and three Sentinels.
 pub struct SentinelTrio {
-    /// The master, until a failover.
+    /// Until a failover.
     pub master: Redis,
-    /// Its replicas, until a failover.
+    /// Until a failover.
     pub replicas: Vec<Redis>,
-    /// The three Sentinels.
     pub sentinels: SentinelProcesses,
 }
 
-/// Three Sentinels.
 pub struct SentinelProcesses {
-    /// The processes.
     pub processes: Vec<Redis>,
     _folder: TempDir,
 }
 
 impl SentinelTrio {
-    /// Starts all; returns once all replicas are in sync and all Sentinels know each other.
+    /// Returns once all replicas are in sync and all Sentinels know each other.
     ///
     /// `arguments` are those of the Redis servers; `down_after` is the silence after which each Sentinel
     /// considers a server down.
@@ -54,7 +49,6 @@ impl SentinelTrio {
         Self { master, replicas: started, sentinels }
     }
 
-    /// Returns `redis+sentinel://…/mymaster`.
     pub fn url(&self) -> String {
         self.sentinels.url()
     }
@@ -82,20 +76,19 @@ impl SentinelProcesses {
         Self { processes, _folder: folder }
     }
 
-    /// Returns `redis+sentinel://…/mymaster`.
+    /// `redis+sentinel://…/mymaster`
     pub fn url(&self) -> String {
         let peers: Vec<String> =
             self.processes.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
         format!("redis+sentinel://{}/{MASTER_NAME}", peers.join(","))
     }
 
-    /// Returns the port of the master that at least two Sentinels name.
     pub async fn agreed_master(&self) -> Option<u16> {
         agreed_master(&self.processes).await
     }
 }
 
-/// Returns the port of the master that at least two of these Sentinels name.
+/// Port of the master that at least two of these Sentinels name.
 pub async fn agreed_master(sentinels: impl IntoIterator<Item = &Redis>) -> Option<u16> {
     let mut named: Vec<u16> = Vec::new();
     for sentinel in sentinels {
@@ -106,12 +99,8 @@ pub async fn agreed_master(sentinels: impl IntoIterator<Item = &Redis>) -> Optio
     named.iter().copied().find(|port| named.iter().filter(|other| *other == port).count() >= QUORUM)
 }
 
-/// Checks that each of three Sentinels, by their URLs, knows the others and this number of replicas. They ask
-/// the master every 10 s only: an earlier failover finds no replica to promote, or leaves one behind that
-/// never hears of the new master.
-///
-/// # Errors
-/// The missing parts: for probes of [`eventually`].
+/// Each of three Sentinels must know the others and all replicas. They ask the master every 10 s only: an
+/// earlier failover finds no replica to promote, or leaves one behind that never hears of the new master.
 pub async fn check_complete(
     sentinels: impl IntoIterator<Item = String>,
     replicas: usize,

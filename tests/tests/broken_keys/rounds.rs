@@ -50,7 +50,6 @@ impl Walk {
         self.failures.push(format!("{round}: {what}"));
     }
 
-    /// Breaks keys, checks that no other object is harmed, and repairs them.
     pub(crate) async fn round(&mut self, title: &str, broken: &[WrongValue], named: &Named) {
         let begin = std::time::Instant::now();
         let acts_before = self.cluster.engine.len();
@@ -92,7 +91,7 @@ impl Walk {
         );
     }
 
-    /// Checks that the rest continues, and that a repair makes the cluster whole.
+    /// The rest continues, and a repair makes the cluster whole.
     pub(crate) async fn look(&mut self, title: &str, named: &Named) {
         let begin = std::time::Instant::now();
         self.cluster.request_full_pass().await;
@@ -140,7 +139,7 @@ impl Walk {
         let _replies: ::redis::Value = pipe.query_async(&mut connection).await.unwrap();
     }
 
-    /// Checks that a service runs and ends, lists are answered, and unnamed nodes send heartbeats.
+    /// A service runs and ends, lists are answered, and unnamed nodes send heartbeats.
     async fn goes_on(&mut self, named: &Named) -> Result<(), String> {
         self.rounds += 1;
         let http = &self.cluster.http;
@@ -203,7 +202,7 @@ impl Walk {
         }
     }
 
-    /// Checks that a repair leaves no finding, and every service runs again.
+    /// A repair leaves no finding, and every service runs again.
     async fn repaired(&mut self, named: &Named) -> Result<(), String> {
         let http = &self.cluster.http;
         wait(HEALING, || async {
@@ -248,8 +247,7 @@ impl Walk {
     }
 }
 
-/// Fails while something is under way, such as a replacement or another record. The next round would be
-/// blamed for its end.
+/// Fails while something is under way: the next round would be blamed for its end.
 async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
     let keyspace = cluster.redis_keyspace().await;
     let is_queue =
@@ -259,8 +257,7 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     let mut unrest: Vec<String> = full.map(|key| format!("{key} is not empty")).collect();
     let fitting = services.iter().filter(|service| service["image"] != TOO_LARGE).map(name_of);
     unrest.extend(services_unrest(&keyspace, fitting));
-    // If most records are lost, the worker leaves the containers alone until a person decides, or until there
-    // are more others.
+    // If most records are lost, the worker leaves the containers alone until a person decides.
     let is_holding = |node: &&NodeName| !keyspace.field("held", node.as_str()).is_empty();
     let nodes = cluster.nodes.iter().filter(|node| !is_holding(node));
     let nodes: Vec<NodeName> = nodes.cloned().collect();

@@ -14,7 +14,6 @@ async fn pods_on(cluster: &Cluster, short: &str) -> usize {
     cluster.redis.cli(&["SCARD", &format!("cs:{}", cluster.node(short))]).await
 }
 
-/// With the default timing: heartbeat 5 s, dead after 20 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_declared_dead() {
     let _lock = alone().await;
@@ -40,7 +39,7 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
     // The last heartbeat was at most 5 s before the kill. Then come 20 s of silence, and 2 s to move the
     // pods.
     assert!((Duration::from_secs(14)..Duration::from_secs(23)).contains(&took), "{took:?}");
-    // When the worker comes back, it stops the leftover pods of its dead session and no others.
+    // It stops the leftover pods of its dead session and no others.
     assert_eq!(cluster.processes.running().len(), 9, "pods outlive a killed worker");
     killed_worker.start_again();
     cluster
@@ -49,8 +48,7 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
     assert_eq!(pods_on(&cluster, "w2").await, 6, "nothing moves back");
 }
 
-/// A single Redis that restarts with its data is at its former place: a node that died meanwhile is dead
-/// after the usual silence, and the status names the remaining pause.
+/// It is at its former place, and the status names the remaining pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_the_usual_silence() {
     let _lock = beside_others().await;
@@ -86,7 +84,6 @@ async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_th
     assert_eq!(http.get("/status").await["pause"], json!(null));
 }
 
-/// Only a worker that comes back under another name reports the containers of its former name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renamed_node_tells_of_the_containers_with_its_former_name() {
     let _lock = beside_others().await;
@@ -105,7 +102,6 @@ async fn a_renamed_node_tells_of_the_containers_with_its_former_name() {
         let events: Vec<(String, Vec<String>)> = cluster.redis.cli(&["XRANGE", "events", "-", "+"]).await;
         let told = events.iter().find(|(_, fields)| fields.iter().any(|field| field == "FormerName"));
         let Some((_, fields)) = told else { return Err(format!("{events:?}")) };
-        // Pods that must not run twice were stopped.
         let expected = format!("2 containers of the node name {} run on", cluster.node("former"));
         check(fields.last().is_some_and(|message| message.starts_with(&expected)), || format!("{fields:?}"))
     })
@@ -153,7 +149,7 @@ async fn a_returning_worker_stops_the_pods_that_have_moved() {
     cluster.comes_to_rest(SOON, &["w1", "w2"], || docker.running()).await;
 }
 
-/// Invariant 5 from outside: with `on_disconnect: stop`, no second copy starts while the first one runs.
+/// Invariant 5 from outside.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_must_not_run_twice_is_stopped_at_the_fence_before_it_starts_elsewhere() {
     let _lock = beside_others().await;
@@ -168,7 +164,7 @@ async fn a_pod_that_must_not_run_twice_is_stopped_at_the_fence_before_it_starts_
     });
     http.post("/service", &service).await;
     http.runs(SOON, "db", 4).await;
-    // Redis is unreachable for all: every worker fences itself, and no scheduler can declare a node dead.
+    // Every worker fences itself, and no scheduler can declare a node dead.
     cluster.redis.freeze();
     eventually_within(Duration::from_secs(10), "all pods are stopped at the fence", || async {
         let left = cluster.processes.running();
@@ -222,8 +218,7 @@ async fn keep_pods_run_on_while_redis_is_unavailable() {
         leaders.sort_unstable();
     }
     assert_eq!(before, during, "the pods run on");
-    // After the thaw, one node may be declared dead before its heartbeat arrives, but not both: deaths are
-    // spaced.
+    // One node may be declared dead before its heartbeat arrives, but not both: deaths are spaced.
     let kept = after.iter().filter(|leader| before.contains(leader)).count();
     assert!(kept >= 2, "of {before:?} only {kept} are the same in {after:?}");
 }

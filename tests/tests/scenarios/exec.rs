@@ -23,7 +23,7 @@ fn kubeleet(http: &Http, args: &[&str]) -> Command {
     command
 }
 
-/// Returns the exit code and the output.
+/// Returns the exit code, output and messages.
 async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     let mut command = kubeleet(http, args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -146,8 +146,7 @@ async fn a_terminal_is_resized_interrupted_and_restored() {
     .await;
     terminal.press("stty size\r");
     terminal.shows("45 123").await;
-    // Ctrl-C ends the command in the foreground, and neither the shell nor the client. No other test has a
-    // process of these words: hosts of other tests sleep as well.
+    // It ends the command, and neither the shell nor the client. No other test has a process of these words.
     terminal.press("sleep 1357\r");
     eventually_within(SOON, "the command runs", || async { processes(b"sleep\x001357\x00") == 1 }).await;
     terminal.press("\x03");
@@ -396,7 +395,6 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     });
     let answers = futures_util::future::join_all(connections).await;
     assert!(answers.iter().all(|is_same| *is_same));
-    // A use is one event.
     let (_, events, _) = run(&http, &["events"], b"").await;
     let events = String::from_utf8_lossy(&events).into_owned();
     assert_eq!(events.matches("PortForwardStarted").count(), 1, "{events}");
@@ -407,7 +405,6 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // Commands beside plain processes work, without a terminal.
     let (code, output, errors) =
         run(&http, &["exec", "-i", "web-0", "--", "sh", "-c", "cat; exit 4"], b"text").await;
     assert_eq!((code, output.as_slice()), (Some(4), b"text".as_slice()), "{errors}");

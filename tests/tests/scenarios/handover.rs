@@ -1,5 +1,5 @@
-//! Repeated updates of a service while requests go through the gates of its pods. No request fails, although
-//! the pods die at once at SIGTERM and answer only after a while. Two ablations must fail.
+//! Updates of a service while requests go through the gates of its pods. No request fails, although the pods
+//! die at once at SIGTERM and answer only after a while. Two ablations must fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -41,14 +41,14 @@ enum Ablation {
     NoLook,
 }
 
-/// Not a test: the program in the pods. Answers each line after a while, and dies at once at SIGTERM.
+/// The program in the pods. Answers each line after a while, and dies at once at SIGTERM.
 #[test]
 #[ignore = "the program of the pods of this scenario"]
 fn program_of_a_pod() {
     let Some(first) = std::env::var(FIRST_PORT).ok().and_then(|text| text.parse::<u16>().ok()) else {
         return;
     };
-    // The folder of the pod has the name of its container: `web-<replica>-<hash>`.
+    // The folder has the name of the pod's container: `web-<replica>-<hash>`.
     let folder = PathBuf::from(std::env::var_os("KUBELEET_DIR").unwrap());
     let name = folder.file_name().unwrap().to_str().unwrap();
     let replica: u16 = name.split('-').nth(1).unwrap().parse().unwrap();
@@ -65,7 +65,7 @@ fn program_of_a_pod() {
     }
 }
 
-/// The clients' view of the pods: a little late, like all reads from Redis.
+/// A little late, like all reads from Redis.
 #[derive(Default)]
 struct Endpoints(Mutex<Vec<(PodId, AssignmentId, u16)>>);
 
@@ -180,7 +180,7 @@ async fn relay(worker: UnixStream, proxy: UnixStream, ablation: Ablation) {
     }
 }
 
-/// The answer of a proxy without requests in flight to this pod.
+/// Of a proxy without requests in flight to this pod.
 fn at_once(pod: &PodId, assignment: &AssignmentId) -> [FromProxy; 2] {
     let (pod, assignment) = (pod.clone(), assignment.clone());
     let closed = FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight: 0 };

@@ -136,8 +136,7 @@ async fn a_job_ends_at_its_deadline_and_is_forgotten_after_its_ttl() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Creates a job each second, while the scheduler that creates them is killed repeatedly. `KUBELEET_TICKS`
-/// sets the number.
+/// `KUBELEET_TICKS` sets the number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let _lock = beside_others().await;
@@ -152,7 +151,7 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let file = folder.path().join("starts");
     let cron = json!({
         "kind": "cron", "name": "pulse", "image": "none",
-        // The name of the pod's folder has the name of its job.
+        // The pod's folder has the name of its job.
         "command": ["/bin/sh", "-c", format!("echo $PWD >> {}", file.display())],
         "cron": {"schedule": "* * * * * *", "history": {"successful": 1000, "failed": 1000}},
     });
@@ -165,7 +164,7 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
         if jobs as usize >= ticks {
             break;
         }
-        // After every few taken ticks, the scheduler that may have taken them dies, at any moment of a tick.
+        // The scheduler that may have taken the ticks dies, at any moment of a tick.
         if jobs as usize / 3 > kills {
             schedulers[kills % 2].kill();
             tokio::time::sleep(Duration::from_millis(137 * (kills as u64 % 7))).await;
@@ -208,7 +207,6 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let (status, _) = http.send(reqwest::Method::POST, "/service/pulse/run?job=pulse-by-hand", None).await;
     assert_eq!(status.as_u16(), 409, "it is not created twice");
 
-    // History is trimmed, and a cron takes its jobs with it.
     let few = json!({"cron": {"history": {"successful": 2}}});
     let (status, body) = http.send(reqwest::Method::PATCH, "/service/pulse", Some(&few)).await;
     assert!(status.is_success(), "{body}");
@@ -297,7 +295,7 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
         }
         jobs_of_all.extend(jobs.into_iter().map(|(job, _)| (job, 0)));
     }
-    // The folder of a pod is named by its job, its index and its container.
+    // The folder is named by job, index and container.
     for (folder, count) in starts(&file) {
         let container = folder.split('/').find(|part| part.starts_with("pulse")).unwrap();
         let job: Vec<&str> = container.splitn(3, '-').take(2).collect();

@@ -1,5 +1,4 @@
-//! Scenarios of a Redis that has lost the cluster: the workers' saved state is written again, and no
-//! container is restarted.
+//! A Redis has lost the cluster: the workers' saved state is written again, and no container is restarted.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Id, service, replica, node and restarts, as the API lists them.
+/// Id, service, replica, node and restarts.
 async fn pods(http: &Http) -> BTreeSet<String> {
     let all = http.pods("limit=100").await;
     let text = |pod: &Value| {
@@ -188,8 +187,6 @@ async fn held_at(database: &redis::aio::MultiplexedConnection, node: &str) -> u6
     entry.split(' ').nth(2).unwrap().parse().unwrap()
 }
 
-/// One worker is restarted with another number at the end of its Redis URL, and after a few heartbeats with
-/// the right one again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_with_a_mistyped_database_number_holds_and_stops_nothing() {
     let _lock = beside_others().await;
@@ -239,8 +236,8 @@ async fn in_the_state_of_yesterday_the_pods_of_today_are_recovered() {
     run(&http, "db", 8).await;
     until_saved(&running.cluster, 20).await;
     let (before, processes) = (pods(&http).await, leaders(&running.cluster));
-    // Young pods may have lost their records in a failover, and are not held: a worker that has just
-    // restarted does not know their start.
+    // Young pods are not held, as a failover may have lost their records: a worker that has just restarted
+    // does not know their start.
     running.workers.iter_mut().for_each(DaemonProcess::kill);
     yesterday.restore(&running.cluster.redis).await;
     running.workers.iter_mut().for_each(DaemonProcess::start_again);

@@ -1,5 +1,5 @@
-//! Pods reach services by name: real containers ask the proxy of their host with the C library's resolver,
-//! and connect with a plain TCP client.
+//! Pods reach services by name: real containers ask the proxy of their host, and connect with a plain TCP
+//! client.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
@@ -28,14 +28,14 @@ fn free_address() -> String {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-/// A host with containers, another one with plain processes, and a proxy each.
+/// One host has containers, the other plain processes.
 struct Hosts {
     http: Http,
     tool: String,
     here: DaemonProcess,
     _daemons: Vec<DaemonProcess>,
     cluster: Cluster,
-    /// Dropped last: live workers would start their containers again, and make their network.
+    /// Dropped last: live workers would start their containers again.
     docker: Docker,
 }
 
@@ -167,7 +167,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     hosts.post(far).await;
     hosts.only_on("here").await;
 
-    // A service has one address, which stays; any of its pods answers.
     hosts.answers("web").await;
     let address = hosts.address("web").await.unwrap();
     assert_eq!(address.octets()[0], 198, "{address}");
@@ -178,7 +177,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
         greetings.insert(hosts.greeting("web").await);
         assert!(Instant::now() < until, "only one of two pods is reached: {greetings:?}");
     }
-    // The same from the host, by the command that names obstacles.
     let (is_well, said) = hosts.net_check(&format!("web:{PORT}")).await;
     assert!(is_well && said.contains("a pod answered"), "{said}");
     let (is_well, said) = hosts.net_check("nothing").await;
@@ -197,7 +195,7 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
         check(said == "hi\n", || format!("{said:?}"))
     })
     .await;
-    // No name, no address. Neither the host's listeners nor the pod's own address are reached.
+    // Neither the host's listeners nor the pod's own address are reached.
     assert_eq!(hosts.address("nothing").await, None);
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let host_port = listener.local_addr().unwrap().port();
@@ -255,7 +253,6 @@ async fn only_those_that_are_allowed(hosts: &Hosts) {
     assert_eq!(ids(&hosts.http.pods("service=web").await), ids(&pods));
 }
 
-/// `shop-db` gets further names, which the pods of `shop` use at once.
 async fn aliases_lead_to_their_service(hosts: &Hosts) {
     assert_eq!(hosts.address("database").await, None);
     let aliases = json!({"aliases": ["database", "db.internal"]});
@@ -277,7 +274,7 @@ async fn restarts(http: &Http) {
     }
 }
 
-/// Returns the gateway of the default route in the text of `/proc/net/route`.
+/// From the text of `/proc/net/route`.
 fn gateway_of(route: &str) -> Ipv4Addr {
     let default = route.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let gateway = default.into_iter().find(|fields| fields.get(1) == Some(&"00000000")).unwrap()[2];

@@ -10,7 +10,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Reports for both volumes if they were there before, and their content.
+/// Reports for both volumes if they were there before.
 const COMMAND: &str = "for d in /data /cache; do if [ -e $d/mark ]; then echo found $d; else echo new $d; fi; \
     echo x > $d/mark; done; trap 'exit 0' TERM; sleep 86400 & wait $!";
 
@@ -60,7 +60,6 @@ async fn a_persistent_volume_outlives_its_pod_on_its_node_and_a_local_one_goes_w
     let (first, node) = first_pod(&http).await;
     assert_eq!(docker.volumes().await.len(), 2);
 
-    // Another pod in its place: the local volume is new.
     http.send(Method::POST, "/service/db/restart", None).await;
     let (second, again) = until_runs(&http, Some(&first)).await;
     assert_eq!(again, node, "its data is there");
@@ -114,7 +113,6 @@ async fn a_pod_waits_for_the_node_that_has_its_data() {
     until_says(&http, &first, &["found /data", "new /cache"]).await;
 }
 
-/// A link in the allowed folder leads out of it; only its target shows that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads_no_further() {
     let _lock = beside_others().await;
@@ -160,7 +158,7 @@ async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
 }
 
-/// Two workers have the same directory, and a third one another by mistake.
+/// The third worker has another directory by mistake.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_on_two_nodes_share_a_volume_and_a_node_with_another_directory_gets_none_of_them() {
     let _lock = beside_others().await;
@@ -234,7 +232,7 @@ async fn pods_on_two_nodes_share_a_volume_and_a_node_with_another_directory_gets
     .await;
 }
 
-/// Everything in Redis is gone, and so is the container: only the backup says which node has the data.
+/// Only the backup says which node has the data.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_flushall_and_restore_a_pod_goes_to_the_node_with_its_data() {
     let _lock = beside_others().await;

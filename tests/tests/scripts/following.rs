@@ -29,7 +29,7 @@ fn follow_with(store: Store, file: Option<PathBuf>) -> (Snapshots, DropGuard) {
     (snapshots, shutdown.drop_guard())
 }
 
-/// Returns the endpoints of the service as words: `0 ready`.
+/// As words: `0 ready`.
 fn states(snapshots: &Snapshots) -> Vec<String> {
     let snapshot = snapshots.borrow();
     let endpoints =
@@ -71,7 +71,7 @@ async fn a_follower_knows_what_redis_has_and_serves_it_without_redis() {
     fixture.stop(&record).await;
     eventually_states(&snapshots, &["0 leaving", "1 ready"]).await;
 
-    // A missed message: the next one does not follow the known version.
+    // The next message does not follow the known version.
     let _: u64 = fixture.redis.cli(&["HINCRBY", "ep:web", "v", "1"]).await;
     fixture.finish_stopped(&session, &record).await;
     eventually_states(&snapshots, &["1 ready"]).await;
@@ -174,7 +174,7 @@ async fn a_redis_that_has_lost_everything_takes_no_route_away() {
     assert!(snapshots.borrow().routes.http("any.example", "/").is_some());
 }
 
-/// Returns one of Redis' counters of a command, including calls by scripts.
+/// Includes calls by scripts.
 async fn counted(fixture: &Fixture, command: &str, what: &str) -> f64 {
     let stats: String = fixture.redis.cli(&["INFO", "commandstats"]).await;
     let head = format!("cmdstat_{command}:");
@@ -183,7 +183,7 @@ async fn counted(fixture: &Fixture, command: &str, what: &str) -> f64 {
     number.unwrap_or_default()
 }
 
-/// As after a failover, all proxies read the endpoints of a large service at the same time.
+/// As after a failover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_followers_read_a_large_service_again_in_pages_and_one_of_them_makes_it() {
     const PODS: usize = 10_000;
@@ -213,7 +213,6 @@ async fn many_followers_read_a_large_service_again_in_pages_and_one_of_them_make
         .await;
     };
     all_know(EndpointState::Ready).await;
-    // The next master says otherwise of all pods.
     let unready = "for i = 1, ARGV[1] do redis.call('HSET', 'pod:p' .. i, 'reason', 'x') end return 1";
     let _: u64 = fixture.redis.cli(&["EVAL", unready, "0", &PODS.to_string()]).await;
     let () = fixture.redis.cli(&["CONFIG", "RESETSTAT"]).await;

@@ -76,7 +76,7 @@ async fn declarations_of_death_are_spaced_and_pause_after_a_change_of_master() {
     assert!(left <= pause && left > pause / 2, "{left:?}");
 }
 
-/// Registers `w1` with these times in seconds; returns its record after the silence.
+/// Times are in seconds. Returns the record after the silence.
 async fn silent_with_times(fixture: &Fixture, (fence, dead): (u64, u64), silence: Duration) -> Node {
     let timing = Timing {
         fence_after: Duration::from_secs(fence),
@@ -108,7 +108,6 @@ pub(crate) async fn a_scheduler_has_shorter_times_than_a_node(fixture: &Fixture)
 async fn no_node_is_declared_dead_before_its_own_time_whatever_the_scheduler_has() {
     let fixture = Fixture::new().await;
     assert_eq!(a_scheduler_has_shorter_times_than_a_node(&fixture).await, Vec::<String>::new());
-    // A scheduler with longer times waits for its own.
     let seen = silent_with_times(&fixture, (2, 3), Duration::from_secs(10)).await;
     assert_eq!(seen.timing.map(|times| times.dead_after), Some(Duration::from_secs(3)));
     assert_eq!(declare(&fixture, "w1", Duration::ZERO).await, DeclareOutcome::Alive);
@@ -288,7 +287,7 @@ async fn every_change_of_an_external_heartbeat_value_is_a_beat() {
     let external = node("old-one");
     let silent = changing_nothing(&fixture, fixture.store.external_beat(&external, 10, b"0")).await.unwrap();
     assert_eq!(silent, ExternalBeat::Silent, "nothing there");
-    // A key alone may be that of one of kubeleet's own workers, whose record was lost.
+    // The key may be that of one of kubeleet's own workers, whose record was lost.
     let time = "1999-12-31T23:59:59";
     let () = fixture.redis.cli(&["SET", &format!("hb:{external}"), time]).await;
     assert_eq!(fixture.store.external_beat(&external, 10, b"").await.unwrap(), ExternalBeat::Silent);
@@ -346,7 +345,7 @@ async fn only_an_external_workers_container_set_is_acknowledged() {
         volumes: Vec::new(),
     };
     fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &[assignment]).await.unwrap();
-    // The external worker starts it as the first kubeleet did.
+    // As the first kubeleet did.
     let () = fixture.redis.cli(&["RPOPLPUSH", "pq:old-one", "rq:old-one"]).await;
     let own = pushed("own", "its-own");
     for raw in [&given.raw, &own.raw] {
@@ -519,7 +518,6 @@ async fn proxies_show_that_they_live_and_which_key_for_secrets_they_have() {
     assert_eq!(signs, [(true, Some("k1")), (true, None), (false, None)]);
 }
 
-/// Faults written into a working cluster: each is found, and nothing is left after the repair.
 #[tokio::test]
 async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
     let fixture = Fixture::new().await;
@@ -561,13 +559,11 @@ async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
         assert!(!fixture.store.repair(finding).await.unwrap(), "repeated: {finding:?}");
     }
     assert_eq!(fixture.record(&placed.record.id).await, placed.record, "what is right stays as it is");
-    // A service with a record and in no list.
     let _: u64 = fixture.redis.cli(&["SREM", "services", "web"]).await;
     let unlisted = fixture.store.check().await.unwrap();
     assert!(matches!(&unlisted[..], [one] if one.problem.starts_with("does not list web")), "{unlisted:?}");
     assert!(fixture.store.repair(&unlisted[0]).await.unwrap());
     assert_eq!(fixture.store.check().await.unwrap(), []);
-    // A service that has only slots and pods left.
     let _: u64 = fixture.redis.cli(&["SREM", "services", "web"]).await;
     let _: u64 = fixture.redis.cli(&["DEL", "service:web"]).await;
     let vanished = fixture.store.check().await.unwrap();
@@ -575,8 +571,7 @@ async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
     assert!(vanished[0].repair().contains("cluster recover"), "{vanished:?}");
 }
 
-/// Another program has copied the slots of one service over those of another one. The repair drops these
-/// entries, and touches no pod.
+/// Another program has copied the slots of one service over those of another.
 #[tokio::test]
 async fn a_repair_of_copied_slots_drops_the_entries_and_no_record() {
     let fixture = Fixture::new().await;
@@ -614,7 +609,6 @@ async fn a_void_slot_is_freed_and_its_pod_is_left_alone() {
     for (field, slot, pod) in [
         ("1", Slot::first(1), &web),
         ("0+", Slot::second(0), &web),
-        // The pod has the first slot, and another replica of its own service.
         ("0+", Slot::second(0), &db),
         ("2", Slot::first(2), &db),
     ] {

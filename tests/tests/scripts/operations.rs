@@ -39,7 +39,7 @@ pub(crate) struct Operation {
     pub(crate) pod: Option<PodId>,
 }
 
-/// Returns the scripts that carry a worker's incarnation and must change nothing when it is fenced.
+/// They carry a worker's incarnation and must change nothing when it is fenced.
 pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
     [
         "heartbeat",
@@ -67,10 +67,10 @@ const EXTERNAL_NODE: &str = "external";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
-    /// Its special condition; the script's name if there is none.
+    /// Its special condition, or the script's name.
     pub(crate) name: &'static str,
     pub(crate) script: &'static str,
-    /// The phase of the pod for which the operation has all its work to do.
+    /// In which the operation has all its work to do.
     phase: Phase,
 }
 
@@ -110,7 +110,7 @@ fn usual_case(script: &'static str) -> Case {
     Case { name: script, script, phase }
 }
 
-/// Prepares the cluster so that the operation has all its work to do.
+/// Gives the operation all its work to do.
 pub(crate) async fn ready(fixture: &Fixture, case: Case) -> Operation {
     let placed = fixture.pod_in(case.phase, "web", NODE).await;
     prepare(fixture, case, &placed).await
@@ -132,8 +132,7 @@ macro_rules! operation {
     };
 }
 
-/// Puts a pod in the place where the operation looks; if its phase forbids that, a copy of its payload, as
-/// after a race.
+/// Puts a pod where the operation looks; if its phase forbids that, a copy of its payload, as after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "volume_bind" | "volume_copy_remove" | "volume_remove" | "volumes_claim" | "volumes_report"
@@ -465,7 +464,6 @@ async fn volumes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         return operation!(None, [session, volumes] session.claim_volumes(&volumes, DEAD_AFTER));
     }
     if case.script == "volume_bind" || case.script == "volume_copy_remove" {
-        // Another node has the volume, and this one an older copy.
         let other = fixture.node("w2").await;
         let copy = |epoch| [EngineCopy { epoch: Some(epoch), ..EngineCopy::from(claim.clone()) }];
         report_copies(&other, &copy(2)).await;
@@ -611,7 +609,6 @@ async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         "node_remove" => {
             fixture.kill_node(NODE).await;
             let () = fixture.redis.cli(&["DEL", "pq:w1", "rq:w1", "cs:w1"]).await;
-            // A repetition is refused in words, and changes nothing.
             operation!(None, [store, name] store.remove_node(&name, false))
         }
         "repair" => {
@@ -766,7 +763,7 @@ async fn push(fixture: &Fixture, key: &str, payload: &Payload) {
     let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), &payload.raw]).await;
 }
 
-/// Moves a pending pod's payload to the scheduler's in-flight list; for another pod, puts a copy there.
+/// For a pod that is not pending, puts a copy there.
 async fn take_in_flight(fixture: &Fixture, placed: &Placed) {
     if placed.record.phase == Phase::Pending {
         let taken = fixture.store.take(&fixture.scheduler, 1).await.unwrap();
@@ -776,7 +773,7 @@ async fn take_in_flight(fixture: &Fixture, placed: &Placed) {
     }
 }
 
-/// Moves the payload of an assigned pod to rq; puts a copy there for another.
+/// For a pod that is not assigned, puts a copy there.
 async fn move_to_rq(fixture: &Fixture, placed: &Placed) {
     if placed.record.phase == Phase::Assigned {
         let taken = placed.session.pop_more(1).await.unwrap();

@@ -53,7 +53,7 @@ async fn a_service_is_created_replaced_scaled_or_unchanged() {
     assert_eq!(fixture.store.service_names().await.unwrap(), std::slice::from_ref(&*WEB));
 }
 
-/// The app is no part of the pods' specification: no pod is replaced.
+/// The app is no part of the pods' specification.
 #[tokio::test]
 async fn a_service_joins_and_leaves_an_app_without_a_new_generation() {
     let fixture = Fixture::new().await;
@@ -239,7 +239,6 @@ async fn a_stop_with_an_outdated_node_is_refused() {
     assert_eq!(changing_nothing(&fixture, stop).await.unwrap(), [StopOutcome::Moved, StopOutcome::Gone]);
 }
 
-/// It does not serve when it is read, and is ready by now.
 #[tokio::test]
 async fn a_pod_that_is_ready_by_now_is_spared_where_only_others_are_to_be_stopped() {
     let fixture = Fixture::new().await;
@@ -275,7 +274,7 @@ async fn the_same_specification_in_other_words_replaces_no_pods() {
     let () = fixture.redis.cli(&["HSET", "service:web", "spec_text", words]).await;
     let unchanged = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
     assert_eq!(unchanged, PutOutcome::Unchanged { generation: 1 });
-    // A version without fingerprints leaves the fingerprint of the replaced specification.
+    // A version without fingerprints leaves that of the replaced specification.
     let () = fixture.redis.cli(&["HSET", "service:web", "spec", "other", "generation", "2"]).await;
     let replaced = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
     assert_eq!(replaced, PutOutcome::Replaced { generation: 3 });
@@ -283,7 +282,7 @@ async fn the_same_specification_in_other_words_replaces_no_pods() {
     assert_eq!(again.spec_id, service.spec_id, "what it had before the other version replaced it");
 }
 
-/// v1, v2 and v1 again: pods that have v1 are kept as pods of the third generation, and others are not.
+/// Pods that have v1 are kept as pods of the third generation.
 #[tokio::test]
 async fn a_specification_that_is_stored_again_has_its_id_again_and_keeps_its_pods() {
     let fixture = Fixture::new().await;
@@ -300,8 +299,7 @@ async fn a_specification_that_is_stored_again_has_its_id_again_and_keeps_its_pod
     assert_eq!((again.generation, &again.spec_id), (3, &first.spec_id));
     assert_eq!(fixture.store.former_specs().await.unwrap().ids, [second.spec_id]);
 
-    // An earlier pass that has read the former generations does not let it expire, even if it is a former one
-    // again.
+    // An earlier pass that has read the former generations does not let it expire.
     put(&fixture, desired("redis", 3), PutMode::Upsert, None).await;
     assert_eq!(fixture.store.expire_specs(&former, &former.ids).await.unwrap(), 0);
     assert_eq!(fixture.redis.cli::<i64>(&["TTL", &format!("spec:{}", first.spec_id)]).await, -1);
@@ -346,8 +344,7 @@ async fn a_restart_is_a_new_generation_of_the_same_specification() {
     assert_eq!(changing_nothing(&fixture, restart(None)).await.unwrap().0, RestartOutcome::Deleting);
 }
 
-/// The same POST again: its pods are not created beside existing ones, nor in missing slots, because
-/// reconcile looks on the nodes first.
+/// Reconcile creates them, because it looks on the nodes first.
 #[tokio::test]
 async fn a_refused_create_of_the_same_service_creates_no_pods() {
     let fixture = Fixture::new().await;
@@ -358,7 +355,7 @@ async fn a_refused_create_of_the_same_service_creates_no_pods() {
     assert_eq!((outcome, made), (PutOutcome::Exists, 0));
 }
 
-/// Starts a pod with these images. Returns the pinned images of its specification.
+/// Returns the pinned images of the pod's specification.
 async fn note_images(fixture: &Fixture, name: &str, images: &[ImageContent]) -> Vec<ImageContent> {
     let session = fixture.node(name).await;
     let service = fixture.store.service(&WEB).await.unwrap().unwrap();
@@ -391,7 +388,7 @@ async fn the_first_pod_of_a_generation_pins_its_images_and_an_undo_goes_back_to_
     mark(RolloutMark::Settled).await;
     let first = read().await;
 
-    // The same tag is another image by now, which is bad.
+    // The same tag is another image by now.
     fixture.store.restart_service(&WEB, None).await.unwrap();
     assert_eq!(read().await.images, [], "the tag is resolved anew");
     assert_eq!(note_images(&fixture, "w1", &content("2")).await, content("2"));
@@ -408,7 +405,7 @@ async fn the_first_pod_of_a_generation_pins_its_images_and_an_undo_goes_back_to_
     let failed = GenerationOutcome::Failed("web-0: exit code 1".to_owned());
     assert_eq!(former.iter().map(|one| (one.generation, &one.outcome)).collect::<Vec<_>>(), [(2, &failed)]);
 
-    // A user's description takes the current meaning of the names, once no pod of that specification is left.
+    // Names take their current meaning, once no pod of that specification is left.
     put(&fixture, desired("b", 1), PutMode::Replace, None).await;
     let ids = fixture.store.former_specs().await.unwrap();
     fixture.store.expire_specs(&ids, &ids.ids).await.unwrap();
@@ -425,7 +422,6 @@ async fn the_first_pod_of_a_generation_pins_its_images_and_an_undo_goes_back_to_
     assert_eq!((kept("images:"), kept("former_spec:")), (11, 10), "those of the history and the current one");
 }
 
-/// The images of a pod that has moved on do not count.
 #[tokio::test]
 async fn only_the_pod_that_a_worker_is_to_start_has_its_images() {
     let fixture = Fixture::new().await;

@@ -104,7 +104,6 @@ async fn a_second_worker_cannot_register_while_the_heartbeats_of_the_first_arriv
     assert_eq!(taken.silence + taken.left, fixtures::claimant().takes_over_after);
     first.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
 
-    // Silent for long, and not declared dead yet.
     fixture.silence("w1").await;
     assert!(matches!(register_elsewhere(&fixture).await, Registration::Registered { .. }));
     let again = fixture.store.node(&node("w1")).await.unwrap().unwrap();
@@ -145,8 +144,6 @@ async fn a_restarted_worker_and_one_after_an_earlier_version_register_at_once() 
     assert!(matches!(register_elsewhere(&fixture).await, Registration::Registered { .. }));
 }
 
-/// Neither the clock of a new master nor a heartbeat from the future takes the name from a worker, or keeps
-/// it for a dead one.
 #[tokio::test]
 async fn a_name_is_kept_and_lost_whatever_the_clocks_of_masters_say() {
     let fixture = Fixture::new().await;
@@ -157,7 +154,6 @@ async fn a_name_is_kept_and_lost_whatever_the_clocks_of_masters_say() {
         Registration::Taken(taken) => taken.left > takes_over_after / 2 && taken.left <= takes_over_after,
         _ => false,
     };
-    // The new master's clock is ahead.
     fixture.silence("w1").await;
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     assert!(mostly_left(register_elsewhere(&fixture).await));
@@ -203,7 +199,7 @@ async fn a_pushed_pod_is_desired_from_its_claim_on() {
     let claim = fixture.claim(&session, std::slice::from_ref(&payload)).await.remove(0);
     let Claim::Start { assignment, attempt: 1 } = claim else { panic!("{claim:?}") };
     push(&fixture, "rq:w1", &payload).await;
-    // The second copy asks to be started as the very same assignment: the worker sees that it is under way.
+    // The worker sees that the second copy is the same assignment.
     let second = fixture.claim(&session, std::slice::from_ref(&payload)).await.remove(0);
     assert_eq!(second, Claim::Start { assignment: assignment.clone(), attempt: 2 });
     assert_eq!(fixture.store.pushed_pods().await.unwrap(), std::slice::from_ref(&payload.id));
@@ -264,7 +260,6 @@ async fn a_claim_answers_according_to_the_phase() {
             assert!(event.message.ends_with(&format!("dropped: the pod is {phase}{on}")), "{event:?}");
         }
         if phase == Phase::Stopping {
-            // Only its worker knows when its containers are gone.
             assert_eq!(session.container_set().await.unwrap(), std::slice::from_ref(&payload.raw));
             assert_eq!(fixture.record(&payload.id).await.phase, Phase::Stopping);
         }
@@ -382,7 +377,7 @@ async fn after_a_change_of_master_claims_pause() {
     let _: u64 = fixture.redis.cli(&["HDEL", "meta", "longest_fence"]).await;
     session.pop_more(1).await.unwrap();
     session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
-    // As a promoted replica finds it: written by the former master.
+    // As a promoted replica finds it.
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     let items = [fixture.claim_item(&payload).await];
     let pause = Duration::from_millis(400);
@@ -456,7 +451,7 @@ async fn a_pod_ends_once_and_an_unrequested_stop_is_refused() {
         let finish =
             |report| session.finish(placed.reference(), &payload.raw, record.service.as_ref(), report);
         assert_eq!(changing_nothing(&fixture, finish(&unrequested)).await.unwrap(), Ok(WriteOutcome::Wanted));
-        // A manual entry would be told with each heartbeat, and stop each successor.
+        // It would be told with each heartbeat, and stop each successor.
         let () = fixture.redis.cli(&["SADD", "stop:w1", record.id.as_str()]).await;
         assert_eq!(finish(&unrequested).await.unwrap(), Ok(WriteOutcome::Wanted));
         assert_eq!(fixture.redis.cli::<u64>(&["EXISTS", "stop:w1"]).await, 0);
@@ -535,7 +530,7 @@ async fn a_stopped_pod_is_removed_from_both_queues_it_is_in() {
     let fixture = Fixture::new().await;
     let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
     let held = record.assignment.clone().unwrap();
-    // The worker took it and started it, and a failover lost the take.
+    // The worker started it, and a failover lost the take.
     assert_eq!(fixture.ack(&session, &payload, &held).await, Ack::Running);
     fixture.stop(&fixture.record(&record.id).await).await;
     session.pop_more(1).await.unwrap();
@@ -546,8 +541,7 @@ async fn a_stopped_pod_is_removed_from_both_queues_it_is_in() {
     assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
-/// A pod can get a request to stop after its node was declared dead. The next session must not get it for
-/// ever.
+/// The request may come after its node was declared dead.
 #[tokio::test]
 async fn a_pod_that_has_ended_is_not_to_be_stopped() {
     let fixture = Fixture::new().await;
@@ -639,8 +633,7 @@ async fn a_heartbeat_tells_pods_without_a_record_from_pods_that_have_moved() {
     );
 }
 
-/// The reply must be readable with any bytes among the stop requests. Without it the worker stops its `stop`
-/// pods, while Redis continues to count the node as alive.
+/// Without a readable reply the worker stops its `stop` pods, while Redis counts the node as alive.
 #[tokio::test]
 async fn a_stop_request_that_names_no_pod_fails_no_heartbeat() {
     let fixture = Fixture::new().await;

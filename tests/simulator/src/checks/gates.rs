@@ -1,5 +1,4 @@
-//! Checks of gates when an engine is asked to stop a container, and when a request is let in: a pod gets its
-//! SIGTERM after its last request, and no request is let in after that.
+//! A pod gets its SIGTERM after its last request, and no request is let in after that.
 
 use engine::Container;
 use model::ids::{AssignmentId, PodId};
@@ -9,8 +8,8 @@ use crate::machine::bus::{EngineRequest, HostCall};
 use crate::machine::host::{SimulatedHost, must_not_run_twice};
 use crate::world::state::World;
 
-/// Longest wait for a stalled proxy, in milliseconds: ten seconds for requests to leftovers (longer than
-/// `DRAIN`), and the time to connect.
+/// Wait for a stalled proxy, in milliseconds: ten seconds for requests to leftovers (longer than `DRAIN`),
+/// and the time to connect.
 const LONGEST_WAIT: u64 = 10_000 + 2_000;
 /// In milliseconds, of a starting worker, for containers whose pods must not run twice.
 const LEFTOVER_GRACE: u64 = 1_000;
@@ -18,7 +17,7 @@ const LEFTOVER_GRACE: u64 = 1_000;
 const CLOSED_BESIDE: u64 = 1_000;
 
 impl World {
-    /// Checks that no request is let in after its pod got its SIGTERM, even by a restarted proxy.
+    /// Also by a restarted proxy.
     pub(crate) fn check_let_in(&mut self, host: usize, pod: &PodId, assignment: &AssignmentId) {
         let ending = self.proxies.ending.0.get(&(host, assignment.clone()));
         if ending.is_some_and(|ending| ending.is_closed && self.clock.now > ending.since) {
@@ -27,7 +26,6 @@ impl World {
         }
     }
 
-    /// Checks that a pod's requests have ended before its container does.
     pub(crate) fn check_gate(&mut self, host: usize, request: &EngineRequest) {
         if !self.proxies.are_there() {
             return;
@@ -69,8 +67,8 @@ impl World {
     }
 }
 
-/// Returns true for a stop by the fence, or by a starting worker's, which leaves little time: the pod may run
-/// elsewhere and must not run twice.
+/// By the fence, or by a starting worker's, which leaves little time: the pod may run elsewhere and must not
+/// run twice.
 fn is_stopped_at_once(container: &Container, call: &HostCall, host: &SimulatedHost) -> bool {
     let is_brief = matches!(call, HostCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
     must_not_run_twice(container) && (is_brief || !host.has_lease())

@@ -1,9 +1,7 @@
-//! The deterministic runtime: replaces the C library's monotonic clock and randomness.
+//! Replaces the C library's monotonic clock and randomness on threads that called [`make_deterministic`]: the
+//! clock stands still until it is set, and random bytes follow from a seed.
 //!
-//! On a thread that called [`make_deterministic`], the clock stands still until it is set, and random bytes
-//! follow from a seed. This covers `Instant`, tokio's timers and the branch order of its `select!`, the
-//! iteration order of a `HashMap`, UUIDs and jitter. So production code runs unchanged, and the same each
-//! time. All other threads get the real values.
+//! This covers `Instant`, tokio's timers and its `select!`, the order of a `HashMap`, UUIDs and jitter.
 
 #![allow(unsafe_code, reason = "these functions replace the C library's and have its signatures")]
 
@@ -16,13 +14,12 @@ thread_local! {
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Makes this thread's randomness follow from `seed`. [`set_clock`] sets its monotonic clock.
 pub(crate) fn make_deterministic(seed: u64) {
     SEED.set(Some(seed));
     CLOCK.set(Some(Duration::from_secs(1000)));
 }
 
-/// Sets this thread's monotonic clock, which must never go back.
+/// It must never go back.
 pub(crate) fn set_clock(now: Duration) {
     CLOCK.set(Some(now));
 }
@@ -38,6 +35,7 @@ const CLOCK_MONOTONIC: c_int = 1;
 /// Replaces the function of the C library.
 ///
 /// # Safety
+///
 /// As in C: `out` points to a writable `struct timespec`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: c_int, out: *mut Timespec) -> c_int {
@@ -67,6 +65,7 @@ unsafe extern "C" fn clock_gettime(clock: c_int, out: *mut Timespec) -> c_int {
 /// Replaces the function of the C library.
 ///
 /// # Safety
+///
 /// As in C: `out` points to `length` writable bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn getrandom(out: *mut c_void, length: usize, _flags: c_uint) -> isize {

@@ -54,9 +54,9 @@ struct HostState {
     lease: Option<LeaseGrant>,
     lease_file: Option<LeaseGrant>,
     cluster: Option<ClusterId>,
-    /// The name's holder; lost in a reboot.
+    /// Lost in a reboot.
     holder: Option<HolderId>,
-    /// True if the lease file lags by one write.
+    /// The lease file lags by one write.
     has_slow_disk: bool,
     hint_senders: Vec<mpsc::UnboundedSender<Hint>>,
     engine_id: String,
@@ -118,7 +118,7 @@ impl SimulatedHost {
         containers
     }
 
-    /// All containers end, and the lease of the previous boot is void.
+    /// The lease of the previous boot is void.
     pub(crate) fn reboot(&self) {
         let mut state = self.state();
         let cluster = state.cluster.take();
@@ -185,7 +185,7 @@ impl SimulatedHost {
         state.send_hint();
     }
 
-    /// Executes a call. With `starts` false, a new container is created and not started.
+    /// Without `starts`, a new container is created and not started.
     pub(crate) fn execute(&self, call: &HostCall, starts: bool) -> Result<EngineReply, RuntimeError> {
         let mut state = self.state();
         match call {
@@ -276,7 +276,6 @@ impl HostState {
         Ok(EngineReply::ExitCode(fails.into()))
     }
 
-    /// Creates a container's missing volumes, as an engine does.
     fn create_volumes(&mut self, request: &ContainerRequest) {
         let identity = &request.identity;
         let Some(service) = &identity.service else { return };
@@ -433,7 +432,6 @@ impl Runtime for SimulatedHost {
         self.command(HostCall::Stop(handle.to_owned(), grace.as_millis() as u64)).boxed()
     }
 
-    /// Ends and removes each in one call.
     fn end_all<'a>(
         &'a self,
         containers: &'a [Container],
@@ -484,7 +482,7 @@ impl Runtime for SimulatedHost {
     }
 }
 
-/// Returns the pods that run twice and must not. Called after every step: copies no container.
+/// Called after every step: copies no container.
 pub(crate) fn pods_that_run_twice(hosts: &[(usize, &SimulatedHost)]) -> BTreeMap<PodId, Vec<usize>> {
     let states: Vec<_> = hosts.iter().map(|(index, host)| (*index, host.state())).collect();
     let exclusive =

@@ -1,8 +1,7 @@
 //! The clients of the cluster, and the API that serves them.
 //!
-//! Clients repeat an operation until it is acknowledged. The API makes the same calls of the store as its
-//! routes do. It creates the pods of a service after storing it and may die in between; then reconcile
-//! creates them.
+//! Clients repeat an operation until it is acknowledged. The API makes the calls of its routes. It may die
+//! between storing a service and creating its pods; then reconcile creates them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,11 +28,11 @@ enum Operation {
     Scale(&'static str, u32),
     Delete(&'static str),
     DeletePushed(PodId),
-    /// Stores a service (as JSON) that is not in the expected state.
+    /// A service (as JSON) that is not in the expected state.
     Document(String),
 }
 
-/// All clients. They outlive the process of the API.
+/// They outlive the process of the API.
 #[derive(Clone)]
 pub(crate) struct SimulatedClients(Arc<Mutex<ClientState>>);
 
@@ -71,13 +70,13 @@ impl SimulatedClients {
 }
 
 impl ClientState {
-    /// Puts one service, and does nothing else for the rest of the run.
+    /// Does nothing else for the rest of the run.
     pub(crate) fn put_only(&mut self, service: ExpectedService) {
         self.pending = Some(Operation::Put(SERVICES[0], service));
         self.are_done = true;
     }
 
-    /// Stores a document, and does nothing else for the rest of the run.
+    /// Does nothing else for the rest of the run.
     pub(crate) fn put_document(&mut self, document: String) {
         self.pending = Some(Operation::Document(document));
         self.are_done = true;
@@ -174,7 +173,7 @@ async fn execute(
                 return Ok(false);
             }
             let mut clients = clients.lock();
-            // A former state of Redis may have brought back a service that was deleted.
+            // A former state of Redis may have brought back a deleted service.
             if let ScaleOutcome::Scaled { .. } = outcome
                 && let Some(service) = clients.expected.service(name).cloned()
             {
@@ -220,8 +219,8 @@ async fn put(
             {"name": "side", "image": service.image, "depends_on": ["main"]},
         ]);
     } else if has_volume(&service.image) {
-        // A node has the disk for a few of them. Without CPUs: it cannot move, and its node may be full of
-        // others when all must run in the end.
+        // A node has the disk for a few. Without CPUs: it cannot move, and its node may be full of others in
+        // the end.
         input["image"] = service.image.clone().into();
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
@@ -264,7 +263,7 @@ async fn put(
     Ok(true)
 }
 
-/// Replaces an existing service: an earlier create may never have been answered.
+/// An earlier create may never have been answered.
 async fn create_or_put(
     store: &Store,
     clients: &SimulatedClients,
