@@ -1,8 +1,7 @@
-//! Hosts with a container engine each, and clusters on them. A worker runs on each host; Redis, the API and
-//! the scheduler run on the machine itself, which is never cut off from the hosts' switch.
+//! Hosts with a container engine and a worker each; Redis, the API and the scheduler run on the machine
+//! itself, which is never cut off.
 //!
-//! The machine's own engine is left alone and never becomes part of a Swarm. Everything on a host ends with
-//! the bench, even if the bench is killed.
+//! The machine's own engine is left alone and never becomes part of a Swarm.
 
 use std::time::{Duration, Instant};
 
@@ -23,14 +22,14 @@ pub const KUBELEET_LABEL: &str = "orchestrator=kubeleet";
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const CONTAINER_LIMIT: Duration = Duration::from_secs(300);
 
-/// Hosts and their engines, in the same order. Dropping it ends everything that runs there.
+/// In the same order. Dropping it ends everything that runs there.
 pub struct Fleet {
     pub hosts: TestHosts,
     pub engines: Vec<Engine>,
 }
 
 impl Fleet {
-    /// Starts the hosts. Returns none if this machine cannot have any, and reports why.
+    /// `None` if this machine cannot have any hosts; reports why.
     pub async fn start(count: u8) -> Option<Self> {
         let hosts = TestHosts::start(count).await?;
         let mut engines = Vec::new();
@@ -92,7 +91,7 @@ pub struct FleetCluster {
 }
 
 impl FleetCluster {
-    /// Posts a service, and returns the time until its pods run.
+    /// Returns the time until its pods run.
     pub async fn launch(&self, service: &Value) -> Duration {
         let mut connection = self.rig.connection().await;
         let begin = Instant::now();
@@ -102,7 +101,7 @@ impl FleetCluster {
         observe::until("running", service["replicas"].as_u64().unwrap(), begin, running).await
     }
 
-    /// Deletes the service, and returns the time until its containers are gone.
+    /// Returns the time until its containers are gone.
     pub async fn remove(&self, fleet: &Fleet, name: &str) -> Duration {
         let begin = Instant::now();
         let (status, answer) = self.http.send(Method::DELETE, &format!("/service/{name}"), None).await;

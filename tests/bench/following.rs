@@ -1,5 +1,4 @@
-//! The cost in Redis of proxies that follow services, and the delay of changes: many followers in one
-//! process, each with its own connections.
+//! The cost in Redis of proxies that follow services, and the delay of changes.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -74,7 +73,7 @@ async fn until_ready(mut snapshots: Snapshots, service: ServiceName, wanted: usi
     Instant::now()
 }
 
-/// Receives the changes of endpoints and their times as a plain, idle subscriber.
+/// With their times, as a plain, idle subscriber.
 fn published(url: &str) -> mpsc::Receiver<(Instant, EndpointChange)> {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     let (sender, receiver) = mpsc::channel();
@@ -106,7 +105,7 @@ async fn scale(http: &Http, service: &ServiceName, replicas: u32) {
     assert!(status.is_success(), "{answer}");
 }
 
-/// Measures the cost of idle followers, and the delay of a change.
+/// The cost of idle followers, and the delay of a change.
 async fn changes(args: &Args) -> Value {
     let (count, services) = (args.size(FOLLOWERS, 20), args.size(SERVICES, 3));
     let (rig, http) = Rig::cluster(Persistence::Everysec, args.size(10, 2), 1, &[]).await;
@@ -181,7 +180,7 @@ async fn changes(args: &Args) -> Value {
     })
 }
 
-/// Measures Redis' load when all followers of a large service read it again, and the delay of other clients.
+/// Redis' load when all followers of a large service read it again, and the delay of other clients.
 async fn large_services(args: &Args) -> Value {
     let title = format!("{FOLLOWERS_OF_ONE} followers read one service again after a failover");
     let columns = [
@@ -309,7 +308,7 @@ async fn placements(args: &Args) -> Value {
     })
 }
 
-/// Follows the service of the placement before it exists, as a proxy does when a pod has asked for it.
+/// As a proxy does when a pod has asked for the service before it exists.
 async fn follow_before_it_is(rig: &Rig) -> Store {
     let store = Store::new(rig.redis.url().parse().unwrap(), LinkOptions::default());
     read_endpoints(&store, &ServiceName::new(placement::SERVICE).unwrap(), None).await.unwrap();

@@ -1,6 +1,6 @@
-//! Launches, stops and removes containers on one and on three real engines: by kubeleet, by direct calls with
-//! the best concurrency, by Docker Swarm, and by the first kubeleet's worker, one container after the other.
-//! The engines are by far the slowest part, so a share near one means that kubeleet adds little.
+//! Launches, stops and removes containers on one and on three engines: by kubeleet, by direct calls with the
+//! best concurrency, by Docker Swarm, and by the first kubeleet's worker. A share near one means that
+//! kubeleet adds little.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const HEADER: &[&str] =
 
 pub type Durations = (Duration, Duration);
 
-/// The durations of several runs, in seconds.
+/// In seconds.
 #[derive(Default)]
 struct LaunchTimes {
     launch: Series,
@@ -96,7 +96,7 @@ async fn find_best(args: &Args, fleet: &Fleet, pods: usize) -> BestConcurrency {
     }
 }
 
-/// Measures in turns, so that other load affects all alike.
+/// In turns, so that other load affects all alike.
 async fn measure(fleet: &Fleet, pods: usize, best: BestConcurrency, runs: usize, table: &mut Table) -> Value {
     let [mut direct, mut ours, mut limited, mut serial, mut swarm]: [LaunchTimes; 5] = Default::default();
     let mut own_cpu = Series::default();
@@ -154,7 +154,6 @@ async fn measure(fleet: &Fleet, pods: usize, best: BestConcurrency, runs: usize,
 
 async fn directly(fleet: &Fleet, pods: usize, concurrency: BestConcurrency) -> Durations {
     let engines = fleet.engines.len();
-    // As evenly as possible.
     let share = |index: usize| pods / engines + usize::from(index < pods % engines);
     let begin = Instant::now();
     let launches = fleet.engines.iter().enumerate();

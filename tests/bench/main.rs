@@ -1,12 +1,11 @@
-//! The benchmarks of a whole cluster: real processes of the release binary with a private Redis.
+//! Benchmarks of a whole cluster: real processes of the release binary with a private Redis.
 //!
 //! `cargo bench -p kubeleet-tests --bench cluster -- placement --pods 30000 --nodes 1000` runs one part;
-//! without a part, all of them run. Each part prints a table and writes `target/bench/<part>.json`.
-//! `docs/internals/performance.md` explains the figures. `cargo bench -p kubeleet-placement` measures
-//! decisions alone.
+//! without a part, all of them run. Each writes `target/bench/<part>.json`. `docs/internals/performance.md`
+//! explains the figures.
 //!
-//! With `--smoke` every part runs once in its smallest size, several at a time, and nothing is written. The
-//! exit code is not 0 if one of them fails.
+//! With `--smoke` every part runs once in its smallest size, and nothing is written. The exit code is not 0
+//! if one of them fails.
 
 #![allow(
     clippy::unwrap_used,

@@ -17,7 +17,7 @@ use crate::load::read_answer;
 use crate::report::FaultResult;
 use crate::stack::{Stack, StackOptions};
 
-/// Between two requests: 50 a second.
+/// 50 requests a second.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 const LOAD_TIME: Duration = Duration::from_secs(2);
 /// Longer than an API takes to answer or fail.
@@ -66,7 +66,7 @@ pub async fn run(times: usize) -> FaultResult {
     result
 }
 
-/// Sends requests at a fixed rate, without waiting for answers.
+/// At a fixed rate, without waiting for answers.
 async fn send_requests(https: Vec<Http>, answers: Answers) {
     let mut clock = tokio::time::interval(REQUEST_INTERVAL);
     let mut in_progress = JoinSet::new();
@@ -113,7 +113,7 @@ async fn judge(stack: &Stack, times: usize, answers: &[(u64, Answer)]) -> FaultR
     }
 }
 
-/// Waits until every service has its pod. Counts pods: there are thousands.
+/// Counts pods: there are thousands.
 async fn check_pods(stack: &Stack) -> Result<(), String> {
     let count = async || -> Option<(u64, u64, u64)> {
         let redis = &stack.trio.redis[stack.trio.agreed_master().await?];
@@ -158,7 +158,7 @@ async fn check_confirmed(stack: &Stack) -> Result<(), String> {
     Err(format!("not confirmed within {CONFIRMATION_LIMIT:?}: {:?}", waiting().await))
 }
 
-/// Returns services that were reported as confirmed by all replicas and are missing.
+/// Services that were reported as confirmed by all replicas and are missing.
 async fn confirmed_and_lost(stack: &Stack) -> Vec<String> {
     let master = &stack.trio.redis[stack.trio.master().await];
     let names: BTreeSet<String> = master.ask(&["SMEMBERS", "services"]).await.unwrap();

@@ -9,11 +9,11 @@ use serde::Serialize;
 pub struct FaultResult {
     pub fault: String,
     pub injected: usize,
-    /// Writes answered as durable (200, 201).
+    /// 200, 201.
     pub acknowledged: u64,
-    /// Writes answered with 202.
+    /// 202.
     pub stored: u64,
-    /// Writes without a successful answer.
+    /// Without a successful answer.
     pub unanswered: u64,
     /// Services that differ from the last durable answer.
     pub lost: usize,
@@ -26,10 +26,10 @@ pub struct FaultResult {
     /// Payloads that are not in exactly one place, and wrong sums.
     pub unaccounted: usize,
     pub restarts: i64,
-    /// Longest time from the end of a fault to convergence, in seconds.
+    /// Longest time from the end of a fault, in seconds.
     pub converged: f64,
     pub wrong: Vec<String>,
-    /// For an ablation: true if it showed the expected loss.
+    /// Of an ablation.
     #[serde(rename = "noticed")]
     pub is_loss_found: Option<bool>,
 }
@@ -77,7 +77,7 @@ impl FaultResult {
     }
 }
 
-/// The faults that make another Redis the master each time.
+/// Each makes another Redis the master.
 const FAILOVERS: [&str; 5] = [
     "kill -9 master",
     "SENTINEL FAILOVER",
@@ -99,7 +99,7 @@ pub fn save(part: &str, results: &[FaultResult]) {
     print_table(results);
 }
 
-/// Prints the faults, then the ablations, which do not count.
+/// First the faults, then the ablations, which do not count.
 pub fn print_summary(results: &[FaultResult]) {
     let (faults, ablations): (Vec<FaultResult>, Vec<FaultResult>) =
         results.iter().cloned().partition(|result| result.is_loss_found.is_none());

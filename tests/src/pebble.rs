@@ -11,11 +11,10 @@ use testkit::eventually::{check, eventually_within};
 use testkit::ports::free_port;
 use testkit::require;
 
-/// Both programs. They end when this is dropped.
+/// Both programs end when this is dropped.
 pub struct Pebble {
-    /// URL of its ACME directory.
     pub directory: String,
-    /// The certificate that its HTTPS clients trust.
+    /// Its HTTPS clients trust it.
     pub ca_file: PathBuf,
     /// The port at which it looks for answers to its challenges.
     pub http_port: u16,
@@ -25,7 +24,7 @@ pub struct Pebble {
     _programs: [ChildGuard; 2],
 }
 
-/// Returns true if Pebble, curl and openssl are installed. If not, the test counts as skipped.
+/// If Pebble, curl or openssl is missing, the test counts as skipped.
 pub fn has_pebble() -> bool {
     let is_there = |program: &str, argument: &str| {
         Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
@@ -40,8 +39,7 @@ pub fn has_pebble() -> bool {
 }
 
 impl Pebble {
-    /// Starts both programs in a folder; `environment` is for example `PEBBLE_WFE_NONCEREJECT`. Names have no
-    /// address at first.
+    /// `environment` is for example `PEBBLE_WFE_NONCEREJECT`. Names have no address at first.
     pub async fn start(folder: &Path, validity: Duration, environment: &[(&str, &str)]) -> Self {
         let [acme, management, dns, name_management, http_port, tls_port] = [(); 6].map(|()| free_port());
         let text = |name: &str| folder.join(name).display().to_string();
@@ -101,7 +99,6 @@ impl Pebble {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
-    /// Resolves a name to this address only.
     pub fn set_address(&self, name: &str, address: Ipv4Addr) {
         self.names("clear-a", &serde_json::json!({"host": format!("{name}.")}));
         let record = serde_json::json!({"host": format!("{name}."), "addresses": [address.to_string()]});
@@ -114,19 +111,17 @@ impl Pebble {
         assert!(status.success(), "{what} {body}");
     }
 
-    /// Writes the authority's root certificate, which its clients trust. Returns the file.
+    /// Writes the authority's root certificate, which its clients trust.
     pub fn root(&self, folder: &Path) -> PathBuf {
         let file = folder.join("root.pem");
         std::fs::write(&file, self.get(&format!("https://127.0.0.1:{}/roots/0", self.management))).unwrap();
         file
     }
 
-    /// Returns the number of issued certificates.
     pub fn issued(&self) -> usize {
         self.log().matches("Issued certificate serial").count()
     }
 
-    /// Returns its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }

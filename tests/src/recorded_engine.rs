@@ -18,34 +18,27 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::invariants::Running;
 
-/// A call for a pod's container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
-    /// It was created and started.
     Started,
-    /// It was started again.
     Restarted,
-    /// It was stopped and removed.
     Stopped,
 }
 
-/// An entry of the engine's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineAct {
-    /// The pod.
     pub pod: PodId,
-    /// The engine's handle: `<node>/<container>`.
+    /// `<node>/<container>`
     pub handle: String,
-    /// The call.
     pub act: Act,
 }
 
-/// A simulated engine that records what is done to pods. Clones are the same engine.
+/// Clones are the same engine.
 #[derive(Clone)]
 pub struct RecordedEngine {
     inner: SimRuntime,
     record: Arc<Mutex<CallRecord>>,
-    /// Node of the worker that uses this clone.
+    /// Of the worker that uses this clone.
     node: Option<NodeName>,
 }
 
@@ -70,24 +63,23 @@ impl RecordedEngine {
         Self { node: Some(node.clone()), ..self.clone() }
     }
 
-    /// Begins to measure the pauses between heartbeats anew.
+    /// Pauses between heartbeats are measured anew.
     pub fn forget_pauses(&self) {
         let now = Instant::now();
         self.lock().pings.values_mut().for_each(|pings| *pings = Pings::at(now));
     }
 
-    /// Returns each node's longest pause between heartbeats, including the current one.
+    /// Between heartbeats, including the current pause.
     pub fn longest_pauses(&self) -> BTreeMap<NodeName, Duration> {
         let longest = |pings: &Pings| pings.longest_pause.max(pings.last.elapsed());
         self.lock().pings.iter().map(|(node, pings)| (node.clone(), longest(pings))).collect()
     }
 
-    /// Returns the simulated engine.
     pub fn sim(&self) -> &SimRuntime {
         &self.inner
     }
 
-    /// Returns the running containers of these nodes.
+    /// Only running ones.
     pub async fn containers(&self, nodes: &[NodeName]) -> Vec<Running> {
         let mut running = Vec::new();
         for node in nodes {
@@ -102,17 +94,14 @@ impl RecordedEngine {
         running
     }
 
-    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.lock().acts.len()
     }
 
-    /// Returns true without entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the entries from this number on.
     pub fn acts_since(&self, start: usize) -> Vec<EngineAct> {
         self.lock().acts[start..].to_vec()
     }

@@ -25,7 +25,6 @@ const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
-/// The authentication of a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
     /// Credentials with each request.
@@ -34,7 +33,7 @@ pub enum Asks {
     Bearer,
 }
 
-/// A registry whose image is [`crate::docker::IMAGE`]. It ends when it is dropped.
+/// Its image is [`crate::docker::IMAGE`]. It ends when it is dropped.
 pub struct Registry {
     content: Arc<Content>,
     server: JoinHandle<()>,
@@ -43,18 +42,15 @@ pub struct Registry {
 struct Content {
     address: String,
     asks: Asks,
-    /// User and password; `None` if everyone may pull.
+    /// `None` if everyone may pull.
     login: Mutex<Option<(String, String)>>,
-    /// Its manifests, each with its digest. Every tag is the last one.
+    /// With their digests. Every tag is the last one.
     manifests: Mutex<Vec<(String, Vec<u8>)>>,
     blobs: Mutex<HashMap<String, Vec<u8>>>,
 }
 
 impl Registry {
-    /// Starts a registry that everyone may pull from.
-    ///
-    /// # Panics
-    /// If it cannot be started.
+    /// Everyone may pull.
     pub async fn start(asks: Asks) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -67,17 +63,16 @@ impl Registry {
         Self { content, server }
     }
 
-    /// Returns host and port.
+    /// With the port.
     pub fn host(&self) -> &str {
         &self.content.address
     }
 
-    /// Returns the name of its image with this tag.
     pub fn image(&self, tag: &str) -> String {
         format!("{}/kubeleet-test/private:{tag}", self.content.address)
     }
 
-    /// Moves every tag to another image; the former one stays available by digest. Returns the new digest.
+    /// To another image; the former one stays available by digest. Returns the new digest.
     pub fn move_tags(&self) -> String {
         let mut manifests = self.content.manifests.lock();
         let (manifest, blobs) = image(manifests.len() + 1);
@@ -87,7 +82,7 @@ impl Registry {
         digest
     }
 
-    /// Lets only this user pull; `None` is everyone.
+    /// `None` is everyone.
     pub fn allow_only(&self, login: Option<(&str, &str)>) {
         let login = login.map(|(user, password)| (user.to_owned(), password.to_owned()));
         *self.content.login.lock() = login;

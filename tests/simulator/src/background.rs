@@ -1,8 +1,8 @@
 //! Runs a test in the background, where all other work on this machine goes first.
 //!
 //! A run and its Redis wake each other up thousands of times a second. A kernel that shares the processor
-//! among sessions left a busy program of another session a twentieth of its core. So a search is a session of
-//! its own with the least weight.
+//! among sessions left a busy program of another session a twentieth of its core, so a search is a session
+//! with the least weight.
 
 #![allow(clippy::print_stdout, reason = "what a test prints there is printed here")]
 
@@ -13,10 +13,7 @@ use rustix::process::{Signal, set_parent_process_death_signal, setpriority_proce
 const BACKGROUND: &str = "SIMULATOR_BACKGROUND";
 const NICEST: i32 = 19;
 
-/// Returns true in the background. Otherwise runs this test there, prints its output and returns false.
-///
-/// # Panics
-/// If the test fails there, or no test has this name.
+/// True in the background. Otherwise runs this test there, prints its output and returns false.
 pub fn runs_in_background(test: &str) -> bool {
     if std::env::var_os(BACKGROUND).is_some() {
         give_way();

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::machine::scripts::LoadedScripts;
 use crate::scenario::Scenario;
 
-/// Safeguards outside of the Lua scripts that an ablation disables. The default disables none.
+/// Safeguards outside of the Lua scripts that an ablation disables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Switches {
     /// A starting worker overlooks containers that ran under an expired lease.
@@ -20,19 +20,15 @@ pub struct Switches {
     pub no_sweep: bool,
 }
 
-/// Options of a run.
 #[derive(Debug)]
 pub struct ScheduleOptions<'a> {
     /// Unix socket of a dedicated Redis; its data is deleted.
     pub redis: &'a Path,
-    /// Seed of all randomness.
     pub seed: u64,
-    /// Scenario of the faults.
     pub scenario: Scenario,
-    /// Disabled safeguards outside of the scripts.
     pub switches: Switches,
-    /// Scripts of that Redis, perhaps with a safeguard disabled.
+    /// Of that Redis, perhaps with a safeguard disabled.
     pub scripts: &'a LoadedScripts,
-    /// True to record every step.
+    /// Records every step.
     pub is_traced: bool,
 }

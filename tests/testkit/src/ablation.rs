@@ -9,16 +9,14 @@ const PRELUDE_NAME: &str = "_prelude";
 /// One change to the text of a script, or of the prelude of all scripts (`_prelude`).
 #[derive(Debug, Clone, Copy)]
 pub struct Ablation {
-    /// The file, without `.lua`.
+    /// Without `.lua`.
     pub file: &'static str,
-    /// The text that is replaced.
     pub from: &'static str,
-    /// Its replacement.
     pub to: &'static str,
 }
 
 impl Ablation {
-    /// Loads the changed scripts into Redis. Returns the hashes of original and changed scripts.
+    /// Returns the hashes of original and changed scripts.
     pub async fn load(self, redis: &Redis) -> Vec<(String, String)> {
         let mut hashes = Vec::new();
         for (original, source) in self.changed() {
@@ -28,10 +26,8 @@ impl Ablation {
         hashes
     }
 
-    /// Returns the original's hash and the changed source of each changed script.
-    ///
-    /// # Panics
-    /// If the file does not contain `from`: the script was changed, and this ablation must follow.
+    /// The original's hash and the changed source. Panics if the file does not contain `from`: the ablation
+    /// must follow the script.
     pub fn changed(self) -> Vec<(String, String)> {
         let concerned = sources_where(Some(self), |script| self.concerns(script));
         let changed = concerned.into_iter().filter(|(_, original, changed)| original != changed);
@@ -51,15 +47,11 @@ impl Ablation {
     }
 }
 
-/// Returns every script, its source, and its source with this ablation.
-///
-/// # Panics
-/// If the ablation fits no script any more.
+/// Every script, its source, and its source with this ablation.
 pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static Script, String, String)> {
     sources_where(ablation, |_| true)
 }
 
-/// [`sources`] of the scripts with these names only.
 fn sources_where(
     ablation: Option<Ablation>,
     is_wanted: impl Fn(&str) -> bool,
@@ -85,7 +77,7 @@ fn sources_where(
     SCRIPTS.iter().filter(|script| is_wanted(script.name())).map(source).collect()
 }
 
-/// Returns the hash by which Redis knows a script.
+/// As Redis knows it.
 pub fn hash(source: &str) -> String {
     ::redis::Script::new(source).get_hash().to_owned()
 }

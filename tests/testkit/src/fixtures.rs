@@ -14,10 +14,9 @@ use model::service::{Service, ServiceState};
 use model::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds};
 use store::{Claimant, SilenceProof};
 
-/// The image of every fixture.
 pub const IMAGE: &str = "nginx";
 
-/// Returns a configuration of only these settings, on the machine `host`.
+/// Only these settings, on the machine `host`.
 pub fn config(settings: &[(&str, &str)]) -> Config {
     let flags = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let sources = Sources {
@@ -30,7 +29,7 @@ pub fn config(settings: &[(&str, &str)]) -> Config {
     sources.config(Serves::Nothing).unwrap()
 }
 
-/// Returns the service `web` of one replica, in its first generation.
+/// `web` with one replica, in its first generation.
 pub fn service() -> Service {
     Service {
         name: ServiceName::new("web").unwrap(),
@@ -57,13 +56,12 @@ pub fn service() -> Service {
     }
 }
 
-/// Returns a service with this desired state, otherwise as [`service`].
 pub fn service_of(desired: DesiredService) -> Service {
     let Service { spec_id, created_at, .. } = service();
     Service::created(desired, spec_id, created_at)
 }
 
-/// Returns a pod of a service's first generation, with a random id, on `n1` in phases with a node.
+/// Of a first generation; on `n1` in phases with a node.
 pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
     let has_node = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
     PodRecord {
@@ -96,7 +94,6 @@ pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
     }
 }
 
-/// Returns the registration data of a worker without labels.
 pub fn node_info(capacity: Resources) -> NodeInfo {
     NodeInfo {
         labels: BTreeMap::new(),
@@ -110,7 +107,6 @@ pub fn node_info(capacity: Resources) -> NodeInfo {
     }
 }
 
-/// Returns a live node without pods.
 pub fn node(name: &str, capacity: Resources) -> Node {
     Node {
         name: NodeName::new(name).unwrap(),
@@ -134,13 +130,13 @@ pub fn node(name: &str, capacity: Resources) -> Node {
     }
 }
 
-/// Returns the worker that registers nodes in tests: always of the same machine.
+/// Always of the same machine.
 pub fn claimant() -> Claimant<'static> {
     static HOLDER: LazyLock<HolderId> = LazyLock::new(HolderId::random);
     Claimant { holder: &HOLDER, takes_over_after: Duration::from_secs(19), timing: Timing::default() }
 }
 
-/// Returns the proof of a scheduler that could write for long: every silence counts.
+/// Of a scheduler that could write for long: every silence counts.
 pub fn long_proof() -> SilenceProof {
     let day = Duration::from_secs(86_400);
     SilenceProof { until: u64::MAX >> 11, writable: day, calm: day }

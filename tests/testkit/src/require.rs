@@ -1,27 +1,20 @@
-//! Tests without their engine report it and pass, unless the environment variable `REQUIRE` lists the engine:
-//! then they fail.
+//! Tests without their engine report it and pass, unless the environment variable `REQUIRE` lists the engine.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Reports a test that is skipped for lack of `engine` (`docker`, `redis`, `netns`, `pebble`, `names`,
-/// `promtool`, `compose`).
-///
-/// # Panics
-/// If the environment variable `REQUIRE` lists the engine.
+/// `engine` is `docker`, `redis`, `netns`, `pebble`, `names`, `promtool` or `compose`. Panics if `REQUIRE`
+/// lists it.
 pub fn skipped(engine: &str, why: &str) {
     let line = format!("SKIPPED (no {engine}): {}: {why}\n", test_name());
     let required = std::env::var("REQUIRE").unwrap_or_default();
     assert!(!required.split([',', ' ']).any(|word| word == engine), "REQUIRE={required}, but {line}");
-    // Not eprintln!: the test runner hides the output of tests that pass.
+    // The test runner hides what tests print that pass.
     let _unseen = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Returns true if `redis-server` is installed. If not, the test is reported as [`skipped`].
-///
-/// # Panics
-/// If there is none and the environment variable `REQUIRE` lists `redis`.
+/// If not, the test is reported as [`skipped`].
 pub fn has_redis() -> bool {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
     let is_installed = *INSTALLED

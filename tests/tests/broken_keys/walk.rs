@@ -58,7 +58,7 @@ async fn cluster() -> Walk {
     Walk::new(cluster, services)
 }
 
-/// Returns the kinds of keys in the reference: whole keys, and prefixes that end in a colon.
+/// Whole keys, and prefixes that end in a colon.
 fn documented_kinds() -> BTreeSet<String> {
     let page = include_str!("../../../docs/reference/redis.md");
     let section = page.split("## What bounds each key").nth(1).unwrap().split("\n## ").next().unwrap();
@@ -108,8 +108,7 @@ fn pods_of(keyspace: &Keyspace, service: &str) -> BTreeSet<PodId> {
     slots.into_iter().filter_map(|id| PodId::new(String::from_utf8_lossy(id)).ok()).collect()
 }
 
-/// Spreads one kind's wrong values over its objects, one on each. A short walk has one batch, as varied as
-/// possible.
+/// One wrong value on each object. A short walk has one batch, as varied as possible.
 fn spread(objects: &[String], values: impl Fn(&str) -> Vec<WrongValue>) -> Vec<Vec<WrongValue>> {
     let count = objects.iter().map(|key| values(key).len()).max().unwrap_or_default();
     let mut batches: Vec<Vec<WrongValue>> = Vec::new();
@@ -122,7 +121,7 @@ fn spread(objects: &[String], values: impl Fn(&str) -> Vec<WrongValue>) -> Vec<V
         if object == 0 {
             batches.push(Vec::new());
         }
-        // Objects of one kind may have different fields: the last value then stands for missing ones.
+        // The last value stands for the missing fields of an object.
         let mut all = values(&objects[object]);
         let value = all.swap_remove(index.min(all.len() - 1));
         batches.last_mut().unwrap().push(value);
@@ -177,7 +176,6 @@ async fn walk_nodes(walk: &mut Walk, kind: &str) {
     }
 }
 
-/// No pod may be harmed, whatever these keys hold.
 async fn walk_single(walk: &mut Walk, keys: &[String]) {
     let before = walk.cluster.redis_keyspace().await;
     let values: Vec<Vec<WrongValue>> = keys

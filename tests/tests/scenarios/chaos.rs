@@ -1,5 +1,5 @@
-//! Invariant 1 under fault injection: for a minute every process is killed repeatedly while a client writes
-//! services and records the acknowledged writes. In the end exactly these services run.
+//! Invariant 1 under fault injection: every process is killed repeatedly while a client writes services. In
+//! the end exactly the acknowledged ones run.
 //!
 //! `KUBELEET_CHAOS=<seconds>` sets the duration.
 
@@ -26,7 +26,7 @@ fn length() -> Duration {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastWrite {
-    /// It was acknowledged: this number of replicas, or a deletion.
+    /// The number of replicas, or a deletion.
     Acknowledged(Option<u64>),
     /// Its response was lost: the client repeats it later.
     Unknown,
@@ -95,7 +95,7 @@ async fn after_a_minute_of_kills_exactly_the_acknowledged_services_run() {
     let mut daemons = Vec::from(apis);
     daemons.extend(["scheduler-1", "scheduler-2"].map(|name| cluster.scheduler_named(name)));
     for (short, runtime) in ["w1", "w2", "w3"].into_iter().zip(runtimes) {
-        // Few pods for the node with containers: two cores start only a few of them in a second.
+        // Two cores start only a few containers in a second.
         let settings: &[_] = if runtime == "docker" { &[("KUBELEET_MAX_PODS", "30")] } else { &[] };
         daemons.push(cluster.worker_with(short, runtime, settings));
     }

@@ -22,7 +22,7 @@ struct Runs {
     ends: Vec<i64>,
 }
 
-/// Returns the nearest rank among sorted values.
+/// Nearest rank.
 fn quantile(sorted: &[i64], percent: usize) -> i64 {
     sorted[(sorted.len() * percent).div_ceil(100) - 1]
 }
@@ -45,7 +45,7 @@ impl Delays {
         self.restart.push(second - first_end - BACKOFF.as_millis() as i64);
     }
 
-    /// Alone on a machine the figures are a tenth of the limit; other tests share it.
+    /// Alone on a machine the figures are a tenth of the limit.
     #[allow(clippy::print_stderr, reason = "figures")]
     fn report(mut self, of: &str) {
         let restart = format!("from the end of {of} to its next start, beyond the backoff");
@@ -64,13 +64,12 @@ fn ends_measured() -> usize {
     std::env::var("KUBELEET_ENDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
-/// In seconds. Some runs end before their start is recorded, and some between two listings of all containers.
+/// In seconds. Some runs end before their start is recorded, and some between two listings.
 fn run_time(number: usize) -> String {
     format!("0.{}", number % 10)
 }
 
-/// Runs jobs that fail once and then succeed. `command` returns a pod's command, `runs` the known runs of an
-/// ended pod.
+/// Jobs fail once and then succeed. `command` returns a pod's command, `runs` the known runs of an ended pod.
 async fn measure(
     cluster: &Cluster,
     runtime: &str,
@@ -123,7 +122,6 @@ async fn the_end_of_a_process_is_recorded_and_it_is_restarted_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = |number: usize| folder.path().join(number.to_string());
     let command = |number: usize| {
-        // The program itself writes its start and end.
         let file = file(number).display().to_string();
         let script = format!(
             "date +'start %s%3N' >>{file}; [ -e {file}.again ]; code=$((3 * $?)); : >{file}.again; \

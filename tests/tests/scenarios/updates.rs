@@ -1,5 +1,5 @@
-//! Updates that judge themselves: broken ones are rolled back while schedulers are killed, and no more pods
-//! are out of service than the policy allows. `KUBELEET_UPDATES` sets the number of rounds.
+//! Broken updates are rolled back while schedulers are killed, and no more pods are out of service than the
+//! policy allows. `KUBELEET_UPDATES` sets the number of rounds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -126,7 +126,7 @@ async fn until_in_service(http: &Http, what: &str, is_reached: impl Fn(&Value) -
     }
 }
 
-/// A typo is no outage: the running pod stays until its successor is good, or until its node could start it.
+/// A typo is no outage.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_pod_stays_until_its_successor_is_good_and_an_undo_goes_back_to_it() {
     let _lock = beside_others().await;
@@ -158,7 +158,7 @@ async fn the_only_pod_stays_until_its_successor_is_good_and_an_undo_goes_back_to
     assert_eq!(history["items"][1]["outcome"], "failed", "{history}");
 }
 
-/// A generation that was good before is not judged again: a rollback and an undo do not wait.
+/// A generation that was good before is not judged again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_canary_holds_up_what_is_new_and_neither_a_rollback_nor_an_undo() {
     let _lock = beside_others().await;

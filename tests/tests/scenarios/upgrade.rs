@@ -1,8 +1,8 @@
-//! Promise 14: every daemon of the version before is replaced while a client posts and deletes services;
-//! nothing is lost, and no pod is restarted.
+//! Promise 14: every daemon of the version before is replaced under a client; nothing is lost, and no pod is
+//! restarted.
 //!
 //! `make upgrade` builds the version before, whose commit is in `tests/version-before`, and names its binary
-//! in `KUBELEET_BINARY_BEFORE`. Otherwise the test reports that it has nothing to mix.
+//! in `KUBELEET_BINARY_BEFORE`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -23,11 +23,11 @@ use crate::sleeper;
 const POSTS_PER_SECOND: u32 = 50;
 /// The client deletes the oldest of more.
 const SERVICES: usize = 100;
-/// Seconds of each mixture of versions, unless `UPGRADE_MIXED` says otherwise.
+/// In seconds; `UPGRADE_MIXED` overrides it.
 const MIXED: u64 = 3;
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Replies to the client. A service whose reply was lost is in neither: it may exist or not.
+/// A service whose reply was lost is in neither: it may exist or not.
 #[derive(Default)]
 struct Acknowledged {
     present: BTreeSet<String>,
@@ -54,7 +54,7 @@ async fn post_and_delete(https: Vec<Http>, end: Arc<AtomicBool>) -> Acknowledged
         }
         if living.len() > SERVICES {
             let oldest = living.pop_front().expect("there are more than none");
-            // Whatever the reply is: it may be deleted from now on.
+            // Whatever the reply is, it may be deleted from now on.
             told.present.remove(&oldest);
             if is_success(http.try_send(Method::DELETE, &format!("/service/{oldest}"), None).await) {
                 told.deleted += 1;
@@ -160,7 +160,6 @@ async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
     }
 }
 
-/// The cluster begins with the version before.
 async fn replace_all_at_once(daemons: &mut [Option<DaemonProcess>], program: &Path, http: &Http) {
     for daemon in daemons.iter_mut() {
         let mut running = daemon.take().expect("every daemon is put back");

@@ -138,7 +138,7 @@ async fn the_addresses_of_slots_that_are_gone_with_a_scale_down_are_freed_and_no
         kept.push((name(text), address(&fixture, text).await));
     }
     let gone = address(&fixture, "2.web").await;
-    // A number that a name does not have, as after a manual write.
+    // The name does not have this number.
     let _: u64 = fixture.redis.cli(&["HSET", "addresses", "#777", "web"]).await;
     assert_eq!(free(&fixture).await, 0);
     assert_eq!(fixture.keyspace().await.field("addresses", "#777"), "");
@@ -150,7 +150,7 @@ async fn the_addresses_of_slots_that_are_gone_with_a_scale_down_are_freed_and_no
     assert_eq!(listed, kept);
     let since: f64 = fixture.redis.cli(&["ZSCORE", "addresses:free", &gone.number().to_string()]).await;
     assert!(since > 0.0, "no other name gets it within an hour");
-    // An overwritten record of one service keeps its own addresses and no others.
+    // It keeps its own addresses and no others.
     let () = fixture.redis.cli(&["SET", "service:api", "another program's"]).await;
     fixture.store.scale_service(&service.name, 0).await.unwrap();
     assert_eq!(free(&fixture).await, 1);
@@ -207,8 +207,7 @@ async fn no_address_has_two_names_whatever_is_written_by_hand() {
     assert_eq!(values_written_by_hand(&Fixture::new().await).await, Vec::<String>::new());
 }
 
-/// Random operations with manual writes. Returns addresses that are told or listed for two names, or told and
-/// not listed.
+/// Returns addresses that are told or listed for two names, or told and not listed.
 pub(crate) async fn values_written_by_hand(fixture: &Fixture) -> Vec<String> {
     for seed in 0..4 {
         let mut random = StdRng::seed_from_u64(seed);

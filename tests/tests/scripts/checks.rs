@@ -1,4 +1,4 @@
-//! Checks that return violations instead of panicking, so that the ablations can show that they notice.
+//! Checks that return violations instead of panicking, for the ablations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,13 +88,13 @@ pub(crate) async fn a_dead_node_has_a_heartbeat_in_the_future(fixture: &Fixture)
 
 pub(crate) async fn a_worker_beats_at_maxmemory(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
-    // The run of Redis is not noted yet, so the first write of the heartbeat is one that grows.
+    // Then the first write of the heartbeat is one that grows.
     let () = fixture.redis.cli(&["HDEL", "meta", "run_id"]).await;
     let () = fixture.redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).await;
     session.heartbeat(None, None, 0, &[]).await.err().map(|error| error.to_string()).into_iter().collect()
 }
 
-/// Invariant 3. Runs every operation of a worker; nothing may change.
+/// Invariant 3.
 pub(crate) async fn a_dead_worker_writes(fixture: &Fixture) -> Vec<String> {
     let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
     session.pop_more(1).await.unwrap();
@@ -126,7 +126,7 @@ pub(crate) async fn a_dead_worker_writes(fixture: &Fixture) -> Vec<String> {
     wrong
 }
 
-/// Invariant 2: acknowledged pods are only in cs.
+/// Invariant 2.
 pub(crate) async fn pods_start(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     fixture.service("web", 3).await;
@@ -135,7 +135,7 @@ pub(crate) async fn pods_start(fixture: &Fixture) -> Vec<String> {
     fixture.violations().await
 }
 
-/// Invariant 1: each slot has one pod, and each pod has a slot.
+/// Invariant 1.
 pub(crate) async fn many_create_the_same_pods(fixture: &Fixture) -> Vec<String> {
     let service = fixture.service("web", 20).await;
     let all: Arc<Vec<u32>> = Arc::new((0..20).collect());
@@ -154,7 +154,7 @@ pub(crate) async fn many_create_the_same_pods(fixture: &Fixture) -> Vec<String> 
     wrong
 }
 
-/// Invariant 4: each payload is queued once, including pushed ones without a record.
+/// Invariant 4: each payload is queued once, also pushed ones without a record.
 pub(crate) async fn many_drain_one_node(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     fixture.service("web", 150).await;
@@ -200,7 +200,7 @@ pub(crate) async fn an_old_assignment_is_acknowledged(fixture: &Fixture) -> Vec<
     fixture.assign_all(&back).await;
     back.pop_more(1).await.unwrap();
     let before = fixture.keyspace().await;
-    // It is the same pod on the same live node: only the assignment differs.
+    // Only the assignment differs.
     let old = record.assignment.unwrap();
     let answer = fixture.ack(&back, &payload, &old).await;
     drop(session);
@@ -211,7 +211,7 @@ pub(crate) async fn an_old_assignment_is_acknowledged(fixture: &Fixture) -> Vec<
     wrong
 }
 
-/// Invariant 7: two dead letters.
+/// Invariant 7.
 pub(crate) async fn equal_junk_is_kept_twice(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     let junk = b"no pod";

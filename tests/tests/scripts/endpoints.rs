@@ -214,7 +214,6 @@ async fn one_makes_the_set_and_another_waits_until_it_is_made_or_the_first_one_i
     assert_eq!(keyspace.field("ep:web", "v"), version.version.to_string());
 }
 
-/// Pages read while pods moved, and then the changes, result in the content of Redis.
 #[tokio::test]
 async fn changes_while_pages_are_read_are_applied_to_what_was_read() {
     let fixture = Fixture::new().await;
@@ -298,7 +297,7 @@ async fn a_set_that_no_proxy_asks_for_expires() {
     assert!((3500..=3600).contains(&lasts), "{lasts} s");
 }
 
-/// Manually copied endpoints or slots of another service lead nowhere: the pods serve that service.
+/// Copied by hand: the pods serve their own service.
 #[tokio::test]
 async fn the_endpoints_of_a_service_are_never_pods_of_another_one() {
     let fixture = Fixture::new().await;
@@ -314,7 +313,6 @@ async fn the_endpoints_of_a_service_are_never_pods_of_another_one() {
     let _: u64 = fixture.redis.cli(&["DEL", "ep:web"]).await;
     let _: u64 = fixture.redis.cli(&["HSET", "slots:web", "1", other.id.as_str()]).await;
     assert_eq!(pods(follow(&fixture).await.1), [own.id]);
-    // Changes of that pod affect its own service's endpoints alone.
     fixture.stop(&other).await;
     assert_eq!(lines(&fixture.keyspace().await).len(), 1);
 }

@@ -62,7 +62,7 @@ async fn carry_out(store: &Store, plan: &RecoveryPlan) {
     store.recover_pods(None, &plan.pushed).await.unwrap();
 }
 
-/// Without fields that are times or belong to one write.
+/// Without times and fields of one write.
 async fn lasting(fixture: &Fixture) -> BTreeMap<String, KeyEntry> {
     let volatile = ["since", "created_at", "write", "reason", "message"];
     let keyspace = fixture.keyspace().await;
@@ -117,7 +117,7 @@ async fn an_emptied_redis_gets_back_the_services_pods_and_ids_that_the_workers_s
     assert_eq!(differences(&before, &lasting(&fixture).await), Vec::<String>::new());
     assert_eq!(fixture.keyspace().await.field("node:w1", "used_memory"), usage);
     assert!(missing(&fixture.store, &saved).await.is_empty());
-    // The workers register beside the recovered data, and nothing is wrong.
+    // The workers register beside the recovered data.
     fixture.node("w1").await;
     fixture.node("w2").await;
     assert_eq!(fixture.violations().await, Vec::<String>::new());
@@ -131,7 +131,6 @@ async fn a_recovery_that_ended_early_is_completed_and_creates_no_pod_meanwhile()
     let (before, saved) = (lasting(&fixture).await, save(&fixture).await);
     let () = fixture.redis.cli(&["FLUSHALL"]).await;
     let planned = missing(&fixture.store, &saved).await;
-    // It ends after some pods of the first service were recorded.
     let first = &planned.services[0];
     fixture.store.recover_pods(Some(&first.name), &first.pods[..3]).await.unwrap();
     assert_eq!(fixture.store.service_names().await.unwrap(), [], "there is nothing to reconcile yet");
@@ -253,7 +252,7 @@ async fn a_service_that_was_deleted_comes_back_only_if_it_is_wanted() {
     let known = fixture.store.known_state(&saved).await.unwrap();
     let planned = plan(&known, &saved);
     assert!(planned.is_empty() && planned.problems[0].contains("service web was deleted at"), "{planned:?}");
-    // A lost service that was not deleted is recovered: a deleted key does not delete the service.
+    // A deleted key does not delete the service.
     let wanted = plan(&KnownState { with_deleted: true, ..known }, &saved);
     carry_out(&fixture.store, &wanted).await;
     let _: u64 = fixture.redis.cli(&["DEL", "service:web"]).await;
@@ -277,7 +276,6 @@ async fn deletions_are_remembered_for_a_month_and_ten_thousand_of_them() {
     let is_there =
         async |name: &str| -> Option<f64> { fixture.redis.cli(&["ZSCORE", "services:deleted", name]).await };
     assert!(count == 10_000 && is_there("web").await.is_some() && is_there("old").await.is_none());
-    // A key of another type keeps no service from being deleted.
     let () = fixture.redis.cli(&["SET", "services:deleted", "text"]).await;
     let other = fixture.service("db", 1).await;
     assert!(fixture.store.delete_service(&other.name).await.unwrap().0);

@@ -1,5 +1,5 @@
-//! The part of Redis' data that invariants refer to, updated key by key: after a command, only the keys that
-//! it may have changed are read again.
+//! The part of Redis' data that invariants refer to; after a command, only the keys that it may have changed
+//! are read again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -157,7 +157,7 @@ impl SimulatedState {
         }
     }
 
-    /// Returns the keys whose content differs. Rows may differ in order: Redis' hashes have none.
+    /// Rows may differ in order: Redis' hashes have none.
     pub(crate) fn differing_keys(&self, other: &Self) -> Vec<String> {
         let without_rows = |state: &Self| Self { rows: BTreeMap::new(), ..state.clone() };
         if without_rows(self) == without_rows(other) {

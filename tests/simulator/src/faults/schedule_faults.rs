@@ -1,4 +1,3 @@
-//! The state of the fault injector.
 
 use std::collections::BTreeSet;
 
@@ -40,10 +39,10 @@ impl CopiedSlots {
 
 /// Times are simulated milliseconds.
 pub(crate) struct ScheduleFaults {
-    /// The fault rate: 0 is none, 2 is twice as many as 1.
+    /// 0 is no faults, 2 is twice as many as 1.
     pub(crate) rate: u64,
     pub(crate) has_failovers: bool,
-    /// True once the cluster must converge.
+    /// The cluster must converge.
     pub(crate) are_over: bool,
     pub(crate) redis_stalled_until: u64,
     pub(crate) write_outage: RefusedWrites,
@@ -54,7 +53,6 @@ pub(crate) struct ScheduleFaults {
     pub(crate) longer_times_of: Option<ProcessId>,
     pub(crate) engine_hangs_until: [u64; HOSTS],
     pub(crate) replica: Option<ReplicaSnapshot>,
-    /// An operator's backup.
     pub(crate) backup: Option<ReplicaSnapshot>,
     pub(crate) failed_over_at: Option<u64>,
     pub(crate) emptied_until: Option<u64>,
@@ -65,12 +63,12 @@ pub(crate) struct ScheduleFaults {
     pub(crate) copied_slots: CopiedSlots,
     pub(crate) slots_random: Random,
     pub(crate) copies_slots: bool,
-    /// When the second worker's machine goes; `None` without one.
+    /// `None` without a second worker.
     pub(crate) second_worker_until: Option<u64>,
     /// Pod and assignment of containers that were to run on when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
-    /// Pod and assignment with a begun stop: decided once, it removes containers one after the other, again
-    /// if the engine hangs.
+    /// Pod and assignment. A stop decided once removes containers one after the other, again if the engine
+    /// hangs.
     pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 

@@ -1,5 +1,4 @@
-//! The store's scripts as the simulator runs them: with simulated time, collected wake-ups, and an ablation
-//! if there is one.
+//! The store's scripts with simulated time, collected wake-ups, and an ablation if there is one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,8 +21,7 @@ const CLOCK: &str = "local time = redis.call('TIME')
 const LEASE_LEFT: &str = "redis.call('PTTL', lease_key)";
 const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)";
 
-/// The scripts that a Redis has for runs with one ablation, or without any. Adapting them takes a tenth of a
-/// run, so it is done once for all runs on a Redis.
+/// Adapting scripts takes a tenth of a run, so it is done once for all runs on a Redis.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadedScripts {
     /// The store's hash and the adapted source's, in the order of the store's table.
@@ -32,10 +30,10 @@ pub struct LoadedScripts {
 }
 
 impl LoadedScripts {
-    /// Loads the scripts into the Redis with this Unix socket.
+    /// `redis` is a Unix socket.
     pub fn load(redis: &Path, ablation: Option<Ablation>) -> Self {
         let mut redis = RedisConnection::connect(redis);
-        // It costs more than many a command. Some versions of Redis cannot set it because they have none.
+        // It costs more than many a command. Some versions of Redis have none.
         redis.add(&["CONFIG", "SET", "latency-tracking", "no"]);
         let [_] = redis.send(0);
         let load = |(_, original, ablated): (_, String, String)| {

@@ -1,5 +1,5 @@
 //! The proxy of each host: production code that receives the workers' pods and sets their gates. The
-//! simulator sends the requests and injects the faults. [`crate::checks::gates`] has the checks.
+//! simulator sends the requests.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) const DRAIN: &str = "2s";
 /// Bytes, until its other end reads.
 const BUFFER: usize = 256 * 1024;
 
-/// The proxies of all hosts; none in scenarios without them.
+/// None in scenarios without them.
 pub(crate) struct Proxies {
     pub(crate) of_hosts: Vec<SimulatedProxy>,
     pub(crate) random: Random,
@@ -58,7 +58,7 @@ pub(crate) struct SimulatedRequest {
     pub(crate) ends_at: u64,
 }
 
-/// Unaccepted connections; none while no proxy listens.
+/// None while no proxy listens.
 #[derive(Default)]
 struct SimulatedSocket {
     listening: Mutex<Option<mpsc::UnboundedSender<DuplexStream>>>,

@@ -1,5 +1,4 @@
-//! Executes requests on Redis: almost every command unchanged, scripts with simulated time, and unordered
-//! replies in a fixed order.
+//! Executes requests on Redis: scripts with simulated time, and unordered replies in a fixed order.
 
 use ::redis::{Value, parse_redis_value};
 use store::{RedisCommand, Script};
@@ -32,8 +31,7 @@ impl World {
         replies
     }
 
-    /// Deletes keys that a command names after their time, for Redis itself knows no simulated time. Scripts
-    /// are left out: they note times in what they write.
+    /// Redis itself knows no simulated time. Scripts are left out: they note times in what they write.
     fn expire_keys_of(&mut self, commands: &[RedisCommand]) {
         for words in commands.iter().filter(|words| is_read(words) && words.len() > 1) {
             if self.expirations.get(&words[1]).is_some_and(|at| *at <= self.clock.now) {
@@ -131,7 +129,7 @@ impl World {
         self.in_order(words, reply)
     }
 
-    /// Adds a read-only command, or a replacement whose reply can be ordered.
+    /// Or a replacement whose reply can be ordered.
     fn add_as_ordered(&mut self, words: &RedisCommand) {
         match &words[0][..] {
             b"SRANDMEMBER" | b"SSCAN" => self.redis.add(&[b"SMEMBERS", &words[1][..]]),
@@ -258,7 +256,7 @@ impl World {
     }
 }
 
-/// Returns true if Redis executes it almost as it came, and it changes nothing.
+/// True if Redis executes it almost as it came, and it changes nothing.
 fn is_read(words: &RedisCommand) -> bool {
     let is_another = matches!(
         &words[0][..],

@@ -67,7 +67,7 @@ impl World {
         is_empty && self.clock.now < request.sent_at + block_millis(pop)
     }
 
-    /// Returns the process of the executed request.
+    /// Returns its process.
     pub(crate) fn execute_next(&mut self) -> Option<ProcessId> {
         self.drop_abandoned_requests();
         let candidates = self.candidates(usize::MAX);
@@ -90,7 +90,7 @@ impl World {
         }
     }
 
-    /// Some requests stay in transit and reach Redis later. Those of the API never do: clients repeat their
+    /// Some stay in transit and reach Redis later. Those of the API never do: clients repeat their
     /// operations, and an old one must not follow a newer one.
     fn drop_abandoned_requests(&mut self) {
         let mut bus = self.bus.lock();
@@ -187,14 +187,14 @@ impl World {
         self.break_connection(request);
     }
 
-    /// Returns false if there is no such call.
+    /// False if there is no such call.
     pub(crate) fn delay_script(&mut self, script: &str, process: ProcessId, until: u64) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         self.bus.lock().redis_requests[index].delayed_until = until;
         true
     }
 
-    /// Returns false without such a call, or if it is not the next of its connection.
+    /// False without such a call, or if it is not the next of its connection.
     pub(crate) fn lose_reply_of(&mut self, script: &str, process: ProcessId) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         let mut bus = self.bus.lock();
@@ -255,7 +255,7 @@ impl World {
             && request.delayed_until == request.sent_at
             && grace > 0
         {
-            // The stop begins now. The container's process takes a while to end, at most its grace period.
+            // The process takes a while to end, at most its grace period.
             self.watch_engine(host, &request);
             let delay = 1 + self.random.between(0, grace.min(3000));
             request.delayed_until = request.sent_at + delay;

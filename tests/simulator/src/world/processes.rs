@@ -1,5 +1,4 @@
-//! Starts and kills processes: production code with a simulated environment. Also pushes payloads by hand, as
-//! a user with redis-cli does.
+//! Starts and kills processes, and pushes payloads by hand, as a user with redis-cli does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ use crate::world::state::World;
 
 /// Too few for all services' pods when one node is missing, so that some wait.
 const NODE_CPUS: &str = "2";
-/// Enough for the pushed pods too, which need no CPU: all pods fit, wherever they are pushed.
+/// Enough for the pushed pods too, which need no CPU, wherever they are pushed.
 const NODE_PODS: &str = "8";
 const MAX_PUSHED_PODS: usize = 4;
 const PUSH_RATE: u64 = 250;
@@ -52,8 +51,8 @@ impl World {
                 dead_after: config.timing.dead_after * 2,
             };
         }
-        // Otherwise the master changes only when lost data are restored: a single Redis, started again.
-        // Directed scenarios (rate 0) have failovers.
+        // Otherwise it is a single Redis: the master changes only when lost data are restored. Directed
+        // scenarios (rate 0) have failovers.
         if self.faults.has_failovers || self.faults.rate == 0 {
             config.redis = format!("redis+sentinel://simulated/mymaster/{database}").parse().unwrap();
         }

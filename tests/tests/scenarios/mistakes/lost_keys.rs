@@ -1,5 +1,5 @@
-//! Mistakes with keys in Redis: renamed slots, deleted records, keys that expire one after the other. No
-//! other container ends, and no pod runs twice.
+//! Renamed slots, deleted records, keys that expire one after the other. No other container ends, and no pod
+//! runs twice.
 
 use std::collections::BTreeSet;
 
@@ -95,7 +95,7 @@ async fn slots_that_are_renamed_stop_no_container() {
     assert!(status.is_success() && repaired["items"] == serde_json::json!([]), "{status}: {repaired}");
 }
 
-/// The pods are some seconds old; a failover may lose only younger ones.
+/// A failover may lose only younger pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() {
     let _lock = beside_others().await;
@@ -109,8 +109,7 @@ async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() 
     is_said(&http, "/status", "whose pods have no records").await;
     is_said(&http, "/service/web", "has containers whose records are lost").await;
     is_said(&http, "/cluster/check", "which has no record").await;
-    // Pods with `on_disconnect: stop` may have been moved, so they are stopped. No node holds them then, and
-    // others replace them.
+    // Pods with `on_disconnect: stop` may have been moved, so they are stopped, and others replace them.
     http.runs(SOON, "db", STOP).await;
     let kept: BTreeSet<_> = leaders(&small.cluster).intersection(&before).cloned().collect();
     assert_eq!(kept, web, "those that must not run twice are stopped, and no others");
@@ -121,7 +120,7 @@ async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() 
     assert_eq!(of_service(&small, &http, "web").await, web);
 }
 
-/// Not all keys end in the same moment: in between, processes know different keys.
+/// In between, processes know different keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_expire_one_after_the_other_are_recovered_and_no_pod_runs_twice() {
     let _lock = beside_others().await;
@@ -133,7 +132,7 @@ async fn keys_that_expire_one_after_the_other_are_recovered_and_no_pod_runs_twic
         let _: u64 = small.cluster.redis.cli(&["PEXPIRE", &key, &after]).await;
     }
     is_said(&http, "/status", "kubeleet cluster recover").await;
-    // As an operator does: repeated for as long as `status` asks for it, because keys continue to vanish.
+    // As an operator does, for as long as `status` asks for it: keys continue to vanish.
     eventually_within(SOON, "all is recovered", || async {
         let status = http.get("/status").await.to_string();
         let is_asked = status.contains("kubeleet cluster recover");

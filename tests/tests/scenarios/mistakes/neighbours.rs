@@ -1,5 +1,5 @@
-//! Two clusters and a `kubeleet dev` with the same node names on one engine, each with faults of its own.
-//! Only the cluster's id distinguishes their containers.
+//! Two clusters and a `kubeleet dev` with the same node names on one engine: only the cluster's id
+//! distinguishes their containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -55,7 +55,6 @@ async fn clusters_on_one_engine_never_touch_each_others_containers() {
     let (begun, end) = (Instant::now(), Instant::now() + seconds(4));
     let mut rounds = 0;
     while Instant::now() < end || rounds < 3 {
-        // Each changes its services while the others do the same, and while daemons die.
         let (of_steady, of_noisy, of_dev) = (Http::clone(&steady_http), noisy_http.clone(), dev.http.clone());
         tokio::join!(
             change(&of_steady, rounds, true),
