@@ -1,5 +1,5 @@
-//! Cuts off a host with a real engine: measures its pods' downtime, and how many still run there meanwhile.
-//! Docker Swarm on the same engines for comparison.
+//! Cuts off a host with a real engine: its pods' downtime, and how many still run there. Docker Swarm for
+//! comparison.
 
 use std::time::{Duration, Instant};
 
@@ -24,15 +24,15 @@ const SWARM_SETTLE_TIME: Duration = Duration::from_secs(5);
 struct CutRun {
     pods: usize,
     downtime: Duration,
-    /// From its last heartbeat until then in seconds, less the silence after which a node is declared dead.
-    /// None if that is not a setting.
+    /// Seconds from its last heartbeat, less the silence after which a node is declared dead. None if that is
+    /// not a setting.
     after_dead_after: Option<f64>,
     still_running: usize,
 }
 
 #[derive(Clone, Copy)]
 enum Orchestrator {
-    /// kubeleet, with this `on_disconnect`.
+    /// With this `on_disconnect`.
     Kubeleet(&'static str),
     Swarm,
 }

@@ -39,7 +39,7 @@ impl Engine {
         self.client.list_containers(Some(options)).await.unwrap().len()
     }
 
-    /// Creates and starts containers like kubeleet's. Returns their ids.
+    /// Containers like kubeleet's. Returns their ids.
     pub async fn launch(&self, count: usize, concurrency: usize) -> Vec<String> {
         let body = Arc::new(body());
         let one = |_| {

@@ -1,5 +1,5 @@
-//! Growth of cost: time and Redis' processor time per pod, over the number of nodes and of pods in one POST,
-//! and the longest script. Also draws `target/bench/growth.svg`.
+//! Growth of cost: time and Redis' processor time per pod, over the number of nodes and of pods, and the
+//! longest script. Draws `target/bench/growth.svg`.
 
 use serde_json::{Value, json};
 

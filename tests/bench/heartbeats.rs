@@ -1,4 +1,4 @@
-//! Reads the times of heartbeats from Redis, and the fate of silent nodes. Changes nothing.
+//! Reads the times of heartbeats from Redis, and the fate of silent nodes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct HeartbeatMonitor {
     store: Store,
     last_heartbeats: BTreeMap<String, f64>,
     last_event: String,
-    /// The longest time between two heartbeats of a node in seconds, and the node.
+    /// In seconds, and the node.
     pub longest_gap: (f64, String),
     pub deaths: Vec<String>,
     pub moved_pods: usize,
@@ -38,7 +38,7 @@ impl HeartbeatMonitor {
         }
     }
 
-    /// Takes one sample. Samples must be more frequent than heartbeats, or a gap appears longer.
+    /// Samples must be more frequent than heartbeats, or a gap appears longer.
     pub async fn sample(&mut self) {
         let mut query = redis::cmd("ZRANGE");
         query.arg(&["beats", "0", "-1", "WITHSCORES"]);

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// True if [`save`] and [`save_text`] do nothing.
+/// [`save`] and [`save_text`] do nothing.
 static ARE_RESULTS_DISCARDED: AtomicBool = AtomicBool::new(false);
 
 pub fn discard_results() {
@@ -32,7 +32,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A table; the first row is the header.
+/// The first row is the header.
 pub struct Table {
     title: String,
     rows: Vec<Vec<String>>,
@@ -111,7 +111,7 @@ fn machine() -> Value {
     })
 }
 
-/// Returns product and version: a Valkey may be installed under the name of Redis.
+/// A Valkey may be installed under the name of Redis.
 fn redis_version() -> String {
     let output = Command::new("redis-server").arg("--version").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! No node is declared dead by mistake on a busy machine: spinning threads keep all cores busy, twice as many
-//! as cores, while nodes send heartbeats every second and would be dead after six.
+//! No node is declared dead by mistake while spinning threads keep all cores busy. Nodes send heartbeats
+//! every second and would be dead after six.
 
 use std::fs;
 use std::hint::black_box;
@@ -123,7 +123,7 @@ async fn launch(rig: &Rig, http: &Http, pods: u32) {
     rig.wait_until_idle(Duration::from_secs(20)).await;
 }
 
-/// Threads that spin with normal priority until this is dropped.
+/// With normal priority, until this is dropped.
 struct SpinningThreads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -153,7 +153,7 @@ impl Drop for SpinningThreads {
     }
 }
 
-/// Time of all cores by kind of work, as in /proc/stat.
+/// By kind of work, as in /proc/stat.
 struct CoreTimes(Vec<f64>);
 
 impl CoreTimes {

@@ -1,5 +1,4 @@
-//! The worker of the first kubeleet, for comparison: it creates and starts one container after the other, and
-//! stops them one after the other.
+//! The worker of the first kubeleet, for comparison: it starts and stops one container after the other.
 
 use std::time::Instant;
 

@@ -14,7 +14,7 @@ impl Series {
         self.0.len()
     }
 
-    /// Returns the nearest rank; NaN without values.
+    /// Nearest rank; NaN without values.
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -34,7 +34,7 @@ impl Series {
         self.quantile(1.0)
     }
 
-    /// Formats as `1.23 (1.10–1.40)`.
+    /// As `1.23 (1.10–1.40)`.
     pub fn show(&self, digits: usize) -> String {
         if self.0.len() == 1 {
             return format!("{:.digits$}", self.median());

@@ -22,10 +22,7 @@ pub struct Swarm<'a> {
 }
 
 impl<'a> Swarm<'a> {
-    /// Joins the engines to a Swarm.
-    ///
-    /// # Errors
-    /// If an engine refuses, with its message.
+    /// The error is an engine's message.
     pub async fn form(fleet: &'a Fleet) -> Result<Self, String> {
         let swarm = Self { fleet };
         match swarm.join_all().await {
@@ -79,8 +76,8 @@ impl<'a> Swarm<'a> {
         let spec = ServiceSpec {
             name: Some(name.to_owned()),
             task_template: Some(TaskSpec {
-                // Named by its tag. Each engine first looks for a newer image in a registry, which fails at
-                // once on a host without a route to the Internet.
+                // By its tag each engine looks for a newer image in a registry, which fails at once without a
+                // route to the Internet.
                 container_spec: Some(TaskSpecContainerSpec {
                     image: Some(IMAGE.to_owned()),
                     ..Default::default()

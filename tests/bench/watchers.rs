@@ -1,5 +1,5 @@
-//! The cost of watching usage: one node with a thousand process pods, and clients that ask for all usage
-//! every two seconds, as `kubeleet top` does.
+//! One node with a thousand process pods, and clients that ask for all usage every two seconds, as `kubeleet
+//! top` does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

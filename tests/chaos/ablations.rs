@@ -1,4 +1,4 @@
-//! Ablations: the same faults with one safeguard removed. Each must show a loss, or the faults prove nothing.
+//! The same faults with one safeguard removed. Each must show a loss, or the faults prove nothing.
 
 use std::time::Duration;
 
@@ -52,8 +52,7 @@ async fn without_wait(seed: u64) -> FaultResult {
     finish(runner, "without-wait")
 }
 
-/// Workers' leases last a minute, and their registration of that is lost: schedulers declare nodes dead as
-/// always.
+/// Leases last a minute, and their registration is lost: schedulers declare nodes dead as always.
 async fn fence_after_death(seed: u64) -> FaultResult {
     let worker_settings = vec![("KUBELEET_FENCE_AFTER", "60s"), ("KUBELEET_DEAD_AFTER", "61s")];
     let options = StackOptions { worker_settings, without_engine: true, ..StackOptions::default() };
@@ -81,7 +80,7 @@ async fn forget_times(stack: &Stack) {
     }
 }
 
-/// The payload of a pod that is acknowledged as running stays in `rq` as well.
+/// The payload stays in `rq` as well.
 async fn ack_that_leaves_rq(seed: u64) -> FaultResult {
     let ablation = Ablation { file: "ack", from: "remove_from_rq(acked)", to: "" };
     let changed = ablation.changed();

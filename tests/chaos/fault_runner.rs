@@ -1,5 +1,5 @@
-//! The fault runner: injects one fault at a time into a stack under load, stops the load, and checks that the
-//! stack converges to exactly the acknowledged writes.
+//! Injects one fault at a time into a stack under load, stops the load, and checks that the stack converges
+//! to exactly the acknowledged writes.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ impl FaultRunner {
         self.end_round(fault, times, start).await;
     }
 
-    /// Injects a slow fault `times` times and judges each alone. Adds one result for all.
+    /// For slow faults, each judged alone. Adds one result for all.
     pub async fn rounds(
         &mut self,
         fault: &str,

@@ -1,4 +1,4 @@
-//! The load: clients that write services through all APIs and record every answer in a journal.
+//! Clients that write services through all APIs and record every answer in a journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ struct Shared {
 }
 
 impl Load {
-    /// Creates one client for each API, idle before [`Load::resume`].
+    /// One client for each API, idle before [`Load::resume`].
     pub fn new(https: Vec<Http>, seed: u64) -> Self {
         let shared = Arc::new(Shared {
             journal: Mutex::default(),
@@ -52,7 +52,7 @@ impl Load {
         self.shared.is_running.store(true, Ordering::SeqCst);
     }
 
-    /// Stops writing. Returns when no write is outstanding.
+    /// Returns when no write is outstanding.
     pub async fn pause(&self) {
         self.shared.is_running.store(false, Ordering::SeqCst);
         eventually_within(REQUEST_TIMEOUT * 2, "no write is in progress", || async {
@@ -82,7 +82,7 @@ struct Poster {
 impl Poster {
     async fn run(mut self) {
         loop {
-            // Counted before the flag is read, so that a pause waits for this write as well.
+            // Before the flag is read, so that a pause waits for this write as well.
             self.shared.in_progress.fetch_add(1, Ordering::SeqCst);
             if self.shared.is_running.load(Ordering::SeqCst) {
                 self.write().await;

@@ -1,5 +1,4 @@
-//! Watches for pods that run twice: ten times a second it compares all containers and processes with the
-//! leases of the nodes.
+//! Watches for pods that run twice: compares all containers and processes with the leases ten times a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -77,7 +76,7 @@ impl Sampler {
         let mut before = BTreeMap::new();
         loop {
             let pairs = twice(&self.sample().await);
-            // One sample takes a while. Only a pair in two successive samples has run at the same time.
+            // One sample takes a while: only a pair in two successive samples has run at the same time.
             for (pair, is_stop) in pairs.iter().filter(|(pair, _)| before.contains_key(*pair)) {
                 let are_leased = self.has_lease(&pair.0.node) && self.has_lease(&pair.1.node);
                 let mut found = found.lock();
@@ -92,7 +91,7 @@ impl Sampler {
         }
     }
 
-    /// Returns the running pods, and true for each that must not run twice.
+    /// True for each that must not run twice.
     async fn sample(&self) -> Vec<(Running, bool)> {
         let data = self.data.clone();
         let mut running = tokio::task::spawn_blocking(move || running_below(&data)).await.unwrap();

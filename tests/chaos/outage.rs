@@ -17,7 +17,7 @@ use crate::stack::{Stack, StackOptions};
 /// Noticing the outage costs processor time; only the waiting after it is measured.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(15);
-/// Of one core, for a waiting process: twice as much without optimization.
+/// Of one core, for a waiting process.
 const MAX_CPU_SHARE: f64 = if cfg!(debug_assertions) { 0.02 } else { 0.01 };
 
 pub async fn run(away: Duration) -> FaultResult {
@@ -75,7 +75,7 @@ pub async fn run(away: Duration) -> FaultResult {
     result
 }
 
-/// Restarts all servers. Returns the start time of the last one.
+/// Returns the start time of the last one.
 async fn start_redis(stack: &mut Stack) -> Instant {
     for machine in 0..3 {
         stack.trio.start_sentinel(machine);
@@ -112,7 +112,6 @@ fn cpu_seconds(stack: &Stack) -> BTreeMap<String, f64> {
         daemons.iter().enumerate().map(move |(n, daemon)| (format!("{kind}{}", n + 1), daemon))
     });
     each.filter_map(|(name, daemon)| {
-        // A worker runs behind its supervisor.
         let behind =
             daemon.supervised_worker().map_or(0.0, |pid| seconds(pid.as_raw_nonzero().get().cast_unsigned()));
         Some((name, seconds(daemon.id()?) + behind))
@@ -120,10 +119,10 @@ fn cpu_seconds(stack: &Stack) -> BTreeMap<String, f64> {
     .collect()
 }
 
-/// Returns a process' user and system time, with all threads.
+/// User and system time, with all threads.
 fn seconds(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The fields after the name, which is in parentheses and may contain anything.
+    // After the name, which is in parentheses and may contain anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     // USER_HZ, which programs see, is 100 on every Linux.

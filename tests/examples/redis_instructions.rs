@@ -1,6 +1,6 @@
-//! Brings a number of pods from their service to their workers, with only the calls of API, scheduler and
-//! workers, for `scripts/instructions` to count Redis' work: `redis_instructions <pods> <nodes>`. Prints the
-//! version of Redis.
+//! Brings pods from their service to their workers with only the calls of API, scheduler and workers, for
+//! `scripts/instructions` to count Redis' work: `redis_instructions <pods> <nodes>`. Prints the version of
+//! Redis.
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
@@ -15,7 +15,7 @@ use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use store::{Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Session};
 
-/// Pods that a scheduler assigns, or a worker claims and acknowledges, in one call during a flood.
+/// In one call during a flood.
 const ASSIGNED_AT_ONCE: usize = 250;
 const CLAIMED_AT_ONCE: usize = 20;
 
@@ -43,7 +43,7 @@ async fn main() {
     let info: String = fixture.redis.cli(&["INFO", "server"]).await;
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
     println!("{}", version.unwrap());
-    // Ended properly, or callgrind reports nothing.
+    // Otherwise callgrind reports nothing.
     let _ = fixture.redis.try_cli::<()>(&["SHUTDOWN", "NOSAVE"]).await;
     eventually(LIMIT, "Redis ends", || async {
         if fixture.redis.is_running() { Err("it runs".to_owned()) } else { Ok(()) }
@@ -51,7 +51,7 @@ async fn main() {
     .await;
 }
 
-/// Assigns all waiting pods, each node its share in one piece. Returns their number.
+/// Each node gets its share in one piece. Returns their number.
 async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
     let mut incarnations = Vec::new();
     for session in sessions {
@@ -81,7 +81,7 @@ async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
     }
 }
 
-/// Claims and acknowledges all pods of a node. Returns their number.
+/// Returns their number.
 async fn start(session: &Session) -> usize {
     let mut started = 0;
     loop {

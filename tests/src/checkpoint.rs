@@ -1,14 +1,13 @@
-//! Saves and restores the content of a Redis, to try many things from the same state.
+//! Saves and restores the content of a Redis.
 
 use ::redis::{Value, cmd, pipe};
 
 use crate::Redis;
 
-/// All keys with their values, without times to live. Scripts stay loaded.
+/// Without times to live. Scripts stay loaded.
 pub struct Checkpoint(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Checkpoint {
-    /// Saves the content.
     pub async fn take(redis: &Redis) -> Self {
         let keys: Vec<Vec<u8>> = redis.cli(&["KEYS", "*"]).await;
         let mut content = Vec::with_capacity(keys.len());
@@ -19,7 +18,6 @@ impl Checkpoint {
         Self(content)
     }
 
-    /// Replaces the current content with the saved one.
     pub async fn restore(&self, redis: &Redis) {
         let mut transaction = pipe();
         transaction.atomic().cmd("FLUSHALL");

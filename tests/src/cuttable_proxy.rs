@@ -1,5 +1,4 @@
-//! A TCP proxy between one process and its Redis that can be cut: nothing passes any more, and connections
-//! stay open.
+//! A TCP proxy between one process and its Redis that can be cut: connections stay open.
 
 use std::pin::pin;
 
@@ -7,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// A port that forwards to another. Closes its connections when dropped.
+/// Closes its connections when dropped.
 pub struct CuttableProxy {
     port: u16,
     cut: watch::Sender<bool>,
@@ -15,7 +14,7 @@ pub struct CuttableProxy {
 }
 
 impl CuttableProxy {
-    /// Forwards to this port on loopback.
+    /// On loopback.
     pub async fn to(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -29,12 +28,11 @@ impl CuttableProxy {
         Self { port, cut, task: task.abort_handle() }
     }
 
-    /// Returns `redis://127.0.0.1:<port>` of the proxy.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Stops forwarding. Connections stay open and silent.
+    /// Connections stay open and silent.
     pub fn cut(&self) {
         self.cut.send_replace(true);
     }
@@ -64,8 +62,7 @@ async fn forward(mut client: TcpStream, target: u16, mut cut: watch::Receiver<bo
         _ended = &mut forwarding => false,
     };
     if is_cut {
-        // Both connections stay open without being read or written, until the proxy is joined again or
-        // dropped.
+        // Until the proxy is joined again or dropped.
         let _joined = cut.wait_for(|cut| !cut).await.is_ok();
     }
 }

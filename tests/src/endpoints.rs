@@ -6,7 +6,7 @@ use store::{EndpointVersion, FollowedEndpoints, ReadingStep, Store, StoreError};
 
 const MAX_ATTEMPTS: usize = 5;
 
-/// Returns the endpoints and their version, unless the caller knows them.
+/// Unless the caller knows them.
 pub async fn read_endpoints(
     store: &Store,
     service: &ServiceName,

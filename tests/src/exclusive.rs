@@ -1,5 +1,4 @@
-//! Locks between tests that would disturb each other on this machine, across test binaries and test
-//! processes.
+//! Locks between tests that would disturb each other, across test binaries and processes.
 //!
 //! nextest keeps scenarios apart by its groups (`.config/nextest.toml`). Under plain `cargo test`, [`alone`]
 //! and [`beside_others`] do.
@@ -10,11 +9,10 @@ use rustix::fs::{FlockOperation, flock};
 
 const MACHINE: &str = "heavy";
 
-/// A lock, held until it is dropped or the process ends.
+/// Held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct LockGuard(#[allow(dead_code, reason = "it holds the lock by being open")] File);
 
-/// Waits until no other test holds the lock `name`.
 pub async fn exclusive(name: &str) -> LockGuard {
     lock(name, FlockOperation::LockExclusive).await
 }
@@ -24,7 +22,7 @@ pub async fn alone() -> Option<LockGuard> {
     if is_under_nextest() { None } else { Some(exclusive(MACHINE).await) }
 }
 
-/// For waiting tests: waits until no measuring test runs. Does nothing under nextest.
+/// Waits until no measuring test runs. Does nothing under nextest.
 pub async fn beside_others() -> Option<LockGuard> {
     if is_under_nextest() { None } else { Some(lock(MACHINE, FlockOperation::LockShared).await) }
 }

@@ -1,4 +1,4 @@
-//! The log of this process, kept in memory: a failed check prints the lines that explain it.
+//! The log of this process in memory: a failed check prints the lines that explain it.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ const MAX_LINES: usize = 200_000;
 
 static LINES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// Begins to keep the log, unless this process logs already.
+/// Unless this process logs already.
 pub fn start() {
     let result = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(FILTER))
@@ -19,17 +19,16 @@ pub fn start() {
         .with_target(false)
         .with_writer(|| KeptLines)
         .try_init();
-    // An error means that another test of this process has started it.
+    // Another test of this process may have started it.
     drop(result);
 }
 
-/// Returns the kept lines that contain one of these words, oldest first.
+/// Lines that contain one of these words, oldest first.
 pub fn lines_with(words: &[&str]) -> Vec<String> {
     let is_asked = |line: &&String| words.iter().any(|word| line.contains(word));
     lines().iter().filter(is_asked).cloned().collect()
 }
 
-/// Clears the log.
 pub fn clear() {
     lines().clear();
 }
@@ -38,7 +37,7 @@ fn lines() -> MutexGuard<'static, VecDeque<String>> {
     LINES.lock()
 }
 
-/// Writes lines into memory. Each event of `tracing` is one call.
+/// Each event of `tracing` is one call.
 struct KeptLines;
 
 impl Write for KeptLines {

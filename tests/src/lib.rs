@@ -1,8 +1,8 @@
 //! The test harness: clusters of real processes, fault injection, and the checkers of invariants.
 //!
-//! Tests act as outsiders where they can: [`Redis::cli`] spells out the keys of the contract, as redis-cli
-//! would. Every process that a test starts ends with it, even when the test panics or is killed
-//! ([`child_guard`]). Functions of the harness panic on errors, because they run in tests.
+//! Tests act as outsiders where they can: [`Redis::cli`] spells out the keys of the contract. Every process
+//! that a test starts ends with it, even when the test is killed ([`child_guard`]). Functions panic on
+//! errors.
 //!
 //! Tests: scenarios
 
@@ -41,12 +41,11 @@ pub use keyspace::Keyspace;
 pub use testkit::{Ablation, Redis, ablation, child_guard, ports, redis, require};
 pub use wait::{LIMIT, eventually};
 
-/// Waiting with a deadline.
 pub mod wait {
     use std::time::Duration;
 
     pub use testkit::eventually::{check as that, eventually_within as eventually};
 
-    /// Long enough for the slowest machine; a working test takes a fraction of it.
+    /// Long enough for the slowest machine.
     pub const LIMIT: Duration = Duration::from_secs(20);
 }

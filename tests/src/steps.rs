@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 
 use store::{ProcessKind, SCRIPTS};
 
-/// The calls of an API.
 pub static API: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let other_calls = [
         "redis.WAIT",
@@ -18,7 +17,6 @@ pub static API: LazyLock<Vec<&str>> = LazyLock::new(|| {
     ];
     scripts_of(ProcessKind::Api).chain(other_calls).collect()
 });
-/// The calls of a scheduler.
 pub static SCHEDULER: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let other_calls = [
         "redis.HLEN",
@@ -31,7 +29,7 @@ pub static SCHEDULER: LazyLock<Vec<&str>> = LazyLock::new(|| {
     ];
     scripts_of(ProcessKind::Scheduler).chain(other_calls).collect()
 });
-/// The calls of a worker with any runtime.
+/// With any runtime.
 pub static WORKER: LazyLock<Vec<&str>> = LazyLock::new(|| {
     let other_calls = [
         "redis.BRPOPLPUSH",
@@ -50,7 +48,7 @@ pub static WORKER: LazyLock<Vec<&str>> = LazyLock::new(|| {
     ];
     scripts_of(ProcessKind::Worker).chain(other_calls).collect()
 });
-/// Calls that only a worker with a Docker engine makes.
+/// Only of workers with a Docker engine.
 pub const DOCKER: &[&str] = &[
     "docker.ping",
     "docker.version",
@@ -65,7 +63,7 @@ pub const DOCKER: &[&str] = &[
     "redis.lost",
 ];
 
-/// Calls that chaos does not wait for, with the reasons.
+/// Chaos does not wait for these calls.
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("redis.address", "no process asks for an address yet"),
     ("redis.certificate_begin", "chaos has no authority; the scenarios with Pebble kill who orders"),

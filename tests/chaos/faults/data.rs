@@ -1,5 +1,4 @@
-//! The data in Redis is lost or replaced: a FLUSHALL, a restored older state, and a worker that is connected
-//! to another database.
+//! The data in Redis is lost or replaced: FLUSHALL, an older state, a worker on another database.
 //!
 //! The client rests meanwhile: its writes after the copy could not have been kept.
 

@@ -1,6 +1,6 @@
-//! The faults, one file for each part that fails: processes, the master, Sentinels, engines, disks, data.
-//! Each fault begins with a healthy stack and leaves one that can recover. No faults are in `steps`, their
-//! common parts, and in `background_load`, what clients do meanwhile.
+//! The faults, one file for each part that fails. Each begins with a healthy stack and leaves one that can
+//! recover. `steps` has no faults but their common parts, and `background_load` has what clients do
+//! meanwhile.
 
 mod background_load;
 pub mod data;

@@ -44,7 +44,7 @@ pub async fn run(runner: &mut FaultRunner, kills: usize, times: usize) {
     run_servers(runner, kills, times).await;
 }
 
-/// Silences a worker until its pods run elsewhere.
+/// Until its pods run elsewhere.
 pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
     runner
         .rounds("node cut off until it is dead", times, async |stack: &mut Stack, _| cut_off(stack).await)
@@ -59,7 +59,7 @@ pub async fn run_slow(runner: &mut FaultRunner, times: usize) {
         .await;
 }
 
-/// Cuts off a machine without the master until its pods run elsewhere.
+/// A machine without the master, until its pods run elsewhere.
 pub async fn cut_off(stack: &mut Stack) {
     // Until the machine has some pods.
     tokio::time::sleep(FROZEN_FOR).await;

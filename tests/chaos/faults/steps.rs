@@ -1,5 +1,4 @@
-//! A process aborts at every failpoint, before and after each call of Redis and of the engine, under load and
-//! with background load that causes those calls.
+//! A process aborts at every failpoint, before and after each call of Redis and of the engine.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +46,7 @@ pub async fn run(runner: &mut FaultRunner) {
     }
 }
 
-/// Starts the process with each failpoint and waits for its abort. Returns the number of aborts.
+/// Returns the number of aborts.
 async fn abort_at_each(daemon: &mut DaemonProcess, calls: &[&str], missed: &Mutex<Vec<String>>) -> usize {
     let mut reached = 0;
     for call in calls {

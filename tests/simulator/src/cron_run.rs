@@ -99,7 +99,6 @@ impl World {
     }
 }
 
-/// Runs a cron with faults, suspends it, and waits until all jobs have ended.
 pub(crate) fn run(world: &mut World) -> Result<(), Vec<String>> {
     world.faults.rate = 0;
     world.clients.lock().put_document(document(false));

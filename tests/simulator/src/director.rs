@@ -1,5 +1,4 @@
-//! Directed scenarios: schedules that random faults would hit once in many thousands of runs. Only the time
-//! of the scenario's faults is not random.
+//! Directed scenarios: schedules that random faults would hit once in many thousands of runs.
 
 use model::ids::{ServiceName, VolumeName};
 
@@ -206,7 +205,6 @@ impl Director {
                 let Some(host) = leased_host_of_pod(world) else { return };
                 world.fail_over();
                 self.victim = host;
-                // Nothing is claimed before.
                 self.deadline = now + world.timing.fence;
                 let is_report_first = world.random.per_mille(500);
                 self.stage = if is_report_first { Stage::Claim } else { Stage::Start };
@@ -326,8 +324,7 @@ impl Director {
         self.disturb_schedulers(world);
     }
 
-    /// Lets a check fail for a while. An update fails with it, so while one may be judged, only replaced pods
-    /// become unhealthy.
+    /// An update fails with its check, so while one may be judged, only replaced pods become unhealthy.
     fn fall_ill(&mut self, world: &mut World) {
         if self.stage == Stage::Pod || !world.random.per_mille(1) {
             return;
@@ -368,8 +365,8 @@ impl Director {
         self.deadline = world.clock.now + world.timing.fence / 2;
     }
 
-    /// The replica falls behind just before the victim's death. Once the pod runs elsewhere, the replica
-    /// takes over and that worker is paused. Returns true when that has happened.
+    /// The replica falls behind just before the victim's death. Once the pod runs elsewhere, it takes over
+    /// and that worker is paused. Returns true then.
     fn loses_move(&mut self, world: &mut World) -> bool {
         let (fence, dead) = (world.timing.fence, world.timing.dead);
         match self.stage {

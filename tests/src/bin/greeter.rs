@@ -1,5 +1,5 @@
 //! The server in the containers of tests: tells each connection which container answers. Small, to listen
-//! soon also on a machine with a busy disk, where the product's executable takes seconds.
+//! soon on a busy disk, where the product's executable takes seconds.
 
 use std::io;
 use std::net::Ipv4Addr;

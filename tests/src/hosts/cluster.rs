@@ -1,5 +1,5 @@
-//! kubeleet on several hosts as docs/how-to/high-availability.md has it: on each a Redis, a Sentinel, an API,
-//! a scheduler and a worker.
+//! kubeleet on several hosts as docs/how-to/high-availability.md has it: a Redis, a Sentinel and all daemons
+//! on each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,13 +17,11 @@ use crate::{ClusterTiming, DaemonProcess, Docker, Http};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Three hosts and the processes that run on them.
 pub struct HostCluster {
-    /// The engines, in the order of the hosts.
+    /// In the order of the hosts.
     engines: Vec<Docker>,
     daemons: Vec<DaemonProcess>,
     _redis: Vec<ChildGuard>,
-    /// The hosts.
     pub hosts: TestHosts,
     timing: ClusterTiming,
 }
@@ -51,7 +49,7 @@ impl Drop for HostCluster {
 }
 
 impl HostCluster {
-    /// Starts the cluster, and waits for every node. None as in [`TestHosts::start`].
+    /// Waits for every node. None as in [`TestHosts::start`].
     pub async fn start(timing: ClusterTiming) -> Option<Self> {
         let hosts = TestHosts::start(3).await?;
         let mut redis = Vec::new();
@@ -94,19 +92,18 @@ impl HostCluster {
         self.hosts.host(index).start_daemon(command, &redis, self.timing, &[])
     }
 
-    /// Returns a client of a host's API.
     pub fn http(&self, index: usize) -> Http {
         Http::new(&format!("http://{}:7070", self.hosts.host(index).address())).with_token("test")
     }
 
-    /// Lists a host's running containers with their first processes.
+    /// With their first processes.
     pub async fn running(&self, index: usize) -> Vec<(Running, Pid)> {
         self.engines[index].with_leaders().await
     }
 }
 
 impl Host {
-    /// Starts a daemon with its files in the host's folder. An API takes the token `test`.
+    /// Its files are in the host's folder. An API takes the token `test`.
     pub fn start_daemon(
         &self,
         command: &str,

@@ -12,7 +12,7 @@ use super::namespaces::Namespaces;
 use crate::docker::{IMAGE, recipe};
 use crate::{LIMIT, docker};
 
-/// Each host has its own range, so that there can be routes to all of them.
+/// Different ranges, so that there can be routes to all hosts.
 pub(super) fn networks(number: u8) -> String {
     format!("172.{}.0.0/16", 20 + number)
 }
@@ -34,7 +34,7 @@ pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     ChildGuard::spawn(&mut command).expect("dockerd can be started")
 }
 
-/// It distinguishes its containers from those of other engines.
+/// Distinguishes its containers from those of other engines.
 fn cgroup(folder: &Path) -> String {
     format!(
         "/kubeleet-test-{}",
@@ -56,8 +56,7 @@ pub(super) async fn wait_until_up(host: &str, engine: &ChildGuard, folder: &Path
 pub(super) fn remove_cgroups(folder: &Path) {
     let name = cgroup(folder);
     for controller in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        // It fails where there is none or it is not empty yet. The leftover is an empty directory that costs
-        // nothing.
+        // Fails where there is none or it is not empty yet. The leftover costs nothing.
         let _left = std::fs::remove_dir(controller.path().join(name.trim_start_matches('/')));
     }
     let _left = std::fs::remove_dir(format!("/sys/fs/cgroup{name}"));

@@ -74,10 +74,7 @@ impl Namespaces {
         command
     }
 
-    /// Runs a line of shell there.
-    ///
-    /// # Panics
-    /// If it fails.
+    /// Panics if the line fails.
     pub(super) fn run(&self, line: &str) -> Output {
         let output = self.command("sh").args(["-c", line]).output().unwrap();
         assert!(

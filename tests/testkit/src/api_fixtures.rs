@@ -4,7 +4,7 @@ use api_types::{NodeView, PodView, ServiceView};
 use model::pod::lifecycle::Phase;
 use serde_json::json;
 
-/// Returns a service with three running pods of nginx, created a minute after midnight.
+/// With three running pods of nginx, created a minute after midnight.
 pub fn service(name: &str) -> ServiceView {
     serde_json::from_value(json!({
         "name": name, "state": "active", "generation": 1, "replicas": 3, "labels": {"tier": "front"},
@@ -22,7 +22,7 @@ pub fn service(name: &str) -> ServiceView {
     .unwrap()
 }
 
-/// Returns the first pod of `web`.
+/// The first of `web`.
 pub fn pod(uuid: &str, phase: Phase) -> PodView {
     serde_json::from_value(json!({
         "uuid": uuid, "name": "web", "phase": phase, "reason": "", "message": "", "service": "web",
@@ -34,7 +34,7 @@ pub fn pod(uuid: &str, phase: Phase) -> PodView {
     .unwrap()
 }
 
-/// Returns a ready node.
+/// A ready one.
 pub fn node(name: &str) -> NodeView {
     serde_json::from_value(json!({
         "name": name, "kind": "kubeleet", "state": "alive", "ready": true, "cordoned": false,

@@ -1,18 +1,16 @@
-//! A fake API for tests: a listener with scripted responses.
+//! A fake API: a listener with scripted responses.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// An API whose responses a function computes from the request. Each request has its own connection.
+/// Each request has its own connection.
 pub struct FakeApi {
-    /// `http://127.0.0.1:<port>`.
     pub address: String,
     requests: mpsc::UnboundedReceiver<String>,
 }
 
 impl FakeApi {
-    /// Starts an API that responds to every request with the result of `respond`.
     pub async fn start(respond: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -30,18 +28,17 @@ impl FakeApi {
         Self { address, requests }
     }
 
-    /// Starts an API that sends these responses, one after the other.
+    /// One after the other.
     pub async fn with_responses(responses: Vec<String>) -> Self {
         let responses = parking_lot::Mutex::new(responses.into_iter());
         Self::start(move |_| responses.lock().next().expect("a response for each request")).await
     }
 
-    /// Waits for the next request and returns it.
     pub async fn next_request(&mut self) -> String {
         self.requests.recv().await.unwrap()
     }
 
-    /// Returns method and path of each request that has arrived.
+    /// Of all requests that have arrived.
     pub fn request_lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         while let Ok(request) = self.requests.try_recv() {
@@ -71,7 +68,6 @@ fn body_length(head: &str) -> usize {
     line.map_or(0, |length| length.parse().unwrap())
 }
 
-/// Returns a response with this content type and body.
 pub fn response(status: &str, content_type: &str, body: &str) -> String {
     let length = body.len();
     format!(
@@ -80,12 +76,10 @@ pub fn response(status: &str, content_type: &str, body: &str) -> String {
     )
 }
 
-/// Returns a successful response with a JSON body.
 pub fn ok_json(body: &impl serde::Serialize) -> String {
     response("200 OK", "application/json", &serde_json::to_string(body).unwrap())
 }
 
-/// Returns a problem response with this status.
 pub fn problem(status: u16) -> String {
     let body = format!(
         r#"{{"type":"/problems/x","title":"Not so","status":{status},"detail":"because","request_id":"r-1",

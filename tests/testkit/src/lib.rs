@@ -1,7 +1,4 @@
-//! Shared code for the tests of all crates: a private Redis, Sentinels, children that die with their test,
-//! waiting with a deadline, fixtures, and ablations of scripts.
-//!
-//! Functions panic on errors, because they run in tests.
+//! What the tests of all crates share. Functions panic on errors.
 //!
 //! Tests: scripts
 

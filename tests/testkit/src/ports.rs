@@ -12,11 +12,8 @@ const RANGE_LENGTH: u16 = 12_000;
 /// Below are the ports of well-known services.
 const MIN_PORT: u16 = 10_000;
 
-/// Returns a loopback port that stays free until its server listens, and over restarts. It is below the
-/// kernel's range for connections, and other tests get other ports for a while.
-///
-/// # Panics
-/// If none is free.
+/// A loopback port that stays free until its server listens, and over restarts: it is below the kernel's
+/// range for connections, and other tests get other ports for a while.
 pub fn free_port() -> u16 {
     let ports = never_ephemeral();
     let path = std::env::temp_dir().join("kubeleet-test-ports");

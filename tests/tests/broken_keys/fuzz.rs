@@ -20,7 +20,7 @@ const NODES: u32 = 10;
 /// Writes may name nodes and services with smaller numbers.
 const FIRST_PROTECTED_NODE: usize = 3;
 const DEFAULT_WRITES: usize = 5_000;
-/// Between two checks; of a million, one in fifty.
+/// Writes between two checks.
 const EPOCH: usize = 2_500;
 const BATCH: usize = 100;
 

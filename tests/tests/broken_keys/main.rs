@@ -1,5 +1,4 @@
-//! A broken key harms only its own object: every key with every wrong value, and random writes to random
-//! keys.
+//! A broken key harms only its own object: every key with every wrong value, and random writes.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Random writes: commands that a mistaken program or person may run, and the objects that they name. Pure.
+//! Random writes that a mistaken program or person may make, and the objects that they name. Pure.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,14 @@ use crate::wrong_values::{Command, type_of};
 pub(crate) struct Protected(pub(crate) BTreeSet<String>);
 
 impl Protected {
-    /// True if a word of the command is or contains an id. So the object's keys, its payload and its entry in
-    /// a list name it. The deletion of a key with entries of many objects names none.
+    /// A word of the command is or contains an id: the object's keys, its payload and its entry in a list
+    /// name it. The deletion of a key with entries of many objects names none.
     pub(crate) fn is_named_by(&self, command: &Command) -> bool {
         command.iter().any(|word| self.is_named_in(word))
     }
 
     fn is_named_in(&self, word: &[u8]) -> bool {
         let text = String::from_utf8_lossy(word);
-        // Ids consist of alphanumeric characters, '-', '.' and '_'.
         let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         text.split(|c| !is_id(c)).any(|part| self.0.contains(part))
     }

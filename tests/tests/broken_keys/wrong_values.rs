@@ -4,7 +4,7 @@ use kubeleet_tests::keyspace::KeyEntry;
 
 pub(crate) type Command = Vec<Vec<u8>>;
 
-/// The effect of another program or a mistyped command on one key.
+/// Of another program or a mistyped command.
 #[derive(Debug, Clone)]
 pub(crate) struct WrongValue {
     pub(crate) key: String,
@@ -41,8 +41,7 @@ pub(crate) fn type_of(entry: &KeyEntry) -> &'static str {
     }
 }
 
-/// Returns the wrong types first, then no value, then invalid values of the right type. `fields` are those of
-/// a hash.
+/// Wrong types first, then no value, then invalid values of the right type. `fields` are those of a hash.
 pub(crate) fn wrong_values(key: &str, kind: &str, fields: &[String]) -> Vec<WrongValue> {
     let name = key.as_bytes();
     let wrong = |what: String, commands: Vec<Command>| WrongValue { key: key.to_owned(), what, commands };

@@ -1,4 +1,4 @@
-//! Scenarios through the HTTP API. API processes share only Redis and serve the same.
+//! The HTTP API. API processes share only Redis and serve the same.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ async fn the_api_reports_that_redis_is_unavailable_and_recovers() {
     }
 }
 
-/// Also when the API process ends: one responds, another one ends before the replica has confirmed.
+/// One API responds, another one ends before the replica has confirmed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unconfirmed_write_is_confirmed_later_and_an_event_reports_it() {
     let _lock = beside_others().await;
@@ -154,7 +154,7 @@ async fn an_unconfirmed_write_is_confirmed_later_and_an_event_reports_it() {
     .await;
 }
 
-/// `kubeleet healthcheck`, which images without a shell use.
+/// As images without a shell run `kubeleet healthcheck`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scheduler_is_healthy_while_it_renews_its_lease() {
     let _lock = beside_others().await;
@@ -182,8 +182,7 @@ async fn a_scheduler_is_healthy_while_it_renews_its_lease() {
     reports(1, "last reported").await;
 }
 
-/// The whole state is lost: Redis comes back empty. Nothing that runs is stopped, and the cluster works again
-/// once the operator has restored its id.
+/// Redis comes back empty. Nothing that runs is stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_redis_lost_everything_pods_run_on_and_with_its_id_the_cluster_works_again() {
     let _lock = beside_others().await;

@@ -1,4 +1,4 @@
-//! Scenarios on a real container engine, observed as with `docker ps`.
+//! A real container engine, observed as with `docker ps`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -133,7 +133,6 @@ async fn the_documented_lpush_line_starts_one_container_despite_repetition_and_k
     assert_eq!(running, [line], "the very JSON that was pushed");
 }
 
-/// Killed at any moment of a pod's start, the worker creates one container and not two.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_killed_during_a_start_finds_its_container_again() {
     let _lock = beside_others().await;

@@ -25,7 +25,7 @@ async fn pod(http: &Http, service: &str) -> Value {
     http.pods(&format!("service={service}")).await.into_iter().next().unwrap_or_default()
 }
 
-/// Returns the pod's id, its container's last start and the time it was ready.
+/// The pod's id, its container's last start and the time it was ready.
 async fn ready(cluster: &Cluster, docker: &Docker, http: &Http, service: &str) -> (String, i64, i64) {
     let uuid = eventually_within(SOON, &format!("{service} is ready"), || async {
         let pod = pod(http, service).await;
@@ -92,7 +92,6 @@ async fn services_are_started_in_their_order_also_after_everything_was_down() {
     let (_, web_again, _) = ready(&cluster, &docker, &http, "web").await;
     assert!(db_again > db_ready && web_again >= db_again, "{db_ready} {db_again} {web_started} {web_again}");
 
-    // A later failure ends no running pod, and a waiting pod can be deleted.
     http.send(Method::DELETE, "/service/db", None).await;
     http.post("/service", &json!({"name": "late", "image": IMAGE, "depends_on": ["db"]})).await;
     until_waits(&http, "late", "waits for service db").await;

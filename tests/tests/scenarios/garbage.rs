@@ -13,11 +13,11 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// A disk of 64 MiB in memory.
+/// 64 MiB in memory.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts it; `None` where that is not allowed.
+    /// `None` where mounting is not allowed.
     fn mount(folder: &Path) -> Option<Self> {
         let path = folder.join("small-disk");
         std::fs::create_dir_all(&path).unwrap();
@@ -131,7 +131,7 @@ async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     }
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let http = api.http();
-    // The service was changed: it can be undone to the image before.
+    // It can be undone to the image before.
     let service = |image: String| json!({"name": "web", "image": image, "replicas": 0});
     http.post("/service", &service(image("former"))).await;
     http.send(reqwest::Method::PUT, "/service/web", Some(&service(image("current")))).await;

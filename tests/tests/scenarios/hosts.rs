@@ -1,4 +1,4 @@
-//! Scenarios with several hosts on one machine, each with its own network and its own engine.
+//! Several hosts on one machine, each with its own network and its own engine.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -48,7 +48,7 @@ async fn comes_to_rest(cluster: &HostCluster, http: &Http) {
     .await;
 }
 
-/// Cuts off the host with the most `db` pods. Returns the smallest gap in milliseconds.
+/// Returns the smallest gap in milliseconds.
 async fn cut_and_join(cluster: &HostCluster) -> i64 {
     let before = running_everywhere(cluster).await;
     let db = placements(&cluster.http(0), "db").await;
@@ -79,7 +79,7 @@ async fn cut_and_join(cluster: &HostCluster) -> i64 {
     smallest
 }
 
-/// Invariant 5 with a whole host: cut off with its Redis, its Sentinel and its workers, and joined again.
+/// Invariant 5 with a whole host: its Redis, its Sentinel and its workers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_cut_off_stops_its_pods_before_they_start_elsewhere_and_can_rejoin() {
     let _lock = alone().await;
@@ -104,7 +104,7 @@ async fn a_host_that_is_cut_off_stops_its_pods_before_they_start_elsewhere_and_c
         gaps[gaps.len() / 2],
         gaps[gaps.len() - 1]
     );
-    // Not println!: the test runner hides the output of tests that pass.
+    // The test runner hides what tests print that pass.
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     assert!(gaps[0] >= 0, "a pod ran twice: {gaps:?}");
 }

@@ -59,13 +59,11 @@ async fn a_service_that_wants_https_is_reached_by_it_with_the_commands_of_the_pa
     web["ingress"] = json!([{"host": "web.example", "port": 80, "tls": "files"}]);
     api.http().post("/service", &web).await;
 
-    // The certificate comes while the proxy runs.
     let (is_made, text) = shell(folder, &command("openssl req"));
     assert!(is_made, "{text}");
     let by_https = command("curl").replace("8443", &https_port.to_string());
     eventually_within(SOON, "HTTPS is served", || async {
         let (is_served, text) = shell(folder, &by_https);
-        // The service has no pods; the answer says so by HTTPS.
         check(is_served && text.contains("Service web has no ready pod"), || text)
     })
     .await;

@@ -24,7 +24,7 @@ async fn an_address_has_as_many_connections_as_its_setting_says_and_the_log_name
     let settings = [("KUBELEET_INGRESS_LISTEN", listen.as_str()), ("KUBELEET_CLIENT_CONNECTIONS", "2")];
     let proxy = cluster.proxy(&cluster.folder().join("host"), &settings);
 
-    // New connections each time: the proxy may still count those of the last try.
+    // The proxy may still count the connections of the last try.
     eventually_within(SOON, "the third connection is refused, and no other", || async {
         let mut closed = Vec::new();
         let mut held = Vec::new();

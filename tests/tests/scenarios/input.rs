@@ -1,4 +1,4 @@
-//! Scenarios of bad input: it is reported and blocks nothing else (invariant 7).
+//! Bad input is reported and blocks nothing else (invariant 7).
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ async fn a_queue_key_of_the_wrong_type_is_moved_out_of_the_way_and_work_goes_on(
         let () = cluster.redis.cli(&["DEL", &key]).await;
         let () = cluster.redis.cli(&["SET", &key, "another program's"]).await;
         http.post("/service", &service(name)).await;
-        // Two comparisons of all keys: one moves the key away, the other finds its waiting payloads.
+        // One comparison of all keys moves the key away, another finds its waiting payloads.
         http.runs(2 * SOON, name, 2).await;
         let kept: String = cluster.redis.cli(&["GET", &format!("broken:{key}")]).await;
         assert_eq!(kept, "another program's", "kubeleet deletes nothing");

@@ -1,5 +1,4 @@
-//! `node leave` and `node return`, as the unit `kubeleet-handover` runs them at a shutdown and after the next
-//! start.
+//! `node leave` and `node return`, as the unit `kubeleet-handover` runs them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,7 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// Returns its exit code and its output.
+/// Its exit code and its output.
 async fn run(what: &str, node: &str, marker: &Path, http: &Http) -> (Option<i32>, String) {
     let mut command = tokio::process::Command::new(binary());
     let api = format!("http://{}", http.address());
@@ -58,7 +57,6 @@ async fn a_machine_that_shuts_down_hands_its_pods_over_and_gets_new_ones_when_it
     let (code, said) = run("return", &w1, &marker, &http).await;
     assert_eq!((code, is_cordoned(&http, &w1).await, marker.exists()), (Some(0), false, false), "{said}");
 
-    // A node that an operator cordoned stays so over a restart of the machine.
     http.send(Method::POST, &format!("/node/{w2}/cordon"), None).await;
     let (code, said) = run("leave", &w2, &marker, &http).await;
     assert_eq!((code, pods_on(&http, &w2).await, marker.exists()), (Some(0), 0, false), "{said}");

@@ -90,7 +90,6 @@ async fn the_logs_of_twenty_pods_are_merged_while_they_are_replaced_and_kept_aft
     );
     assert!(times.is_sorted(), "{times:?}");
     assert_eq!(text(&http, "/log?service=talk&grep=no-such-text").await, "");
-    // Their containers are gone, and their logs are not.
     let kept = text(&http, "/log?service=talk&previous=true").await;
     let kept: Vec<Value> = kept.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(uuids(&kept).is_superset(&before), "{} of {}", uuids(&kept).len(), before.len());
@@ -145,8 +144,7 @@ async fn text(http: &Http, path: &str) -> String {
     http.stream(path).await.text().await.unwrap()
 }
 
-/// Within the time that a line waits for others, the merge is exact; a busy machine may be late once in a
-/// while.
+/// The merge is exact while lines come in time; a busy machine may be late once in a while.
 fn assert_in_order(lines: &[Value]) -> String {
     let times: Vec<jiff::Timestamp> =
         lines.iter().filter_map(|line| line["time"].as_str()?.parse().ok()).collect();

@@ -1,5 +1,4 @@
-//! Scenarios: clusters of real processes of the real binary, each over a private Redis, observed from
-//! outside.
+//! Clusters of real processes of the real binary, each over a private Redis.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -43,7 +42,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Time limit of a change without a limit of its own.
+/// Of a change without a limit of its own.
 const SOON: Duration = Duration::from_secs(60);
 
 /// The pods sleep for a day, and end at once when they are stopped.

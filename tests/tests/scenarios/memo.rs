@@ -1,5 +1,4 @@
-//! `examples/memo`: an application of several containers with shared and local volumes, from its file to its
-//! removal.
+//! `examples/memo`: an application of several containers with shared and local volumes.
 
 use std::path::Path;
 use std::time::Duration;

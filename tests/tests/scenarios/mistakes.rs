@@ -1,6 +1,4 @@
-//! Mistakes of operators and neighbours on a running cluster: a full Redis, slips in redis-cli, other
-//! clusters on the same engine, and clients that hold connections and read logs for ever.
-//! `MISTAKES_SECONDS=600` is the long form.
+//! Mistakes of operators and neighbours on a running cluster. `MISTAKES_SECONDS=600` is the long form.
 
 mod clients;
 mod in_redis;

@@ -1,5 +1,5 @@
-//! Two workers with one node name, on two machines: the newcomer is refused, and the first one continues.
-//! `NAME_TRIES=20` is the long form.
+//! Two workers with one node name, on two machines: the newcomer is refused. `NAME_TRIES=20` is the long
+//! form.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -49,7 +49,6 @@ async fn incarnation(cluster: &Cluster) -> String {
     cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w")), "incarnation"]).await
 }
 
-/// A newcomer beside the first worker is refused; the first one's own restart is not.
 async fn try_once(
     cluster: &Cluster,
     http: &Http,

@@ -1,4 +1,4 @@
-//! Private registries: a real engine pulls from a registry on loopback.
+//! A real engine pulls from a private registry on loopback.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -101,7 +101,6 @@ async fn an_image_is_pulled_with_the_nodes_own_credentials_and_if_they_are_refus
     http.post("/service", &json!({"name": "api", "image": registry.image("2")})).await;
     http.runs(SOON, "api", 1).await;
 
-    // So is a changed file, without the cluster's logins.
     let path = format!("/registry/{}", registry.host());
     let (status, _) = http.send(Method::DELETE, &path, None).await;
     assert_eq!(status.as_u16(), 409, "services pull from it");
@@ -204,7 +203,6 @@ async fn a_generation_has_one_image_when_its_tag_moves_a_restart_another_and_an_
     let events = http.try_send(Method::GET, "/event?follow=false", None).await.unwrap().text().await.unwrap();
     assert!(events.contains("ImageDiffers"), "{events}");
 
-    // Without an image of that name it waits, and says why.
     docker.remove_image(&registry.image("1")).await;
     http.post("/service/web/scale", &json!({"replicas": 4})).await;
     until_says(&http, "web", &["the pods of this generation have ", &gone, "kubeleet restart"]).await;

@@ -1,4 +1,4 @@
-//! Scenarios of resources: no node is overcommitted under concurrent requests (invariant 9).
+//! No node is overcommitted under concurrent requests (invariant 9).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -121,7 +121,6 @@ async fn a_secret_is_in_the_file_of_its_container_and_nowhere_else() {
     let (status, rotated) =
         http.send(Method::PUT, "/secret/db_password", Some(&json!({"value": SECOND}))).await;
     assert_eq!((status.as_u16(), &rotated["version"]), (200, &json!(2)), "{rotated}");
-    // Its pod is replaced by itself, and once only.
     eventually_within(SOON, "the new pod has the new version", || async {
         let new = docker.containers().await.into_iter().find(|one| one.id != container.id && one.running);
         let Some(new) = new else { return Err("no new container".to_owned()) };
@@ -135,7 +134,6 @@ async fn a_secret_is_in_the_file_of_its_container_and_nowhere_else() {
     assert_eq!((pending, &http.get("/service/web").await["generation"]), (0, &json!(2)));
     search_everywhere(&cluster, &docker, &[&api, &scheduler, &worker], &api).await;
 
-    // The leftovers of a killed worker are removed by the next one.
     worker.kill();
     for left in docker.containers().await {
         docker.remove(&left.id).await;
@@ -213,7 +211,6 @@ async fn a_config_with_a_signal_is_replaced_in_the_container_that_runs() {
     until_says(&worker, "has listen 80").await;
     http.send(Method::PUT, "/config/app.conf", Some(&config(81))).await;
     until_says(&worker, "has listen 81").await;
-    // A worker that was away catches up.
     worker.kill();
     http.send(Method::PUT, "/config/app.conf", Some(&config(82))).await;
     worker.start_again();

@@ -58,7 +58,7 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
     let hosts = TwoHosts::start([&paths[0], &paths[1]]).await;
     let mut main = notified.each_ref().map(|socket| Last(socket.main_process()));
     assert!(is_first(&hosts.proxies[0], main[0].0) && is_first(&hosts.proxies[1], main[1].0));
-    // Lasts until the end: the pod answers when its line is complete.
+    // The pod answers when its line is complete, at the end.
     let mut long = TcpStream::connect(("127.0.0.1", hosts.port)).await.unwrap();
     long.write_all(b"lo").await.unwrap();
 
@@ -70,8 +70,8 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
             assert_ne!(next, main.0);
             std::mem::forget(std::mem::replace(main, Last(next)));
         }
-        // The workers speak to the new processes: a pod that is stopped is still waited for. The long
-        // connection would be waited for as well, so this is done while there is none to this pod.
+        // A stopped pod is still waited for. The long connection would be waited for as well, so there is
+        // none to this pod.
         assert!(comes_back(hosts.port).await.unwrap(), "after {number}");
     }
     long.write_all(b"ng\n").await.unwrap();
@@ -83,7 +83,6 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
     }
     let (answered, failed) = sending.stop().await;
     assert!(failed == 0 && answered > 10, "{answered} answered, {failed} failed");
-    // Without connections the former processes have ended, in order.
     eventually_within(SOON, "the first processes have ended", || async {
         let codes = hosts.proxies.each_ref().map(DaemonProcess::ended_with);
         check(codes == [Some(0); 2], || format!("{codes:?}"))

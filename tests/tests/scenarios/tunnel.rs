@@ -23,7 +23,7 @@ fn free_address() -> String {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-/// Sends a line through a port of the ingress. Returns true if it came back.
+/// Through a port of the ingress.
 pub(crate) async fn comes_back(port: u16) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     stream.write_all(b"hello\n").await?;
@@ -42,7 +42,7 @@ pub(crate) async fn restart(http: &Http, number: u64) {
     .await;
 }
 
-/// Two hosts with a proxy each: one has the only pod of `web`, the other the ingress.
+/// One has the only pod of `web`, the other the ingress.
 pub(crate) struct TwoHosts {
     pub(crate) cluster: Cluster,
     pub(crate) api: DaemonProcess,
@@ -71,7 +71,6 @@ impl TwoHosts {
             ("NOTIFY_SOCKET", there_notified),
         ];
         let proxies = [cluster.proxy(&here, &of_here), cluster.proxy(&there, &of_there)];
-        // The proxy beside the ingress has a node as well, without pods.
         let others = [scheduler, worker(&cluster, "there", &there), worker(&cluster, "here", &here)];
         let http = api.http();
         http.nodes_ready(2).await;
@@ -117,7 +116,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Returns the numbers of returned and of lost lines.
+    /// Numbers of returned and of lost lines.
     pub(crate) async fn stop(self) -> (u64, u64) {
         self.stop.cancel();
         self.task.await.unwrap()
@@ -139,7 +138,6 @@ async fn the_ingress_of_one_host_reaches_a_pod_of_another_and_drops_nothing_when
     }
     let (answered, failed) = sending.stop().await;
     assert!(failed == 0 && answered > 10, "{answered} answered, {failed} failed");
-    // Its host's proxy is gone: nothing else reaches the pod.
     hosts.proxies[1].kill();
     assert!(!matches!(comes_back(hosts.port).await, Ok(true)));
 }

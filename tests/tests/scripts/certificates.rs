@@ -1,5 +1,4 @@
-//! Certificates that proxies order: mutual effects of two proxies, a failover, and other programs on the
-//! orders.
+//! Certificates that proxies order: effects of two proxies, a failover, and other programs.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Session channels on a real Redis: data of both sides arrives once and in order, and nothing is left
-//! behind.
+//! Session channels: data of both sides arrives once and in order, and nothing is left behind.
 
 use std::time::Duration;
 
@@ -132,7 +131,6 @@ async fn a_request_whose_client_has_left_is_not_served() {
     leave(&fixture, &placed, "c1", false).await;
     fixture.store.close_channel(&id("c1"), &placed.record.id, false, "no answer").await.unwrap();
     assert!(fixture.store.accept_channel(&request(&placed, "c1")).await.unwrap().is_none());
-    // A moved pod is not asked for on its former node.
     let () = fixture.redis.cli(&["HSET", &format!("pod:{}", placed.record.id), "node", "w2"]).await;
     assert_eq!(leave(&fixture, &placed, "c1", false).await, ChannelOutcome::PodGone);
 }

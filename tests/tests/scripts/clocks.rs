@@ -48,7 +48,6 @@ async fn a_death_in_the_future_delays_the_next_one_no_longer_than_one_of_now() {
     let () = fixture.redis.cli(&["HSET", "meta", "last_death_at", &ahead]).await;
     let outcome = declare(&fixture, Duration::ZERO, GAP).await;
     assert!(matches!(outcome, DeclareOutcome::Wait(left) if left <= GAP), "{outcome:?}");
-    // The gap begins at that moment, once.
     testkit::eventually("the node is declared dead", || async {
         match declare(&fixture, Duration::ZERO, GAP).await {
             DeclareOutcome::Declared => Ok(()),

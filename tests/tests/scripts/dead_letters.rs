@@ -131,7 +131,6 @@ fn edited(text: &str) -> EditedPayload {
 async fn an_edited_payload_replaces_the_one_of_the_dead_letter() {
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
-    // An unreadable payload, and one that the worker claimed and its policy refused.
     push(&fixture, "rq:w1", b"{name:test}").await;
     session.reject(b"{name:test}", None, "no JSON").await.unwrap().unwrap();
     let refused = pushed("test", "refused");

@@ -9,7 +9,7 @@ use store::{ClaimReply, ForeignKey};
 
 use crate::operations::{NODE, cases, prepare};
 
-/// A last id after which Redis can add nothing.
+/// Redis can add nothing after this id.
 const LAST_ID: &str = "18446744073709551615-18446744073709551615";
 
 #[tokio::test]
@@ -70,7 +70,6 @@ async fn meta_of_another_type_counts_as_a_change_of_the_master() {
     let items = [fixture.claim_item(&payload).await];
     let claimed = session.claim(&items, ATTEMPTS, Duration::from_secs(60)).await.unwrap().unwrap();
     assert!(matches!(claimed, ClaimReply::Paused(_)), "{claimed:?}");
-    // Also for later callers.
     let claimed = session.claim(&items, ATTEMPTS, Duration::from_secs(60)).await.unwrap().unwrap();
     assert!(matches!(claimed, ClaimReply::Paused(_)), "{claimed:?}");
     assert_eq!(fixture.store.foreign_keys().await.unwrap(), [ForeignKey::SetAside("meta")]);

@@ -1,5 +1,4 @@
-//! Host ports: each belongs to one pod of a node, whichever schedulers place, and is free again when the pod
-//! leaves.
+//! Host ports: each belongs to one pod of a node, and is free again when the pod leaves.
 
 use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node};
@@ -83,7 +82,6 @@ async fn a_host_port_is_free_again_when_its_pod_leaves_the_node() {
     fixture.run_all(&session).await;
     let seen = fixture.store.node(&node("w1")).await.unwrap().unwrap();
     assert_eq!(seen.host_ports, [("8080/tcp".to_owned(), "web".to_owned())].into());
-    // The same port of another protocol, and another one, are free.
     service_with_port(&fixture, "dns", 1, "8080:53/udp").await;
     assert_eq!(fixture.assign_all(&session).await, [AssignOutcome::Assigned]);
     service_with_port(&fixture, "other", 1, "0.0.0.0:8080:80").await;
@@ -153,7 +151,6 @@ async fn a_pod_whose_port_another_program_has_is_given_back_and_its_node_avoided
     let record = fixture.record(&payload.id).await;
     assert_eq!((record.phase, record.message.as_str()), (Phase::Pending, "the port is in use"));
     assert_eq!(wrong(&fixture).await, Vec::<String>::new());
-    // The reply was lost, and the worker asks again.
     let again = session.give_back(pod, &payload.raw, &taken, "HostPortTaken", "again");
     assert_eq!(changing_nothing(&fixture, again).await.unwrap().unwrap(), WriteOutcome::Stale);
 

@@ -77,7 +77,6 @@ async fn running(fixture: &Fixture, session: &Session) -> Vec<PodRecord> {
     fixture.pods(&named("sums")).await
 }
 
-/// Indices that are complete in a backup are not run again, and Redis' further data stay.
 #[tokio::test]
 async fn a_job_that_is_restored_keeps_the_indices_that_are_complete() {
     let fixture = Fixture::new().await;
@@ -242,7 +241,6 @@ async fn a_tick_is_taken_once_with_its_job() {
     assert_eq!(job.progress.of_cron, Some((seen.name.clone(), 120)));
     assert_eq!(fixture.store.runs_of(&seen.name).await.unwrap(), [(job.name.clone(), 120)]);
 
-    // A cron that has changed is read again.
     let input = json!({
         "kind": "cron", "name": "night", "image": "other", "job": {"completions": 2}, "cron": {"schedule": "* * * * *"},
     });

@@ -1,5 +1,4 @@
-//! The scripts follow the table of `model::pod::lifecycle`: a pod in every phase meets every event, through
-//! the store's operations.
+//! The scripts follow the table of `model::pod::lifecycle`: a pod in every phase meets every event.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -54,7 +53,7 @@ async fn in_phase(fixture: &Fixture, phase: Phase, event: PodEvent) -> Placed {
     placed
 }
 
-/// Acts as the event's owner, with a copy of the payload if the phase does not fit, as after a race.
+/// As the event's owner, with a copy of the payload if the phase does not fit, as after a race.
 async fn apply_event(fixture: &Fixture, placed: &Placed, event: PodEvent) {
     let Placed { session, record, payload } = placed;
     let held = record.assignment.clone().unwrap_or_else(AssignmentId::random);

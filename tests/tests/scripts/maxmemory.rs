@@ -1,5 +1,5 @@
-//! A Redis that uses all of its `maxmemory`: operations that keep alive or free continue, and additions are
-//! refused whole.
+//! A Redis that uses all of its `maxmemory`: operations that keep alive or free continue, others are refused
+//! whole.
 
 use kubeleet_tests::{Checkpoint, Fixture};
 use model::pod::lifecycle::Phase;
@@ -10,13 +10,12 @@ use testkit::fixtures;
 use crate::changing_nothing;
 use crate::operations::{NODE, cases, prepare};
 
-/// Fills Redis; `0` is no limit.
+/// `0` is no limit.
 async fn set_maxmemory(fixture: &Fixture, bytes: &str) {
     let () = fixture.redis.cli(&["CONFIG", "SET", "maxmemory", bytes]).await;
 }
 
-/// Every script, on a pod in every phase. At maxmemory each call has the same effect as without a limit, or
-/// none.
+/// On a pod in every phase, each call has the same effect as without a limit, or none.
 #[tokio::test]
 async fn at_maxmemory_a_script_goes_on_or_is_refused_whole_as_the_table_of_scripts_declares() {
     let mut failures = Vec::new();

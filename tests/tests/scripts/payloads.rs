@@ -8,8 +8,7 @@ use model::ids::PodId;
 
 use crate::operations::{cases, ready};
 
-/// Awkward on purpose: white space, an unusual order, escapes, a number that no float can hold, unknown
-/// fields.
+/// White space, an unusual order, escapes, a number that no float can hold, unknown fields.
 const AWKWARD: &str = "{ \"replica\":0,\t\"uuid\":\"djkf\u{2026}\",\"name\":\"test\", \
                        \"big\":12345678901234567890123, \
                        \"image\":\"i\",\"e\":\"\\u00e9\u{e9}\\/\", \"nested\":{\"a\":[1.0,1e2]} }";

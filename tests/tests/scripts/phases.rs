@@ -1,5 +1,5 @@
-//! The phases of pods: every script is run against a pod in every phase. Each change it makes must be a
-//! transition of `model::pod::lifecycle` that the table of scripts declares for it.
+//! Every script is run against a pod in every phase. Each change must be a transition of
+//! `model::pod::lifecycle` that the table of scripts declares for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

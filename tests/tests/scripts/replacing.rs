@@ -98,7 +98,6 @@ async fn of_two_schedulers_with_the_same_plan_one_takes_the_step() {
         CreateOutcome::Created(0),
         "it has two"
     );
-    // The next step can be taken, whatever was written there.
     for step in ["", "-1", "1.5", "nan", "1e300", "9007199254740993", "text"] {
         let _: u64 = fixture.redis.cli(&["HSET", "service:web", "step", step]).await;
         let service = read(&fixture).await;

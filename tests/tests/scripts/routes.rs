@@ -156,7 +156,7 @@ async fn a_route_is_free_when_its_service_is_forgotten() {
     forget(&fixture, "web").await;
     assert_eq!(routes(&fixture).await, []);
     assert!(matches!(put(&fixture, "other", rules.clone()).await, PutOutcome::Created(_)));
-    // As left by the scheduler of an earlier version: it forgets services without their routes.
+    // The scheduler of an earlier version forgets services without their routes.
     let () = fixture.redis.cli(&["HSET", "routes", "b.example/", "gone 80"]).await;
     put(&fixture, "other", json!([{"host": "b.example", "port": 81}])).await;
     assert_eq!(routes(&fixture).await, pairs(&[("b.example/", "other 81")]));

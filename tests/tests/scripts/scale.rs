@@ -8,7 +8,7 @@ use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use store::{Assignment, CreateOutcome, DrainOutcome};
 
-/// Time limit of a script, in microseconds.
+/// Per script.
 const MAX_MICROS: &str = "50000";
 
 async fn slow(fixture: &Fixture) -> Vec<(String, u64)> {
@@ -27,8 +27,7 @@ async fn slow(fixture: &Fixture) -> Vec<(String, u64)> {
     entries.into_iter().map(read).collect()
 }
 
-/// Redis measures wall time: on a busy machine a short script looks long now and then. A slow script is slow
-/// each time.
+/// Redis measures wall time: on a busy machine a short script looks long now and then, a slow one each time.
 #[tokio::test]
 async fn a_hundred_thousand_replicas_block_redis_only_briefly() {
     let mut slow = Vec::new();

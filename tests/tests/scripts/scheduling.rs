@@ -1,5 +1,4 @@
-//! The operations of a scheduler: take, assign, park, unpark, and its leftovers in flight. Invariants 2, 3
-//! and 9.
+//! A scheduler's operations: take, assign, park, unpark, and its leftovers in flight. Invariants 2, 3 and 9.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -89,7 +88,6 @@ async fn a_scheduler_that_has_ended_counts_as_silent_and_what_it_still_gets_is_r
     assert_eq!((retire().await, minutes_silent().await), (1, vec![0]), "it may have had more");
     assert_eq!((retire().await, minutes_silent().await), (0, vec![59]));
     assert_eq!((retire().await, minutes_silent().await), (0, vec![59]), "repeated after a lost reply");
-    // A late pop.
     let () = fixture.redis.cli(&["LMOVE", "sq", &format!("fq:{me}"), "RIGHT", "LEFT"]).await;
     assert_eq!(store.reclaim_in_flight(me, DEAD_AFTER, 10).await.unwrap(), Some(1));
     assert_eq!(minutes_silent().await, [59], "and it may not have been the last one");

@@ -20,7 +20,7 @@ async fn a_look_wakes_workers_once_and_expires() {
     let store = &fixture.store;
     let (one, other) = (node("w1"), node("w2"));
     let mut wakeups = store.subscribe(channel::USAGE);
-    // The subscription has taken effect; a worker reads the state then.
+    // A worker reads the state once the subscription has taken effect.
     assert!(wakeups.next().await.is_empty());
     assert!(!store.is_usage_wanted(&one).await.unwrap());
     assert!(store.look_at_usage(Some(&one)).await.unwrap());

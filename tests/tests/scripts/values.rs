@@ -89,7 +89,6 @@ async fn a_secret_and_a_config_can_have_one_name_and_redis_has_no_secret_in_clea
     assert_eq!(found.open(Some(&key)).unwrap(), content);
     let stored: String = fixture.redis.cli(&["HGET", "secret:a", "v:1"]).await;
     assert!(stored.starts_with("chacha20poly1305:") && !stored.contains("hunter2"), "{stored}");
-    // Moved to another name by hand.
     let () = fixture.redis.cli(&["RENAME", "secret:a", "secret:b"]).await;
     let moved = fixture.store.current_value(ValueKind::Secret, &name("b")).await.unwrap().unwrap();
     assert!(moved.open(Some(&key)).is_err());
@@ -123,7 +122,6 @@ async fn a_change_of_a_value_restarts_a_service_once_and_not_one_that_is_newer()
     let set = async |[name, field, at]: [String; 3]| {
         let _: u64 = fixture.redis.cli(&["HSET", &format!("service:{name}"), &field, &at]).await;
     };
-    // Later than it was created, and earlier than it is restarted.
     let rollout = ValueRollout { at: 1000, ..rollout };
     set(created("older", "999")).await;
     set(created("newer", "1001")).await;

@@ -1,4 +1,4 @@
-//! Foreign values in keys: an overwritten key harms no other object.
+//! An overwritten key harms no other object.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use model::ids::SchedulerId;
 use model::pod::lifecycle::Phase;
 use store::{Fenced, Finding, ForeignKey};
 
-/// The keys of the whole cluster, but those that every script moves out of its way.
+/// Of the whole cluster, but those that every script moves out of its way.
 const CLUSTER_KEYS: [&str; 19] = [
     "sq",
     "dq",
@@ -126,7 +126,7 @@ async fn names_are_read_from_the_records_while_their_list_has_another_type() {
     assert!(!fixture.store.list_service_again(&"other".parse().unwrap()).await.unwrap(), "it has no record");
 }
 
-/// The process that moved the list out of the way has died before it wrote the names again.
+/// The process that moved the list away has died before it wrote the names again.
 #[tokio::test]
 async fn a_service_without_pods_is_listed_by_the_next_one_that_looks() {
     let fixture = Fixture::new().await;
@@ -141,7 +141,7 @@ async fn a_service_without_pods_is_listed_by_the_next_one_that_looks() {
         assert_eq!(fixture.store.set_aside_cluster_keys().await.unwrap(), Vec::<String>::new());
         assert_eq!(fixture.store.service_names().await.unwrap(), names);
     }
-    // Once is enough: nothing is read again while the moved value is kept.
+    // Nothing is read again while the moved value is kept.
     let () = fixture.redis.cli(&["DEL", "services"]).await;
     fixture.store.set_aside_cluster_keys().await.unwrap();
     assert_eq!(fixture.store.service_names().await.unwrap(), []);

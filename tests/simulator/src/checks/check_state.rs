@@ -12,24 +12,23 @@ use crate::machine::process_id::SCHEDULERS;
 #[derive(Default)]
 pub(crate) struct Checks {
     pub(crate) violations: Vec<String>,
-    /// Read rows that are not yet in the observed state.
     pub(crate) unapplied_rows: Vec<Value>,
     pub(crate) partial_reads: u64,
     pub(crate) known_pods: BTreeSet<String>,
-    /// The host with the data of a replica: a pod with the volume ran there.
+    /// A pod with the volume ran on this host.
     pub(crate) data_hosts: BTreeMap<VolumeName, usize>,
     pub(crate) incarnations: HashSet<Vec<u8>>,
-    /// The violation if the last script changed anything: its caller is fenced.
+    /// Its caller is fenced.
     pub(crate) fenced_write: Option<String>,
-    /// Pods that the last script must not change, because it named an outdated assignment.
+    /// The last script named an outdated assignment of them.
     pub(crate) protected_pods: HashMap<String, Option<SimulatedPod>>,
-    /// The violation if the last script registered a worker: its node's worker is alive.
+    /// The node's worker is alive.
     pub(crate) replacement: Option<String>,
     pub(crate) has_assigned: bool,
     pub(crate) has_stopped: bool,
-    /// Last time that Redis refused a scheduler's write probe, by scheduler.
+    /// Last refused write probe, by scheduler.
     pub(crate) refused_beats: [u64; SCHEDULERS],
-    /// When all live nodes had been silent for long enough for each scheduler to see it.
+    /// All live nodes had been silent for long enough for each scheduler to see it.
     pub(crate) mass_loss_at: u64,
     pub(crate) jobs: KnownJobs,
 }

@@ -9,7 +9,7 @@ pub(crate) struct EndingPods(pub(crate) BTreeMap<(usize, AssignmentId), Ending>)
 
 #[derive(Clone, Copy)]
 pub(crate) struct Ending {
-    /// True if the proxy answered when its gate was to be closed.
+    /// The proxy answered when its gate was to be closed.
     pub(crate) is_closed: bool,
     /// From then on nothing may be let in.
     pub(crate) since: u64,

@@ -1,5 +1,5 @@
-//! Checks of a cron and its jobs, over failovers and clock changes. Each index counts once, in the step in
-//! which its pod ends. Each tick of the cron is taken once, together with its job.
+//! A cron and its jobs, over failovers and clock changes: each index counts once, in the step in which its
+//! pod ends, and each tick is taken once, together with its job.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,11 @@ pub(crate) const CRON: &str = "tick";
 pub(crate) const SCHEDULE: &str = "*/2 * * * * *";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownJobs {
-    /// Every job so far with the write that created it, except those that a failover lost.
+    /// With the write that created it, except those that a failover lost.
     pub(crate) created: BTreeMap<String, String>,
     /// `created` when the replica fell behind.
     pub(crate) in_replica: Option<BTreeMap<String, String>>,
-    /// True once there are as many tick ranges as possible. Then the first one may have gaps, even after
-    /// others merge.
+    /// There were as many tick ranges as possible. Then the first one may have gaps, even after others merge.
     pub(crate) were_ranges_joined: bool,
 }
 

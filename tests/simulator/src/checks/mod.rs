@@ -1,6 +1,5 @@
-//! The checks of a run after each step, and the state that they need. `invariants` are those of
-//! `docs/internals/invariants.md`; the other files check what Redis alone does not show: gates, jobs,
-//! writes of scripts.
+//! The checks of a run after each step. `invariants` are those of `docs/internals/invariants.md`; the other
+//! files check what Redis alone does not show.
 
 pub(crate) mod check_state;
 pub(crate) mod ending_pods;

@@ -1,4 +1,4 @@
-//! The simulator's knowledge about scripts: write permissions of processes, and calls as traces show them.
+//! Write permissions of processes, and scripts' calls as traces show them.
 
 use ::redis::Value;
 use store::{NamedArguments, Script};
@@ -9,7 +9,7 @@ use crate::machine::process_id::ProcessId;
 use crate::world::state::World;
 
 impl World {
-    /// Notes the keys that a script must not change. Invariant 3.
+    /// The script must not change these keys. Invariant 3.
     pub(crate) fn before(&mut self, who: ProcessId, script: &Script, argv: &[Vec<u8>]) {
         let arguments = script.arguments(argv);
         let Some(incarnation) = arguments.head.get("incarnation") else { return };
@@ -36,8 +36,7 @@ impl World {
         }
     }
 
-    /// Returns the violation if a worker registers with the name of a live one (last heartbeat within a fence
-    /// period).
+    /// A worker registers with the name of a live one (last heartbeat within a fence period).
     fn replacement(&self, who: ProcessId, incarnation: &str) -> Option<String> {
         let node = self.observed.nodes.get(&who.name()).filter(|node| node.state == "alive")?;
         let holder_of = |incarnation: &str| incarnation.split_once('.').map(|(holder, _)| holder.to_owned());
@@ -90,8 +89,7 @@ impl World {
         }
     }
 
-    /// Shortens an argument. Production code would change the order of later hash maps, so traced and
-    /// untraced runs would differ.
+    /// Production code would change the order of later hash maps, so traced and untraced runs would differ.
     fn word(word: &[u8]) -> String {
         let text = String::from_utf8_lossy(word);
         let uuid = text.split_once("\"uuid\":\"").and_then(|(_, rest)| rest.split_once('"'));

@@ -1,4 +1,4 @@
-//! Hints: the messages that scripts publish. The simulator collects and delivers them: late, twice or never.
+//! The messages that scripts publish. The simulator delivers them: late, twice or never.
 
 use ::redis::Value;
 use bytes::Bytes;
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// Delivers the due hints to all subscribers that are not partitioned.
+    /// Not to partitioned subscribers.
     pub(crate) fn deliver_hints(&mut self) {
         let now = self.clock.now;
         let due: Vec<PendingHint> =

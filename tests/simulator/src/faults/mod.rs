@@ -1,5 +1,5 @@
-//! The faults of a run: `injection` chooses them, `failover` and `hints` carry out those of Redis and of
-//! messages, and `schedule_faults` has their state.
+//! The faults of a run: `injection` chooses them, `failover` and `hints` carry them out, `schedule_faults`
+//! has their state.
 
 pub(crate) mod failover;
 pub(crate) mod hints;

@@ -3,7 +3,6 @@
 use crate::checks::observed_state::SimulatedState;
 use crate::machine::process_id::WORKERS;
 
-/// Data of a replica and knowledge of clients when it fell behind.
 pub(crate) struct ReplicaSnapshot {
     /// Keys with their DUMP.
     pub(crate) content: Vec<(Vec<u8>, Vec<u8>)>,

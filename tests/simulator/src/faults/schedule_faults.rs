@@ -1,3 +1,4 @@
+//! The state of the fault injector.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
-//! Requests that are not executed yet: Redis commands and calls of container engines. The simulator picks the
-//! next one.
+//! Requests that are not executed yet: Redis commands and calls of container engines.
 
 use std::io;
 use std::sync::Arc;
@@ -20,9 +19,9 @@ pub(crate) struct RedisRequest {
     pub(crate) reply: oneshot::Sender<io::Result<Vec<Value>>>,
     pub(crate) sent_at: u64,
     pub(crate) delayed_until: u64,
-    /// True if its sender uses another database by mistake.
+    /// Its sender uses another database by mistake.
     pub(crate) is_elsewhere: bool,
-    /// Given up by its sender, or its sender died. It still reaches Redis, and its reply is dropped.
+    /// Its sender gave up or died. It still reaches Redis, and its reply is dropped.
     pub(crate) is_abandoned: bool,
 }
 
@@ -51,7 +50,7 @@ pub(crate) enum HostCall {
     Restart(String),
     /// With the grace period in milliseconds.
     Stop(String, u64),
-    /// Stops a container and keeps it.
+    /// The container is kept.
     Halt(String),
     Check(String),
 }

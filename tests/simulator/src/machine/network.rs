@@ -15,7 +15,7 @@ pub(crate) struct PendingHint {
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) hints: Vec<PendingHint>,
-    /// Kept: dropping one would tell its sender.
+    /// Dropping one would tell its sender.
     pub(crate) unanswered: Vec<RedisRequest>,
     pub(crate) silent_connections: HashSet<u64>,
 }

@@ -11,7 +11,7 @@ use crate::machine::deterministic;
 /// Turns without a request after which a process is idle.
 const IDLE_TURNS: usize = 2;
 
-/// A running process. Dropping it is a crash: its tasks stop.
+/// Dropping it is a crash: its tasks stop.
 pub(crate) struct SimulatedProcess {
     /// Unique among all starts of all processes.
     pub(crate) instance: u64,
@@ -36,7 +36,7 @@ impl SimulatedProcess {
         Self { instance, shutdown, runtime, main }
     }
 
-    /// Polls its tasks until all wait. `requests` returns the requests made so far.
+    /// Until all tasks wait. `requests` returns the requests made so far.
     pub(crate) fn poll(&self, clock: u64, requests: impl Fn() -> u64) {
         deterministic::set_clock(Duration::from_millis(clock));
         self.runtime.block_on(async {

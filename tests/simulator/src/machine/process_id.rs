@@ -57,7 +57,7 @@ impl ProcessId {
         }
     }
 
-    /// Its configured name: the node's, for a worker.
+    /// The node's, for a worker.
     pub(crate) fn name(self) -> String {
         self.node().map_or(self, ProcessId::Worker).to_string()
     }

@@ -1,4 +1,4 @@
-//! A process slot: the state of a process across its restarts. All times are simulated milliseconds.
+//! The state of a process across its restarts. All times are simulated milliseconds.
 
 use crate::machine::process::SimulatedProcess;
 
@@ -6,11 +6,11 @@ use crate::machine::process::SimulatedProcess;
 pub(crate) struct ProcessSlot {
     pub(crate) process: Option<SimulatedProcess>,
     pub(crate) down_until: u64,
-    /// True if it is not started and has no machine.
+    /// It is not started and has no machine.
     pub(crate) is_removed: bool,
     pub(crate) paused_until: u64,
     pub(crate) partitioned_until: u64,
-    /// True if the partition loses only replies: requests still reach Redis.
+    /// The partition loses only replies: requests still reach Redis.
     pub(crate) is_one_way_partition: bool,
     pub(crate) suspended_until: u64,
     pub(crate) elsewhere: Option<(u64, u64)>,

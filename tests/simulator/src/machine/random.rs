@@ -20,17 +20,16 @@ impl Random {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    /// Returns a number from `first` to `last`, both included.
+    /// Both included.
     pub(crate) fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.next() % (last - first + 1)
     }
 
-    /// Returns true with a probability of `times` in a thousand.
     pub(crate) fn per_mille(&mut self, times: u64) -> bool {
         self.next() % 1000 < times
     }
 
-    /// Returns one of the elements; draws nothing if there are none.
+    /// Draws nothing if there are no elements.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         if from.is_empty() { None } else { from.get(self.below(from.len())) }
     }

@@ -29,7 +29,7 @@ impl RedisConnection {
         }
     }
 
-    /// Sends the pipeline; skips the first `skipped` replies and returns the other `COUNT`.
+    /// Skips the first `skipped` replies and returns the other `COUNT`.
     pub(crate) fn send<const COUNT: usize>(&mut self, skipped: usize) -> [Value; COUNT] {
         self.flush();
         for _ in 0..skipped {
@@ -38,13 +38,13 @@ impl RedisConnection {
         std::array::from_fn(|_| self.read())
     }
 
-    /// Sends the pipeline. The caller must read all replies.
+    /// The caller must read all replies.
     pub(crate) fn flush(&mut self) {
         self.stream.get_mut().write_all(&self.pending).unwrap();
         self.pending.clear();
     }
 
-    /// Executes one command, which must not fail.
+    /// The command must not fail.
     pub(crate) fn execute(&mut self, words: &[impl AsRef<[u8]>]) -> Value {
         self.add(words);
         let [reply] = self.send(0);
@@ -84,8 +84,6 @@ impl RedisConnection {
     }
 }
 
-/// # Panics
-/// If the command has failed.
 pub(crate) fn must_be_reply(words: &[impl AsRef<[u8]>], reply: &Value) {
     assert!(
         !matches!(reply, Value::ServerError(_)),

@@ -1,7 +1,7 @@
 //! The addresses of services and slots: proxies ask for them, and tell them to pods once they are confirmed.
 //!
-//! No address has two names: it leads to its service for as long as a pod may use it, also after a failover
-//! that lost writes. The pool is small, so that names compete.
+//! An address leads to its service for as long as a pod may use it, also after a failover that lost writes.
+//! The pool is small, so that names compete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl ToldAddresses {
         self.by_address.retain(|_, told| told.at < time);
     }
 
-    /// Takes in learnt addresses. Returns those that now have two names.
+    /// Returns the addresses that now have two names.
     pub(crate) fn progress(&mut self, now: u64, redis_now: u64) -> Vec<String> {
         let mut found = Vec::new();
         for told in self.by_address.values_mut() {

@@ -79,8 +79,8 @@ impl ExpectedState {
             || self.pushed.get(uuid).is_some_and(|pod| pod.copies > 1)
     }
 
-    /// Follows a failover that lost all writes since `since`. Later acknowledgements and that of `in_doubt`,
-    /// with an operation in transit, are void: Redis' content is expected.
+    /// A failover lost all writes since `since`. Later acknowledgements and that of `in_doubt`, with an
+    /// operation in transit, are void: Redis' content is expected.
     pub(crate) fn roll_back(
         &mut self,
         since: u64,

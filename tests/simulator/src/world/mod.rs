@@ -1,5 +1,5 @@
-//! The world of a run and its steps: `one_step` chooses what happens next, `execution` and `commands` let a
-//! waiting request happen, and `observe` has the result checked.
+//! The world of a run: `one_step` chooses what happens next, `execution` and `commands` let a waiting request
+//! happen, and `observe` has the result checked.
 
 pub(crate) mod commands;
 pub(crate) mod execution;

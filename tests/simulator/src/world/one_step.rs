@@ -25,11 +25,7 @@ impl World {
         self.log("", "no more faults");
     }
 
-    /// Lets time pass and faults occur, executes at most one request, polls the processes, and checks the
-    /// invariants.
-    ///
-    /// # Errors
-    /// The violated invariants.
+    /// The errors are the violated invariants.
     pub(crate) fn step(&mut self) -> Result<(), Vec<String>> {
         self.stats.steps += 1;
         let elapsed = self.advance_clock();
@@ -64,7 +60,6 @@ impl World {
         elapsed
     }
 
-    /// If hardly any time has passed, polls only the answered process.
     fn poll_processes(&mut self, answered: Option<ProcessId>, elapsed: u64) {
         self.clock.since_poll += elapsed;
         let polls_all = self.clock.since_poll >= POLL_INTERVAL;

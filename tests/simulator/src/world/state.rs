@@ -42,7 +42,7 @@ pub(crate) struct World {
     pub(crate) checks: Checks,
     pub(crate) trace: Trace,
     pub(crate) stats: Stats,
-    /// When keys expire that got a time outside scripts.
+    /// Of keys that got a time to live outside scripts.
     pub(crate) expirations: HashMap<Vec<u8>, u64>,
 }
 
@@ -120,7 +120,7 @@ impl World {
         (0..WORKERS).any(|host| self.silence(host) + self.timing.heartbeat > self.timing.dead)
     }
 
-    /// Returns hosts with a pod that must not run twice and is assigned elsewhere by now.
+    /// Their pod must not run twice and is assigned elsewhere by now.
     pub(crate) fn hosts_with_stale_pods(&self) -> Vec<usize> {
         let is_stale = |container: &engine::Container| {
             let record = self.observed.pods.get(container.pod.as_str());

@@ -30,7 +30,6 @@ fn raise_file_limit() -> usize {
     current.map_or(usize::MAX, |files| files as usize)
 }
 
-/// Silent sockets, sockets that send a byte a second, and readers of endless logs.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
     let _lock = beside_others().await;
@@ -85,9 +84,9 @@ async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
 struct Measured {
     #[allow(dead_code, reason = "it is printed")]
     posts: usize,
-    /// Time of the first POST, which waits for its connection behind the new ones.
+    /// The first POST waits for its connection behind the new ones.
     first: Duration,
-    /// 99th percentile of the other POSTs.
+    /// Of the other POSTs.
     p99: Duration,
     longest_beat: Duration,
 }

@@ -1,5 +1,5 @@
 //! Mistakes of an operator in redis-cli, undone some seconds later: no other pod is lost or doubled, and
-//! `status` reports the fault meanwhile.
+//! `status` reports them.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ struct Mistake {
     taken_back: &'static [&'static str],
     /// Part of the report in `status`; empty if nothing is wrong.
     said: &'static str,
-    /// True if `stop` pods may be stopped: no heartbeat can be stored.
+    /// `stop` pods may be stopped: no heartbeat can be stored.
     stops_writes: bool,
     is_short: bool,
 }
