@@ -1,5 +1,4 @@
-//! Cuts off a host with a real engine: its pods' downtime, and how many still run there. Docker Swarm for
-//! comparison.
+//! Cuts off a host with a real engine; Docker Swarm for comparison.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +23,8 @@ const SWARM_SETTLE_TIME: Duration = Duration::from_secs(5);
 struct CutRun {
     pods: usize,
     downtime: Duration,
-    /// Seconds from its last heartbeat, less the silence after which a node is declared dead. None if that is
-    /// not a setting.
+    /// From its last heartbeat, less the silence after which a node is declared dead. None if that is not a
+    /// setting.
     after_dead_after: Option<f64>,
     still_running: usize,
 }

@@ -1,5 +1,4 @@
-//! Downtime of a dead node's pods: from its last heartbeat until all run elsewhere, less the silence after
-//! which a node is declared dead.
+//! Downtime of a dead node's pods, less the silence after which a node is declared dead.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
-//! A failover of Redis with the settings of `sentinel/`: the time without stored services, and the time in
-//! which Redis itself accepts no write from a client that asks the Sentinels constantly.
+//! A failover of Redis with the settings of `sentinel/`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,14 +125,14 @@ async fn measure(failover: Failover, after: Duration, gaps: &mut Gaps) {
     gaps.durable.push(durable_gap);
 }
 
-/// Between two successive moments, or after the last one until `end`, in seconds.
+/// In seconds.
 fn longest_gap(mut moments: Vec<Duration>, end: Duration) -> f64 {
     moments.push(end);
     moments.sort();
     moments.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).fold(0.0, f64::max)
 }
 
-/// At a fixed rate, without waiting for answers. Returns each stored one's answer time, and true if durable.
+/// True if it is durable.
 async fn post(http: Http, begin: Instant, duration: Duration) -> Vec<(Duration, bool)> {
     let mut clock = tokio::time::interval(POST_INTERVAL);
     let mut in_progress: JoinSet<Option<(Duration, bool)>> = JoinSet::new();
@@ -153,7 +152,6 @@ async fn post(http: Http, begin: Instant, duration: Duration) -> Vec<(Duration, 
     in_progress.join_all().await.into_iter().flatten().collect()
 }
 
-/// To the master that the Sentinels name. Returns the times of accepted writes.
 async fn write(sentinels: Arc<SentinelProcesses>, begin: Instant, duration: Duration) -> Vec<Duration> {
     let mut accepted = Vec::new();
     let mut master: Option<MultiplexedConnection> = None;

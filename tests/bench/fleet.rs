@@ -1,7 +1,5 @@
-//! Hosts with a container engine and a worker each; Redis, the API and the scheduler run on the machine
-//! itself, which is never cut off.
-//!
-//! The machine's own engine is left alone and never becomes part of a Swarm.
+//! Hosts with a container engine and a worker each; the rest runs on the machine itself, which is never cut
+//! off.
 
 use std::time::{Duration, Instant};
 
@@ -22,14 +20,13 @@ pub const KUBELEET_LABEL: &str = "orchestrator=kubeleet";
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const CONTAINER_LIMIT: Duration = Duration::from_secs(300);
 
-/// In the same order. Dropping it ends everything that runs there.
+/// In the same order.
 pub struct Fleet {
     pub hosts: TestHosts,
     pub engines: Vec<Engine>,
 }
 
 impl Fleet {
-    /// `None` if this machine cannot have any hosts; reports why.
     pub async fn start(count: u8) -> Option<Self> {
         let hosts = TestHosts::start(count).await?;
         let mut engines = Vec::new();
@@ -91,7 +88,6 @@ pub struct FleetCluster {
 }
 
 impl FleetCluster {
-    /// Returns the time until its pods run.
     pub async fn launch(&self, service: &Value) -> Duration {
         let mut connection = self.rig.connection().await;
         let begin = Instant::now();
@@ -101,7 +97,6 @@ impl FleetCluster {
         observe::until("running", service["replicas"].as_u64().unwrap(), begin, running).await
     }
 
-    /// Returns the time until its containers are gone.
     pub async fn remove(&self, fleet: &Fleet, name: &str) -> Duration {
         let begin = Instant::now();
         let (status, answer) = self.http.send(Method::DELETE, &format!("/service/{name}"), None).await;

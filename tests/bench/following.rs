@@ -40,7 +40,6 @@ const PLACED_RUNS: usize = 5;
 type Snapshots = watch::Receiver<Arc<RoutingSnapshot>>;
 
 pub async fn run(args: &Args) {
-    // Each follower has two connections.
     daemon::file_limit::raise();
     let results = json!({
         "changes": changes(args).await,
@@ -73,7 +72,6 @@ async fn until_ready(mut snapshots: Snapshots, service: ServiceName, wanted: usi
     Instant::now()
 }
 
-/// With their times, as a plain, idle subscriber.
 fn published(url: &str) -> mpsc::Receiver<(Instant, EndpointChange)> {
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     let (sender, receiver) = mpsc::channel();
@@ -105,7 +103,6 @@ async fn scale(http: &Http, service: &ServiceName, replicas: u32) {
     assert!(status.is_success(), "{answer}");
 }
 
-/// The cost of idle followers, and the delay of a change.
 async fn changes(args: &Args) -> Value {
     let (count, services) = (args.size(FOLLOWERS, 20), args.size(SERVICES, 3));
     let (rig, http) = Rig::cluster(Persistence::Everysec, args.size(10, 2), 1, &[]).await;
@@ -180,7 +177,6 @@ async fn changes(args: &Args) -> Value {
     })
 }
 
-/// Redis' load when all followers of a large service read it again, and the delay of other clients.
 async fn large_services(args: &Args) -> Value {
     let title = format!("{FOLLOWERS_OF_ONE} followers read one service again after a failover");
     let columns = [
@@ -308,7 +304,7 @@ async fn placements(args: &Args) -> Value {
     })
 }
 
-/// As a proxy does when a pod has asked for the service before it exists.
+/// As a proxy does when a pod has asked for it.
 async fn follow_before_it_is(rig: &Rig) -> Store {
     let store = Store::new(rig.redis.url().parse().unwrap(), LinkOptions::default());
     read_endpoints(&store, &ServiceName::new(placement::SERVICE).unwrap(), None).await.unwrap();

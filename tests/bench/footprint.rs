@@ -1,5 +1,4 @@
-//! The cost of an idle cluster (memory, processor time, Redis' commands and bytes), and the start times of
-//! its daemons.
+//! The cost of an idle cluster, and the start times of its daemons.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +35,7 @@ pub async fn run(args: &Args) {
 
 const MIB: f64 = 1_048_576.0;
 
-/// From exec until the API is ready, a scheduler is registered, and a worker's heartbeat is in Redis.
+/// Until the API is ready, a scheduler is registered, and a worker's heartbeat is in Redis.
 async fn start_up(runs: usize) -> Value {
     let mut table = Table::new("From exec until ready, ms", &["daemon", "median (min–max)"]);
     let (mut api, mut scheduler, mut worker) = (Series::default(), Series::default(), Series::default());
@@ -212,8 +211,7 @@ async fn idle_clusters(args: &Args) -> Value {
     json!(results)
 }
 
-/// Bytes of a node's record and heartbeat, and its share of the sets of all nodes. Excludes Redis' overhead
-/// for each key (some 70 bytes).
+/// Excludes Redis' overhead for each key (some 70 bytes).
 async fn bytes_per_node(connection: &mut MultiplexedConnection, workers: u32) -> f64 {
     let mut sum = 0.0;
     for (key, share) in [("node:w-1", 1), ("hb:w-1", 1), ("nodes", workers), ("beats", workers)] {

@@ -1,10 +1,10 @@
-//! Placement latency in an open loop: each request is timed from when it is due, so a cluster that falls
-//! behind appears as slow as it is.
+//! Placement latency in an open loop: a cluster that falls behind appears as slow as it is, because each
+//! request is timed from when it is due.
 //!
 //! Each request is a service of [`PODS`] pods. First the highest rate is measured in a closed loop, then the
-//! latency at shares of it. Times are the ids of the event stream, Redis' clock in milliseconds; one is added
-//! so that rounding never flatters. Meanwhile Redis gets one PING after the other: no step of a pod's way can
-//! be faster.
+//! latency at shares of it. Times are the ids of the event stream in milliseconds; one is added so that
+//! rounding never flatters. Meanwhile Redis gets one PING after the other: no step of a pod's way can be
+//! faster.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -32,7 +32,6 @@ const CLIENTS: u32 = 16;
 const CLOSED_TIME: Duration = Duration::from_secs(5);
 const OPEN_TIME: Duration = Duration::from_secs(10);
 const SMOKE_TIME: Duration = Duration::from_secs(1);
-/// Of the highest rate.
 const SHARES: &[f64] = &[0.01, 0.1, 0.5, 0.9];
 
 pub async fn run(args: &Args) {
@@ -78,7 +77,7 @@ pub async fn run(args: &Args) {
     }
 }
 
-/// Returns the pods started per second.
+/// In pods per second.
 async fn closed_loop(args: &Args, persistence: Persistence, nodes: u32) -> f64 {
     let (rig, http) = Rig::cluster(persistence, nodes, args.schedulers, &[]).await;
     let duration = args.size(CLOSED_TIME, SMOKE_TIME);
@@ -143,7 +142,7 @@ async fn open_loop(args: &Args, persistence: Persistence, nodes: u32, rate: f64)
     LoadResult { pods: services * PODS, queued: latencies(&queued), running: latencies(&running), ping }
 }
 
-/// Returns the milliseconds of each reply.
+/// In milliseconds.
 async fn ping_until(mut connection: MultiplexedConnection, mut stopped: oneshot::Receiver<()>) -> Series {
     let mut durations = Series::default();
     while stopped.try_recv().is_err() {
@@ -155,7 +154,6 @@ async fn ping_until(mut connection: MultiplexedConnection, mut stopped: oneshot:
     durations
 }
 
-/// Opens connections and loads scripts.
 async fn warm_up(rig: &Rig, http: &Http) {
     let mut requests = JoinSet::new();
     for number in 0..WARM_UP {
@@ -178,15 +176,13 @@ fn now_millis() -> f64 {
 /// The service, and Redis' time in milliseconds, of each event.
 type EventTimes = Vec<(u32, u64)>;
 
-/// Until all pods run. Returns when each was scheduled and started.
 async fn read_events(store: Store, services: u32) -> (EventTimes, EventTimes) {
     let wanted = (services * PODS) as usize;
     let (mut scheduled, mut started) = (EventTimes::new(), EventTimes::new());
     let mut after = format!("{}-0", now_millis() as u64);
     let (mut grew_at, mut page) = (Instant::now(), 0);
     while started.len() < wanted {
-        // Seldom, so that reading does not load Redis. Without a pause when there are more: old events are
-        // trimmed.
+        // Seldom, so that reading does not load Redis. But old events are trimmed.
         if page < PAGE_SIZE {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

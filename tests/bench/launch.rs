@@ -1,6 +1,5 @@
-//! Launches, stops and removes containers on one and on three engines: by kubeleet, by direct calls with the
-//! best concurrency, by Docker Swarm, and by the first kubeleet's worker. A share near one means that
-//! kubeleet adds little.
+//! Launches and removes containers by kubeleet, by direct calls, by Docker Swarm, and by the first kubeleet's
+//! worker. A share near one means that kubeleet adds little.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ const RUNS: usize = 3;
 const CONCURRENCIES: &[usize] = &[2, 4, 8, 16, 32];
 const NAME: &str = "bench";
 const SERIAL_WORKER: &str = "the first kubeleet's loop";
-/// Operators set it where several workers share one machine, as the hosts here do.
+/// Operators set it where several workers share one machine.
 const START_CONCURRENCY: &str = "KUBELEET_START_CONCURRENCY";
 const HEADER: &[&str] =
     &["engines", "containers", "by", "launch", "engines' best", "stop and remove", "engines' best"];
@@ -165,7 +164,7 @@ async fn directly(fleet: &Fleet, pods: usize, concurrency: BestConcurrency) -> D
     (launched, begin.elapsed())
 }
 
-/// Also returns the processor seconds of Redis and all daemons for the launch.
+/// Also returns the processor seconds of Redis and all daemons.
 async fn kubeleet(fleet: &Fleet, pods: usize, settings: &[(&'static str, &str)]) -> (Durations, f64) {
     let cluster = fleet.cluster_with(settings).await;
     let before = cluster.rig.cpu();

@@ -1,11 +1,8 @@
 //! Benchmarks of a whole cluster: real processes of the release binary with a private Redis.
 //!
-//! `cargo bench -p kubeleet-tests --bench cluster -- placement --pods 30000 --nodes 1000` runs one part;
-//! without a part, all of them run. Each writes `target/bench/<part>.json`. `docs/internals/performance.md`
-//! explains the figures.
-//!
-//! With `--smoke` every part runs once in its smallest size, and nothing is written. The exit code is not 0
-//! if one of them fails.
+//! `cargo bench -p kubeleet-tests --bench cluster -- placement --pods 30000 --nodes 1000` runs one part. Each
+//! writes `target/bench/<part>.json`, which `docs/internals/performance.md` explains. With `--smoke` every
+//! part runs once in its smallest size, and nothing is written.
 
 #![allow(
     clippy::unwrap_used,
@@ -55,9 +52,7 @@ const SMOKE_LANES: usize = 4;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    // Built before anything is timed.
     kubeleet_tests::cluster::binary();
-    // Heavy tests on this machine take turns.
     let _lock = exclusive("heavy").await;
     report::print_machine();
     if args.smoke {

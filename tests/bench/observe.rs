@@ -16,7 +16,6 @@ pub fn info<'a>(text: &'a str, field: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().trim()
 }
 
-/// In bytes, without connections.
 pub async fn dataset(redis: &kubeleet_tests::Redis) -> f64 {
     let text: String = redis.cli(&["INFO", "memory"]).await;
     info(&text, "used_memory_dataset").parse().unwrap()
@@ -34,8 +33,7 @@ pub async fn in_flight_lists(connection: &mut MultiplexedConnection) -> Vec<Stri
     ids.into_iter().map(|id| format!("fq:{id}")).collect()
 }
 
-/// Pods that need nothing more from a scheduler: all of the service, less those in `sq`, in an in-flight list
-/// or in `uq`. Takes a few O(1) commands in one transaction.
+/// All pods of the service, less those in `sq`, in an in-flight list or in `uq`. Takes a few O(1) commands.
 pub async fn placed(connection: &mut MultiplexedConnection, service: &str, in_flight: &[String]) -> u64 {
     let mut query = pipe();
     query.atomic().cmd("HLEN").arg(format!("slots:{service}"));
@@ -47,7 +45,6 @@ pub async fn placed(connection: &mut MultiplexedConnection, service: &str, in_fl
     counts[0].saturating_sub(counts[1..].iter().sum())
 }
 
-/// Pods acknowledged as running.
 pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -> u64 {
     let mut sum = 0;
     // In chunks, so that no other client waits long.
@@ -62,8 +59,7 @@ pub async fn running(connection: &mut MultiplexedConnection, nodes: &[String]) -
     sum
 }
 
-/// Returns the time since `begin`. Waits half of the estimated remaining time between reads: few reads, and
-/// frequent ones at the end. Panics if the count stops growing.
+/// Waits half of the estimated remaining time between reads. Panics if the count stops growing.
 pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl AsyncFnMut() -> u64) -> Duration {
     let first_read = Instant::now();
     let (mut last, mut grew_at) = (0, first_read);
@@ -89,7 +85,6 @@ pub async fn until(what: &str, wanted: u64, begin: Instant, mut count: impl Asyn
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     pub scripts: u64,
-    /// Includes those within scripts.
     pub commands: u64,
     /// Calls, and microseconds within Redis. Scripts include their commands.
     pub by_name: BTreeMap<String, (u64, u64)>,
@@ -126,7 +121,7 @@ fn command_statistics(line: &str) -> Option<(String, (u64, u64))> {
     Some((name.to_owned(), (number("calls=")?, number("usec=")?)))
 }
 
-/// Upper bounds in microseconds, and the number of calls within each. Empty before Redis 7.
+/// Empty before Redis 7.
 async fn histogram(connection: &mut MultiplexedConnection) -> Vec<(u64, u64)> {
     let reply = redis::cmd("LATENCY").arg("HISTOGRAM").arg("evalsha").query_async(connection).await;
     let Ok(value) = reply else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! One POST of a service with many pods, until all are queued on nodes and until all are running; for
-//! comparison, Redis' time for the same commands from a plain client.
+//! One POST of a service with many pods; for comparison, Redis' time for the same commands from a plain
+//! client.
 
 use std::time::{Duration, Instant};
 
@@ -122,14 +122,13 @@ async fn measure_size(args: &Args, pods: u32, nodes: u32, runs: usize, persisten
     measured
 }
 
-/// Or of the largest recorded size. Returns its pods.
+/// Returns the recorded pods.
 async fn record(pods: u32, nodes: u32, schedulers: u32) -> (u32, RecordedCommands) {
     let (pods, nodes) = if pods > MAX_RECORDED_PODS { (MAX_RECORDED_PODS, 1_000) } else { (pods, nodes) };
     let (_, recorded) = measure(pods, nodes, schedulers, Persistence::None, true).await;
     (pods, recorded.unwrap_or_default())
 }
 
-/// In a new cluster. Also returns Redis' commands if requested.
 pub async fn measure(
     pods: u32,
     nodes: u32,
@@ -211,7 +210,6 @@ impl Measured {
         self.series(|run| run.running.as_secs_f64())
     }
 
-    /// Extrapolated to the measured number of pods.
     fn bound_seconds(&self) -> Option<f64> {
         let bound = self.bound.as_ref()?;
         Some(bound.seconds.median() * f64::from(self.pods) / f64::from(bound.pods))

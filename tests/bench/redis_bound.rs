@@ -1,8 +1,7 @@
 //! Redis' own bound: the commands of a recorded run, sent again by a plain pipelining client.
 //!
-//! MONITOR records every command, including those within scripts. Script calls themselves and commands that
-//! block, subscribe or measure are left out. The bound is the time from the first byte sent to the last
-//! reply.
+//! MONITOR records commands within scripts too. Script calls themselves and commands that block, subscribe or
+//! measure are left out.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -77,7 +76,7 @@ impl Recorder {
     }
 }
 
-/// Of a line of MONITOR: `+1700000000.123456 [0 lua] "HSET" "key" "a\"b\x00"`.
+/// `+1700000000.123456 [0 lua] "HSET" "key" "a\"b\x00"`
 fn parse_words(line: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

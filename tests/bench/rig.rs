@@ -1,4 +1,4 @@
-//! The measured cluster: a Redis and daemons with default settings, all processes.
+//! The measured cluster: a Redis and daemons with default settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,6 @@ impl Persistence {
         }
     }
 
-    /// For the connections of many workers.
     pub async fn redis(self) -> Redis {
         self.redis_with(&[]).await
     }
@@ -57,7 +56,6 @@ impl Persistence {
     }
 }
 
-/// Dropping it kills Redis and all daemons.
 pub struct Rig {
     pub redis: Redis,
     redis_process: u32,
@@ -78,14 +76,13 @@ impl Process {
         self.child.id()
     }
 
-    /// As if its machine had failed.
     pub fn freeze(&self) {
         self.child.signal(Signal::STOP);
     }
 }
 
 impl Rig {
-    /// Redis alone. `settings` are for all later daemons.
+    /// `settings` are for all later daemons.
     pub async fn new(persistence: Persistence, settings: &[(&'static str, &str)]) -> Self {
         Self::with_redis(persistence.redis().await, settings).await
     }
@@ -98,7 +95,7 @@ impl Rig {
         Self { redis, redis_process, settings, folder, daemons: Vec::new(), nodes: Vec::new() }
     }
 
-    /// With simulated workers; returns when all are idle.
+    /// Returns when all are idle.
     pub async fn cluster(
         persistence: Persistence,
         nodes: u32,
@@ -115,8 +112,7 @@ impl Rig {
         (rig, http)
     }
 
-    /// One process with `count` simulated workers `<name>-1` …; waits for their registration. Returns the
-    /// process' index.
+    /// Simulated workers `<name>-1` … in one process, whose index is returned.
     pub async fn workers(&mut self, name: &str, count: u32) -> usize {
         let workers = count.to_string();
         let mut settings = vec![("KUBELEET_NODE", name), ("KUBELEET_RUNTIME", "sim")];
@@ -157,7 +153,6 @@ impl Rig {
         self.start_command(Command::new(binary()), kind, name, settings)
     }
 
-    /// With a command that runs the program elsewhere, for example on a simulated host.
     pub fn start_command(
         &mut self,
         mut command: Command,
@@ -233,7 +228,6 @@ impl Rig {
         self.redis.connection().await.unwrap()
     }
 
-    /// Processor seconds so far.
     pub fn cpu(&self) -> Cpu {
         let mut by_kind = BTreeMap::new();
         for daemon in &self.daemons {
@@ -270,10 +264,10 @@ impl Cpu {
 
 pub fn cpu_seconds(process: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // After the name, which is in parentheses and may contain anything.
+    // The name, in parentheses, may contain anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    // USER_HZ, which programs see, is 100 on every Linux.
+    // USER_HZ is 100 on every Linux.
     (ticks(11) + ticks(12)) / 100.0
 }
 

@@ -1,5 +1,4 @@
-//! Docker Swarm on the same engines, with services as `docker service create --replicas N --detach` creates
-//! them.
+//! Docker Swarm on the same engines.
 
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ pub struct Swarm<'a> {
 }
 
 impl<'a> Swarm<'a> {
-    /// The error is an engine's message.
     pub async fn form(fleet: &'a Fleet) -> Result<Self, String> {
         let swarm = Self { fleet };
         match swarm.join_all().await {
@@ -76,8 +74,8 @@ impl<'a> Swarm<'a> {
         let spec = ServiceSpec {
             name: Some(name.to_owned()),
             task_template: Some(TaskSpec {
-                // By its tag each engine looks for a newer image in a registry, which fails at once without a
-                // route to the Internet.
+                // By its tag each engine looks for a newer image, which fails at once without a route to the
+                // Internet.
                 container_spec: Some(TaskSpecContainerSpec {
                     image: Some(IMAGE.to_owned()),
                     ..Default::default()
@@ -101,7 +99,6 @@ impl<'a> Swarm<'a> {
 
     pub async fn leave(self) {
         for engine in self.fleet.engines.iter().rev() {
-            // An engine that never joined refuses.
             let _left = engine.client.leave_swarm(Some(LeaveSwarmOptions { force: true })).await;
         }
     }

@@ -1,5 +1,4 @@
-//! One node with a thousand process pods, and clients that ask for all usage every two seconds, as `kubeleet
-//! top` does.
+//! Clients ask for all usage of a node every two seconds, as `kubeleet top` does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +73,6 @@ async fn start_node(pods: u32) -> (Rig, Http) {
     (rig, http)
 }
 
-/// Processes outlive their worker, so they are stopped by it.
 async fn remove_pods(rig: &Rig, http: &Http) {
     let (status, answer) = http.send(Method::DELETE, "/service/bench", None).await;
     assert!(status.is_success(), "{answer}");

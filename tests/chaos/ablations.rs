@@ -29,7 +29,6 @@ fn judge(name: &str, mut result: FaultResult, losses: impl Fn(&FaultResult) -> u
     result
 }
 
-/// Keeps the logs, to find out why a loss was not found.
 fn finish(mut runner: FaultRunner, name: &str) -> FaultResult {
     runner.stack.keep_logs(name);
     runner.results.remove(0)
@@ -39,7 +38,7 @@ fn options(rewriter: Rewriter) -> StackOptions {
     StackOptions { rewriter, without_engine: true, ..StackOptions::default() }
 }
 
-/// Every write is reported as durable at once; the master is cut off with its clients.
+/// The master is cut off with its clients.
 async fn without_wait(seed: u64) -> FaultResult {
     let rewriter = Rewriter { skips_wait: true, ..Rewriter::default() };
     let mut runner = FaultRunner::new(options(rewriter), seed).await;
@@ -80,7 +79,6 @@ async fn forget_times(stack: &Stack) {
     }
 }
 
-/// The payload stays in `rq` as well.
 async fn ack_that_leaves_rq(seed: u64) -> FaultResult {
     let ablation = Ablation { file: "ack", from: "remove_from_rq(acked)", to: "" };
     let changed = ablation.changed();

@@ -1,5 +1,5 @@
-//! A private container engine that can be killed, in namespaces that end it and its containers together with
-//! this process. The machine's own engine is shared with others and is left alone.
+//! A private container engine that can be killed, in namespaces that end with this process. The machine's own
+//! engine is left alone.
 
 use std::collections::HashMap;
 use std::fs;
@@ -30,7 +30,6 @@ while :; do
   sleep 0.05
 done"#;
 
-/// Dropping it ends all containers.
 pub struct Engine {
     restart_loop: ChildGuard,
     folder: PathBuf,
@@ -39,7 +38,6 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Also creates the image. Reports why if it returns none.
     pub async fn start(folder: &Path) -> Option<Self> {
         let folder = folder.join("engine");
         fs::create_dir_all(&folder).unwrap();
@@ -47,8 +45,8 @@ impl Engine {
         let cgroup = format!("kubeleet-chaos-{}", std::process::id());
         let log = fs::File::create(folder.join("log")).unwrap();
         let mut command = Command::new("unshare");
-        // The network namespace is needed as well: `dockerd --bridge none` deletes docker0 where it starts,
-        // and with it the network of the machine's own containers.
+        // `dockerd --bridge none` deletes docker0 in its network namespace, and with it the network of the
+        // machine's own containers.
         let namespaces = ["--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child"];
         command.args(namespaces).args(["sh", "-c", RESTART_LOOP]);
         command.arg(&folder).arg(&cgroup).stdout(Stdio::null()).stderr(log);
@@ -99,7 +97,7 @@ impl Engine {
         tokio::time::timeout(limit, ping).await.is_ok()
     }
 
-    /// Restarts it after `downtime`. Its containers run on.
+    /// Its containers run on.
     pub async fn kill(&self, downtime: Duration) {
         fs::write(self.folder.join("hold"), "").unwrap();
         for process in self.daemons() {
@@ -113,7 +111,6 @@ impl Engine {
         .await;
     }
 
-    /// Calls hang.
     pub async fn freeze(&self, duration: Duration) {
         for process in self.daemons() {
             let _gone = kill_process(process, Signal::STOP);
@@ -135,7 +132,6 @@ impl Engine {
         EngineView(self.client.clone())
     }
 
-    /// `None` if the engine does not answer.
     pub async fn running(&self) -> Option<Vec<Running>> {
         Some(self.view().running().await?.into_iter().map(|(one, _)| one).collect())
     }
@@ -145,7 +141,7 @@ impl Engine {
 pub struct EngineView(Client);
 
 impl EngineView {
-    /// True for each that must not run twice. `None` if the engine does not answer.
+    /// True for each that must not run twice.
     pub async fn running(&self) -> Option<Vec<(Running, bool)>> {
         Some(self.list().await?.iter().map(identity).collect())
     }
@@ -154,7 +150,6 @@ impl EngineView {
         Some(self.list().await?.into_iter().filter_map(|container| container.id).collect())
     }
 
-    /// Without telling the worker.
     pub async fn remove_one(&self) {
         let Some(id) = self.list().await.and_then(|all| all.into_iter().next()?.id) else { return };
         let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
@@ -195,7 +190,7 @@ fn children_of(parent: u32) -> Vec<u32> {
 
 fn parent_of(process: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // After the name, which is in parentheses and may contain anything.
+    // The name, in parentheses, may contain anything.
     stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
 }
 
@@ -206,7 +201,7 @@ fn is_named(process: u32, name: &str) -> bool {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.restart_loop.kill();
-        // Leave no empty folder behind. In version 1 there is one below each controller.
+        // In version 1 there is a folder below each controller.
         let controllers = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten();
         let roots = controllers.map(|entry| entry.path()).chain([PathBuf::from("/sys/fs/cgroup")]);
         for root in roots {

@@ -1,4 +1,4 @@
-//! Failovers under a steady load of new services: no service that was answered with 201 may be lost.
+//! No service that was answered with 201 may be lost in failovers under load.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use crate::load::read_answer;
 use crate::report::FaultResult;
 use crate::stack::{Stack, StackOptions};
 
-/// 50 requests a second.
 const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 const LOAD_TIME: Duration = Duration::from_secs(2);
 /// Longer than an API takes to answer or fail.
@@ -28,7 +27,6 @@ const CONVERGENCE_LIMIT: Duration = Duration::from_secs(120);
 
 type Answers = Arc<Mutex<Vec<(u64, Answer)>>>;
 
-/// In turns, kills the master and asks a Sentinel for a failover.
 pub async fn run(times: usize) -> FaultResult {
     let mut stack = Stack::start(StackOptions { simulated: true, ..StackOptions::default() }).await;
     let answers = Answers::default();
@@ -66,7 +64,6 @@ pub async fn run(times: usize) -> FaultResult {
     result
 }
 
-/// At a fixed rate, without waiting for answers.
 async fn send_requests(https: Vec<Http>, answers: Answers) {
     let mut clock = tokio::time::interval(REQUEST_INTERVAL);
     let mut in_progress = JoinSet::new();
@@ -158,7 +155,6 @@ async fn check_confirmed(stack: &Stack) -> Result<(), String> {
     Err(format!("not confirmed within {CONFIRMATION_LIMIT:?}: {:?}", waiting().await))
 }
 
-/// Services that were reported as confirmed by all replicas and are missing.
 async fn confirmed_and_lost(stack: &Stack) -> Vec<String> {
     let master = &stack.trio.redis[stack.trio.master().await];
     let names: BTreeSet<String> = master.ask(&["SMEMBERS", "services"]).await.unwrap();

@@ -1,5 +1,5 @@
-//! Injects one fault at a time into a stack under load, stops the load, and checks that the stack converges
-//! to exactly the acknowledged writes.
+//! Injects one fault at a time under load, and checks that the stack converges to exactly the acknowledged
+//! writes.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ impl FaultRunner {
         self.end_round(fault, times, start).await;
     }
 
-    /// For slow faults, each judged alone. Adds one result for all.
+    /// Adds one result for all.
     pub async fn rounds(
         &mut self,
         fault: &str,
@@ -66,7 +66,7 @@ impl FaultRunner {
         self.results.extend(sum);
     }
 
-    /// [`FaultRunner::rounds`] with a paused client during the fault.
+    /// The client is paused during the fault.
     pub async fn rests(&mut self, fault: &str, times: usize, mut inject: impl AsyncFnMut(&mut Stack, usize)) {
         let first = self.results.len();
         for number in 0..times {

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::engine::IMAGE;
 
 const SERVICES: usize = 36;
-/// Longer than an API takes to answer or fail; later answers count as lost.
+/// Longer than an API takes to answer or fail.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 
 pub struct Load {
@@ -32,7 +32,7 @@ struct Shared {
 }
 
 impl Load {
-    /// One client for each API, idle before [`Load::resume`].
+    /// Idle before [`Load::resume`].
     pub fn new(https: Vec<Http>, seed: u64) -> Self {
         let shared = Arc::new(Shared {
             journal: Mutex::default(),
@@ -82,7 +82,7 @@ struct Poster {
 impl Poster {
     async fn run(mut self) {
         loop {
-            // Before the flag is read, so that a pause waits for this write as well.
+            // A pause waits for this write as well.
             self.shared.in_progress.fetch_add(1, Ordering::SeqCst);
             if self.shared.is_running.load(Ordering::SeqCst) {
                 self.write().await;

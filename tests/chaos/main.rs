@@ -1,6 +1,5 @@
-//! Injects faults into the highly available stack of real processes, under a client that records every
-//! acknowledgement. `make chaos` runs the default round, `make soak` the long one;
-//! `docs/internals/chaos-method.md` has the method.
+//! Injects faults into the highly available stack of real processes. `docs/internals/chaos-method.md` has the
+//! method.
 //!
 //! Writes `target/chaos/<part>.json`, and keeps the logs of a fault that broke something. The exit code is
 //! not 0 if an acknowledged write was lost, a pod ran twice with valid leases, a payload is unaccounted for,
@@ -48,9 +47,7 @@ use stack::StackOptions;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    // Built before anything is timed.
     kubeleet_tests::cluster::binary();
-    // Heavy tests on this machine take turns.
     let _lock = exclusive("heavy").await;
     let begin = Instant::now();
     let jobs = args.parts().into_iter().map(|part| job(part, &args));

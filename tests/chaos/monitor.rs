@@ -1,4 +1,4 @@
-//! Watches for pods that run twice: compares all containers and processes with the leases ten times a second.
+//! Watches for pods that run twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,7 +24,6 @@ pub struct DoubleRunMonitor {
 
 #[derive(Debug, Default)]
 struct DoubleRuns {
-    /// Both with a valid lease: this must not happen.
     doubled: BTreeSet<(Running, Running)>,
     /// One without a valid lease, of pods that must not run twice.
     stale: BTreeSet<(Running, Running)>,
@@ -76,7 +75,7 @@ impl Sampler {
         let mut before = BTreeMap::new();
         loop {
             let pairs = twice(&self.sample().await);
-            // One sample takes a while: only a pair in two successive samples has run at the same time.
+            // One sample takes a while.
             for (pair, is_stop) in pairs.iter().filter(|(pair, _)| before.contains_key(*pair)) {
                 let are_leased = self.has_lease(&pair.0.node) && self.has_lease(&pair.1.node);
                 let mut found = found.lock();
@@ -91,7 +90,6 @@ impl Sampler {
         }
     }
 
-    /// True for each that must not run twice.
     async fn sample(&self) -> Vec<(Running, bool)> {
         let data = self.data.clone();
         let mut running = tokio::task::spawn_blocking(move || running_below(&data)).await.unwrap();

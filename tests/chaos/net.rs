@@ -1,6 +1,6 @@
-//! The network between the machines. Each server is behind a proxy, which knows a connection's machine from
-//! its user (`kubeleet2`, `replication1`, `sentinel3`). Connections of a cut-off machine stay open and
-//! silent, as with an unplugged cable; so do those of kubeleet's proxies (`proxy1`) while these are cut off.
+//! The network between the machines. A proxy before each server knows a connection's machine from its user
+//! (`kubeleet2`, `replication1`, `sentinel3`, `proxy1`). Connections of a cut-off machine stay open and
+//! silent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ pub type Machine = usize;
 #[derive(Debug, Default)]
 struct Cut {
     machines: BTreeSet<Machine>,
-    /// kubeleet's proxies, from all servers.
     proxies: bool,
 }
 
@@ -45,7 +44,6 @@ impl Net {
         Self { cut: watch::Sender::default(), rewriter: Arc::new(rewriter), proxies: JoinSet::new() }
     }
 
-    /// Returns the proxy's port.
     pub async fn proxy(&mut self, machine: Machine, server: u16) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -144,12 +142,11 @@ async fn replies(
 async fn wait_until_connected(cut: &mut watch::Receiver<Cut>, client: Option<Caller>, server: Machine) {
     let Some(client) = client else { return };
     if cut.wait_for(|cut| cut.are_connected(client, server)).await.is_err() {
-        // The network was dropped, and this task will be as well.
         std::future::pending::<()>().await;
     }
 }
 
-/// From `AUTH`, then a name that ends with its machine's number.
+/// A name after `AUTH` ends with its machine's number.
 fn caller_of(bytes: &[u8]) -> Option<Caller> {
     let at = bytes.windows(5).position(|five| five.eq_ignore_ascii_case(b"AUTH\r"))?;
     let mut lines = bytes[at..].split(|byte| *byte == b'\n').skip(2);

@@ -1,4 +1,4 @@
-//! All of Redis is unavailable: pods run on, no process ends or spins, and the stack converges soon after its
+//! All of Redis is unavailable: pods run on, no process ends or spins, and the stack converges after its
 //! return.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::engine::IMAGE;
 use crate::report::FaultResult;
 use crate::stack::{Stack, StackOptions};
 
-/// Noticing the outage costs processor time; only the waiting after it is measured.
+/// Noticing the outage costs processor time.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(15);
 /// Of one core, for a waiting process.
@@ -75,7 +75,6 @@ pub async fn run(away: Duration) -> FaultResult {
     result
 }
 
-/// Returns the start time of the last one.
 async fn start_redis(stack: &mut Stack) -> Instant {
     for machine in 0..3 {
         stack.trio.start_sentinel(machine);
@@ -119,12 +118,11 @@ fn cpu_seconds(stack: &Stack) -> BTreeMap<String, f64> {
     .collect()
 }
 
-/// User and system time, with all threads.
 fn seconds(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // After the name, which is in parentheses and may contain anything.
+    // The name, in parentheses, may contain anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    // USER_HZ, which programs see, is 100 on every Linux.
+    // USER_HZ is 100 on every Linux.
     (ticks(11) + ticks(12)) / 100.0
 }

@@ -1,5 +1,4 @@
-//! Both replicas are away for a while, so no node can show that it lives. No node may be declared dead for
-//! that, and no pod may move.
+//! Both replicas are away for a while. No node may be declared dead for that, and no pod may move.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,10 +14,9 @@ use crate::stack::{DEAD_AFTER, Stack, StackOptions};
 /// The time until a node is dead.
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The stack's `min-replicas-max-lag`, and the second between two checks.
+/// `min-replicas-max-lag`, and the second between two checks.
 const MAX_LAG: Duration = Duration::from_secs(4);
 
-/// After that, until `status` reports it.
 const SAID_WITHIN: Duration = Duration::from_secs(5);
 
 pub async fn run(away: Duration, times: usize) -> FaultResult {
@@ -65,7 +63,6 @@ pub async fn run(away: Duration, times: usize) -> FaultResult {
     result
 }
 
-/// Waits until `status` reports the lack of writes. The error comes after `deadline`.
 async fn wait_until_said(http: &Http, deadline: Instant) -> Option<String> {
     let mut problems = Value::Null;
     while Instant::now() < deadline {
@@ -80,7 +77,6 @@ async fn wait_until_said(http: &Http, deadline: Instant) -> Option<String> {
     Some(format!("status did not say in time that Redis takes no writes: {problems}"))
 }
 
-/// Nodes that died, and pods that moved or restarted although they were to run on.
 fn moved(before: &Keyspace, after: &Keyspace) -> Vec<String> {
     let died =
         after.below("node:").filter(|(name, _)| !after.field(&format!("node:{name}"), "dead_at").is_empty());
@@ -94,7 +90,7 @@ fn moved(before: &Keyspace, after: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Each pod's node, and for pods that run on without Redis also assignment and restarts.
+/// With assignment and restarts for pods that run on without Redis.
 fn places(keyspace: &Keyspace) -> BTreeMap<String, Vec<String>> {
     let place = |id: &str| {
         let field = |name| keyspace.field(&format!("pod:{id}"), name).to_owned();

@@ -13,9 +13,7 @@ pub struct FaultResult {
     pub acknowledged: u64,
     /// 202.
     pub stored: u64,
-    /// Without a successful answer.
     pub unanswered: u64,
-    /// Services that differ from the last durable answer.
     pub lost: usize,
     /// Lost writes that were answered with 202.
     pub forgotten: u64,
@@ -23,13 +21,11 @@ pub struct FaultResult {
     pub doubled: usize,
     /// `stop` pods that ran twice, once without a lease.
     pub stale: usize,
-    /// Payloads that are not in exactly one place, and wrong sums.
     pub unaccounted: usize,
     pub restarts: i64,
-    /// Longest time from the end of a fault, in seconds.
+    /// In seconds.
     pub converged: f64,
     pub wrong: Vec<String>,
-    /// Of an ablation.
     #[serde(rename = "noticed")]
     pub is_loss_found: Option<bool>,
 }
@@ -77,7 +73,6 @@ impl FaultResult {
     }
 }
 
-/// Each makes another Redis the master.
 const FAILOVERS: [&str; 5] = [
     "kill -9 master",
     "SENTINEL FAILOVER",
@@ -99,7 +94,7 @@ pub fn save(part: &str, results: &[FaultResult]) {
     print_table(results);
 }
 
-/// First the faults, then the ablations, which do not count.
+/// Ablations do not count.
 pub fn print_summary(results: &[FaultResult]) {
     let (faults, ablations): (Vec<FaultResult>, Vec<FaultResult>) =
         results.iter().cloned().partition(|result| result.is_loss_found.is_none());

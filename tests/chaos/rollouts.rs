@@ -1,7 +1,6 @@
-//! Updates a service repeatedly while a plain client sends 500 requests a second, a third of them by HTTP/2,
-//! through the ingress of three hosts. No request may fail. Broken updates must roll back by themselves and
-//! say why; others are undone halfway. Every tenth update loses a scheduler or the Redis master. In another
-//! tenth new processes replace all proxies; in another one, or in all, these are cut off from Redis.
+//! Updates a service while a plain client sends 500 requests a second through the ingress of three hosts. No
+//! request may fail. Broken updates must roll back by themselves and say why; others are undone halfway. Some
+//! updates lose a scheduler or the Redis master, replace all proxies, or cut these off from Redis.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,18 +28,17 @@ use crate::stack::{Stack, StackOptions};
 const IMAGE: &str = "kubeleet-test/rollouts:1";
 const HOST: &str = "web.test";
 const PORT: u16 = 8000;
-/// On a slow machine the client sends fewer, before waiting requests pile up and the ingress refuses some.
+/// Above it waiting requests would pile up on a slow machine, until the ingress refuses some.
 const MOST_IN_FLIGHT: u64 = 100;
-/// A client's requests to one ingress are connections, and it may have a thousand.
+/// A client may have a thousand connections to one ingress.
 const MOST_WAITING: u64 = 1_000;
 /// With fewer in flight none waits.
 const FEW: u64 = 50;
 /// Longer than a request waits for a pod.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const UPDATE_LIMIT: Duration = Duration::from_secs(180);
-/// Until a new proxy process serves, on busy cores.
 const TAKE_OVER_LIMIT: Duration = Duration::from_secs(20);
-/// For a container's start on a busy engine, its check twice, and the monitor; without a failover.
+/// A busy engine's start, two checks, and the monitor.
 const JUDGED_WITHIN: Duration = Duration::from_secs(45);
 
 #[derive(Debug, Clone, Copy)]
@@ -49,14 +47,12 @@ pub struct Rollouts {
     pub good: usize,
     pub replicas: u64,
     pub stops_first: bool,
-    /// The proxies never have Redis during updates.
     pub cut_off: bool,
     pub rate: u32,
 }
 
 impl Rollouts {
-    /// A replacement with a failover may leave the service without a pod. A broken update would until its
-    /// rollback, so there is none then.
+    /// A broken update would leave the service without pods until its rollback, so there is none then.
     fn has_gaps(self) -> bool {
         self.stops_first && self.replicas == 1
     }
@@ -140,7 +136,6 @@ enum Break {
     Unhealthy,
 }
 
-/// Broken and undone ones are spread among the good ones.
 fn kinds(rollouts: Rollouts) -> Vec<Kind> {
     let breaks = [Break::Exits, Break::Unhealthy, Break::CannotStart];
     let mut kinds = Vec::new();
@@ -203,7 +198,7 @@ struct Service {
 }
 
 impl Service {
-    /// Repeats a request until an API answers, as an operator does during a failover.
+    /// As an operator does during a failover.
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         let begun = Instant::now();
         loop {
@@ -273,7 +268,7 @@ fn is_complete(service: &Value, replicas: u64, generation: u64) -> bool {
     service["generation"] == generation && is_whole && status["stopping"] == 0
 }
 
-/// Makes one update and checks its end. Returns the time until an undisturbed broken one was judged.
+/// Returns the time until an undisturbed broken update was judged.
 async fn update(
     stack: &mut Stack,
     service: &mut Service,
@@ -388,7 +383,6 @@ impl Counts {
     }
 }
 
-/// Knows nothing of pods, and repeats nothing.
 struct Load {
     counts: Arc<Counts>,
     is_over: Arc<AtomicBool>,
@@ -416,7 +410,6 @@ impl Load {
     }
 }
 
-/// The service's URL at one ingress, and clients for HTTP/1.1 and HTTP/2.
 fn clients(address: &str) -> (String, Client, Client) {
     let address: SocketAddr = address.parse().unwrap();
     let builder = || Client::builder().no_proxy().timeout(REQUEST_TIMEOUT).resolve(HOST, address);

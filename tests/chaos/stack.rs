@@ -1,5 +1,4 @@
-//! The highly available stack: three machines, each with a Redis, a Sentinel, an API, a scheduler and a
-//! worker.
+//! Three machines, each with a Redis, a Sentinel, an API, a scheduler and a worker.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,16 +21,13 @@ use crate::trio::SentinelStack;
 
 /// Faster than by default, but slower than a failover.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
-/// Then a worker without Redis stops its `stop` pods.
 pub const FENCE_AFTER: Duration = Duration::from_secs(6);
 pub const DEAD_AFTER: Duration = Duration::from_secs(9);
 
 #[derive(Default)]
 pub struct StackOptions {
     pub rewriter: Rewriter,
-    /// For more pods than this machine could run.
     pub simulated: bool,
-    /// All nodes run plain processes.
     pub without_engine: bool,
     pub proxy_settings: Option<Vec<(&'static str, &'static str)>>,
     pub worker_settings: Vec<(&'static str, &'static str)>,
@@ -40,14 +36,12 @@ pub struct StackOptions {
 pub struct Stack {
     pub net: Net,
     pub trio: SentinelStack,
-    /// On the first machine; none if it cannot run one.
     pub engine: Option<Engine>,
-    /// Used by the first machine's worker.
     pub faulty_engine: Option<FaultyEngine>,
     pub apis: Vec<DaemonProcess>,
     pub schedulers: Vec<DaemonProcess>,
     pub workers: Vec<DaemonProcess>,
-    /// With their ingress addresses, by machine. Empty without proxies.
+    /// With their ingress addresses, by machine.
     pub proxies: Vec<(DaemonProcess, String)>,
     pub processes: Processes,
     prefix: String,
@@ -120,7 +114,6 @@ impl Stack {
         self.proxies.push((proxy, ingress));
     }
 
-    /// Other daemons of all machines share a folder.
     fn state_of_host(&self, machine: Machine) -> PathBuf {
         self.folder.path().join(format!("host{}", machine + 1))
     }
@@ -219,7 +212,6 @@ impl Stack {
         Some(running)
     }
 
-    /// Returns Redis' data, or the obstacles.
     async fn check_converged(&self) -> Result<Keyspace, Vec<String>> {
         let keyspace =
             self.trio.keyspace().await.ok_or_else(|| vec!["the master does not answer".to_owned()])?;
@@ -232,7 +224,7 @@ impl Stack {
         if wrong.is_empty() { Ok(keyspace) } else { Err(wrong) }
     }
 
-    /// Returns Redis' data, or none after the limit; and the obstacles at the last failed check.
+    /// The obstacles are those of the last failed check.
     pub async fn wait_until_converged(&self, limit: Duration) -> (Option<Keyspace>, Vec<String>) {
         let begin = Instant::now();
         let mut missing = Vec::new();
@@ -252,7 +244,6 @@ impl Stack {
         }
     }
 
-    /// Returns the folder in the results.
     pub fn keep_logs(&self, name: &str) -> PathBuf {
         let target = crate::report::folder().join(name);
         let _old = fs::remove_dir_all(&target);

@@ -20,18 +20,17 @@ const REDIS_USERS: &str = include_str!("../../sentinel/users-redis.acl");
 const SENTINEL_USERS: &str = include_str!("../../sentinel/users-sentinel.acl");
 
 const PASSWORD: &str = "secret";
-/// In milliseconds: half of `docker-compose.yml`, to save time.
+/// Half of `docker-compose.yml`, to save time.
 const DOWN_AFTER: [u32; 3] = [1200, 1500, 1800];
 const LIMIT: Duration = Duration::from_secs(3);
-/// A machine that stalls for 2 s, as with several test runs on two cores, sends Sentinels into TILT: they
-/// trust no clock for 30 s.
+/// A machine that stalls for 2 s sends Sentinels into TILT: they trust no clock for 30 s.
 const FAILOVER: Duration = Duration::from_secs(90);
 /// In addition to a failover.
 const WELL: Duration = Duration::from_secs(120);
 
 pub struct Server {
     redis: Redis,
-    /// The port of its proxy, for all but this harness.
+    /// The proxy's, for all but this harness.
     public: u16,
 }
 
@@ -50,7 +49,6 @@ impl Server {
         Self { redis, public }
     }
 
-    /// Also if it is frozen.
     pub fn lives(&self) -> bool {
         self.redis.is_running()
     }
@@ -80,7 +78,6 @@ impl Server {
 pub struct Door(u16);
 
 impl Door {
-    /// Not through the proxy.
     pub async fn ask<T: FromRedisValue>(self, words: &[&str]) -> Result<T, RedisError> {
         testkit::redis::query(&self.url(), LIMIT, words).await
     }
@@ -98,7 +95,6 @@ pub struct SentinelStack {
 pub struct SavedData(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl SentinelStack {
-    /// Returns when Sentinels agree, know each other, and both replicas are in sync.
     pub async fn start(net: &mut Net, folder: &Path) -> Self {
         let mut trio = Self { redis: Vec::new(), sentinels: Vec::new() };
         for machine in 0..3 {
@@ -120,7 +116,7 @@ impl SentinelStack {
         trio
     }
 
-    /// `user` is `kubeleet`, or `proxy` for a daemon that can be cut off by itself.
+    /// `proxy` is a daemon that can be cut off by itself.
     pub fn url(&self, user: &str, machine: Machine) -> String {
         let peers: Vec<String> =
             self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.public)).collect();
@@ -162,8 +158,7 @@ impl SentinelStack {
         fs::write(sentinel.folder().join("users.acl"), users(SENTINEL_USERS)).unwrap();
     }
 
-    /// In the role that two Sentinels report, as `sentinel/start-redis` does. If they do not agree after a
-    /// while, a replica follows its former master.
+    /// As `sentinel/start-redis` does. Without agreement after a while, a replica follows its former master.
     pub async fn start_redis(&mut self, machine: Machine) {
         let begun = Instant::now();
         loop {
@@ -202,7 +197,7 @@ impl SentinelStack {
         self.redis.iter().position(|redis| redis.public == port)
     }
 
-    /// Waits until two Sentinels name a master that confirms its role.
+    /// The master confirms its role to two Sentinels.
     pub async fn master(&self) -> Machine {
         eventually_within(FAILOVER, "there is a master", || async {
             let machine = self.agreed_master().await.ok_or("no two Sentinels agree")?;
@@ -224,7 +219,6 @@ impl SentinelStack {
         self.master().await
     }
 
-    /// All six run and agree, and both replicas are in sync.
     pub async fn wait_until_well(&self) {
         eventually_within(WELL, "three Redis and three Sentinels are well", || async {
             sentinel::check_complete(self.sentinel_processes().map(Redis::url), 2).await?;
@@ -253,7 +247,7 @@ impl SentinelStack {
         SavedData(keys.into_iter().zip(dumps).filter_map(|(key, dump)| Some((key, dump?))).collect())
     }
 
-    /// Replaces all data of the master in one step: with saved data, or with none.
+    /// In one step: with saved data, or with none.
     pub async fn replace(&self, saved: Option<&SavedData>) {
         let master = self.master().await;
         let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.unwrap();
@@ -289,7 +283,7 @@ fn relocated(conf: &str, folder: &Path, port: u16) -> String {
     std::iter::once(bind).chain(conf.lines().map(|text| line(text) + "\n")).collect()
 }
 
-/// One user per kind and machine, and a `proxy` beside each `kubeleet`: the network knows callers by user.
+/// Each machine has its own users, by which the network knows callers.
 fn users(template: &str) -> String {
     let mut users = String::new();
     for line in template.lines().filter(|line| line.starts_with("user ")) {

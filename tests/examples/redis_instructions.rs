@@ -1,6 +1,5 @@
-//! Brings pods from their service to their workers with only the calls of API, scheduler and workers, for
-//! `scripts/instructions` to count Redis' work: `redis_instructions <pods> <nodes>`. Prints the version of
-//! Redis.
+//! Runs pods with only the calls of API, scheduler and workers, for `scripts/instructions` to count Redis'
+//! work: `redis_instructions <pods> <nodes>`.
 
 #![allow(clippy::unwrap_used, reason = "an example fails by panicking")]
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
@@ -15,7 +14,6 @@ use model::pod::payload::Payload;
 use model::spec::HostPorts;
 use store::{Ack, AckItem, AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, Session};
 
-/// In one call during a flood.
 const ASSIGNED_AT_ONCE: usize = 250;
 const CLAIMED_AT_ONCE: usize = 20;
 
@@ -51,7 +49,6 @@ async fn main() {
     .await;
 }
 
-/// Each node gets its share in one piece. Returns their number.
 async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
     let mut incarnations = Vec::new();
     for session in sessions {
@@ -81,7 +78,6 @@ async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
     }
 }
 
-/// Returns their number.
 async fn start(session: &Session) -> usize {
     let mut started = 0;
     loop {

@@ -27,7 +27,6 @@ use crate::{Keyspace, LIMIT, Redis};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterTiming {
-    /// 5 s, 15 s, 20 s.
     Default,
     Short,
     /// Leaves an engine time to stop containers between fence and death.
@@ -35,7 +34,6 @@ pub enum ClusterTiming {
 }
 
 impl ClusterTiming {
-    /// Silence after which a node is declared dead.
     pub fn dead_after(self) -> Duration {
         Duration::from_secs(match self {
             ClusterTiming::Default => 20,
@@ -44,7 +42,6 @@ impl ClusterTiming {
         })
     }
 
-    /// Names are without their prefix.
     pub fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             ClusterTiming::Default => &[],
@@ -56,7 +53,6 @@ impl ClusterTiming {
 
 pub struct Cluster {
     pub redis: Redis,
-    /// Of all node names.
     pub prefix: String,
     pub processes: Processes,
     timing: ClusterTiming,
@@ -64,7 +60,6 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts only Redis.
     pub async fn new(timing: ClusterTiming) -> Self {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let prefix = format!("kt-{}-{}", std::process::id(), &unique[..8]);
@@ -77,7 +72,6 @@ impl Cluster {
         format!("{}-{short}", self.prefix)
     }
 
-    /// Waits until it is ready.
     pub async fn api(&self) -> DaemonProcess {
         self.api_with(&[]).await
     }
@@ -111,12 +105,10 @@ impl Cluster {
         self.start("scheduler", "scheduler", settings)
     }
 
-    /// Of `api`, `scheduler` or `worker`; its result is the exit code.
     pub fn healthcheck(&self, of: &str) -> DaemonProcess {
         self.start(&format!("healthcheck {of}"), "healthcheck", &[])
     }
 
-    /// On `docker`, `process` or `sim`.
     pub fn worker(&self, short: &str, runtime: &str) -> DaemonProcess {
         self.worker_with(short, runtime, &[])
     }
@@ -128,7 +120,6 @@ impl Cluster {
         self.start("worker", &node, &all)
     }
 
-    /// `entry` is a command line prefix that enters namespaces.
     pub fn worker_within(&self, entry: &[&str], short: &str, runtime: &str) -> DaemonProcess {
         let entry: Vec<String> = entry.iter().map(|word| (*word).to_owned()).collect();
         let node = self.node(short);
@@ -142,7 +133,6 @@ impl Cluster {
         self.worker_with(short, runtime, &[("KUBELEET_MAX_PODS", &pods.to_string())])
     }
 
-    /// Workers with the same state directory are on this host.
     pub fn proxy(&self, host: &Path, settings: &[(&str, &str)]) -> DaemonProcess {
         let state = host.display().to_string();
         // Only one proxy of a machine can have the ports of its rules; tests of names set this themselves.
@@ -212,7 +202,6 @@ impl Cluster {
             if wrong.is_empty() {
                 wrong = against_containers(&keyspace, &nodes, &containers().await);
             }
-            // The state must not have changed while the containers were listed.
             if wrong.is_empty() && !unrest(&self.keyspace().await).is_empty() {
                 wrong.push("the state changed meanwhile".to_owned());
             }
@@ -224,7 +213,7 @@ impl Cluster {
     }
 }
 
-/// Killed when dropped. Prints the end of its log if the test failed.
+/// Prints the end of its log if the test failed.
 pub struct DaemonProcess {
     entry: Vec<String>,
     program: PathBuf,
@@ -251,7 +240,6 @@ impl DaemonProcess {
         daemon
     }
 
-    /// Kills it, and restarts it from another binary or with another command line.
     #[must_use]
     pub fn instead(mut self, program: &Path, what: &str) -> Self {
         self.program = program.to_owned();
@@ -260,7 +248,6 @@ impl DaemonProcess {
         self
     }
 
-    /// Without the program's name.
     pub fn command_line(&self) -> &str {
         &self.what
     }
@@ -269,7 +256,7 @@ impl DaemonProcess {
         self.start_again_with(&[]);
     }
 
-    /// Further settings are for this restart only.
+    /// The settings are for this restart only.
     pub fn start_again_with(&mut self, settings: &[(&str, &str)]) {
         self.kill();
         let log = fs::File::options().create(true).append(true).open(&self.log).unwrap();
@@ -284,14 +271,13 @@ impl DaemonProcess {
         self.process = Some(ChildGuard::spawn(&mut command).expect("the binary can be started"));
     }
 
-    /// Includes its child processes.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
         }
     }
 
-    /// `None` if it runs after 15 s.
+    /// `None` if it still runs after 15 s.
     pub fn terminate(&mut self) -> Option<ExitStatus> {
         self.process.take().and_then(|mut process| process.terminate(Duration::from_secs(15)))
     }
@@ -304,7 +290,7 @@ impl DaemonProcess {
         self.process.as_ref().and_then(ChildGuard::ended).and_then(|status| status.code())
     }
 
-    /// Includes its child processes, like a suspended machine.
+    /// Like a suspended machine.
     pub fn freeze(&self) {
         self.signal_group(Signal::STOP);
     }
@@ -313,21 +299,20 @@ impl DaemonProcess {
         self.signal_group(Signal::CONT);
     }
 
-    /// Includes its child processes.
     pub fn signal_group(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal_group(signal);
         }
     }
 
-    /// To its first process: a worker's supervisor.
+    /// A worker's first process is its supervisor.
     pub fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
             process.signal(signal);
         }
     }
 
-    /// Of its first process: a worker's supervisor.
+    /// A worker's first process is its supervisor.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(ChildGuard::id)
     }
@@ -343,7 +328,6 @@ impl DaemonProcess {
         Http::new(&format!("http://{listen}"))
     }
 
-    /// Its last 40 lines.
     pub fn log(&self) -> String {
         let text = String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = text.lines().collect();
@@ -367,7 +351,7 @@ impl Drop for DaemonProcess {
     }
 }
 
-/// Runs a user command at this API. The error has its exit code and messages.
+/// The error has the exit code and messages.
 pub async fn command(http: &Http, args: &[&str]) -> Result<String, String> {
     let mut command = std::process::Command::new(binary());
     command.args(args).env_clear().env("KUBELEET_API", format!("http://{}", http.address()));

@@ -6,7 +6,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Closes its connections when dropped.
 pub struct CuttableProxy {
     port: u16,
     cut: watch::Sender<bool>,
@@ -14,7 +13,6 @@ pub struct CuttableProxy {
 }
 
 impl CuttableProxy {
-    /// On loopback.
     pub async fn to(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -32,7 +30,6 @@ impl CuttableProxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Connections stay open and silent.
     pub fn cut(&self) {
         self.cut.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! The container engine, its images without a registry, and the containers of one test.
+//! The container engine, images without a registry, and the containers of one test.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -42,7 +42,6 @@ pub struct Docker {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedContainer {
-    /// Without the slash.
     pub name: String,
     pub id: String,
     pub labels: HashMap<String, String>,
@@ -50,8 +49,7 @@ pub struct ListedContainer {
 }
 
 impl Docker {
-    /// Builds the test images. `None` without an engine: the test counts as skipped, unless `REQUIRE` lists
-    /// `docker`.
+    /// `None` without an engine: the test counts as skipped.
     pub async fn find(prefix: &str) -> Option<Self> {
         match connect(None).await {
             Ok(client) => {
@@ -75,7 +73,6 @@ impl Docker {
         }
     }
 
-    /// Includes ended ones.
     pub async fn containers(&self) -> Vec<ListedContainer> {
         let all = self.labelled().await;
         all.into_iter().filter(|container| container.node().starts_with(&self.prefix)).collect()
@@ -86,7 +83,6 @@ impl Docker {
         containers.iter().filter(|container| container.running).map(ListedContainer::identity).collect()
     }
 
-    /// With their first processes, as this machine sees them.
     pub async fn with_leaders(&self) -> Vec<(Running, Pid)> {
         let mut found = Vec::new();
         for container in self.containers().await.iter().filter(|container| container.running) {
@@ -95,7 +91,7 @@ impl Docker {
         found
     }
 
-    /// From the engine's events, in Unix milliseconds.
+    /// In Unix milliseconds.
     pub async fn starts_and_ends(&self, pod: &str) -> [Vec<i64>; 2] {
         let label = vec![format!("kubeleet.pod={pod}")];
         let actions = vec!["start".to_owned(), "die".to_owned()];
@@ -118,7 +114,6 @@ impl Docker {
         format!("{:?}", self.client.inspect_container(id, None).await.unwrap())
     }
 
-    /// Distinct ids, of running containers.
     pub async fn image_ids(&self) -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
         for container in self.containers().await.into_iter().filter(|container| container.running) {
@@ -128,7 +123,6 @@ impl Docker {
         ids
     }
 
-    /// In the engine's format.
     pub async fn started_at(&self, id: &str) -> String {
         let found = self.client.inspect_container(id, None).await.unwrap();
         found.state.and_then(|state| state.started_at).unwrap_or_default()
@@ -158,18 +152,15 @@ impl Docker {
         self.client.inspect_image(name).await.is_ok()
     }
 
-    /// Ignores a missing one.
     pub async fn remove_image(&self, name: &str) {
         let options = RemoveImageOptionsBuilder::default().force(true).build();
         let _missing = self.client.remove_image(name, Some(options), None).await;
     }
 
-    /// It stays on the engine.
     pub async fn kill(&self, id: &str) {
         self.client.kill_container(id, None::<KillContainerOptions>).await.unwrap();
     }
 
-    /// Without telling any worker.
     pub async fn remove(&self, id: &str) {
         remove(&self.client, id).await;
     }
@@ -178,8 +169,7 @@ impl Docker {
         volumes_of(&self.client, &self.prefix).await
     }
 
-    /// The images of `examples/memo`: a web application at port 8080 that notes its start in both volumes,
-    /// and a database that is ready at once.
+    /// For `examples/memo`: the web application notes its start in both volumes.
     pub async fn make_memo_images(&self) {
         let _lock = exclusive("images").await;
         let docker = DockerRuntime::connect(None).unwrap();
@@ -209,7 +199,6 @@ impl Docker {
         self.make_image(recipe, "kubeleet-test/greeter:1").await;
     }
 
-    /// With a shell, the C library's resolver, and further programs.
     pub async fn make_resolving_image(&self, tag: &str, further: &[(&Path, &str)]) {
         let mut programs = vec![
             (Path::new("/bin/bash"), "/bin/bash"),
@@ -229,7 +218,6 @@ impl Docker {
         import_recipe(&docker, recipe, tag).await.unwrap();
     }
 
-    /// A sleeping image with programs for a terminal.
     pub async fn make_shell_image(&self) -> &'static str {
         let tag = "kubeleet-test/shell:1";
         let _lock = exclusive("images").await;
@@ -307,7 +295,6 @@ impl ListedContainer {
         self.label("kubeleet.node")
     }
 
-    /// Empty if it is missing.
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }
@@ -336,7 +323,7 @@ fn first_process(container: &str) -> Option<Pid> {
 async fn labelled(client: &Client) -> Vec<ListedContainer> {
     let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
     let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
-    // Podman lists a container as `stopped`, a word unknown to the client library, until it has cleaned up.
+    // Podman lists a container as `stopped`, which the client library does not know, until it has cleaned up.
     let found = eventually_within(LIMIT, "the list of containers is read", || async {
         match client.list_containers(Some(options.clone())).await {
             Err(error @ bollard::errors::Error::JsonDataError { .. }) => Err(error.to_string()),
@@ -394,7 +381,7 @@ impl Drop for Docker {
                 for volume in volumes_of(&client, &prefix).await {
                     let _gone = client.remove_volume(&volume, None::<RemoveVolumeOptions>).await;
                 }
-                // Networks of pods without containers; workers create theirs again.
+                // Workers create the networks of pods again.
                 let filters = HashMap::from([("label".to_owned(), vec!["orchestrator=kubeleet".to_owned()])]);
                 let _gone =
                     client.prune_networks(Some(PruneNetworksOptions { filters: Some(filters) })).await;

@@ -1,7 +1,5 @@
-//! Locks between tests that would disturb each other, across test binaries and processes.
-//!
-//! nextest keeps scenarios apart by its groups (`.config/nextest.toml`). Under plain `cargo test`, [`alone`]
-//! and [`beside_others`] do.
+//! Locks between tests that would disturb each other. nextest keeps scenarios apart by its groups
+//! (`.config/nextest.toml`).
 
 use std::fs::File;
 
@@ -9,7 +7,6 @@ use rustix::fs::{FlockOperation, flock};
 
 const MACHINE: &str = "heavy";
 
-/// Held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct LockGuard(#[allow(dead_code, reason = "it holds the lock by being open")] File);
 
@@ -17,12 +14,12 @@ pub async fn exclusive(name: &str) -> LockGuard {
     lock(name, FlockOperation::LockExclusive).await
 }
 
-/// For measuring tests: waits until no scenario runs. Does nothing under nextest.
+/// For measuring tests: waits until no scenario runs.
 pub async fn alone() -> Option<LockGuard> {
     if is_under_nextest() { None } else { Some(exclusive(MACHINE).await) }
 }
 
-/// Waits until no measuring test runs. Does nothing under nextest.
+/// Waits until no measuring test runs.
 pub async fn beside_others() -> Option<LockGuard> {
     if is_under_nextest() { None } else { Some(lock(MACHINE, FlockOperation::LockShared).await) }
 }

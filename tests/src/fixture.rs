@@ -1,5 +1,4 @@
-//! The fixture of the script tests: a private Redis, a store on it, and short ways to bring pods into a
-//! phase.
+//! The fixture of the script tests: a private Redis, a store, and short ways to bring pods into a phase.
 
 use std::time::Duration;
 
@@ -23,11 +22,9 @@ use crate::ablation::Ablation;
 use crate::proxy::Proxy;
 use crate::{Keyspace, Redis, invariants};
 
-/// Of each pod of [`Fixture::service`].
 pub const REQUEST: Resources =
     Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 0, disk_bytes: 0, pods: 1 };
 
-/// Of each node of [`Fixture::node`].
 pub const MACHINE: Resources =
     Resources { cpu_millis: 64_000, memory_bytes: 64 << 30, pids: 32_768, disk_bytes: 0, pods: 1000 };
 
@@ -36,7 +33,7 @@ pub const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 pub const ATTEMPTS: u32 = 5;
 
-/// As workers report it: a container's address, and a port of the engine's choice.
+/// As workers report it.
 pub fn network() -> ContainerNetwork {
     let port = PublishedPort {
         container_port: 80,
@@ -48,7 +45,6 @@ pub fn network() -> ContainerNetwork {
 }
 
 pub struct Fixture {
-    /// Tests use it as outsiders do.
     pub redis: Redis,
     /// Connected through the proxy, if there is one.
     pub store: Store,
@@ -57,7 +53,6 @@ pub struct Fixture {
     pub proxy: Option<Proxy>,
 }
 
-/// A pod with the data for its worker's reports.
 pub struct Placed {
     pub session: Session,
     pub record: PodRecord,
@@ -93,7 +88,6 @@ impl Fixture {
         Self { redis, store, scheduler: SchedulerId::random(), proxy: Some(proxy) }
     }
 
-    /// With room for many pods.
     pub async fn node(&self, name: &str) -> Session {
         self.node_with(name, MACHINE).await
     }
@@ -104,7 +98,7 @@ impl Fixture {
         self.store.register(&node(name), &facts, fixtures::claimant(), None).await.unwrap()
     }
 
-    /// Another worker than [`machine`](Self::machine), which may have registered before.
+    /// Another worker than [`machine`](Self::machine).
     pub async fn another_machine(&self, name: &str, engine_id: &str, knows_cluster: bool) -> Registration {
         let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
         let id = self.store.cluster_id().await.unwrap().unwrap();
@@ -126,7 +120,6 @@ impl Fixture {
         }
     }
 
-    /// Its pods wait in `sq`.
     pub async fn service(&self, name: &str, replicas: u32) -> Service {
         let input = serde_json::json!({
             "name": name, "image": "spaster/alpine-sleep", "replicas": replicas, "cpus": "0.1", "memory": "64MiB",
@@ -142,7 +135,6 @@ impl Fixture {
         service
     }
 
-    /// By replica.
     pub async fn pods(&self, service: &ServiceName) -> Vec<PodRecord> {
         let slots = self.store.slots(service).await.unwrap();
         let ids: Vec<PodId> = slots.into_iter().map(|(_, id)| id).collect();
@@ -163,7 +155,6 @@ impl Fixture {
         taken.into_iter().map(|raw| Payload::parse(raw).unwrap()).collect()
     }
 
-    /// Of payloads in flight to the scheduler.
     pub async fn assign(&self, session: &Session, payloads: Vec<Payload>) -> Vec<AssignOutcome> {
         let incarnation = self.store.node(session.node()).await.unwrap().and_then(|node| node.incarnation);
         let mut assignments = Vec::new();
@@ -190,7 +181,6 @@ impl Fixture {
         VolumeClaim::of_replica(&service, &spec, payload.replica)
     }
 
-    /// Moves all pending payloads to `rq` and claims them.
     pub async fn claim_all(&self, session: &Session) -> Vec<(Payload, Claim)> {
         session.pop_more(1000).await.unwrap();
         let rq = session.in_flight().await.unwrap();
@@ -199,7 +189,6 @@ impl Fixture {
         payloads.into_iter().zip(claims).collect()
     }
 
-    /// Payloads must be in `rq`.
     pub async fn claim(&self, session: &Session, payloads: &[Payload]) -> Vec<Claim> {
         let mut items = Vec::new();
         for payload in payloads {
@@ -222,7 +211,6 @@ impl Fixture {
         ClaimItem { payload: payload.clone(), request: REQUEST, host_ports: self.host_ports(payload).await }
     }
 
-    /// Claims and acknowledges all payloads pending on a node.
     pub async fn run_all(&self, session: &Session) -> Vec<Ack> {
         let mut items = Vec::new();
         for (payload, claim) in self.claim_all(session).await {
@@ -243,7 +231,7 @@ impl Fixture {
         session.ack(&[item]).await.unwrap().unwrap()[0]
     }
 
-    /// Registers the node, and stores a service with one pod in this phase.
+    /// The service has one pod.
     pub async fn pod_in(&self, phase: Phase, service: &str, on: &str) -> Placed {
         use store::{FinishReport, PodOutcome};
         let session = self.node(on).await;
@@ -335,7 +323,6 @@ pub fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-/// Of a worker in zone `a`.
 pub fn facts(capacity: Resources) -> NodeInfo {
     NodeInfo {
         labels: [("zone".to_owned(), "a".to_owned())].into(),

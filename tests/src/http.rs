@@ -8,7 +8,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::LIMIT;
 
-/// Of one API process.
 #[derive(Debug, Clone)]
 pub struct Http {
     base: String,
@@ -32,12 +31,10 @@ impl Http {
         Self { token: Some(token.to_owned()), ..self.clone() }
     }
 
-    /// `host:port` of the API.
     pub fn address(&self) -> String {
         self.base.trim_start_matches("http://").to_owned()
     }
 
-    /// The error: there is no response.
     pub async fn try_send(
         &self,
         method: Method,
@@ -54,28 +51,25 @@ impl Http {
         request.send().await
     }
 
-    /// Not for streams. Panics without a response.
+    /// Not for streams.
     pub async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> (StatusCode, Value) {
         let response = self.try_send(method.clone(), path, body).await;
         let response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
         read(response).await
     }
 
-    /// Panics unless the status is a success.
     pub async fn get(&self, path: &str) -> Value {
         let (status, body) = self.send(Method::GET, path, None).await;
         assert!(status.is_success(), "GET {path}: {status}: {body}");
         body
     }
 
-    /// Panics unless the status is a success.
     pub async fn post(&self, path: &str, body: &Value) -> Value {
         let (status, response) = self.send(Method::POST, path, Some(body)).await;
         assert!(status.is_success(), "POST {path}: {status}: {response}");
         response
     }
 
-    /// To be read with [`Response::chunk`].
     pub async fn stream(&self, path: &str) -> Response {
         let response = self.try_send(Method::GET, path, None).await.unwrap();
         assert!(response.status().is_success(), "GET {path}: {}", response.status());
@@ -91,7 +85,7 @@ async fn read(response: Response) -> (StatusCode, Value) {
 }
 
 impl Http {
-    /// Waits for exactly `pods` running pods, and none in another active phase.
+    /// Also waits until no pod is in another active phase.
     pub async fn runs(&self, within: Duration, service: &str, pods: u64) {
         eventually_within(within, &format!("{service} runs {pods} pods"), || async {
             let (status, body) = self.send(Method::GET, &format!("/service/{service}"), None).await;
@@ -102,7 +96,7 @@ impl Http {
         .await;
     }
 
-    /// Until the schedulers know it, up to 200 ms later.
+    /// The schedulers know it up to 200 ms later.
     pub async fn nodes_ready(&self, nodes: usize) {
         eventually_within(LIMIT, "the nodes are ready", || async {
             let found = self.get("/node").await;
@@ -114,7 +108,6 @@ impl Http {
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
 
-    /// `query` is such as `service=web`.
     pub async fn pods(&self, query: &str) -> Vec<Value> {
         self.get(&format!("/pod?{query}")).await["items"].as_array().cloned().unwrap_or_default()
     }

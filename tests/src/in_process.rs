@@ -1,5 +1,4 @@
-//! A cluster whose daemons are tasks of the test process, on a real Redis and a recorded engine: a step takes
-//! a fraction of a second.
+//! A cluster whose daemons are tasks of the test process: a step takes a fraction of a second.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -18,11 +17,9 @@ use worker::{IdentityStore, OtherLease, WorkerEnv, WorkerTimings};
 use crate::recorded_engine::RecordedEngine;
 use crate::{Http, Keyspace, LIMIT, Redis, kept_log};
 
-/// Aborts its daemons when dropped.
 pub struct InProcessCluster {
     pub redis: Redis,
     pub store: Store,
-    /// Of all its nodes.
     pub engine: RecordedEngine,
     pub http: Http,
     pub nodes: Vec<NodeName>,
@@ -31,7 +28,6 @@ pub struct InProcessCluster {
 }
 
 impl InProcessCluster {
-    /// An API, two schedulers and the workers `w1`, `w2` …; waits for their registration.
     pub async fn start(workers: u32) -> Self {
         kept_log::start();
         let redis = Redis::start().await;
@@ -86,7 +82,6 @@ impl InProcessCluster {
         Self { store: new_store(), redis, engine, http, nodes, daemons, _folder: folder }
     }
 
-    /// Why a daemon has ended, if one has.
     pub fn ended(&mut self) -> Option<String> {
         let ended = self.daemons.try_join_next()?;
         Some(match ended {
@@ -105,12 +100,11 @@ impl InProcessCluster {
         let _receivers: u64 = self.redis.cli(&["PUBLISH", "wake:reconcile", ""]).await;
     }
 
-    /// Waits for exactly `pods` pods.
     pub async fn runs(&self, service: &str, pods: u64) {
         self.http.runs(LIMIT, service, pods).await;
     }
 
-    /// Waits for two more heartbeats of each node. The error names the silent nodes.
+    /// The error names the silent nodes.
     pub async fn heartbeats_go_on(&self, nodes: &[NodeName]) -> Result<(), String> {
         for _ in 0..2 {
             let before = self.beats(nodes).await;
@@ -142,7 +136,6 @@ impl InProcessCluster {
     }
 }
 
-/// Lasts across restarts of its worker.
 #[derive(Default)]
 struct RememberedIdentity {
     cluster: Mutex<Option<ClusterId>>,
@@ -175,7 +168,6 @@ impl IdentityStore for RememberedIdentity {
     }
 }
 
-/// Heartbeat 0.3 s, fence 2 s, dead after 3 s.
 fn config(url: &str, folder: &str) -> Config {
     fixtures::config(&[
         ("KUBELEET_REDIS_URL", url),

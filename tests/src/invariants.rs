@@ -1,7 +1,5 @@
-//! Checks the invariants on the whole content of Redis.
-//!
-//! [`violations`] must be empty at every instant, because scripts are atomic. [`unrest`] lists the obstacles
-//! to convergence (invariant 1). [`against_containers`] compares with the running containers.
+//! Checks the invariants on the whole content of Redis. [`violations`] must be empty at every instant,
+//! because scripts are atomic. [`unrest`] lists the obstacles to convergence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +63,7 @@ impl CheckedPod {
     }
 }
 
-/// Of invariants 2 and 9; empty unless a test pushed copies.
+/// Not empty if a test pushed copies.
 pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let found = payloads(keyspace);
@@ -73,7 +71,7 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     for (uuid, pod) in &pods {
         let places = found.get(uuid.as_str()).map_or(&[][..], Vec::as_slice);
         let allowed = places.iter().filter(|found| pod.allows(&found.place)).count();
-        // A leftover payload of an ended pod is dropped by the process that reads it.
+        // The process that reads a leftover payload of an ended pod drops it.
         if pod.is_active() && (allowed != 1 || places.len() != 1) {
             let shown: Vec<_> = places.iter().map(|found| &found.place).collect();
             wrong.push(format!(
@@ -92,7 +90,6 @@ pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Endpoints that differ from the pod records.
 pub fn wrong_endpoints(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = Vec::new();
     for (service, _) in keyspace.below("ep:") {
@@ -130,7 +127,6 @@ fn endpoint_line(keyspace: &Keyspace, service: &str, uuid: &str) -> Option<Strin
     Some(format!("{} {} {} {state}", field("replica"), field("node"), field("assignment")))
 }
 
-/// Violations, non-empty queues, and services without exactly their running pods.
 pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = violations(keyspace);
     for (key, _) in keyspace.entries() {
@@ -155,8 +151,7 @@ pub fn unrest(keyspace: &Keyspace) -> Vec<String> {
     wrong
 }
 
-/// Ignores pods of a newer generation than their service: a person broke its number, and they are never
-/// replaced.
+/// A pod of a newer generation is never replaced: a person broke its number.
 pub fn services_unrest<'a>(keyspace: &Keyspace, services: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = strays(keyspace, &pods);
@@ -212,7 +207,6 @@ fn service_unrest(
     wrong
 }
 
-/// Unwanted active pods: without a slot, and not pushed.
 fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<String> {
     let mut wanted: BTreeSet<&[u8]> = keyspace.elements("pushed").into_iter().collect();
     for (service, _) in keyspace.below("slots:") {
@@ -224,7 +218,6 @@ fn strays(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<Strin
         .collect()
 }
 
-/// By its labels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Running {
     pub pod: String,
@@ -232,7 +225,6 @@ pub struct Running {
     pub node: String,
 }
 
-/// Each running pod has one container.
 pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[Running]) -> Vec<String> {
     let mut wanted: Vec<Running> = records(keyspace)
         .into_iter()
@@ -256,7 +248,7 @@ pub fn against_containers(keyspace: &Keyspace, nodes: &[String], containers: &[R
     missing.chain(surplus).chain(twice).collect()
 }
 
-/// Pairs of containers of a pod, and true if it must never run twice.
+/// True if the pod must never run twice.
 pub fn twice(running: &[(Running, bool)]) -> BTreeMap<(Running, Running), bool> {
     let mut by_pod: BTreeMap<&str, Vec<&(Running, bool)>> = BTreeMap::new();
     for one in running {
@@ -334,7 +326,6 @@ fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPo
     wrong
 }
 
-/// Host ports that two pods share, or that are reserved for a pod elsewhere.
 pub fn host_port_mismatches(keyspace: &Keyspace) -> Vec<String> {
     let mut wrong = Vec::new();
     let pods = records(keyspace);

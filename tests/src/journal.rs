@@ -1,4 +1,4 @@
-//! The journal of a client that writes services: the states that each service may have after the responses.
+//! The states that each service of a client may have after the responses.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::Keyspace;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrittenService {
     pub replicas: u64,
-    /// Counts the writes of this service; stored in a label.
+    /// Stored in a label.
     pub version: u64,
 }
 
@@ -32,13 +32,12 @@ impl Write {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Survives a failover (200, 201, or a confirmed deletion).
+    /// 200, 201, or a confirmed deletion.
     Durable,
-    /// Not yet confirmed (202).
+    /// 202.
     Stored,
-    /// Certainly not stored.
     Refused,
-    /// Possibly stored: no response, or one that leaves it open.
+    /// No response, or one that leaves it open.
     Unknown,
 }
 
@@ -61,9 +60,8 @@ impl WriteAnswers {
 
 #[derive(Debug, Default)]
 struct JournalEntry {
-    /// The newest last.
     possible: Vec<Option<WrittenService>>,
-    /// A response is outstanding or was lost: the write may still be carried out.
+    /// The write may still be carried out.
     open: bool,
     versions: u64,
 }
@@ -76,15 +74,13 @@ pub struct Journal {
 
 #[derive(Debug, Default)]
 pub struct Audit {
-    /// Services whose state contradicts the responses.
     pub lost: Vec<String>,
-    /// Writes answered with 202 that were lost.
+    /// Lost writes that were answered with 202.
     pub forgotten: u64,
 }
 
 impl Journal {
-    /// Begins a write. Returns the newest state and the write's number; `None` while an earlier write is
-    /// open: the service must not be written then.
+    /// Returns the newest state and the write's number; `None` while an earlier write is open.
     pub fn open(&mut self, name: &str) -> Option<(Option<WrittenService>, u64)> {
         let entry = self.entries.entry(name.to_owned()).or_default();
         if entry.open {
@@ -95,7 +91,6 @@ impl Journal {
         Some((entry.possible.last().copied().flatten(), entry.versions))
     }
 
-    /// For the write that [`Journal::open`] began.
     pub fn answered(&mut self, name: &str, write: Write, answer: Answer) {
         match answer {
             Answer::Durable => self.answers.durable += 1,
@@ -125,7 +120,7 @@ impl Journal {
         entry.open = answer == Answer::Unknown;
     }
 
-    /// The cluster must have converged without open writes. Its state is the known one from then on.
+    /// Without open writes. The found state is the known one from then on.
     pub fn audit(&mut self, keyspace: &Keyspace) -> Audit {
         let mut audit = Audit::default();
         for (name, entry) in &mut self.entries {

@@ -11,7 +11,6 @@ const MAX_LINES: usize = 200_000;
 
 static LINES: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
 
-/// Unless this process logs already.
 pub fn start() {
     let result = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(FILTER))
@@ -23,7 +22,6 @@ pub fn start() {
     drop(result);
 }
 
-/// Lines that contain one of these words, oldest first.
 pub fn lines_with(words: &[&str]) -> Vec<String> {
     let is_asked = |line: &&String| words.iter().any(|word| line.contains(word));
     lines().iter().filter(is_asked).cloned().collect()

@@ -46,7 +46,6 @@ end
 return out";
 
 impl Keyspace {
-    /// In one script.
     pub async fn read(redis: &Redis) -> Self {
         Self::of(redis.cli(&["EVAL", READ, "0"]).await)
     }
@@ -67,12 +66,10 @@ impl Keyspace {
         Self { entries, expiring }
     }
 
-    /// In the order of the keys.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &KeyEntry)> {
         self.entries.iter().map(|(key, entry)| (key.as_str(), entry))
     }
 
-    /// Keys without the prefix.
     pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a KeyEntry)> {
         self.entries().filter_map(move |(key, entry)| Some((key.strip_prefix(prefix)?, entry)))
     }
@@ -81,7 +78,6 @@ impl Keyspace {
         self.entries.get(key)
     }
 
-    /// Of a list or set, or a hash's values.
     pub fn elements(&self, key: &str) -> Vec<&[u8]> {
         match self.entries.get(key) {
             Some(KeyEntry::List(elements)) => elements.iter().map(Vec::as_slice).collect(),
@@ -97,7 +93,6 @@ impl Keyspace {
         fields.iter().map(|(field, value)| (field.clone(), text(value))).collect()
     }
 
-    /// Empty if there is none.
     pub fn field(&self, key: &str, field: &str) -> String {
         match self.entries.get(key) {
             Some(KeyEntry::Hash(fields)) => {

@@ -1,8 +1,6 @@
 //! The test harness: clusters of real processes, fault injection, and the checkers of invariants.
 //!
-//! Tests act as outsiders where they can: [`Redis::cli`] spells out the keys of the contract. Every process
-//! that a test starts ends with it, even when the test is killed ([`child_guard`]). Functions panic on
-//! errors.
+//! Every process that a test starts ends with it, even when the test is killed ([`child_guard`]).
 //!
 //! Tests: scenarios
 
@@ -46,6 +44,5 @@ pub mod wait {
 
     pub use testkit::eventually::{check as that, eventually_within as eventually};
 
-    /// Long enough for the slowest machine.
     pub const LIMIT: Duration = Duration::from_secs(20);
 }

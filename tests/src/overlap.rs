@@ -1,8 +1,7 @@
 //! Measures the gap between a pod's end on its old node and its start elsewhere. `on_disconnect: stop`
 //! promises that it is never negative.
 //!
-//! One try is a cluster with a node of process pods and, if there is an engine, a node of containers. A fault
-//! hits both at once. The worker cannot be restarted: its supervisor finds a binary that ends at once.
+//! A fault hits a node of process pods and a node of containers at once. Their workers cannot be restarted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +22,6 @@ use crate::{Cluster, ClusterTiming, DaemonProcess, LIMIT};
 pub enum Fault {
     Stopped,
     Killed,
-    /// The connection between the node and Redis is cut.
     Cut,
 }
 
@@ -84,12 +82,10 @@ pub fn private_binary(folder: &Path) -> PathBuf {
     own
 }
 
-/// For new processes.
 pub fn break_binary(binary: &Path) {
     replace_binary(binary, "exit 1");
 }
 
-/// By these lines of shell, for new processes.
 pub fn replace_binary(binary: &Path, lines: &str) {
     use std::os::unix::fs::PermissionsExt;
     let script = binary.with_extension("broken");
@@ -140,7 +136,7 @@ impl OverlapFixture {
         victim.expect("it ran on a node that was hit").runtime
     }
 
-    /// Returns the start, in milliseconds since boot.
+    /// In milliseconds since boot.
     async fn started_elsewhere(&self, old: &Running) -> u64 {
         let limit = self.cluster.timing().dead_after() + LIMIT;
         eventually_within(limit, &format!("pod {} starts elsewhere", old.pod), || async {
@@ -152,7 +148,7 @@ impl OverlapFixture {
     }
 }
 
-/// The smallest gap of any pod in milliseconds, by the old node's runtime. Panics if a `keep` pod is stopped.
+/// Smallest gap of any pod in milliseconds, by the old node's runtime.
 pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
     let fixture = OverlapFixture::new().await;
     let watched: Vec<_> = fixture.stop.iter().map(|(pod, pid)| (pod, Watched::process(*pid))).collect();
@@ -174,8 +170,7 @@ pub async fn measure_gaps(fault: Fault) -> BTreeMap<&'static str, i64> {
     gaps
 }
 
-/// Suspends a machine until its pods have started elsewhere, and resumes it. Returns how many milliseconds
-/// its longest `stop` pod still runs, by runtime.
+/// Returns how many milliseconds the longest `stop` pod still runs after its machine was resumed, by runtime.
 pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
     let fixture = OverlapFixture::new().await;
     let watched: Vec<_> = fixture.stop.iter().map(|(pod, pid)| (pod, *pid, Watched::process(*pid))).collect();
@@ -204,8 +199,8 @@ pub async fn measure_resumed_pods() -> BTreeMap<&'static str, i64> {
 
 const MANY_STARTED_WITHIN: Duration = Duration::from_secs(300);
 
-/// Cuts a node with many pods that ignore SIGTERM off from Redis. Returns the milliseconds from their last
-/// end to the first start elsewhere; `None` without an engine for `docker`.
+/// Milliseconds from the last end on a cut-off node to the first start elsewhere. Its pods ignore SIGTERM.
+/// `None` without an engine for `docker`.
 pub async fn measure_many(runtime: &'static str, pods: usize) -> Option<i64> {
     let cluster = Cluster::new(ClusterTiming::Default).await;
     let docker = match runtime {

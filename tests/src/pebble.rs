@@ -11,10 +11,8 @@ use testkit::eventually::{check, eventually_within};
 use testkit::ports::free_port;
 use testkit::require;
 
-/// Both programs end when this is dropped.
 pub struct Pebble {
     pub directory: String,
-    /// Its HTTPS clients trust it.
     pub ca_file: PathBuf,
     /// The port at which it looks for answers to its challenges.
     pub http_port: u16,
@@ -24,7 +22,6 @@ pub struct Pebble {
     _programs: [ChildGuard; 2],
 }
 
-/// If Pebble, curl or openssl is missing, the test counts as skipped.
 pub fn has_pebble() -> bool {
     let is_there = |program: &str, argument: &str| {
         Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
@@ -39,7 +36,7 @@ pub fn has_pebble() -> bool {
 }
 
 impl Pebble {
-    /// `environment` is for example `PEBBLE_WFE_NONCEREJECT`. Names have no address at first.
+    /// `environment` is for example `PEBBLE_WFE_NONCEREJECT`.
     pub async fn start(folder: &Path, validity: Duration, environment: &[(&str, &str)]) -> Self {
         let [acme, management, dns, name_management, http_port, tls_port] = [(); 6].map(|()| free_port());
         let text = |name: &str| folder.join(name).display().to_string();
@@ -111,7 +108,6 @@ impl Pebble {
         assert!(status.success(), "{what} {body}");
     }
 
-    /// Writes the authority's root certificate, which its clients trust.
     pub fn root(&self, folder: &Path) -> PathBuf {
         let file = folder.join("root.pem");
         std::fs::write(&file, self.get(&format!("https://127.0.0.1:{}/roots/0", self.management))).unwrap();

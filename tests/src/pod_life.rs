@@ -1,6 +1,5 @@
-//! Starts and ends of processes on the machine's boot clock.
-//!
-//! The kernel rounds starts down (to 10 ms) and ends are noticed a little late, so a gap is never too large.
+//! Starts and ends of processes on the machine's boot clock. The kernel rounds starts down (to 10 ms) and
+//! ends are noticed late, so a gap is never too large.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -12,14 +11,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use testkit::eventually::{check, eventually_within};
 
-/// A process whose end is recorded.
 #[derive(Debug)]
 pub struct Watched {
     end: Arc<OnceLock<u64>>,
 }
 
 impl Watched {
-    /// Panics if there is no such process.
     pub fn process(pid: Pid) -> Self {
         let descriptor: OwnedFd = pidfd_open(pid, PidfdFlags::empty()).expect("the process is there");
         let end: Arc<OnceLock<u64>> = Arc::default();
@@ -37,19 +34,19 @@ impl Watched {
     }
 }
 
-/// In milliseconds since boot; none if it is gone.
+/// In milliseconds since boot.
 pub fn started(pid: Pid) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // After the name, which is in parentheses and may contain any character.
+    // The name, in parentheses, may contain anything.
     let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-    // A zombie has ended, and was not reaped yet.
+    // A zombie has ended.
     (*fields.first()? != "Z").then_some(())?;
     let ticks: u64 = fields.get(19)?.parse().ok()?;
-    // USER_HZ, the unit that programs see, is 100 on every Linux.
+    // USER_HZ is 100 on every Linux.
     Some(ticks * 10)
 }
 
-/// Milliseconds between both copies; negative if they overlapped.
+/// In milliseconds; negative if they overlapped.
 pub fn gap(ended: u64, started: u64) -> i64 {
     started as i64 - ended as i64
 }

@@ -1,4 +1,4 @@
-//! Pods of the `process` runtime: lists them from their folders, and cleans up after a test.
+//! Lists pods of the `process` runtime from their folders, and cleans up after a test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ for file in $(grep -lsz "^KUBELEET_DIR=$0/" /proc/[0-9]*/environ); do
   kill -s KILL "${process%/environ}"
 done"#;
 
-/// Its pods end with this value and with this process.
+/// Its pods end with it.
 pub struct Processes {
     root: PathBuf,
     #[allow(dead_code, reason = "it watches by existing")]
@@ -30,12 +30,10 @@ impl Processes {
         Self { root: root.to_owned(), watchdog }
     }
 
-    /// One for each live leader process.
     pub fn running(&self) -> Vec<Running> {
         running_below(&self.root).into_iter().map(|(one, _)| one).collect()
     }
 
-    /// Pod id and leader process.
     pub fn leaders(&self) -> Vec<(String, i64)> {
         leaders_below(&self.root)
     }
@@ -49,7 +47,6 @@ impl Processes {
     }
 }
 
-/// Pod id and leader process.
 pub fn leaders_below(root: &Path) -> Vec<(String, i64)> {
     let leader = |folder: &Path| Some((running(folder)?.0.pod, record(folder)?.1));
     folders_below(root).filter_map(|folder| leader(&folder)).collect()
@@ -75,7 +72,7 @@ fn record(folder: &Path) -> Option<(Value, i64)> {
 
 fn running(folder: &Path) -> Option<(Running, bool)> {
     let (record, process) = record(folder)?;
-    // The environment names the folder, unless another process has got the process id.
+    // Another process may have got the process id.
     is_from(process, folder).then_some(())?;
     let label = |name: &str| record["labels"][name].as_str().unwrap_or_default().to_owned();
     let stop = label("kubeleet.on-disconnect") == "stop";

@@ -1,7 +1,5 @@
-//! A proxy between a store and its Redis that can replace scripts and records the requests.
-//!
-//! It replaces a script's hash by another one of the same length, so that unchanged operations run an ablated
-//! script.
+//! A proxy between a store and its Redis that records requests. It can replace a script's hash by that of an
+//! ablated script.
 
 use std::sync::Arc;
 
@@ -10,7 +8,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// A hash in the protocol: its length, then itself.
 const HASH_PREFIX: &[u8] = b"$40\r\n";
 const HASH_LENGTH: usize = HASH_PREFIX.len() + 40;
 
@@ -42,7 +39,6 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Of all connections.
     pub fn sent(&self) -> Vec<u8> {
         self.sent.lock().clone()
     }
@@ -56,7 +52,6 @@ impl Drop for Proxy {
 
 #[derive(Debug, Default)]
 pub struct Rewriter {
-    /// The first hash of each pair is replaced by the second.
     pub hashes: Vec<(String, String)>,
     /// Replaces `WAIT` by a command that confirms nine replicas at once: see [`NINE`].
     pub skips_wait: bool,
@@ -66,7 +61,7 @@ pub struct Rewriter {
 pub const NINE: &str = "chaos:nine";
 
 impl Rewriter {
-    /// In place. Returns how many bytes can be sent: the rest may begin a hash.
+    /// Returns how many bytes can be sent: the rest may begin a hash.
     pub fn rewrite(&self, pending: &mut Vec<u8>) -> usize {
         replace(pending, &self.hashes);
         if self.skips_wait {
@@ -76,11 +71,11 @@ impl Rewriter {
     }
 }
 
-/// `WAIT` is sent alone and is short: it arrives in one piece.
+/// `WAIT` is sent alone and arrives in one piece.
 fn skip_wait(pending: &mut Vec<u8>) {
     const WAIT: &[u8] = b"*3\r\n$4\r\nWAIT\r\n";
     while let Some(at) = pending.windows(WAIT.len()).position(|window| window == WAIT) {
-        // Two arguments of two lines each: the length and the value.
+        // The length and the value of two arguments.
         let ends = pending[at + WAIT.len()..].iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let Some((end, _)) = ends.take(4).nth(3) else { return };
         let strlen = format!("*2\r\n$6\r\nSTRLEN\r\n${}\r\n{NINE}\r\n", NINE.len());
@@ -135,7 +130,6 @@ fn replace(bytes: &mut [u8], hashes: &[(String, String)]) {
     }
 }
 
-/// Number of last bytes that may begin a hash.
 fn unfinished(bytes: &[u8]) -> usize {
     let begins = |tail: &[u8]| match tail.strip_prefix(HASH_PREFIX) {
         Some(digits) => digits.iter().all(u8::is_ascii_hexdigit),

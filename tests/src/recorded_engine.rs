@@ -38,7 +38,6 @@ pub struct EngineAct {
 pub struct RecordedEngine {
     inner: SimRuntime,
     record: Arc<Mutex<CallRecord>>,
-    /// Of the worker that uses this clone.
     node: Option<NodeName>,
 }
 
@@ -63,13 +62,12 @@ impl RecordedEngine {
         Self { node: Some(node.clone()), ..self.clone() }
     }
 
-    /// Pauses between heartbeats are measured anew.
     pub fn forget_pauses(&self) {
         let now = Instant::now();
         self.lock().pings.values_mut().for_each(|pings| *pings = Pings::at(now));
     }
 
-    /// Between heartbeats, including the current pause.
+    /// Includes the current pause.
     pub fn longest_pauses(&self) -> BTreeMap<NodeName, Duration> {
         let longest = |pings: &Pings| pings.longest_pause.max(pings.last.elapsed());
         self.lock().pings.iter().map(|(node, pings)| (node.clone(), longest(pings))).collect()
@@ -79,7 +77,6 @@ impl RecordedEngine {
         &self.inner
     }
 
-    /// Only running ones.
     pub async fn containers(&self, nodes: &[NodeName]) -> Vec<Running> {
         let mut running = Vec::new();
         for node in nodes {

@@ -1,5 +1,4 @@
-//! The pull half of an image registry on loopback, with one image under any name, and optional
-//! authentication.
+//! The pull half of an image registry on loopback, with one image under any name.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -27,13 +26,11 @@ const LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
-    /// Credentials with each request.
     Basic,
     /// A token from another address, as public registries do.
     Bearer,
 }
 
-/// Its image is [`crate::docker::IMAGE`]. It ends when it is dropped.
 pub struct Registry {
     content: Arc<Content>,
     server: JoinHandle<()>,
@@ -44,13 +41,12 @@ struct Content {
     asks: Asks,
     /// `None` if everyone may pull.
     login: Mutex<Option<(String, String)>>,
-    /// With their digests. Every tag is the last one.
+    /// Every tag is the last one.
     manifests: Mutex<Vec<(String, Vec<u8>)>>,
     blobs: Mutex<HashMap<String, Vec<u8>>>,
 }
 
 impl Registry {
-    /// Everyone may pull.
     pub async fn start(asks: Asks) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -63,7 +59,6 @@ impl Registry {
         Self { content, server }
     }
 
-    /// With the port.
     pub fn host(&self) -> &str {
         &self.content.address
     }
@@ -72,7 +67,7 @@ impl Registry {
         format!("{}/kubeleet-test/private:{tag}", self.content.address)
     }
 
-    /// To another image; the former one stays available by digest. Returns the new digest.
+    /// The former image stays available by digest. Returns the new digest.
     pub fn move_tags(&self) -> String {
         let mut manifests = self.content.manifests.lock();
         let (manifest, blobs) = image(manifests.len() + 1);
@@ -82,7 +77,6 @@ impl Registry {
         digest
     }
 
-    /// `None` is everyone.
     pub fn allow_only(&self, login: Option<(&str, &str)>) {
         let login = login.map(|(user, password)| (user.to_owned(), password.to_owned()));
         *self.content.login.lock() = login;

@@ -17,7 +17,6 @@ use testkit::eventually::{check, eventually_within};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Killed when dropped.
 pub struct Terminal {
     child: Child,
     master: File,
@@ -40,7 +39,6 @@ impl Terminal {
         let (mut output, kept) = (master.try_clone().unwrap(), shown.clone());
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // Ends with an error once the last process of the terminal has ended.
             while let Ok(length @ 1..) = output.read(&mut buffer) {
                 kept.lock().extend_from_slice(&buffer[..length]);
             }
@@ -58,7 +56,7 @@ impl Terminal {
         kill_process(pid, Signal::WINCH).unwrap();
     }
 
-    /// After the output of the last call. Returns the waiting time.
+    /// Only after the output of the last call.
     pub async fn shows(&self, text: &str) -> Duration {
         let begun = Instant::now();
         eventually_within(SOON, "the terminal shows the text", || async {
@@ -70,17 +68,14 @@ impl Terminal {
         begun.elapsed()
     }
 
-    /// The output since the last call of [`Terminal::shows`].
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock()).into_owned()
     }
 
-    /// True if keys are passed on as they are pressed.
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.master).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Returns the exit code.
     pub async fn ended(&mut self) -> Option<i32> {
         let child = std::cell::RefCell::new(&mut self.child);
         let status = eventually_within(SOON, "the process has ended", || async {

@@ -1,4 +1,4 @@
-//! Background load for the rarer calls: invalid payloads, external workers, nodes that die, readers of logs.
+//! Background load for the rarer calls.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,14 +16,13 @@ use crate::stack::Stack;
 use crate::trio::Door;
 
 const PUSHED: &str = "pushed";
-/// A service that fits nowhere half of the time.
+/// It fits nowhere half of the time.
 const HUGE: &str = "huge";
 const PAUSE: Duration = Duration::from_millis(150);
 /// The API may be down, and some responses never end.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// [`BackgroundLoad::stop`] leaves nothing of it.
 pub struct BackgroundLoad {
     stop: watch::Sender<bool>,
     clients: StackClients,
@@ -94,13 +93,12 @@ impl StackClients {
             }
         }
         self.kill_a_process(round);
-        // Leases only save work. A scheduler that has just ended leaves its own for seconds.
+        // A scheduler that has just ended leaves its leases for seconds.
         self.redis(&["DEL", "lease:guests", "lease:reconcile", "lease:confirm"]).await;
         // As left by an API that ends before the replicas have answered.
         self.redis(&["HSETNX", "unconfirmed", HUGE, "left-behind 1 0"]).await;
     }
 
-    /// It fits nowhere, then fits, then is deleted.
     async fn load_services(&self, round: u64) {
         let memory = if round % 4 < 2 { "900Gi" } else { "1Mi" };
         let body = json!({
@@ -135,7 +133,7 @@ impl StackClients {
         }
     }
 
-    /// An external worker, and every few seconds one that dies with a payload.
+    /// One of the workers dies with a payload every few seconds.
     async fn load_external_nodes(&self, round: u64) {
         let node = &self.external_node;
         self.redis(&["SET", &format!("hb:{node}"), &round.to_string()]).await;
@@ -161,7 +159,7 @@ impl StackClients {
         self.redis(&["LPUSH", &format!("pq:{node}"), &pod.to_string()]).await;
     }
 
-    /// As the first kubeleet's worker does: BRPOPLPUSH, start, SADD, LREM.
+    /// As the first kubeleet's worker does.
     async fn serve_queue(&self, node: &str) {
         let Some(redis) = self.master().await else { return };
         let (pending, starting) = (format!("pq:{node}"), format!("rq:{node}"));
@@ -231,14 +229,14 @@ impl StackClients {
         None
     }
 
-    /// On the master, if there is one. It may be lost.
+    /// It may be lost.
     async fn redis(&self, words: &[&str]) {
         if let Some(master) = self.master().await {
             let _lost: Result<redis::Value, _> = master.ask(words).await;
         }
     }
 
-    /// Through the first API that answers. Null if none does.
+    /// Null if no API answers.
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         self.send_within(REQUEST_TIMEOUT, method, path, body).await
     }

@@ -1,6 +1,5 @@
-//! The data in Redis is lost or replaced: FLUSHALL, an older state, a worker on another database.
-//!
-//! The client rests meanwhile: its writes after the copy could not have been kept.
+//! The data in Redis is lost or replaced. The client rests meanwhile: its writes after the copy could not
+//! have been kept.
 
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner
         .rests("an older state restored", times, async |stack: &mut Stack, number| {
             let saved = stack.trio.save().await;
-            // Sessions and assignments that the older state does not know.
             stack.workers[number % 3].start_again();
             if let Some(engine) = &stack.engine {
                 engine.view().remove_one().await;

@@ -10,7 +10,6 @@ use crate::stack::Stack;
 /// Longer than a failover takes.
 const CUT_OFF_FOR: Duration = Duration::from_secs(7);
 
-/// The faults of the default round.
 pub async fn run(runner: &mut FaultRunner, times: usize) {
     runner.rounds("kill -9 master", times, async |stack: &mut Stack, _| kill(stack).await).await;
     runner.rounds("SENTINEL FAILOVER", times, async |stack: &mut Stack, _| fail_over(stack).await).await;
@@ -57,7 +56,6 @@ pub async fn fail_over(stack: &mut Stack) {
     stack.trio.wait_until_well().await;
 }
 
-/// With the daemons on its machine, under load.
 pub async fn cut_off(stack: &mut Stack) {
     let old = stack.trio.master().await;
     stack.net.cut(old);
@@ -67,7 +65,6 @@ pub async fn cut_off(stack: &mut Stack) {
     stack.trio.wait_until_well().await;
 }
 
-/// They keep their data.
 async fn restart_all(stack: &mut Stack) {
     let master = stack.trio.master().await;
     // The former master must come back first: it had every write, and the others copy it.

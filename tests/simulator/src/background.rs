@@ -1,8 +1,7 @@
 //! Runs a test in the background, where all other work on this machine goes first.
 //!
 //! A run and its Redis wake each other up thousands of times a second. A kernel that shares the processor
-//! among sessions left a busy program of another session a twentieth of its core, so a search is a session
-//! with the least weight.
+//! among sessions left a busy program of another session a twentieth of its core.
 
 #![allow(clippy::print_stdout, reason = "what a test prints there is printed here")]
 

@@ -29,8 +29,7 @@ fn missing(world: &World) -> Vec<String> {
     let had: BTreeSet<i64> = world.checks.jobs.created.keys().filter_map(|name| tick_of(name)).collect();
     let mut found = Vec::new();
     let ranges = ranges(&cron.ticks);
-    // Schedulers that were away for longer than `catch_up` and clock changes leave gaps. Of too many ticks,
-    // the oldest counts as taken and lies in the first range.
+    // Schedulers that were away for longer than `catch_up` and clock changes leave gaps.
     let may_have_gaps = usize::from(world.checks.jobs.were_ranges_joined);
     for (first, last) in ranges.into_iter().skip(may_have_gaps) {
         let mut tick = first;

@@ -365,8 +365,7 @@ impl Director {
         self.deadline = world.clock.now + world.timing.fence / 2;
     }
 
-    /// The replica falls behind just before the victim's death. Once the pod runs elsewhere, it takes over
-    /// and that worker is paused. Returns true then.
+    /// The replica falls behind just before the victim's death, and takes over once the pod runs elsewhere.
     fn loses_move(&mut self, world: &mut World) -> bool {
         let (fence, dead) = (world.timing.fence, world.timing.dead);
         match self.stage {

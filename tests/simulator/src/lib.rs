@@ -1,23 +1,19 @@
-//! The schedule simulator: runs the production worker, scheduler and store under seeded schedules with
-//! faults.
+//! Runs the production worker, scheduler and store under seeded schedules with faults.
 //!
 //! One seed is one run. A single thread owns the whole cluster:
 //!
-//! - Each process is production code on its own tokio runtime ([`machine::process`]), which runs only while
-//!   the simulator polls it.
+//! - Each process has its own tokio runtime ([`machine::process`]), which runs only while the simulator polls
+//!   it.
 //! - All requests wait on the [`machine::bus`]: Redis commands, intercepted at the store's `Transport`, and
 //!   engine calls, intercepted at the worker's `Runtime`.
-//! - A seeded generator picks the next request ([`world::execution`]), which runs on a real Redis with the
-//!   real scripts.
-//! - It also injects faults ([`faults::injection`], [`faults::failover`]).
-//! - The monotonic clock and all randomness come from the simulator ([`machine::deterministic`]): the same
-//!   seed is the same run.
+//! - A seeded generator picks the next request ([`world::execution`]), which runs on a real Redis, and
+//!   injects faults ([`faults::injection`]).
+//! - The monotonic clock and all randomness come from the simulator ([`machine::deterministic`]).
 //!
 //! After every step the invariants are checked ([`checks::invariants`]). In the end the faults stop, and the
 //! cluster must converge to the acknowledged writes ([`workload::expected_state`]).
 //!
-//! Each run needs a fresh process, because some state is per process: tokio seeds the branch order of
-//! `select!` from a counter that all runtimes of a process share.
+//! Each run needs a fresh process: tokio seeds the branch order of `select!` from a counter of the process.
 //!
 //! Tests: schedules
 
@@ -53,11 +49,10 @@ use world::state::World;
 const FAULT_PHASE: (u64, u64) = (4, 16);
 /// In the same unit.
 const SCENARIO_PHASE: u64 = 12;
-/// When an operator makes room on full nodes, in the same unit.
+/// In the same unit, until an operator makes room on full nodes.
 const ROOM_AFTER: u64 = 20;
 /// In the same unit.
 const CONVERGED_FOR: u64 = 2;
-/// Printed of a [`ScheduleFailure`]; its `trace` has all.
 const SHOWN_STEPS: usize = 80;
 
 #[derive(Debug)]
@@ -83,8 +78,6 @@ impl fmt::Display for ScheduleFailure {
     }
 }
 
-/// Returns the statistics and, if it was traced, all steps.
-///
 /// The calling thread must be fresh and end afterwards: its clock and randomness are replaced.
 pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), Box<ScheduleFailure>> {
     deterministic::make_deterministic(options.seed);

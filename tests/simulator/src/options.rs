@@ -10,11 +10,8 @@ use crate::scenario::Scenario;
 pub struct Switches {
     /// A starting worker overlooks containers that ran under an expired lease.
     pub no_startup_fence: bool,
-    /// Leases last longer than the silence after which a node is declared dead.
     pub fence_longer_than_dead: bool,
-    /// Workers are told at once that a pod has no request in flight.
     pub no_wait_for_gates: bool,
-    /// Closed gates let requests in.
     pub open_gates: bool,
     /// Workers do not find the payloads in `rq` that no task works on.
     pub no_sweep: bool,
@@ -22,13 +19,11 @@ pub struct Switches {
 
 #[derive(Debug)]
 pub struct ScheduleOptions<'a> {
-    /// Unix socket of a dedicated Redis; its data is deleted.
+    /// Unix socket; its data is deleted.
     pub redis: &'a Path,
     pub seed: u64,
     pub scenario: Scenario,
     pub switches: Switches,
-    /// Of that Redis, perhaps with a safeguard disabled.
     pub scripts: &'a LoadedScripts,
-    /// Records every step.
     pub is_traced: bool,
 }

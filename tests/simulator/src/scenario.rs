@@ -4,37 +4,33 @@
 pub enum Scenario {
     #[default]
     Random,
-    /// A failover loses an assignment to a worker. That worker is paused until just before its lease expires,
-    /// renews it, and is paused again before it has removed the pod.
+    /// A failover loses an assignment to a worker, which is paused until just before its lease expires, and
+    /// again before it has removed the pod.
     StaleRenewal,
-    /// A worker is paused until its pod runs elsewhere, or it dies and leaves its container. Then a failover
-    /// loses all of that, and the worker continues while the other one is paused.
+    /// A worker is paused or dies until its pod runs elsewhere. A failover loses that, and the worker
+    /// continues while the other one is paused.
     LeaseRevival,
-    /// An engine takes long to start a pod. Meanwhile its worker is declared dead, and the pod runs
-    /// elsewhere. A failover loses that, and the first worker has a lease again when its engine completes the
-    /// start.
+    /// An engine takes long to start a pod. Meanwhile the pod runs elsewhere, and a failover loses that.
     LateStart,
-    /// A failover puts back the payload of a running pod, and its worker starts it again under the same
-    /// assignment. Then the container vanishes, which is reported twice: the first reply is lost.
+    /// A failover puts back the payload of a running pod. Then the container vanishes, which is reported
+    /// twice.
     LateReport,
-    /// A service is updated to an image whose containers end at once. Schedulers die while it is judged, and
-    /// a failover may lose its rollback.
+    /// Containers of an update end at once. Schedulers die while it is judged, and a failover may lose its
+    /// rollback.
     BrokenUpdate,
-    /// A `start-first` service is updated: to another image, perhaps back in the middle, or to a broken one.
-    /// Schedulers die meanwhile, and a failover may lose their work.
+    /// A `start-first` service is updated, perhaps back in the middle. Schedulers die meanwhile, and a
+    /// failover may lose their work.
     StartFirst,
-    /// `StartFirst` with a health check. It always fails in the broken update, and at times in others.
+    /// `StartFirst` with a health check, which always fails in the broken update.
     Health,
     /// Random faults on hosts with proxies, which die and stop as well.
     HandOver,
-    /// Redis refuses the writes of the schedulers and one worker until the node is overdue. Or no worker
-    /// reaches Redis for so long.
+    /// Redis refuses the writes of some until a node is overdue, or no worker reaches Redis for so long.
     Outage,
-    /// The machine with a pod's data is cut off, and the pod gets a new volume elsewhere. The first machine
-    /// comes back with its old copy. Then Redis forgets all volumes, while the newer machine is away.
+    /// A pod gets a new volume elsewhere, and the first machine comes back with its old copy. Then Redis
+    /// forgets all volumes.
     OldCopy,
-    /// A cron creates jobs whose pods end, some with an error, while schedulers die, failovers lose writes,
-    /// and the clocks of new masters are wrong.
+    /// Schedulers die, failovers lose writes, and the clocks of new masters are wrong.
     Jobs,
 }
 

@@ -2,7 +2,6 @@
 
 macro_rules! stats {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Of a run that violated no invariant.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct Stats {
             $($(#[$doc])* pub $name: u64,)*
@@ -18,7 +17,6 @@ macro_rules! stats {
 
 stats! {
     steps,
-    /// That reached Redis.
     requests,
     engine_calls,
     /// Requests that did not reach Redis.
@@ -35,18 +33,14 @@ stats! {
     pauses,
     suspensions,
     partitions,
-    /// Redis answered no request.
     stalls,
-    /// Redis refused some or all writes.
     write_outages,
     engine_hangs,
     failovers,
-    /// Redis had lost its data, and then got it back.
     emptied,
     older_states,
     /// Workers started with the number of another database.
     other_databases,
-    /// Nodes declared dead.
     deaths,
     /// Workers with the name of another one.
     second_workers,
@@ -55,14 +49,11 @@ stats! {
     starts,
     removed_payloads,
     copied_slots,
-    /// Pods whose payload reconcile put back into a queue.
     requeued,
     /// Lost, late or delivered twice.
     faulty_hints,
-    /// Requests to pods.
     let_in,
     refused_by_gates,
-    /// Of crons, with their job.
     ticks,
     /// Simulated, from the end of the faults.
     convergence_millis,

@@ -1,14 +1,11 @@
 //! Runs the schedule simulator over many seeds, and checks that it finds each ablation.
 //!
-//! Environment variables:
-//!
 //! - `SIMULATOR_SEEDS=n`: seeds of `no_schedule_breaks_an_invariant`; `SIMULATOR_FROM=n`: the first of them.
 //! - `SIMULATOR_SEED=n … replay`: runs one seed and prints every step. `SIMULATOR_SCENARIO` is as the failure
 //!   printed it; `SIMULATOR_ABLATION` is the name of an ablation's test.
 //! - `SIMULATOR_TWICE=n`: seeds of `the_same_seed_is_the_same_run`.
 //!
-//! Each run is a process of this program, with its options in `SIMULATOR_RUN`. Processes of runs and searches
-//! take the processor only while nothing else needs it.
+//! Each run is a process of this program, with its options in `SIMULATOR_RUN`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a search prints its result, a replay its steps")]
@@ -150,7 +147,7 @@ fn run_in_process(run: &Run) -> Outcome {
     }
 }
 
-/// Returns the lowest failed seed, or the sum of all statistics.
+/// Returns the lowest failed seed.
 fn search(first: u64, count: u64, scenario: Scenario, ablation: &str) -> Result<Stats, Finding> {
     let next = AtomicU64::new(first);
     let result = Mutex::new((Stats::default(), None::<Finding>));
@@ -190,14 +187,11 @@ fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Pins this thread, its Redis and its runs to one CPU.
-///
-/// They take turns of some 50 µs. On another CPU each turn would first wake that CPU, which takes longer than
-/// the turn: pinned, a run takes little more than half the time.
+/// The thread, its Redis and its runs take turns of some 50 µs. Waking up another CPU takes longer than the
+/// turn: pinned, a run takes little more than half the time.
 fn pin_to_cpu(index: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
-    // Tests that run at the same time begin with different CPUs.
     let first = std::process::id() as usize;
     let mut pinned = CpuSet::new();
     pinned.set(cpus[(first + index) % cpus.len()]);
@@ -247,7 +241,7 @@ scenarios! {
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
 }
 
-/// Hides the Redis run id, which heartbeats answer: the two runs have a Redis each.
+/// The two runs have a Redis each, and heartbeats answer its run id.
 fn without_run_id(line: &str) -> String {
     let is_run_id = |word: &str| {
         let word = word.trim_matches(['[', ']']);
@@ -305,7 +299,7 @@ fn replay() {
     }
 }
 
-/// Tries `known_seed`, the last one that found it, first.
+/// `known_seed` is the last one that found it.
 fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     if !runs_in_background(name) {
         return;
@@ -334,7 +328,7 @@ fn must_find(name: &str, scenario: Scenario, known_seed: u64, expected: &str) {
     }
 }
 
-/// CI finds it there: a passing test's output is hidden, and a stale seed costs a minute of each run.
+/// A passing test's output is hidden, and a stale seed costs a minute of each run.
 fn note_stale_seed(line: &str) {
     println!("{line}");
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stale-seeds");

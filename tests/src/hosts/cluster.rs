@@ -1,5 +1,4 @@
-//! kubeleet on several hosts as docs/how-to/high-availability.md has it: a Redis, a Sentinel and all daemons
-//! on each.
+//! kubeleet on several hosts as docs/how-to/high-availability.md has it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,7 +48,7 @@ impl Drop for HostCluster {
 }
 
 impl HostCluster {
-    /// Waits for every node. None as in [`TestHosts::start`].
+    /// None as in [`TestHosts::start`].
     pub async fn start(timing: ClusterTiming) -> Option<Self> {
         let hosts = TestHosts::start(3).await?;
         let mut redis = Vec::new();
@@ -96,14 +95,13 @@ impl HostCluster {
         Http::new(&format!("http://{}:7070", self.hosts.host(index).address())).with_token("test")
     }
 
-    /// With their first processes.
     pub async fn running(&self, index: usize) -> Vec<(Running, Pid)> {
         self.engines[index].with_leaders().await
     }
 }
 
 impl Host {
-    /// Its files are in the host's folder. An API takes the token `test`.
+    /// An API takes the token `test`.
     pub fn start_daemon(
         &self,
         command: &str,

@@ -12,12 +12,10 @@ use super::namespaces::Namespaces;
 use crate::docker::{IMAGE, recipe};
 use crate::{LIMIT, docker};
 
-/// Different ranges, so that there can be routes to all hosts.
 pub(super) fn networks(number: u8) -> String {
     format!("172.{}.0.0/16", 20 + number)
 }
 
-/// The engine stores everything in the host's folder.
 pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     let folder = namespaces.folder();
     // Otherwise it would read the configuration of the machine's own engine.
@@ -34,7 +32,6 @@ pub(super) fn start(namespaces: &Namespaces, networks: &str) -> ChildGuard {
     ChildGuard::spawn(&mut command).expect("dockerd can be started")
 }
 
-/// Distinguishes its containers from those of other engines.
 fn cgroup(folder: &Path) -> String {
     format!(
         "/kubeleet-test-{}",
@@ -56,7 +53,7 @@ pub(super) async fn wait_until_up(host: &str, engine: &ChildGuard, folder: &Path
 pub(super) fn remove_cgroups(folder: &Path) {
     let name = cgroup(folder);
     for controller in std::fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-        // Fails where there is none or it is not empty yet. The leftover costs nothing.
+        // Fails where there is none or it is not empty yet.
         let _left = std::fs::remove_dir(controller.path().join(name.trim_start_matches('/')));
     }
     let _left = std::fs::remove_dir(format!("/sys/fs/cgroup{name}"));

@@ -9,7 +9,6 @@ use testkit::ChildGuard;
 use super::engine;
 use super::namespaces::{Namespaces, shell};
 
-/// A host without an engine and without kubeleet.
 pub struct Neighbour {
     namespaces: Namespaces,
     address: String,
@@ -23,18 +22,16 @@ impl Neighbour {
         Self { namespaces, address }
     }
 
-    /// On the switch.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Runs a line of shell. Panics if it fails.
+    /// Panics if it fails.
     pub fn exec(&self, line: &str) -> Output {
         self.namespaces.run(line)
     }
 }
 
-/// The switch's port has the namespaces' name.
 fn plug_in(namespaces: &Namespaces, address: &str, switch: Pid) {
     let (own, far) = (namespaces.init().as_raw_nonzero(), switch.as_raw_nonzero());
     let port = &namespaces.name;
@@ -50,7 +47,6 @@ fn set_switch_port(switch: Pid, port: &str, what: &str) {
     shell(&format!("nsenter --target {switch} --net ip link set {port} {what}"));
 }
 
-/// A host with an engine.
 pub struct Host {
     namespaces: Namespaces,
     address: String,
@@ -76,27 +72,23 @@ impl Host {
         &self.namespaces.name
     }
 
-    /// On the switch.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Range of its container networks, as `172.21.0.0/16`.
+    /// As `172.21.0.0/16`.
     pub fn networks(&self) -> &str {
         &self.networks
     }
 
-    /// Valid on the whole machine.
     pub fn docker_host(&self) -> String {
         format!("unix://{}/docker.sock", self.namespaces.folder().display())
     }
 
-    /// The same inside and outside.
     pub fn folder(&self) -> &Path {
         self.namespaces.folder()
     }
 
-    /// The command line prefix that runs a command there.
     pub fn entry(&self) -> Vec<String> {
         self.namespaces.entry()
     }
@@ -105,7 +97,7 @@ impl Host {
         self.namespaces.command(program)
     }
 
-    /// Runs a line of shell. Panics if it fails.
+    /// Panics if it fails.
     pub fn exec(&self, line: &str) -> Output {
         self.namespaces.run(line)
     }
@@ -122,8 +114,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The engine first, so that it starts nothing more. The processes of the host end with its first
-        // process.
+        // The engine first, so that it starts nothing more.
         self.engine.kill();
         self.namespaces.kill();
         engine::remove_cgroups(self.namespaces.folder());

@@ -1,5 +1,4 @@
-//! Hosts on one machine, each with its own network, process ids, mounts, Docker engine and processes, on a
-//! switch.
+//! Hosts on a switch, each with its own namespaces, Docker engine and processes.
 //!
 //! A host is the first process of its own pid namespace: everything in it ends with it. `/sys` stays the
 //! machine's, because the engines need its control groups.
@@ -25,14 +24,12 @@ pub struct TestHosts {
     switch: Namespaces,
 }
 
-/// The last part of a neighbour's address.
 const NEIGHBOUR: u8 = 200;
 
 const PROGRAMS: [&str; 5] = ["ip", "unshare", "nsenter", "dockerd", "iptables"];
 
 impl TestHosts {
-    /// With engines and the test image. `None` if this is not possible: the test counts as skipped, unless
-    /// `REQUIRE` lists `netns`.
+    /// `None` if this is not possible: the test counts as skipped.
     pub async fn start(count: u8) -> Option<Self> {
         if let Err(why) = check_prerequisites() {
             require::skipped("netns", &why);
@@ -40,7 +37,7 @@ impl TestHosts {
         }
         let switch = Namespaces::new("switch").await;
         switch.run("ip link add bridge type bridge && ip link set bridge up");
-        // A random private network, so that tests do not meet.
+        // So that tests do not meet.
         let net = uuid::Uuid::new_v4().into_bytes();
         let net = format!("10.{}.{}", 100 + net[0] % 100, net[1]);
         let machine = format!("{net}.254");
@@ -64,7 +61,6 @@ impl TestHosts {
         &self.hosts[index]
     }
 
-    /// On the switch.
     pub fn machine(&self) -> &str {
         &self.machine
     }

@@ -1,4 +1,4 @@
-//! Namespaces for network, processes and mounts, and lines of shell in them and on the machine.
+//! Namespaces for network, processes and mounts.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,6 @@ use crate::LIMIT;
 /// Reaps the processes that lose their parent.
 const INIT: &str = "mount -t tmpfs tmpfs /run && ip link set lo up && touch \"$0/up\" && while :; do sleep 1000 & wait; done";
 
-/// Dropping it kills all processes in them.
 pub(super) struct Namespaces {
     pub(super) name: String,
     init: Pid,
@@ -74,7 +73,6 @@ impl Namespaces {
         command
     }
 
-    /// Panics if the line fails.
     pub(super) fn run(&self, line: &str) -> Output {
         let output = self.command("sh").args(["-c", line]).output().unwrap();
         assert!(

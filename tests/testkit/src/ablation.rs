@@ -6,7 +6,7 @@ use crate::Redis;
 
 const PRELUDE_NAME: &str = "_prelude";
 
-/// One change to the text of a script, or of the prelude of all scripts (`_prelude`).
+/// To a script, or to the prelude of all scripts (`_prelude`).
 #[derive(Debug, Clone, Copy)]
 pub struct Ablation {
     /// Without `.lua`.
@@ -26,8 +26,7 @@ impl Ablation {
         hashes
     }
 
-    /// The original's hash and the changed source. Panics if the file does not contain `from`: the ablation
-    /// must follow the script.
+    /// With the original's hash. Panics if the file does not contain `from`.
     pub fn changed(self) -> Vec<(String, String)> {
         let concerned = sources_where(Some(self), |script| self.concerns(script));
         let changed = concerned.into_iter().filter(|(_, original, changed)| original != changed);
@@ -47,7 +46,7 @@ impl Ablation {
     }
 }
 
-/// Every script, its source, and its source with this ablation.
+/// Each script's source without and with the ablation.
 pub fn sources(ablation: Option<Ablation>) -> Vec<(&'static Script, String, String)> {
     sources_where(ablation, |_| true)
 }
@@ -77,7 +76,6 @@ fn sources_where(
     SCRIPTS.iter().filter(|script| is_wanted(script.name())).map(source).collect()
 }
 
-/// As Redis knows it.
 pub fn hash(source: &str) -> String {
     ::redis::Script::new(source).get_hash().to_owned()
 }

@@ -10,12 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
-/// A shell that runs a script when this process is gone, unless this is dropped.
 #[derive(Debug)]
 pub struct Watchdog(Child);
 
 impl Watchdog {
-    /// `zero` is the script's `$0`.
     pub fn spawn(script: &str, zero: &OsStr) -> std::io::Result<Self> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("cat >/dev/null; {script}")).arg(zero);
@@ -23,7 +21,6 @@ impl Watchdog {
         Ok(Self(command.spawn()?))
     }
 
-    /// As if this process were gone.
     pub fn trigger(&mut self) {
         drop(self.0.stdin.take());
     }
@@ -45,7 +42,6 @@ pub struct ChildGuard {
 }
 
 impl ChildGuard {
-    /// Its standard input is empty.
     pub fn spawn(command: &mut Command) -> std::io::Result<Self> {
         let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
         let watchdog = Watchdog::spawn("kill -s KILL -- -$0", OsStr::new(&child.id().to_string()))?;
@@ -61,7 +57,6 @@ impl ChildGuard {
         let _gone = kill_process(self.pid(), signal);
     }
 
-    /// Includes its child processes in the group.
     pub fn signal_group(&self, signal: Signal) {
         let _gone = kill_process_group(self.pid(), signal);
     }
@@ -74,7 +69,7 @@ impl ChildGuard {
         code.map(ExitStatus::from_raw)
     }
 
-    /// The whole group, even without leader. Returns when the child is gone.
+    /// Returns when the child is gone.
     pub fn kill(&mut self) {
         if !self.is_reaped {
             self.signal_group(Signal::KILL);

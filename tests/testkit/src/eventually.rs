@@ -4,17 +4,15 @@ use std::fmt::Display;
 use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
-/// Long enough for a busy machine.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(90);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// Result of a probe: `bool`, `Option`, or `Result` with the current state as its error.
+/// `Err` is the current state.
 pub trait Probed {
     type Value;
 
-    /// The error is the current state as text.
     fn into_result(self) -> Result<Self::Value, String>;
 }
 
@@ -42,7 +40,6 @@ impl<T, S: Display> Probed for Result<T, S> {
     }
 }
 
-/// At most for [`DEFAULT_TIMEOUT`]. Panics then with `what` was waited for and the last state.
 pub async fn eventually<P: Probed>(what: &str, probe: impl AsyncFnMut() -> P) -> P::Value {
     eventually_within(DEFAULT_TIMEOUT, what, probe).await
 }
@@ -81,7 +78,6 @@ fn check_deadline(start: Instant, timeout: Duration, what: &str, state: &str) {
     assert!(start.elapsed() <= timeout, "{what}: not within {timeout:?}; last state:\n{state}");
 }
 
-/// The error is the current state as text.
 pub fn check(holds: bool, state: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(state()) }
 }

@@ -9,7 +9,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 
-/// Of a request before its body, and of a changed answer.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// This machine's: `DOCKER_HOST`, or else Docker's own.
@@ -20,13 +19,10 @@ pub fn engine_socket() -> PathBuf {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineFault {
-    /// It is never answered.
     Hang,
-    /// It is answered with status 500.
     Fail,
-    /// It reaches the engine this much later.
     Delay(Duration),
-    /// Its answer has the second word in place of the first, of the same length.
+    /// The second word has the length of the first.
     Replace(&'static str, &'static str),
 }
 
@@ -41,7 +37,6 @@ pub struct FaultyEngine {
 }
 
 impl FaultyEngine {
-    /// Forwards to the engine behind `socket`.
     pub fn start(socket: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("engine.sock");
@@ -53,7 +48,6 @@ impl FaultyEngine {
             while let Ok((client, _)) = listener.accept().await {
                 let (faults, engine) = (faults_of_task.clone(), engine.clone());
                 connections.spawn(async move {
-                    // As without a proxy.
                     let _ended = serve(client, &engine, &faults).await;
                 });
             }
@@ -61,7 +55,6 @@ impl FaultyEngine {
         Self { path, faults, task: task.abort_handle(), _directory: directory }
     }
 
-    /// As in `DOCKER_HOST`.
     pub fn host(&self) -> String {
         format!("unix://{}", self.path.display())
     }
@@ -87,7 +80,7 @@ impl Drop for FaultyEngine {
     }
 }
 
-/// The connection ends after one request, so that every request is seen.
+/// Every request has a connection of its own, so that it is seen.
 async fn serve(mut client: UnixStream, engine: &Path, faults: &EngineFaults) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

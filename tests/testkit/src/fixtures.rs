@@ -29,7 +29,6 @@ pub fn config(settings: &[(&str, &str)]) -> Config {
     sources.config(Serves::Nothing).unwrap()
 }
 
-/// `web` with one replica, in its first generation.
 pub fn service() -> Service {
     Service {
         name: ServiceName::new("web").unwrap(),
@@ -61,7 +60,7 @@ pub fn service_of(desired: DesiredService) -> Service {
     Service::created(desired, spec_id, created_at)
 }
 
-/// Of a first generation; on `n1` in phases with a node.
+/// On `n1` in phases with a node.
 pub fn pod_record(service: &str, replica: u32, phase: Phase) -> PodRecord {
     let has_node = matches!(phase, Phase::Assigned | Phase::Running | Phase::Stopping);
     PodRecord {
@@ -130,13 +129,12 @@ pub fn node(name: &str, capacity: Resources) -> Node {
     }
 }
 
-/// Always of the same machine.
 pub fn claimant() -> Claimant<'static> {
     static HOLDER: LazyLock<HolderId> = LazyLock::new(HolderId::random);
     Claimant { holder: &HOLDER, takes_over_after: Duration::from_secs(19), timing: Timing::default() }
 }
 
-/// Of a scheduler that could write for long: every silence counts.
+/// Every silence counts.
 pub fn long_proof() -> SilenceProof {
     let day = Duration::from_secs(86_400);
     SilenceProof { until: u64::MAX >> 11, writable: day, calm: day }

@@ -7,13 +7,12 @@ use std::ops::Range;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// If the range allows it.
 const RANGE_LENGTH: u16 = 12_000;
 /// Below are the ports of well-known services.
 const MIN_PORT: u16 = 10_000;
 
-/// A loopback port that stays free until its server listens, and over restarts: it is below the kernel's
-/// range for connections, and other tests get other ports for a while.
+/// It stays free over restarts: it is below the kernel's range for connections, and other tests get other
+/// ports.
 pub fn free_port() -> u16 {
     let ports = never_ephemeral();
     let path = std::env::temp_dir().join("kubeleet-test-ports");
@@ -34,7 +33,6 @@ fn is_free(port: &u16) -> bool {
     TcpListener::bind(("127.0.0.1", *port)).is_ok()
 }
 
-/// Below the kernel's range for connections and for listeners on port 0.
 fn never_ephemeral() -> Range<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end: u16 = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);

@@ -29,7 +29,6 @@ pub enum RedisProgram {
     Sentinel,
 }
 
-/// Dropping it kills it and removes a temporary folder.
 pub struct Redis {
     process: Mutex<Option<ChildGuard>>,
     port: u16,
@@ -46,18 +45,17 @@ enum Launch {
 }
 
 impl Redis {
-    /// Stores nothing on disk. Waits until it answers.
+    /// Stores nothing on disk.
     pub async fn start() -> Self {
         Self::start_with(&["--save", "", "--appendonly", "no"]).await
     }
 
-    /// Waits until it answers.
     pub async fn start_with(arguments: &[&str]) -> Self {
         let arguments: Vec<String> =
             SYNC_AT_ONCE.iter().chain(arguments).map(|&text| text.to_owned()).collect();
         for _ in 0..10 {
             let folder = tempfile::tempdir().unwrap();
-            // If another process takes the port first, our server ends at once, and another port is tried.
+            // If another process takes the port first, our server ends at once.
             let redis = Self {
                 process: Mutex::new(None),
                 port: free_port(),
@@ -78,9 +76,8 @@ impl Redis {
         block_on(Self::start())
     }
 
-    /// A server for [`Redis::launch`], which starts `program` with the caller's file at [`Redis::conf_path`].
-    ///
-    /// `login` is the harness's login: `user:password@`, or nothing.
+    /// The caller writes the file at [`Redis::conf_path`] before [`Redis::launch`]. `login` is
+    /// `user:password@`, or nothing.
     pub fn with_conf(program: RedisProgram, folder: &Path, login: &str) -> Self {
         fs::create_dir_all(folder).unwrap();
         Self {
@@ -135,12 +132,10 @@ impl Redis {
         self.folder.join(CONF)
     }
 
-    /// `None` if it was killed or never started.
     pub fn process_id(&self) -> Option<u32> {
         self.process.lock().as_ref().map(ChildGuard::id)
     }
 
-    /// Also if it is frozen.
     pub fn is_running(&self) -> bool {
         self.process.lock().as_ref().is_some_and(|process| process.ended().is_none())
     }
@@ -150,7 +145,7 @@ impl Redis {
         store(&self.url())
     }
 
-    /// Runs a command as redis-cli would. Panics if Redis refuses it.
+    /// As redis-cli would. Panics if Redis refuses it.
     pub async fn cli<T: FromRedisValue>(&self, words: &[impl AsRef<[u8]>]) -> T {
         self.try_cli(words).await.unwrap_or_else(|error| {
             let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word.as_ref())).collect();
@@ -170,7 +165,6 @@ impl Redis {
         connect(&self.url(), RESPONSE_TIMEOUT).await
     }
 
-    /// Does not wait until it is in sync.
     pub async fn replicate_from(&self, master: &Redis) {
         self.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]).await
     }
@@ -179,7 +173,6 @@ impl Redis {
         self.cli(&["REPLICAOF", "NO", "ONE"]).await
     }
 
-    /// Until both it and the master report it.
     pub async fn wait_in_sync_with(&self, master: &Redis) {
         eventually("the replica is in sync", || async {
             let replica: String = self.cli(&["INFO", "replication"]).await;
@@ -211,7 +204,7 @@ impl Redis {
         drop(self.process.lock().take());
     }
 
-    /// On the same port and folder. Waits until it answers.
+    /// On the same port and folder.
     pub async fn restart(&self) {
         self.kill();
         self.launch();
@@ -239,14 +232,12 @@ impl Redis {
     }
 }
 
-/// `limit` is for connecting and for each response.
 pub async fn connect(url: &str, limit: Duration) -> Result<MultiplexedConnection, RedisError> {
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(limit)).set_response_timeout(Some(limit));
     Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// On a connection of its own.
 pub async fn query<T: FromRedisValue>(
     url: &str,
     limit: Duration,

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// `engine` is `docker`, `redis`, `netns`, `pebble`, `names`, `promtool` or `compose`. Panics if `REQUIRE`
-/// lists it.
+/// Panics if `REQUIRE` lists the engine: `docker`, `redis`, `netns`, `pebble`, `names`, `promtool` or
+/// `compose`.
 pub fn skipped(engine: &str, why: &str) {
     let line = format!("SKIPPED (no {engine}): {}: {why}\n", test_name());
     let required = std::env::var("REQUIRE").unwrap_or_default();
@@ -14,7 +14,6 @@ pub fn skipped(engine: &str, why: &str) {
     let _unseen = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// If not, the test is reported as [`skipped`].
 pub fn has_redis() -> bool {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
     let is_installed = *INSTALLED
@@ -32,7 +31,6 @@ fn test_name() -> String {
     name.or_else(|| std::env::var("NEXTEST_TEST_NAME").ok()).unwrap_or_else(|| "a test".to_owned())
 }
 
-/// Returns from the test as skipped if there is no `redis-server`.
 #[macro_export]
 macro_rules! need_redis {
     ($($name:literal)?) => {

@@ -27,10 +27,8 @@ pub struct SentinelProcesses {
 }
 
 impl SentinelTrio {
-    /// Returns once all replicas are in sync and all Sentinels know each other.
-    ///
-    /// `arguments` are those of the Redis servers; `down_after` is the silence after which each Sentinel
-    /// considers a server down.
+    /// Returns once all replicas are in sync and all Sentinels know each other. `arguments` are those of
+    /// Redis.
     pub async fn start(replicas: usize, arguments: &[&str], down_after: [Duration; 3]) -> Self {
         let master = Redis::start_with(arguments).await;
         let port = master.port().to_string();
@@ -88,7 +86,7 @@ impl SentinelProcesses {
     }
 }
 
-/// Port of the master that at least two of these Sentinels name.
+/// At least two Sentinels must name it.
 pub async fn agreed_master(sentinels: impl IntoIterator<Item = &Redis>) -> Option<u16> {
     let mut named: Vec<u16> = Vec::new();
     for sentinel in sentinels {
@@ -99,8 +97,8 @@ pub async fn agreed_master(sentinels: impl IntoIterator<Item = &Redis>) -> Optio
     named.iter().copied().find(|port| named.iter().filter(|other| *other == port).count() >= QUORUM)
 }
 
-/// Each of three Sentinels must know the others and all replicas. They ask the master every 10 s only: an
-/// earlier failover finds no replica to promote, or leaves one behind that never hears of the new master.
+/// Sentinels ask the master only every 10 s: an earlier failover finds no replica to promote, or leaves one
+/// behind.
 pub async fn check_complete(
     sentinels: impl IntoIterator<Item = String>,
     replicas: usize,

@@ -1,5 +1,4 @@
-//! Explains why a pod was stopped, by events, log lines, and the silences of nodes: a starved test process
-//! fences pods as a slow machine does.
+//! Explains why a pod was stopped: a starved test process fences pods as a slow machine does.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use model::ids::PodId;
 
 const MAX_LINES: usize = 60;
 
-/// The first container in the text, as `Running` prints it, or the first pod of a finding.
+/// The text contains a `Running`, or a finding.
 pub(crate) async fn explain_named_in(cluster: &InProcessCluster, text: &str) -> String {
     let of_finding = text.split("pod:").nth(1).and_then(|rest| PodId::new(rest.split(": ").next()?).ok());
     if let Some(pod) = of_finding {
@@ -44,7 +43,6 @@ pub(crate) async fn explain(cluster: &InProcessCluster, pod: &PodId, handle: &st
     told.collect::<Vec<_>>().join("\n")
 }
 
-/// Longest pauses between heartbeats since they were last forgotten.
 fn silences(cluster: &InProcessCluster) -> String {
     let mut pauses: Vec<(Duration, String)> =
         cluster.engine.longest_pauses().into_iter().map(|(node, pause)| (pause, node.to_string())).collect();

@@ -91,7 +91,6 @@ impl Walk {
         );
     }
 
-    /// The rest continues, and a repair makes the cluster whole.
     pub(crate) async fn look(&mut self, title: &str, named: &Named) {
         let begin = std::time::Instant::now();
         self.cluster.request_full_pass().await;
@@ -139,7 +138,6 @@ impl Walk {
         let _replies: ::redis::Value = pipe.query_async(&mut connection).await.unwrap();
     }
 
-    /// A service runs and ends, lists are answered, and unnamed nodes send heartbeats.
     async fn goes_on(&mut self, named: &Named) -> Result<(), String> {
         self.rounds += 1;
         let http = &self.cluster.http;
@@ -202,7 +200,6 @@ impl Walk {
         }
     }
 
-    /// A repair leaves no finding, and every service runs again.
     async fn repaired(&mut self, named: &Named) -> Result<(), String> {
         let http = &self.cluster.http;
         wait(HEALING, || async {
@@ -247,7 +244,7 @@ impl Walk {
     }
 }
 
-/// Fails while something is under way: the next round would be blamed for its end.
+/// The next round would be blamed for its end.
 async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), String> {
     let keyspace = cluster.redis_keyspace().await;
     let is_queue =
@@ -266,7 +263,6 @@ async fn settled(cluster: &InProcessCluster, services: &[Value]) -> Result<(), S
     check(unrest.is_empty(), || unrest.join("; "))
 }
 
-/// An earlier round has removed the records, so these pods may go at any time.
 async fn without_record(cluster: &InProcessCluster) -> BTreeSet<String> {
     let keyspace = cluster.redis_keyspace().await;
     let running = cluster.engine.containers(&cluster.nodes).await.into_iter().map(|running| running.pod);
@@ -282,7 +278,7 @@ pub(crate) fn name_of(service: &Value) -> &str {
     service["name"].as_str().unwrap_or_default()
 }
 
-/// Like `eventually_within`, but returns the last state instead of failing the test.
+/// Returns the last state instead of failing the test.
 async fn wait<F: Future<Output = Result<(), String>>>(
     limit: Duration,
     mut probe: impl FnMut() -> F,

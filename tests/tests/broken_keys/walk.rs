@@ -15,12 +15,10 @@ use crate::wrong_values::{WrongValue, type_of, wrong_values};
 
 const NODES: u32 = 24;
 const BROKEN_NODES: usize = 16;
-/// With one pod and one wrong value each.
 const SERVICES: usize = 60;
-/// With one wrong value in each record.
 const PODS: usize = 200;
 
-/// True takes minutes; false tries a part of the values.
+/// True takes minutes.
 fn is_complete() -> bool {
     std::env::var_os("KUBELEET_WALK_ALL").is_some()
 }
@@ -108,7 +106,7 @@ fn pods_of(keyspace: &Keyspace, service: &str) -> BTreeSet<PodId> {
     slots.into_iter().filter_map(|id| PodId::new(String::from_utf8_lossy(id)).ok()).collect()
 }
 
-/// One wrong value on each object. A short walk has one batch, as varied as possible.
+/// A short walk has one batch, as varied as possible.
 fn spread(objects: &[String], values: impl Fn(&str) -> Vec<WrongValue>) -> Vec<Vec<WrongValue>> {
     let count = objects.iter().map(|key| values(key).len()).max().unwrap_or_default();
     let mut batches: Vec<Vec<WrongValue>> = Vec::new();

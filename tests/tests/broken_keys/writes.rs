@@ -14,8 +14,7 @@ use crate::wrong_values::{Command, type_of};
 pub(crate) struct Protected(pub(crate) BTreeSet<String>);
 
 impl Protected {
-    /// A word of the command is or contains an id: the object's keys, its payload and its entry in a list
-    /// name it. The deletion of a key with entries of many objects names none.
+    /// The deletion of a key with entries of many objects names none.
     pub(crate) fn is_named_by(&self, command: &Command) -> bool {
         command.iter().any(|word| self.is_named_in(word))
     }

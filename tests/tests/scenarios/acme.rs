@@ -68,14 +68,14 @@ impl Site {
         Self { cluster, api, pebble, root, tls_port, proxies }
     }
 
-    /// The service has no pods; its rule orders a certificate.
+    /// The service has no pods.
     async fn serve(&self, name: &str, host: &str) {
         let mut service = sleeper(name, 0, "keep");
         service["ingress"] = json!([{"host": host, "port": 80, "tls": "auto"}]);
         self.api.http().post("/service", &service).await;
     }
 
-    /// True for a trusted certificate, and all output.
+    /// Returns true for a trusted certificate, and all output.
     fn https(&self, proxy: usize, host: &str) -> (bool, String) {
         let port = self.tls_port;
         let resolve = format!("{host}:{port}:{}", address(proxy));
@@ -155,7 +155,6 @@ async fn one_of_three_proxies_orders_another_one_answers_and_a_failing_domain_di
     assert!(site.certificate("web.example").await["expires_at"].is_string());
     let redirected = site.http(orderer, "web.example", "/a?b=c").to_lowercase();
     assert!(redirected.contains("http/1.1 308") && redirected.contains("location: https://web.example"));
-    // A request without an expected challenge takes its ordinary way.
     eventually_within(LONG, "all proxies know why", || async {
         let text = site.http(other, "lost.example", "/.well-known/acme-challenge/unknown");
         check(text.contains("503") && text.contains("It is tried again in"), || text)
@@ -203,7 +202,6 @@ async fn an_order_whose_proxy_dies_is_made_by_another_one() {
     }
     let _lock = beside_others().await;
     let mut site = Site::start(2, YEAR, &[]).await;
-    // It never answers the authority: the order does not progress.
     let silent = Ipv4Addr::new(127, 0, 0, 29);
     let listener = tokio::net::TcpListener::bind((silent, site.pebble.http_port)).await.unwrap();
     site.pebble.set_address("web.example", silent);

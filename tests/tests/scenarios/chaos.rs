@@ -1,6 +1,4 @@
-//! Invariant 1 under fault injection: every process is killed repeatedly while a client writes services. In
-//! the end exactly the acknowledged ones run.
-//!
+//! Invariant 1 while every process is killed repeatedly: in the end exactly the acknowledged services run.
 //! `KUBELEET_CHAOS=<seconds>` sets the duration.
 
 use std::collections::BTreeMap;
@@ -54,7 +52,7 @@ async fn write(http: &Http, rng: &mut StdRng, number: usize, last: Option<LastWr
     };
     match sent {
         (Ok(answer), wanted) if answer.status().is_success() => LastWrite::Acknowledged(wanted),
-        // It is being deleted, or never existed: the state known before still holds.
+        // It is being deleted, or never existed.
         (Ok(answer), _) if matches!(answer.status().as_u16(), 404 | 409) => {
             last.unwrap_or(LastWrite::Unknown)
         }
@@ -62,7 +60,6 @@ async fn write(http: &Http, rng: &mut StdRng, number: usize, last: Option<LastWr
     }
 }
 
-/// Sometimes freezes a daemon for longer than it takes to declare a node dead.
 async fn inject_faults(mut daemons: Vec<DaemonProcess>, until: Instant) -> (Vec<DaemonProcess>, usize) {
     let mut rng = StdRng::seed_from_u64(7);
     let mut kills = 0;

@@ -60,7 +60,6 @@ async fn three_replicas_are_spread_over_two_nodes() {
     cluster.comes_to_rest(SOON, &["w1", "w2"], || docker.running()).await;
 }
 
-/// They are kept for their logs until then.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_containers_of_pods_that_have_ended_go_with_their_service() {
     let _lock = beside_others().await;
@@ -279,7 +278,6 @@ async fn the_containers_of_a_pod_share_one_network_and_one_that_crashes_keeps_th
     let _worker = cluster.small_worker("w1", "docker", 6);
     let http = api.http();
     http.nodes_ready(1).await;
-    // The image has no /tmp.
     let crash_once = "if [ -e /again ]; then exec sleep 86400; fi; echo once > /again; sleep 1; exit 3";
     let pod = json!({"name": "shop", "stop_grace_period": 1, "containers": [
         {"name": "web", "image": IMAGE, "ports": [8080]},

@@ -1,4 +1,4 @@
-//! Scenarios of nodes that die or seem to.
+//! Nodes that die or seem to.
 
 use std::time::{Duration, Instant};
 
@@ -36,10 +36,9 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
     .await;
     http.runs(SOON, "web", 6).await;
     let took = killed_at.elapsed();
-    // The last heartbeat was at most 5 s before the kill. Then come 20 s of silence, and 2 s to move the
+    // At most 5 s passed from the last heartbeat to the kill. Then come 20 s of silence, and 2 s to move the
     // pods.
     assert!((Duration::from_secs(14)..Duration::from_secs(23)).contains(&took), "{took:?}");
-    // It stops the leftover pods of its dead session and no others.
     assert_eq!(cluster.processes.running().len(), 9, "pods outlive a killed worker");
     killed_worker.start_again();
     cluster
@@ -48,7 +47,6 @@ async fn the_pods_of_a_killed_worker_run_elsewhere_two_seconds_after_it_is_decla
     assert_eq!(pods_on(&cluster, "w2").await, 6, "nothing moves back");
 }
 
-/// It is at its former place, and the status names the remaining pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_of_a_single_redis_a_dead_node_is_declared_dead_after_the_usual_silence() {
     let _lock = beside_others().await;
@@ -141,7 +139,6 @@ async fn a_returning_worker_stops_the_pods_that_have_moved() {
     cluster.comes_to_rest(SOON, &["w1", "w2"], || docker.running()).await;
     assert_eq!(docker.running().await.len(), 4);
     assert_eq!(pods_on(&cluster, "w2").await, 4, "the moved pods stay");
-    // The worker takes new pods again, once it has registered and the scheduler knows it.
     http.nodes_ready(2).await;
     http.post("/service/web/scale", &json!({"replicas": 8})).await;
     http.runs(SOON, "web", 8).await;

@@ -12,7 +12,6 @@ use testkit::eventually::{check, eventually_within};
 /// Three containers start one after the other, on a shared engine.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Is healthy two seconds after each start.
 const DATABASE: &str = "echo no > /ready; sleep 2; echo yes > /ready; while :; do sleep 1; done";
 
 fn database(name: &str) -> Value {
@@ -25,7 +24,6 @@ async fn pod(http: &Http, service: &str) -> Value {
     http.pods(&format!("service={service}")).await.into_iter().next().unwrap_or_default()
 }
 
-/// The pod's id, its container's last start and the time it was ready.
 async fn ready(cluster: &Cluster, docker: &Docker, http: &Http, service: &str) -> (String, i64, i64) {
     let uuid = eventually_within(SOON, &format!("{service} is ready"), || async {
         let pod = pod(http, service).await;

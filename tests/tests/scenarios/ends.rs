@@ -1,5 +1,5 @@
-//! Delays between the end of a container or process, its record and its restart. `KUBELEET_ENDS` sets the
-//! number of ends.
+//! Delays between the end of a container, its record and its restart. `KUBELEET_ENDS` sets the number of
+//! ends.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,6 @@ use testkit::eventually::eventually_within;
 
 use crate::SOON;
 
-/// The measured delay is added to it.
 const BACKOFF: Duration = Duration::from_millis(100);
 
 /// In milliseconds of the Unix epoch.
@@ -30,7 +29,7 @@ fn quantile(sorted: &[i64], percent: usize) -> i64 {
 #[derive(Default)]
 struct Delays {
     record: Vec<i64>,
-    /// From an end to the next start, without the backoff.
+    /// Without the backoff.
     restart: Vec<i64>,
 }
 
@@ -64,12 +63,12 @@ fn ends_measured() -> usize {
     std::env::var("KUBELEET_ENDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
 }
 
-/// In seconds. Some runs end before their start is recorded, and some between two listings.
+/// Some runs end before their start is recorded, and some between two listings.
 fn run_time(number: usize) -> String {
     format!("0.{}", number % 10)
 }
 
-/// Jobs fail once and then succeed. `command` returns a pod's command, `runs` the known runs of an ended pod.
+/// Jobs fail once and then succeed.
 async fn measure(
     cluster: &Cluster,
     runtime: &str,

@@ -1,4 +1,4 @@
-//! Commands in pods, port-forwards and copies of files, as a person at a terminal uses them.
+//! Commands in pods, port-forwards and copies of files.
 
 use std::fs;
 use std::io::Write;
@@ -23,7 +23,6 @@ fn kubeleet(http: &Http, args: &[&str]) -> Command {
     command
 }
 
-/// Returns the exit code, output and messages.
 async fn run(http: &Http, args: &[&str], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     let mut command = kubeleet(http, args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -106,7 +105,7 @@ async fn commands_end_with_their_exit_codes_and_outputs() {
     assert!(code == Some(1) && errors.contains("none named other"), "{code:?} {errors}");
     let (code, _, errors) = shell.run(&["exec", "nowhere-0", "--", "true"], b"").await;
     assert_eq!(code, Some(3), "{errors}");
-    // Each is an event, without the arguments of the command.
+    // Events are without the arguments of the command.
     let events = shell.events().await;
     assert!(events.contains("ExecStarted") && events.contains("exec of `sh`, by a local user"), "{events}");
     assert!(events.contains("exit code 3") && !events.contains("echo out"), "{events}");
@@ -132,7 +131,6 @@ async fn a_terminal_is_resized_interrupted_and_restored() {
     terminal.press("stty size\r");
     terminal.shows("30 100").await;
     terminal.resize(123, 45);
-    // The program learns it a moment after the window.
     eventually_within(SOON, "the program sees the new size", || async {
         let (_, output, _) = shell
             .run(
@@ -146,7 +144,7 @@ async fn a_terminal_is_resized_interrupted_and_restored() {
     .await;
     terminal.press("stty size\r");
     terminal.shows("45 123").await;
-    // It ends the command, and neither the shell nor the client. No other test has a process of these words.
+    // No other test has a process of these words.
     terminal.press("sleep 1357\r");
     eventually_within(SOON, "the command runs", || async { processes(b"sleep\x001357\x00") == 1 }).await;
     terminal.press("\x03");
@@ -184,7 +182,6 @@ async fn a_client_that_is_killed_takes_its_command_with_it() {
         check(events.contains("ExecEnded"), || events.clone())
     })
     .await;
-    // Without a terminal, Ctrl-C is sent to the command, and the client ends with its exit code.
     let mut command =
         kubeleet(&shell.api.http(), &["exec", "web-0", "--", "sh", "-c", "echo begun; sleep 4321"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -267,7 +264,6 @@ async fn attach_shows_what_a_container_writes_from_now_on() {
     eventually_within(SOON, "it is attached", || async { shell.events().await.contains("AttachStarted") })
         .await;
     let container = shell.docker.containers().await.remove(0);
-    // The engine follows a moment after the event.
     eventually_within(SOON, "the output is shown", || async {
         let say = "echo from now on > /proc/1/fd/1";
         let _output = shell.docker.exec(&container.id, &["sh", "-c", say]).await;
@@ -292,7 +288,6 @@ async fn run_connects_with_the_main_process_of_a_new_pod() {
         "{errors}"
     );
     assert!(errors.contains("err\n"), "{errors}");
-    // A command that has ended before its client attaches.
     let (code, output, errors) =
         shell.run(&["run", "-i", "--name", "two", image, "sh", "-c", "ls /bin/sh"], b"").await;
     assert_eq!((code, output.as_slice()), (Some(0), b"/bin/sh\n".as_slice()), "{errors}");
@@ -366,7 +361,6 @@ async fn port_forward_carries_twenty_megabytes_and_many_connections() {
     let (status, _) = http.send(reqwest::Method::POST, "/service", Some(&sleeper("web", 1, "keep"))).await;
     assert_eq!(status.as_u16(), 201);
     http.runs(SOON, "web", 1).await;
-    // Pods of plain processes have the network of the machine.
     let (mut forward, address) = port_forward(&http, "web-0", echo_server().await);
     let data: Vec<u8> = (0..20_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let begun = Instant::now();

@@ -1,5 +1,4 @@
-//! An external worker, like kubeleet's first version, knows four fields, and the keys `hb:`, `pq:`, `rq:` and
-//! `cs:`.
+//! An external worker, like kubeleet's first version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,9 +87,8 @@ async fn an_external_worker_gets_pods_and_they_move_when_its_heartbeat_stops() {
     http.post("/service", &json!({"name": "web", "image": "nginx", "replicas": 6})).await;
     http.runs(SOON, "web", 6).await;
     let started = external.started.lock().clone();
-    // It does not report the pressure of this machine, as the other worker does: it may get all pods.
+    // It does not report the pressure of this machine: it may get all pods.
     assert!(!started.is_empty(), "it gets a share of the pods");
-    // It cannot serve pods that need more than an image.
     http.post(
         "/service",
         &json!({"name": "env", "image": "nginx", "environment": {"A": "b"}, "replicas": 4}),

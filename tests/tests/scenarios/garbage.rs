@@ -13,7 +13,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::{SOON, sleeper};
 
-/// 64 MiB in memory.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -131,13 +130,11 @@ async fn images_go_that_no_service_needs_and_that_this_worker_has_used() {
     }
     let (api, _scheduler) = (cluster.api().await, cluster.scheduler());
     let http = api.http();
-    // It can be undone to the image before.
     let service = |image: String| json!({"name": "web", "image": image, "replicas": 0});
     http.post("/service", &service(image("former"))).await;
     http.send(reqwest::Method::PUT, "/service/web", Some(&service(image("current")))).await;
     let (folder, node) = (cluster.folder().join("gc"), cluster.node("w1"));
     std::fs::create_dir_all(&folder).unwrap();
-    // As left by a worker that used them long ago.
     let used = json!({image("old"): 1000, image("former"): 1000, image("current"): 1000,
         image("built"): 1000});
     std::fs::write(folder.join(format!("{node}.images")), used.to_string()).unwrap();

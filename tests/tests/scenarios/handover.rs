@@ -1,5 +1,5 @@
 //! Updates of a service while requests go through the gates of its pods. No request fails, although the pods
-//! die at once at SIGTERM and answer only after a while. Two ablations must fail.
+//! die at once at SIGTERM. Two ablations must fail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::SOON;
 
-/// The pods listen on this port and those after it, one for each replica.
+/// Followed by one port for each further replica.
 const FIRST_PORT: &str = "KUBELEET_TEST_FIRST_PORT";
 const REPLICAS: u16 = 3;
 const CLIENTS: usize = 8;
@@ -35,20 +35,20 @@ const MAX_WAIT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ablation {
-    /// The worker is told at once that nothing is in flight: SIGTERM without waiting.
+    /// Workers send SIGTERM without waiting.
     NoWait,
-    /// The gate counts requests and lets all of them in.
+    /// Closed gates let all requests in.
     NoLook,
 }
 
-/// The program in the pods. Answers each line after a while, and dies at once at SIGTERM.
+/// Answers each line after a while, and dies at once at SIGTERM.
 #[test]
 #[ignore = "the program of the pods of this scenario"]
 fn program_of_a_pod() {
     let Some(first) = std::env::var(FIRST_PORT).ok().and_then(|text| text.parse::<u16>().ok()) else {
         return;
     };
-    // The folder has the name of the pod's container: `web-<replica>-<hash>`.
+    // `web-<replica>-<hash>`
     let folder = PathBuf::from(std::env::var_os("KUBELEET_DIR").unwrap());
     let name = folder.file_name().unwrap().to_str().unwrap();
     let replica: u16 = name.split('-').nth(1).unwrap().parse().unwrap();
@@ -104,7 +104,7 @@ impl Clients {
         }
     }
 
-    /// Uses the first pod that lets it in. Once a pod has seen it, the request is not repeated.
+    /// Once a pod has seen it, the request is not repeated.
     async fn request(&self, number: usize) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -125,7 +125,7 @@ impl Clients {
         for (pod, assignment, replica) in known {
             let Ok(pass) = self.gates.enter(&pod, &assignment) else { continue };
             let address = SocketAddr::new(pass.address(), self.first_port + replica);
-            // A refused connection is a refusal like any other: the pod has seen nothing.
+            // The pod has seen nothing.
             if let Ok(stream) = TcpStream::connect(address).await {
                 return Some((pass, stream));
             }
@@ -150,7 +150,6 @@ async fn exchange(pass: &Pass, mut stream: TcpStream) -> Result<(), String> {
     }
 }
 
-/// Leaves out a part of the messages between workers and proxy.
 async fn ablate(listener: UnixListener, proxy: PathBuf, ablation: Ablation) {
     while let Ok((stream, _)) = listener.accept().await {
         let proxy = UnixStream::connect(&proxy).await.unwrap();
@@ -180,7 +179,6 @@ async fn relay(worker: UnixStream, proxy: UnixStream, ablation: Ablation) {
     }
 }
 
-/// Of a proxy without requests in flight to this pod.
 fn at_once(pod: &PodId, assignment: &AssignmentId) -> [FromProxy; 2] {
     let (pod, assignment) = (pod.clone(), assignment.clone());
     let closed = FromProxy::Closed { pod: pod.clone(), assignment: assignment.clone(), in_flight: 0 };
@@ -281,7 +279,7 @@ pub(crate) fn service(first_port: u16) -> Value {
         "name": "web", "image": "none", "replicas": REPLICAS, "on_disconnect": "keep",
         "command": [program, test, "--exact", "--ignored", "--nocapture"],
         "environment": {FIRST_PORT: first_port.to_string()},
-        // These are processes of this machine: two of one replica cannot listen on its port.
+        // Two processes of one replica cannot listen on its port.
         "update": {"order": "stop-first", "monitor": "0s"},
     })
 }

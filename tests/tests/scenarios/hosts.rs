@@ -1,4 +1,4 @@
-//! Several hosts on one machine, each with its own network and its own engine.
+//! Several hosts with an engine each on one machine.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +13,7 @@ use rustix::process::Pid;
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
-/// Nothing moves without a Redis master, and deaths are declared only once all had time to find the new one.
+/// Deaths are declared only once all had time to find the new master.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn tries() -> usize {
@@ -34,7 +34,6 @@ async fn placements(http: &Http, service: &str) -> BTreeMap<String, String> {
     pods.iter().map(|pod| (text(pod, "uuid"), text(pod, "node"))).collect()
 }
 
-/// Every pod of both services runs exactly once, where the API says, and nothing else runs.
 async fn comes_to_rest(cluster: &HostCluster, http: &Http) {
     eventually_within(MOVE_TIMEOUT, "all pods run once, on their nodes", || async {
         let mut wanted = placements(http, "db").await;
@@ -48,7 +47,7 @@ async fn comes_to_rest(cluster: &HostCluster, http: &Http) {
     .await;
 }
 
-/// Returns the smallest gap in milliseconds.
+/// In milliseconds.
 async fn cut_and_join(cluster: &HostCluster) -> i64 {
     let before = running_everywhere(cluster).await;
     let db = placements(&cluster.http(0), "db").await;
@@ -79,7 +78,7 @@ async fn cut_and_join(cluster: &HostCluster) -> i64 {
     smallest
 }
 
-/// Invariant 5 with a whole host: its Redis, its Sentinel and its workers.
+/// Invariant 5.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_cut_off_stops_its_pods_before_they_start_elsewhere_and_can_rejoin() {
     let _lock = alone().await;

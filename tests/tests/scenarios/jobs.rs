@@ -101,7 +101,6 @@ async fn a_job_that_fails_too_often_fails_and_says_why() {
     assert!(why.contains("backoff_limit is 2") && why.contains("\"no database\""), "{why}");
     until(&http, "sums", "its pods are stopped", |service| service["job_status"]["active"] == 0).await;
     assert_eq!(starts(&file).get("0"), Some(&1));
-    // The program of a job cannot change; its policy may.
     let changed =
         json!({"kind": "job", "name": "sums", "image": "none", "command": ["true"], "job": job["job"]});
     let (status, problem) = http.send(reqwest::Method::PUT, "/service/sums", Some(&changed)).await;
@@ -151,7 +150,6 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     let file = folder.path().join("starts");
     let cron = json!({
         "kind": "cron", "name": "pulse", "image": "none",
-        // The pod's folder has the name of its job.
         "command": ["/bin/sh", "-c", format!("echo $PWD >> {}", file.display())],
         "cron": {"schedule": "* * * * * *", "history": {"successful": 1000, "failed": 1000}},
     });
@@ -164,7 +162,6 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
         if jobs as usize >= ticks {
             break;
         }
-        // The scheduler that may have taken the ticks dies, at any moment of a tick.
         if jobs as usize / 3 > kills {
             schedulers[kills % 2].kill();
             tokio::time::sleep(Duration::from_millis(137 * (kills as u64 % 7))).await;
@@ -222,7 +219,7 @@ async fn a_cron_runs_each_of_its_times_once_whichever_scheduler_dies() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// `KUBELEET_CRONS` sets the number of crons with the same times, `KUBELEET_CRON_TICKS` the number of times.
+/// `KUBELEET_CRONS` and `KUBELEET_CRON_TICKS` set the numbers of crons and times.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "its figures")]
 async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
@@ -295,7 +292,6 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
         }
         jobs_of_all.extend(jobs.into_iter().map(|(job, _)| (job, 0)));
     }
-    // The folder is named by job, index and container.
     for (folder, count) in starts(&file) {
         let container = folder.split('/').find(|part| part.starts_with("pulse")).unwrap();
         let job: Vec<&str> = container.splitn(3, '-').take(2).collect();
@@ -324,7 +320,7 @@ async fn many_crons_run_each_of_their_times_once_whichever_scheduler_dies() {
     );
 }
 
-/// `KUBELEET_JOBS` sets the number of jobs; each has ten completions.
+/// `KUBELEET_JOBS` sets the number.
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::print_stdout, reason = "its figures")]
 async fn many_jobs_have_each_result_once_whatever_is_killed() {

@@ -14,7 +14,6 @@ use tokio::sync::Mutex;
 
 use crate::SOON;
 
-/// The pods write a line with their own time ten times a second.
 fn talker(replicas: u64) -> Value {
     let script = "n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done";
     json!({
@@ -96,7 +95,6 @@ async fn the_logs_of_twenty_pods_are_merged_while_they_are_replaced_and_kept_aft
     let one = before.iter().next().unwrap();
     let shown = command(&http, &["logs", "--previous", "--timestamps", one]).await.unwrap();
     assert!(shown.contains("line 1\n"), "{shown}");
-    // The number of its lines depends on the time of its replacement.
     for followed in lines.iter().filter(|line| line["uuid"] == *one.as_str()) {
         let line = format!("{}\n", followed["text"].as_str().unwrap());
         assert!(shown.contains(&line), "{line:?} was followed, and is not kept: {shown}");
@@ -144,7 +142,7 @@ async fn text(http: &Http, path: &str) -> String {
     http.stream(path).await.text().await.unwrap()
 }
 
-/// The merge is exact while lines come in time; a busy machine may be late once in a while.
+/// A busy machine may be late once in a while.
 fn assert_in_order(lines: &[Value]) -> String {
     let times: Vec<jiff::Timestamp> =
         lines.iter().filter_map(|line| line["time"].as_str()?.parse().ok()).collect();
@@ -207,7 +205,7 @@ async fn a_hundred_followers_of_a_loud_pod_do_not_hold_up_heartbeats() {
     assert!(read > 100 * 1024, "{read} bytes");
 }
 
-/// A crash loop is checked in its first minute, before any container is removed.
+/// In its first minute, before any container is removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_runs_before_the_present_one_are_in_the_previous_logs() {
     let _lock = beside_others().await;

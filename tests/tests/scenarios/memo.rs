@@ -9,12 +9,10 @@ use kubeleet_tests::{Cluster, ClusterTiming, Http, command};
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
-/// Up to ten containers with sandboxes and checks, on a shared engine.
 const SOON: Duration = Duration::from_secs(120);
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/memo/memo.yaml");
 
-/// With as many local volumes of each container.
 async fn until_ready(http: &Http, docker: &Docker, count: usize) {
     eventually_within(SOON, &format!("{count} instances are ready"), || async {
         let (pods, volumes) = (http.pods("service=memo").await, docker.volumes().await);
@@ -59,7 +57,6 @@ async fn the_example_of_the_memo_is_started_scaled_and_deleted_without_a_trace()
     let used: u64 = nodes["items"].as_array().unwrap().iter().map(used).sum();
     assert_eq!(used, 3 * (3 << 30), "{nodes}");
 
-    // A ninth instance would need more disk than both nodes have.
     let (status, problem) =
         http.send(reqwest::Method::POST, "/service/memo/scale", Some(&json!({"replicas": 9}))).await;
     let detail = "requires 18G of disk but only 15G can be allocated";

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use testkit::require;
 
-/// Two pods on a bridge and a metadata server, on a host that accepts all packets of pods, as Podman's rules
-/// do. Prints results before, with and after kubeleet's rules: `1` is a refused connection, `124` no answer.
+/// On a host that accepts all packets of pods, as Podman's rules do. Prints results before, with and after
+/// kubeleet's rules: `1` is a refused connection, `124` no answer.
 const SCRIPT: &str = r#"
     set -e
     mount -t tmpfs tmpfs /run

@@ -10,7 +10,6 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Id, service, replica, node and restarts.
 async fn pods(http: &Http) -> BTreeSet<String> {
     let all = http.pods("limit=100").await;
     let text = |pod: &Value| {
@@ -48,7 +47,6 @@ async fn run(http: &Http, name: &str, replicas: u64) {
     http.runs(SOON, name, replicas).await;
 }
 
-/// The files of both workers have this number of pods together, and the services.
 async fn until_saved(cluster: &Cluster, count: usize) {
     eventually_within(SOON, "all pods are saved", || async {
         let file = |short| cluster.folder().join("data").join(format!("{}.pods", cluster.node(short)));
@@ -114,7 +112,7 @@ async fn after_flushall_twenty_pods_are_recovered_with_their_ids_and_without_a_r
     http.runs(SOON, "web", 3).await;
 }
 
-/// Only the other worker still knows that the node exists, and no process knows its pods.
+/// Only the other worker still knows that the node exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_waits_for_the_node_that_is_down_when_the_cluster_is_recovered() {
     let _lock = beside_others().await;
@@ -180,7 +178,6 @@ async fn the_pods_are_recovered_in_another_database_too() {
     assert_eq!((pods(&http).await, leaders(&cluster)), (before, processes));
 }
 
-/// Milliseconds of the worker's last report in this database that it holds.
 async fn held_at(database: &redis::aio::MultiplexedConnection, node: &str) -> u64 {
     let mut read = redis::cmd("HGET");
     let entry: String = read.arg("held").arg(node).query_async(&mut database.clone()).await.unwrap();
@@ -199,7 +196,6 @@ async fn a_worker_with_a_mistyped_database_number_holds_and_stops_nothing() {
     let (before, processes) = (pods(&http).await, leaders(&cluster));
     let wrong = format!("{}/1", cluster.redis.url());
     worker.start_again_with(&[("KUBELEET_REDIS_URL", &wrong)]);
-    // It holds well before the node can be declared dead.
     eventually_within(SOON, "the worker holds", || async {
         let log = worker.log();
         let says_so =
@@ -236,13 +232,12 @@ async fn in_the_state_of_yesterday_the_pods_of_today_are_recovered() {
     run(&http, "db", 8).await;
     until_saved(&running.cluster, 20).await;
     let (before, processes) = (pods(&http).await, leaders(&running.cluster));
-    // Young pods are not held, as a failover may have lost their records: a worker that has just restarted
-    // does not know their start.
+    // Young pods are not held, as a failover may have lost their records. A restarted worker does not know
+    // their start.
     running.workers.iter_mut().for_each(DaemonProcess::kill);
     yesterday.restore(&running.cluster.redis).await;
     running.workers.iter_mut().for_each(DaemonProcess::start_again);
     until_held(&http, "whose pods have no records").await;
-    // A worker may not have taken up again a pod whose record is there.
     eventually_within(SOON, "the workers have all pods", || async {
         let plan = recover(&http, false).await;
         check(plan["present_pods"] == 2, || plan.to_string())

@@ -1,5 +1,4 @@
-//! Pods reach services by name: real containers ask the proxy of their host, and connect with a plain TCP
-//! client.
+//! Pods reach services by name, asking the proxy of their host.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, TcpListener};
@@ -28,7 +27,6 @@ fn free_address() -> String {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-/// One host has containers, the other plain processes.
 struct Hosts {
     http: Http,
     tool: String,
@@ -150,7 +148,6 @@ impl Hosts {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a_host() {
     let _lock = beside_others().await;
-    // The rules of this machine, and the ports to which they lead.
     let _host = exclusive("names").await;
     let Some(hosts) = Hosts::new().await else { return };
     let hello = json!({
@@ -185,7 +182,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
     let slots = [hosts.greeting("0.web").await, hosts.greeting("1.web.kubeleet").await];
     assert_eq!(BTreeSet::from(slots), greetings);
     assert_eq!(hosts.greeting("0.web").await, hosts.greeting("0.web").await);
-    // Within an app its short names come first; elsewhere they do not resolve.
     hosts.answers("db").await;
     assert_eq!(hosts.address("db").await, hosts.address("shop-db").await);
     aliases_lead_to_their_service(&hosts).await;
@@ -195,7 +191,6 @@ async fn pods_reach_services_and_slots_of_any_host_by_name_and_nothing_else_of_a
         check(said == "hi\n", || format!("{said:?}"))
     })
     .await;
-    // Neither the host's listeners nor the pod's own address are reached.
     assert_eq!(hosts.address("nothing").await, None);
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let host_port = listener.local_addr().unwrap().port();
@@ -274,7 +269,6 @@ async fn restarts(http: &Http) {
     }
 }
 
-/// From the text of `/proc/net/route`.
 fn gateway_of(route: &str) -> Ipv4Addr {
     let default = route.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let gateway = default.into_iter().find(|fields| fields.get(1) == Some(&"00000000")).unwrap()[2];

@@ -17,7 +17,6 @@ use testkit::require;
 
 use crate::SOON;
 
-/// Two pods must stop without a lease, and two may run on.
 struct SupervisedNode {
     cluster: Cluster,
     http: Http,
@@ -84,8 +83,7 @@ fn send(pid: Pid, signal: Signal) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_hangs_or_is_killed_is_restarted_and_its_pods_run_on() {
     let _lock = beside_others().await;
-    // The supervisor restarts a hung worker after half of the time until the fence, so the lease must be
-    // valid for 2 s then.
+    // Half of the time until the fence is left then, so the lease must be valid for 2 s.
     let node = SupervisedNode::new(ClusterTiming::Default).await;
     let (stop, keep) = (node.processes("stop").await, node.processes("keep").await);
     for signal in [Signal::KILL, Signal::STOP] {
@@ -157,7 +155,6 @@ async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes
 }
 
 impl SupervisedNode {
-    /// Without asking the API.
     async fn wait_until_processes(&self, left: usize) {
         eventually_within(SOON, "only the pods that may run on are left", || async {
             let running = self.cluster.processes.running();
@@ -174,7 +171,6 @@ async fn fence_only_waits_for_the_end_of_the_lease_and_fences() {
     let mut node = SupervisedNode::new(ClusterTiming::Short).await;
     let keep = node.processes("keep").await;
 
-    // It ends without doing anything if a worker comes back.
     node.worker.kill();
     let mut fence = node
         .cluster
@@ -198,7 +194,7 @@ async fn fence_only_waits_for_the_end_of_the_lease_and_fences() {
     assert_eq!(node.cluster.processes.running().len(), 2);
 }
 
-/// There is no memory for the stack of a thread: the listing that could not start is retried.
+/// There is no memory for the stack of a thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn fence_only_goes_on_after_it_could_not_start_a_thread() {
     let _lock = beside_others().await;
@@ -242,7 +238,6 @@ async fn a_supervisor_ends_with_the_exit_code_of_its_worker() {
     let cluster = Cluster::new(ClusterTiming::Default).await;
     let until_terminated = "trap ': >\"$0.terminated\"; [ $1 = stay ] || exit 7' TERM; : >\"$0.up\"; while :; do sleep 0.1; done";
     for (name, lines, expected) in [
-        // After a configuration error the worker is not restarted.
         ("misconfigured", "exit 2".to_owned(), 2),
         ("terminated", format!("set go; {until_terminated}"), 7),
         ("killed", format!("set stay; {until_terminated}"), 137),
@@ -279,7 +274,6 @@ async fn a_supervisor_ends_with_the_exit_code_of_its_worker() {
     }
 }
 
-/// As in a container.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_supervisor_that_is_process_1_reaps_the_processes_that_pods_leave_behind() {
     if !geteuid().is_root() {
@@ -343,7 +337,7 @@ async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     wait_for("READY=1");
     wait_for("STATUS=");
     wait_for("WATCHDOG=1");
-    // The supervisor keeps reporting while the worker hangs: it will restart the worker itself.
+    // The supervisor will restart the worker itself.
     send(worker.supervised_worker().unwrap(), Signal::STOP);
     wait_for("WATCHDOG=1");
     let ended = std::thread::spawn(move || (worker.terminate(), worker));
@@ -351,7 +345,6 @@ async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     ended.join().unwrap();
 }
 
-/// Twenty for `make gaps`.
 fn tries() -> usize {
     std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
 }
@@ -422,7 +415,7 @@ async fn gaps_are_never_negative_for_as_many_pods_as_a_node_may_have() {
     assert!(least >= 0, "pods ran twice:\n{lines}");
 }
 
-/// No protocol can: a machine that was suspended as a whole can only react when it is resumed.
+/// A machine that was suspended as a whole can only react when it is resumed.
 #[tokio::test(flavor = "multi_thread")]
 async fn gaps_cannot_be_kept_by_a_suspended_machine_but_it_stops_its_copies_when_resumed() {
     let _lock = alone().await;

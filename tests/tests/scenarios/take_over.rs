@@ -16,7 +16,7 @@ use crate::tunnel::{TwoHosts, comes_back, restart};
 
 const TIMES: u64 = 4;
 
-/// Stands in for systemd: receives the id of the process that serves.
+/// Stands in for systemd.
 struct Notified(UnixDatagram);
 
 impl Notified {
@@ -58,7 +58,6 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
     let hosts = TwoHosts::start([&paths[0], &paths[1]]).await;
     let mut main = notified.each_ref().map(|socket| Last(socket.main_process()));
     assert!(is_first(&hosts.proxies[0], main[0].0) && is_first(&hosts.proxies[1], main[1].0));
-    // The pod answers when its line is complete, at the end.
     let mut long = TcpStream::connect(("127.0.0.1", hosts.port)).await.unwrap();
     long.write_all(b"lo").await.unwrap();
 
@@ -70,8 +69,7 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
             assert_ne!(next, main.0);
             std::mem::forget(std::mem::replace(main, Last(next)));
         }
-        // A stopped pod is still waited for. The long connection would be waited for as well, so there is
-        // none to this pod.
+        // A stopped pod waits for its connections, so the long one must be to another.
         assert!(comes_back(hosts.port).await.unwrap(), "after {number}");
     }
     long.write_all(b"ng\n").await.unwrap();

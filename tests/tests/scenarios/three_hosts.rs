@@ -24,14 +24,10 @@ use tokio::task::JoinSet;
 
 use crate::SOON;
 
-/// Of the server in the containers, and on all addresses of each host.
 const PORT: u16 = 8000;
-/// On each host's loopback, where the engine publishes the pod of `web`.
 const PUBLISHED: u16 = 8001;
-/// Names, connections by name, HTTP, proxies of other hosts.
 const PORTS_OF_THE_PROXY: [u16; 4] = [7053, 7054, 8080, 7079];
 const PORT_OF_TUNNELS: u16 = 7079;
-/// Redis and the API, on the first host.
 const PORTS_OF_THE_CLUSTER: [u16; 2] = [6379, 7070];
 const RESOLVER: &str = "198.18.0.1";
 /// The credentials server of clouds.
@@ -43,10 +39,8 @@ const NET_RAW: u64 = 1 << 13;
 /// Of `scripts/install names`.
 const PROGRAMS: [&str; 3] = ["musl-gcc", "dig", "curl"];
 
-/// Redis, API and scheduler on the first host; a worker and a proxy on each.
 struct Fixture {
     http: Http,
-    /// With the id of its process.
     glibc: (String, Pid),
     musl: String,
     _upstream: JoinSet<()>,
@@ -116,7 +110,6 @@ impl Fixture {
         Some(fixture)
     }
 
-    /// `web` on all hosts, `shop-db` on the second, `far` on the third, the clients on the first.
     async fn create_services(&mut self) {
         let greeter = |name: &str| json!({"name": name, "image": "kubeleet-test/greeter:1", "pull_policy": "never", "stop_grace_period": 1});
         // One pod of a host has the port.
@@ -193,7 +186,6 @@ impl Fixture {
         of_host.map(|pod| pod["address"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// In the network of the client's container, in one go.
     fn dig(&self, options: &str, questions: &[&str]) -> Vec<Answer> {
         let target = self.glibc.1.as_raw_nonzero().to_string();
         let mut command = Command::new("nsenter");
@@ -322,7 +314,7 @@ fn every_kind_of_question_is_answered(fixture: &Fixture) {
             assert_eq!(answer.has_authority, answer.records.is_empty(), "{way} {question}");
         }
     }
-    // The engine's resolver comes before ours. It passes on no name of one label.
+    // The engine's resolver passes on no name of one label.
     for way in ["@127.0.0.11 +notcp", "@127.0.0.11 +tcp"] {
         let of_two_labels = expected.iter().filter(|(question, _)| *question != "web A");
         let (questions, expected): (Vec<_>, Vec<_>) = of_two_labels.cloned().unzip();
@@ -334,7 +326,6 @@ fn every_kind_of_question_is_answered(fixture: &Fixture) {
 
 async fn nothing_else_is_reached_from_a_pod(fixture: &Fixture) {
     let [first, second, third] = [0, 1, 2].map(|index| fixture.hosts.host(index));
-    // Every host has a route to the pods of the others, and one to the clouds' credentials server.
     for (host, other) in [(first, second), (first, third), (second, first), (third, first)] {
         let (to, via) = (other.networks(), other.address());
         host.exec(&format!("ip route add {to} via {via}"));
@@ -420,7 +411,6 @@ async fn a_neighbour_reaches_no_pod(fixture: &Fixture) {
         "packets to pods did not come"
     );
     assert!(refused_by(first, "KUBELEET-PORTS") > 0, "packets to the proxy did not come");
-    // A host with containers of its own is no nearer.
     let closed: Vec<_> = pods.iter().map(|pod| format!("{pod}/{PORT}")).collect();
     let found = reached(&fixture.hosts.host(1).exec(&knock(&closed)));
     assert_eq!(found, [] as [String; 0], "reached from another host of the cluster");
@@ -465,7 +455,7 @@ async fn without_redis_a_name_that_was_never_asked_for_fails(fixture: &Fixture) 
     .await;
 }
 
-/// The ablation: without the rules, one refused target of each kind is reached.
+/// The ablation: one refused target of each kind is reached.
 async fn without_its_rules_a_host_is_open(fixture: &Fixture) {
     let pods = fixture.http.pods("service=web").await;
     let pod_on = |node| {
@@ -536,7 +526,6 @@ fn start_redis(host: &Host) -> ChildGuard {
     ChildGuard::spawn(command.stdout(log).stderr(Stdio::null())).expect("redis-server can be started")
 }
 
-/// The first has this machine's programs, the second one program with musl.
 async fn make_client_images(engine: &Docker, folder: &Path) {
     let curl = path_of("curl").unwrap();
     engine.make_resolving_image("kubeleet-test/shop-glibc:1", &[(&curl, "/bin/curl")]).await;
@@ -583,7 +572,6 @@ async fn start_upstream(address: &str) -> JoinSet<()> {
     tasks
 }
 
-/// With one address, without EDNS.
 fn answer_elsewhere(question: &[u8]) -> Vec<u8> {
     const HEADER: usize = 12;
     let name = question[HEADER..].iter().position(|byte| *byte == 0).unwrap();

@@ -23,7 +23,6 @@ fn free_address() -> String {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
 }
 
-/// Through a port of the ingress.
 pub(crate) async fn comes_back(port: u16) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     stream.write_all(b"hello\n").await?;
@@ -42,11 +41,9 @@ pub(crate) async fn restart(http: &Http, number: u64) {
     .await;
 }
 
-/// One has the only pod of `web`, the other the ingress.
 pub(crate) struct TwoHosts {
     pub(crate) cluster: Cluster,
     pub(crate) api: DaemonProcess,
-    /// The ingress's and the pod's.
     pub(crate) proxies: [DaemonProcess; 2],
     pub(crate) port: u16,
     _others: [DaemonProcess; 3],
@@ -116,7 +113,6 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Numbers of returned and of lost lines.
     pub(crate) async fn stop(self) -> (u64, u64) {
         self.stop.cancel();
         self.task.await.unwrap()

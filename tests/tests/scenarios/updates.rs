@@ -1,5 +1,4 @@
-//! Broken updates are rolled back while schedulers are killed, and no more pods are out of service than the
-//! policy allows. `KUBELEET_UPDATES` sets the number of rounds.
+//! Broken updates are rolled back while schedulers are killed. `KUBELEET_UPDATES` sets the number of rounds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -57,7 +56,6 @@ async fn until(http: &Http, what: &str, is_reached: impl Fn(&Value) -> bool) -> 
     }
 }
 
-/// From here on a rollback returns to this generation.
 async fn has_settled(http: &Http, generation: u64) {
     let settled = format!("generation {generation}: all pods are ready");
     eventually_within(SOON, "it has settled", || async {
@@ -126,7 +124,6 @@ async fn until_in_service(http: &Http, what: &str, is_reached: impl Fn(&Value) -
     }
 }
 
-/// A typo is no outage.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_pod_stays_until_its_successor_is_good_and_an_undo_goes_back_to_it() {
     let _lock = beside_others().await;

@@ -1,8 +1,8 @@
 //! Promise 14: every daemon of the version before is replaced under a client; nothing is lost, and no pod is
 //! restarted.
 //!
-//! `make upgrade` builds the version before, whose commit is in `tests/version-before`, and names its binary
-//! in `KUBELEET_BINARY_BEFORE`.
+//! `make upgrade` builds the version in `tests/version-before`, and names its binary in
+//! `KUBELEET_BINARY_BEFORE`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -19,15 +19,13 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::sleeper;
 
-/// POSTs and DELETEs together are about twice as many.
 const POSTS_PER_SECOND: u32 = 50;
-/// The client deletes the oldest of more.
 const SERVICES: usize = 100;
 /// In seconds; `UPGRADE_MIXED` overrides it.
 const MIXED: u64 = 3;
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A service whose reply was lost is in neither: it may exist or not.
+/// A service whose reply was lost is in neither.
 #[derive(Default)]
 struct Acknowledged {
     present: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Volumes on a real container engine: which stay, which go, and where.
+//! Volumes on a real container engine.
 
 use kubeleet_tests::docker::{Docker, IMAGE};
 use kubeleet_tests::exclusive::beside_others;
@@ -10,11 +10,10 @@ use testkit::eventually::{check, eventually_within};
 
 use crate::SOON;
 
-/// Reports for both volumes if they were there before.
 const COMMAND: &str = "for d in /data /cache; do if [ -e $d/mark ]; then echo found $d; else echo new $d; fi; \
     echo x > $d/mark; done; trap 'exit 0' TERM; sleep 86400 & wait $!";
 
-/// Waits for another pod than `former`. Returns its uuid and node.
+/// Returns its uuid and node.
 async fn until_runs(http: &Http, former: Option<&str>) -> (String, String) {
     eventually_within(SOON * 2, "another pod runs", || async {
         let pods = http.pods("service=db").await;
@@ -29,7 +28,7 @@ async fn until_runs(http: &Http, former: Option<&str>) -> (String, String) {
     .await
 }
 
-/// With both kinds of volumes. Returns the pod and its node.
+/// Returns its uuid and node.
 async fn first_pod(http: &Http) -> (String, String) {
     let service = json!({"name": "db", "image": IMAGE, "command": ["/bin/sh", "-c", COMMAND],
         "volumes": ["data:/data", "/cache"]});
@@ -72,7 +71,6 @@ async fn a_persistent_volume_outlives_its_pod_on_its_node_and_a_local_one_goes_w
     let (status, body) = http.send(Method::DELETE, "/volume/db_data_0", None).await;
     assert_eq!((status.as_u16(), &body["type"]), (409, &json!("/problems/volume-in-use")), "{body}");
 
-    // Its worker dies while it removes everything; the next one continues.
     http.send(Method::DELETE, "/service/db?volumes=true", None).await;
     let short = if node == cluster.node("w1") { 0 } else { 1 };
     workers[short].kill();
@@ -132,7 +130,6 @@ async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads
     let service = |name: &str, path: &str| json!({"name": name, "image": IMAGE, "command": ["/bin/sh", "-c", command], "volumes": [format!("{path}:/out")]});
     http.post("/service", &service("db", prefix)).await;
     http.post("/service", &service("link", &format!("{prefix}/link"))).await;
-    // The node has registered its allowed folders.
     let (_, refused) = http.send(Method::POST, "/service", Some(&service("etc", "/etc"))).await;
     assert_eq!(refused["type"], "/problems/insufficient-permission", "{refused}");
     http.post("/service?allow_partial=true", &service("etc", "/etc")).await;
@@ -158,7 +155,6 @@ async fn a_path_of_the_host_is_mounted_where_the_node_allows_it_and_a_link_leads
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
 }
 
-/// The third worker has another directory by mistake.
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_on_two_nodes_share_a_volume_and_a_node_with_another_directory_gets_none_of_them() {
     let _lock = beside_others().await;
@@ -258,7 +254,7 @@ async fn after_flushall_and_restore_a_pod_goes_to_the_node_with_its_data() {
     let volume = http.get("/volume/db_data_0").await;
     assert_eq!(volume["node"].as_str(), Some(node.as_str()), "{restored}\n{volume}");
 
-    // The other one comes first, and would start it on an empty volume.
+    // It would start the pod on an empty volume.
     let (own, other) = if node == cluster.node("w1") { (0, 1) } else { (1, 0) };
     workers[other] = cluster.small_worker(["w1", "w2"][other], "docker", 6);
     http.nodes_ready(1).await;

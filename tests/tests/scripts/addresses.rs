@@ -102,7 +102,7 @@ async fn the_addresses_of_a_forgotten_service_are_free_for_others_after_an_hour(
     let next = address(&fixture, "web").await;
     assert_ne!(next, of_service, "it was freed a moment ago");
     forget(&fixture, "web").await;
-    // An hour and a second ago; and one in the future, as a former master with another clock wrote it.
+    // Also in the future, as a former master with another clock wrote it.
     let times: (String, String) = fixture.redis.cli(&["TIME"]).await;
     let long_ago = (times.0.parse::<u64>().unwrap() - 3601) * 1000;
     let [service, slot] = [of_service, of_slot].map(|address| address.number().to_string());
@@ -138,7 +138,6 @@ async fn the_addresses_of_slots_that_are_gone_with_a_scale_down_are_freed_and_no
         kept.push((name(text), address(&fixture, text).await));
     }
     let gone = address(&fixture, "2.web").await;
-    // The name does not have this number.
     let _: u64 = fixture.redis.cli(&["HSET", "addresses", "#777", "web"]).await;
     assert_eq!(free(&fixture).await, 0);
     assert_eq!(fixture.keyspace().await.field("addresses", "#777"), "");
@@ -150,7 +149,6 @@ async fn the_addresses_of_slots_that_are_gone_with_a_scale_down_are_freed_and_no
     assert_eq!(listed, kept);
     let since: f64 = fixture.redis.cli(&["ZSCORE", "addresses:free", &gone.number().to_string()]).await;
     assert!(since > 0.0, "no other name gets it within an hour");
-    // It keeps its own addresses and no others.
     let () = fixture.redis.cli(&["SET", "service:api", "another program's"]).await;
     fixture.store.scale_service(&service.name, 0).await.unwrap();
     assert_eq!(free(&fixture).await, 1);
@@ -207,7 +205,7 @@ async fn no_address_has_two_names_whatever_is_written_by_hand() {
     assert_eq!(values_written_by_hand(&Fixture::new().await).await, Vec::<String>::new());
 }
 
-/// Returns addresses that are told or listed for two names, or told and not listed.
+/// Returns addresses that are told for two names, or not listed.
 pub(crate) async fn values_written_by_hand(fixture: &Fixture) -> Vec<String> {
     for seed in 0..4 {
         let mut random = StdRng::seed_from_u64(seed);
@@ -251,7 +249,6 @@ async fn ask_for_some(fixture: &Fixture, random: &mut StdRng) -> Vec<String> {
     wrong
 }
 
-/// A number of another name, nonsense, or a name at a number that it does not have.
 async fn spoil(fixture: &Fixture, random: &mut StdRng) {
     let [one, other] = [0; 2].map(|_| *NAMES.choose(random).unwrap());
     let number: Option<String> = fixture.redis.cli(&["HGET", "addresses", other]).await;

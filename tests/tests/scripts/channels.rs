@@ -56,7 +56,7 @@ async fn frames_arrive_in_order_in_both_directions_and_nothing_is_left() {
         client.writer.send(frame.clone()).await.unwrap();
         assert_eq!(worker.reader.next().await.unwrap().0, frame);
     }
-    // More than fits unread, in pieces of any length.
+    // More than fits unread.
     let data = Bytes::from((0..3 * WINDOW as usize).map(|n| (n % 251) as u8).collect::<Vec<_>>());
     let sent = data.clone();
     let sending = tokio::spawn(async move {
@@ -157,7 +157,7 @@ async fn frames_that_are_lost_end_the_channel() {
     eventually("the client has written", || async { fixture.redis.cli::<u64>(&["XLEN", "xi:c1"]).await > 0 })
         .await;
     drop(client);
-    // As after a failover that has lost entries: the next one has a number too high.
+    // As after a failover that has lost entries.
     let () = fixture.redis.cli(&["XADD", "xi:c1", "77-0", "f", "\u{5}"]).await;
     let error = loop {
         match worker.reader.next().await {

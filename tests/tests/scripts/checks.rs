@@ -17,7 +17,7 @@ use store::{
 };
 use testkit::fixtures;
 
-/// Invariant 9. Each scheduler has a snapshot of an empty node and assigns in small batches.
+/// Invariant 9.
 pub(crate) async fn two_schedulers_fill_a_node(fixture: &Fixture) -> Vec<String> {
     let room = Resources { cpu_millis: 1000, memory_bytes: 64 << 30, pids: 1000, disk_bytes: 0, pods: 1000 };
     fixture.node_with("w1", room).await;
@@ -154,7 +154,7 @@ pub(crate) async fn many_create_the_same_pods(fixture: &Fixture) -> Vec<String> 
     wrong
 }
 
-/// Invariant 4: each payload is queued once, also pushed ones without a record.
+/// Invariant 4.
 pub(crate) async fn many_drain_one_node(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     fixture.service("web", 150).await;
@@ -200,7 +200,6 @@ pub(crate) async fn an_old_assignment_is_acknowledged(fixture: &Fixture) -> Vec<
     fixture.assign_all(&back).await;
     back.pop_more(1).await.unwrap();
     let before = fixture.keyspace().await;
-    // Only the assignment differs.
     let old = record.assignment.unwrap();
     let answer = fixture.ack(&back, &payload, &old).await;
     drop(session);

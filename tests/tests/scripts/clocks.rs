@@ -57,7 +57,6 @@ async fn a_death_in_the_future_delays_the_next_one_no_longer_than_one_of_now() {
     .await;
 }
 
-/// All heartbeats are an hour old for a new master whose clock is an hour ahead.
 #[tokio::test]
 async fn no_node_dies_because_the_clock_of_a_new_master_is_ahead() {
     let fixture = Fixture::new().await;
@@ -106,7 +105,6 @@ async fn what_a_scheduler_of_the_future_had_in_flight_returns_and_a_living_one_k
     assert_eq!(reclaim(DEAD_AFTER).await, None);
 }
 
-/// Redis stores the end of a lease, so it ends much later on a master whose clock is behind.
 #[tokio::test]
 async fn a_lease_that_lasts_longer_than_anybody_asked_for_is_free() {
     let fixture = Fixture::new().await;

@@ -50,7 +50,6 @@ impl Pair {
         written
     }
 
-    /// As if its writer had ended long ago.
     async fn abandon_by_writer(&self) {
         let note: String = self.master.cli(&["HGET", "unconfirmed", "web"]).await;
         let parts: Vec<&str> = note.split(' ').collect();
@@ -105,7 +104,7 @@ async fn an_unconfirmed_write_is_confirmed_later_with_one_event() {
     assert_eq!(pair.store.confirm_writes().await.unwrap(), 0, "the replica has not confirmed it yet");
     assert_eq!(pair.state(&written).await, WriteState::Waiting);
     pair.replica.thaw();
-    // No write waits for a replica that was silent for long: the first round may come too early.
+    // No write waits for a replica that was silent for long.
     eventually(SOON, "the write is confirmed", || async {
         let (one, other) = tokio::join!(pair.store.confirm_writes(), pair.store.confirm_writes());
         match one.unwrap() + other.unwrap() {

@@ -54,7 +54,7 @@ fn lines(keyspace: &Keyspace) -> Vec<(String, String)> {
     fields.into_iter().filter(|(field, _)| !["v", "m", "s"].contains(&field.as_str())).collect()
 }
 
-/// Returns the scripts that changed a followed service's endpoints, and the violations.
+/// Also returns the scripts that changed endpoints.
 async fn every_script(fixture: impl AsyncFn() -> Fixture) -> (Vec<&'static str>, Vec<String>) {
     let (mut moving, mut wrong) = (Vec::new(), Vec::new());
     for case in cases() {
@@ -199,7 +199,6 @@ async fn one_makes_the_set_and_another_waits_until_it_is_made_or_the_first_one_i
     let mut first = reading(fixture.store.follow_endpoints(&web(), None).await.unwrap());
     let second = fixture.store.follow_endpoints(&web(), None).await.unwrap();
     assert!(matches!(second, FollowedEndpoints::BeingMade));
-    // Longer ago than a maker may take for a piece, and in the future.
     for time in ["1700000000000", "99999999999999"] {
         let _: u64 = fixture.redis.cli(&["HSET", "ep:web", "making", time]).await;
         reading(fixture.store.follow_endpoints(&web(), None).await.unwrap());
@@ -256,8 +255,7 @@ async fn a_new_master_makes_the_set_again_under_a_version_that_was_never_used() 
     fixture.pod_in(Phase::Running, "web", "w1").await;
     let (before, endpoints) = follow(&fixture).await;
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
-    // A version begins as the time in milliseconds, and no master takes over in the millisecond of the last
-    // one.
+    // No master takes over in the millisecond with which the last version began.
     while fixture.store.redis_now().await.unwrap() <= before.version {}
     let read = read_endpoints(&fixture.store, &web(), Some(&before)).await.unwrap();
     let (version, again) = read.expect("another master has others");
@@ -297,7 +295,6 @@ async fn a_set_that_no_proxy_asks_for_expires() {
     assert!((3500..=3600).contains(&lasts), "{lasts} s");
 }
 
-/// Copied by hand: the pods serve their own service.
 #[tokio::test]
 async fn the_endpoints_of_a_service_are_never_pods_of_another_one() {
     let fixture = Fixture::new().await;

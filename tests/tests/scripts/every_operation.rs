@@ -1,5 +1,5 @@
-//! Every script refuses wrong types before any write, a repetition changes nothing, and a worker without the
-//! right to write changes nothing (invariant 3).
+//! Every script refuses wrong types before any write, a repetition changes nothing, and neither does a worker
+//! without the right to write (invariant 3).
 
 use kubeleet_tests::keyspace::KeyEntry;
 use kubeleet_tests::{Checkpoint, Fixture, Keyspace};
@@ -35,14 +35,13 @@ async fn a_key_of_a_wrong_type_is_refused_before_any_write() {
                 line.starts_with("meta changed_at: nothing") || line.starts_with("meta run_id: nothing")
             };
             changed.retain(|line| !is_noted(line));
-            // external_ack is repeated for each pod alone, so that the others are recorded. Following begins
-            // a set, reads the slots, and makes it: without a version it is no set yet.
+            // external_ack is repeated for each pod alone. A set of endpoints without a version is no set
+            // yet.
             if !changed.is_empty() && !["external_ack", "follow", "follow_pods"].contains(&script) {
                 failures.push(format!("{script}, {key} of another type: refused, and yet {changed:?}"));
             }
         }
-        // A repair is for keys of any type; a lease or a follower moves another value away; scheduler_beat
-        // replaces its record each second.
+        // These work with keys of any type, or replace them.
         if refused == 0 && !["repair", "lease", "follow", "scheduler_beat"].contains(&script) {
             failures.push(format!("{script}: it checks the type of no key"));
         }
@@ -163,7 +162,6 @@ async fn another_assignment_changes_nothing_of_the_pod_and_is_stale() {
         let answer = (operation.call)().await.unwrap();
         assert!(answer.contains(expected), "{script}: {answer}");
         let mut changes = before.changes(&fixture.keyspace().await);
-        // The worker stays alive, and its request to stop this pod is cleared.
         changes.retain(|line| {
             !["beats:", "hb:", "node:w1 ", "meta ", "events:", "stop:w1:"].iter().any(|b| line.starts_with(b))
         });

@@ -29,7 +29,6 @@ fn follow_with(store: Store, file: Option<PathBuf>) -> (Snapshots, DropGuard) {
     (snapshots, shutdown.drop_guard())
 }
 
-/// As words: `0 ready`.
 fn states(snapshots: &Snapshots) -> Vec<String> {
     let snapshot = snapshots.borrow();
     let endpoints =
@@ -101,7 +100,6 @@ async fn the_versions_of_many_services_are_read_together_and_kept_and_only_good_
     assert_eq!(versions().await, [Some(version), None, None, None]);
     let kept: u64 = fixture.redis.cli(&["TTL", "ep:web"]).await;
     assert!(kept > 3500, "{kept}");
-    // Another master may have lost published changes.
     let _: u64 = fixture.redis.cli(&["HSET", "meta", "changed_at", "1700000000000"]).await;
     assert_eq!(versions().await, [None, None, None, None]);
 }
@@ -123,7 +121,7 @@ async fn a_new_follower_knows_many_services_soon() {
         check(known == many, || format!("{known} are"))
     })
     .await;
-    // As many as after a failover in a second would take nine.
+    // A failover's pace would take nine.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
@@ -137,7 +135,6 @@ async fn a_follower_that_missed_a_change_finds_it_when_it_compares() {
     fixture.assign_all(&session).await;
     fixture.run_all(&session).await;
     eventually_states(&snapshots, &["0 ready"]).await;
-    // As if the message about it had been lost.
     let pods: Vec<String> = fixture.redis.cli(&["HKEYS", "ep:web"]).await;
     let pod = pods.iter().find(|field| !["v", "m", "s"].contains(&field.as_str())).unwrap();
     let _: u64 = fixture.redis.cli(&["HDEL", "ep:web", pod]).await;
@@ -174,7 +171,6 @@ async fn a_redis_that_has_lost_everything_takes_no_route_away() {
     assert!(snapshots.borrow().routes.http("any.example", "/").is_some());
 }
 
-/// Includes calls by scripts.
 async fn counted(fixture: &Fixture, command: &str, what: &str) -> f64 {
     let stats: String = fixture.redis.cli(&["INFO", "commandstats"]).await;
     let head = format!("cmdstat_{command}:");
@@ -183,7 +179,6 @@ async fn counted(fixture: &Fixture, command: &str, what: &str) -> f64 {
     number.unwrap_or_default()
 }
 
-/// As after a failover.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_followers_read_a_large_service_again_in_pages_and_one_of_them_makes_it() {
     const PODS: usize = 10_000;
@@ -223,7 +218,7 @@ async fn many_followers_read_a_large_service_again_in_pages_and_one_of_them_make
     all_know(EndpointState::Running).await;
     let looked_up = counted(&fixture, "hget", "calls").await;
     assert!(looked_up < 2.0 * PODS as f64, "the set was made once: {looked_up} endpoints were looked up");
-    // Means: while the tests use all cores one call may take any time.
+    // While the tests use all cores one call may take any time.
     for command in ["hscan", "evalsha"] {
         let micros = counted(&fixture, command, "usec_per_call").await;
         assert!(micros > 0.0 && micros < 10_000.0, "{command}: {micros} microseconds for a call");

@@ -182,7 +182,6 @@ async fn pods_that_ended_uncounted_are_counted_later() {
     let session = fixture.node("w1").await;
     job(&fixture, json!({"completions": 1})).await;
     let pods = running(&fixture, &session).await;
-    // As after the record of the job was lost and recovered.
     let _: u64 = fixture.redis.cli(&["HSET", &format!("pod:{}", pods[0].id), "phase", "succeeded"]).await;
     let ids = [pods[0].id.clone()];
     assert_eq!(fixture.store.count_job_pods(&named("sums"), &ids).await.unwrap(), 1);
@@ -231,7 +230,6 @@ async fn a_tick_is_taken_once_with_its_job() {
         fixture.store.take_tick(cron, &job, &tick(at)).await.unwrap()
     };
     assert!(matches!(take(&seen, 120).await, TickOutcome::Taken(_)));
-    // Another scheduler that saw the same, and one whose reply was lost.
     assert_eq!(changing_nothing(&fixture, take(&seen, 120)).await, TickOutcome::Changed);
     assert_eq!(changing_nothing(&fixture, take(&seen, 180)).await, TickOutcome::Changed);
     let now = read(&fixture, "night").await;

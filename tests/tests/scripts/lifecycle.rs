@@ -40,7 +40,6 @@ fn effective_event(from: Phase, event: PodEvent) -> PodEvent {
     }
 }
 
-/// Only a pod whose payload is a dead letter can be requeued.
 async fn in_phase(fixture: &Fixture, phase: Phase, event: PodEvent) -> Placed {
     if (phase, event) != (Phase::Failed, PodEvent::Requeue) {
         return fixture.pod_in(phase, "web", NODE).await;
@@ -53,7 +52,7 @@ async fn in_phase(fixture: &Fixture, phase: Phase, event: PodEvent) -> Placed {
     placed
 }
 
-/// As the event's owner, with a copy of the payload if the phase does not fit, as after a race.
+/// If the phase does not fit, a copy of the payload is there, as after a race.
 async fn apply_event(fixture: &Fixture, placed: &Placed, event: PodEvent) {
     let Placed { session, record, payload } = placed;
     let held = record.assignment.clone().unwrap_or_else(AssignmentId::random);
@@ -138,7 +137,6 @@ async fn requeue(fixture: &Fixture, placed: &Placed) {
     }
     assert_eq!(outcome, DeadLetterRequeue::Queued);
     if record.phase != Phase::Failed {
-        // The copy is in the worker's queue; its claim drops it.
         let () = fixture.redis.cli(&[&b"LREM"[..], b"pq:w1", b"1", &payload.raw]).await;
         copy(fixture, "rq:w1", &payload.raw).await;
         if !matches!(record.phase, Phase::Assigned | Phase::Stopping) {

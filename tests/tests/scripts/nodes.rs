@@ -76,7 +76,7 @@ async fn declarations_of_death_are_spaced_and_pause_after_a_change_of_master() {
     assert!(left <= pause && left > pause / 2, "{left:?}");
 }
 
-/// Times are in seconds. Returns the record after the silence.
+/// In seconds. Returns the record after the silence.
 async fn silent_with_times(fixture: &Fixture, (fence, dead): (u64, u64), silence: Duration) -> Node {
     let timing = Timing {
         fence_after: Duration::from_secs(fence),
@@ -363,7 +363,6 @@ async fn only_an_external_workers_container_set_is_acknowledged() {
     assert_eq!(ours, 0, "kubeleet's own workers acknowledge their pods themselves");
 }
 
-/// It cannot be told to stop a pod: a user does that by hand.
 #[tokio::test]
 async fn a_pod_that_an_external_worker_takes_out_of_its_set_ends_or_is_placed_anew() {
     for (is_stopped, after, waiting) in [(true, Phase::Stopped, 0), (false, Phase::Pending, 1)] {
@@ -571,7 +570,6 @@ async fn a_check_finds_faults_and_after_a_repair_the_cluster_is_clean() {
     assert!(vanished[0].repair().contains("cluster recover"), "{vanished:?}");
 }
 
-/// Another program has copied the slots of one service over those of another.
 #[tokio::test]
 async fn a_repair_of_copied_slots_drops_the_entries_and_no_record() {
     let fixture = Fixture::new().await;

@@ -39,7 +39,6 @@ pub(crate) struct Operation {
     pub(crate) pod: Option<PodId>,
 }
 
-/// They carry a worker's incarnation and must change nothing when it is fenced.
 pub(crate) fn worker_scripts() -> impl Iterator<Item = &'static str> {
     [
         "heartbeat",
@@ -70,7 +69,6 @@ pub(crate) struct Case {
     /// Its special condition, or the script's name.
     pub(crate) name: &'static str,
     pub(crate) script: &'static str,
-    /// In which the operation has all its work to do.
     phase: Phase,
 }
 
@@ -110,7 +108,6 @@ fn usual_case(script: &'static str) -> Case {
     Case { name: script, script, phase }
 }
 
-/// Gives the operation all its work to do.
 pub(crate) async fn ready(fixture: &Fixture, case: Case) -> Operation {
     let placed = fixture.pod_in(case.phase, "web", NODE).await;
     prepare(fixture, case, &placed).await
@@ -132,7 +129,7 @@ macro_rules! operation {
     };
 }
 
-/// Puts a pod where the operation looks; if its phase forbids that, a copy of its payload, as after a race.
+/// If the pod's phase forbids the place, a copy of its payload is there, as after a race.
 pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.script {
         "volume_bind" | "volume_copy_remove" | "volume_remove" | "volumes_claim" | "volumes_report"
@@ -763,7 +760,7 @@ async fn push(fixture: &Fixture, key: &str, payload: &Payload) {
     let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), &payload.raw]).await;
 }
 
-/// For a pod that is not pending, puts a copy there.
+/// Puts a copy there for a pod in another phase.
 async fn take_in_flight(fixture: &Fixture, placed: &Placed) {
     if placed.record.phase == Phase::Pending {
         let taken = fixture.store.take(&fixture.scheduler, 1).await.unwrap();
@@ -773,7 +770,7 @@ async fn take_in_flight(fixture: &Fixture, placed: &Placed) {
     }
 }
 
-/// For a pod that is not assigned, puts a copy there.
+/// Puts a copy there for a pod in another phase.
 async fn move_to_rq(fixture: &Fixture, placed: &Placed) {
     if placed.record.phase == Phase::Assigned {
         let taken = placed.session.pop_more(1).await.unwrap();

@@ -12,7 +12,6 @@ use store::saved_state::{SavedHeader, SavedPod, SavedSpec, SavedState};
 use store::{PutMode, Registration, Store};
 use testkit::fixtures;
 
-/// Requests as much as each pod of the services.
 const PUSHED: &str = r#"{"name":"test","uuid":"mine","image":"i","replica":3,"cpus":"0.1","memory":"64MiB"}"#;
 
 async fn save(fixture: &Fixture) -> SavedState {
@@ -88,7 +87,6 @@ fn differences(before: &BTreeMap<String, KeyEntry>, after: &BTreeMap<String, Key
     differ.map(|key| format!("{key}: {:?} -> {:?}", before.get(key), after.get(key))).collect()
 }
 
-/// 20 pods of two services, one of them in two generations, and a pushed pod.
 async fn two_nodes(fixture: &Fixture) {
     let (w1, w2) = (fixture.node("w1").await, fixture.node("w2").await);
     fixture.service("web", 12).await;
@@ -117,7 +115,6 @@ async fn an_emptied_redis_gets_back_the_services_pods_and_ids_that_the_workers_s
     assert_eq!(differences(&before, &lasting(&fixture).await), Vec::<String>::new());
     assert_eq!(fixture.keyspace().await.field("node:w1", "used_memory"), usage);
     assert!(missing(&fixture.store, &saved).await.is_empty());
-    // The workers register beside the recovered data.
     fixture.node("w1").await;
     fixture.node("w2").await;
     assert_eq!(fixture.violations().await, Vec::<String>::new());
@@ -136,7 +133,6 @@ async fn a_recovery_that_ended_early_is_completed_and_creates_no_pod_meanwhile()
     assert_eq!(fixture.store.service_names().await.unwrap(), [], "there is nothing to reconcile yet");
     carry_out(&fixture.store, &missing(&fixture.store, &saved).await).await;
     assert_eq!(differences(&before, &lasting(&fixture).await), Vec::<String>::new());
-    // Two at the same time write everything once.
     let () = fixture.redis.cli(&["FLUSHALL"]).await;
     tokio::join!(carry_out(&fixture.store, &planned), carry_out(&fixture.store, &planned));
     assert_eq!(differences(&before, &lasting(&fixture).await), Vec::<String>::new());
@@ -252,7 +248,6 @@ async fn a_service_that_was_deleted_comes_back_only_if_it_is_wanted() {
     let known = fixture.store.known_state(&saved).await.unwrap();
     let planned = plan(&known, &saved);
     assert!(planned.is_empty() && planned.problems[0].contains("service web was deleted at"), "{planned:?}");
-    // A deleted key does not delete the service.
     let wanted = plan(&KnownState { with_deleted: true, ..known }, &saved);
     carry_out(&fixture.store, &wanted).await;
     let _: u64 = fixture.redis.cli(&["DEL", "service:web"]).await;

@@ -53,7 +53,6 @@ async fn a_service_is_created_replaced_scaled_or_unchanged() {
     assert_eq!(fixture.store.service_names().await.unwrap(), std::slice::from_ref(&*WEB));
 }
 
-/// The app is no part of the pods' specification.
 #[tokio::test]
 async fn a_service_joins_and_leaves_an_app_without_a_new_generation() {
     let fixture = Fixture::new().await;
@@ -274,7 +273,7 @@ async fn the_same_specification_in_other_words_replaces_no_pods() {
     let () = fixture.redis.cli(&["HSET", "service:web", "spec_text", words]).await;
     let unchanged = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
     assert_eq!(unchanged, PutOutcome::Unchanged { generation: 1 });
-    // A version without fingerprints leaves that of the replaced specification.
+    // As a version without fingerprints leaves it.
     let () = fixture.redis.cli(&["HSET", "service:web", "spec", "other", "generation", "2"]).await;
     let replaced = put(&fixture, desired("nginx", 1), PutMode::Replace, None).await;
     assert_eq!(replaced, PutOutcome::Replaced { generation: 3 });
@@ -282,7 +281,6 @@ async fn the_same_specification_in_other_words_replaces_no_pods() {
     assert_eq!(again.spec_id, service.spec_id, "what it had before the other version replaced it");
 }
 
-/// Pods that have v1 are kept as pods of the third generation.
 #[tokio::test]
 async fn a_specification_that_is_stored_again_has_its_id_again_and_keeps_its_pods() {
     let fixture = Fixture::new().await;
@@ -299,7 +297,6 @@ async fn a_specification_that_is_stored_again_has_its_id_again_and_keeps_its_pod
     assert_eq!((again.generation, &again.spec_id), (3, &first.spec_id));
     assert_eq!(fixture.store.former_specs().await.unwrap().ids, [second.spec_id]);
 
-    // An earlier pass that has read the former generations does not let it expire.
     put(&fixture, desired("redis", 3), PutMode::Upsert, None).await;
     assert_eq!(fixture.store.expire_specs(&former, &former.ids).await.unwrap(), 0);
     assert_eq!(fixture.redis.cli::<i64>(&["TTL", &format!("spec:{}", first.spec_id)]).await, -1);
@@ -355,7 +352,6 @@ async fn a_refused_create_of_the_same_service_creates_no_pods() {
     assert_eq!((outcome, made), (PutOutcome::Exists, 0));
 }
 
-/// Returns the pinned images of the pod's specification.
 async fn note_images(fixture: &Fixture, name: &str, images: &[ImageContent]) -> Vec<ImageContent> {
     let session = fixture.node(name).await;
     let service = fixture.store.service(&WEB).await.unwrap().unwrap();
@@ -388,7 +384,6 @@ async fn the_first_pod_of_a_generation_pins_its_images_and_an_undo_goes_back_to_
     mark(RolloutMark::Settled).await;
     let first = read().await;
 
-    // The same tag is another image by now.
     fixture.store.restart_service(&WEB, None).await.unwrap();
     assert_eq!(read().await.images, [], "the tag is resolved anew");
     assert_eq!(note_images(&fixture, "w1", &content("2")).await, content("2"));
@@ -405,7 +400,6 @@ async fn the_first_pod_of_a_generation_pins_its_images_and_an_undo_goes_back_to_
     let failed = GenerationOutcome::Failed("web-0: exit code 1".to_owned());
     assert_eq!(former.iter().map(|one| (one.generation, &one.outcome)).collect::<Vec<_>>(), [(2, &failed)]);
 
-    // Names take their current meaning, once no pod of that specification is left.
     put(&fixture, desired("b", 1), PutMode::Replace, None).await;
     let ids = fixture.store.former_specs().await.unwrap();
     fixture.store.expire_specs(&ids, &ids.ids).await.unwrap();
@@ -588,7 +582,6 @@ async fn a_former_generation_says_whether_it_was_good() {
     change("f").await;
     assert_eq!(outcomes(&fixture).await[0], (6, Good), "it had that specification when it was good");
     mark(RolloutMark::Settled).await;
-    // The last good generation has changed, and earlier good ones stay good.
     change("a").await;
     change("g").await;
     assert_eq!(outcomes(&fixture).await[0], (8, Good));

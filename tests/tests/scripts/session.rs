@@ -157,7 +157,6 @@ async fn a_name_is_kept_and_lost_whatever_the_clocks_of_masters_say() {
     fixture.silence("w1").await;
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     assert!(mostly_left(register_elsewhere(&fixture).await));
-    // Its clock is behind, or a user has overwritten the time.
     for wrong in ["99999999999999", "soon"] {
         let () = fixture.redis.cli(&["HSET", "node:w1", "beat", wrong]).await;
         assert!(mostly_left(register_elsewhere(&fixture).await), "{wrong}");
@@ -199,7 +198,6 @@ async fn a_pushed_pod_is_desired_from_its_claim_on() {
     let claim = fixture.claim(&session, std::slice::from_ref(&payload)).await.remove(0);
     let Claim::Start { assignment, attempt: 1 } = claim else { panic!("{claim:?}") };
     push(&fixture, "rq:w1", &payload).await;
-    // The worker sees that the second copy is the same assignment.
     let second = fixture.claim(&session, std::slice::from_ref(&payload)).await.remove(0);
     assert_eq!(second, Claim::Start { assignment: assignment.clone(), attempt: 2 });
     assert_eq!(fixture.store.pushed_pods().await.unwrap(), std::slice::from_ref(&payload.id));
@@ -210,7 +208,7 @@ async fn a_pushed_pod_is_desired_from_its_claim_on() {
     assert_eq!(fixture.violations().await, Vec::<String>::new());
 }
 
-/// The first copy makes the record; the second must see it although one step asks for both.
+/// One step asks for both copies.
 #[tokio::test]
 async fn two_copies_in_one_claim_are_one_pod() {
     let fixture = Fixture::new().await;
@@ -248,7 +246,7 @@ async fn a_claim_answers_according_to_the_phase() {
         let Placed { session, payload, .. } = fixture.pod_in(phase, "web", "w1").await;
         push(&fixture, "rq:w1", &payload).await;
         if phase == Phase::Stopping {
-            // As after a stop before the acknowledgement: in rq and not in cs.
+            // As after a stop before the acknowledgement.
             let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
         }
         let claims = fixture.claim(&session, std::slice::from_ref(&payload)).await;
@@ -333,7 +331,7 @@ async fn published_ports_are_those_of_the_current_container() {
     assert!(ports(&fixture.record(&record.id).await).is_empty(), "another assignment has none yet");
 }
 
-/// In milliseconds, as if the node had registered with it.
+/// In milliseconds.
 async fn set_fence(fixture: &Fixture, node: &str, fence: u64) {
     let key = format!("node:{node}");
     let incarnation: String = fixture.redis.cli(&["HGET", &key, "incarnation"]).await;
@@ -377,7 +375,6 @@ async fn after_a_change_of_master_claims_pause() {
     let _: u64 = fixture.redis.cli(&["HDEL", "meta", "longest_fence"]).await;
     session.pop_more(1).await.unwrap();
     session.heartbeat(None, None, 0, &[]).await.unwrap().unwrap();
-    // As a promoted replica finds it.
     let () = fixture.redis.cli(&["HSET", "meta", "run_id", "another"]).await;
     let items = [fixture.claim_item(&payload).await];
     let pause = Duration::from_millis(400);
@@ -530,7 +527,6 @@ async fn a_stopped_pod_is_removed_from_both_queues_it_is_in() {
     let fixture = Fixture::new().await;
     let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
     let held = record.assignment.clone().unwrap();
-    // The worker started it, and a failover lost the take.
     assert_eq!(fixture.ack(&session, &payload, &held).await, Ack::Running);
     fixture.stop(&fixture.record(&record.id).await).await;
     session.pop_more(1).await.unwrap();

@@ -62,7 +62,6 @@ async fn the_first_assignment_binds_a_volume_and_later_ones_have_to_follow_it() 
     assert_eq!(all, [name(0), name(1)]);
 }
 
-/// Both schedulers saw the volume nowhere; one is refused.
 #[tokio::test]
 async fn two_schedulers_cannot_bind_a_volume_to_two_nodes() {
     for _ in 0..5 {
@@ -191,7 +190,7 @@ fn registered(registration: Registration) -> Session {
     session
 }
 
-/// `w1`'s machine with the data is gone, and another one has its name. Returns violations.
+/// Returns violations.
 pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &[]).await;
@@ -201,7 +200,6 @@ pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<Strin
     let present = [volume(fixture, 0).await.claim];
     report_volumes(&former, &present).await;
 
-    // The former machine's pods are moved before the other one begins.
     fixture.silence("w1").await;
     if !matches!(fixture.machine("w1", "B").await, Registration::Draining) {
         return vec!["the pods of the former machine are the other one's".to_owned()];
@@ -216,7 +214,7 @@ pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<Strin
         return vec!["empty on another machine with the name".to_owned()];
     }
 
-    // Redis has lost the record: the former machine is waited for, although its name is in use.
+    // The former machine is waited for, although its name is in use.
     let () = fixture.redis.cli(&["DEL", "volume:db_data_0"]).await;
     let known: u32 = fixture.redis.cli(&["HEXISTS", "volumes:reports", "w1 A"]).await;
     if known == 0 {
@@ -228,7 +226,6 @@ pub(crate) async fn another_machine_has_the_name(fixture: &Fixture) -> Vec<Strin
         return vec!["empty on another machine, without a record".to_owned()];
     }
 
-    // It comes back.
     fixture.kill_node("w1").await;
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &present).await;
@@ -243,7 +240,7 @@ async fn another_machine_with_the_name_of_a_node_does_not_have_its_data() {
     assert_eq!(another_machine_has_the_name(&Fixture::new().await).await, [""; 0]);
 }
 
-/// A failover has lost a machine's registration, and another one has its name. Returns violations.
+/// Returns violations.
 pub(crate) async fn a_machine_that_has_data_is_refused(fixture: &Fixture) -> Vec<String> {
     let other = registered(fixture.machine("w1", "B").await);
     report_volumes(&other, &[]).await;
@@ -270,7 +267,7 @@ async fn a_machine_that_cannot_have_its_name_is_waited_for() {
     assert_eq!(a_machine_that_has_data_is_refused(&Fixture::new().await).await, [""; 0]);
 }
 
-/// A manually removed payload was not moved when another machine took the name. Returns violations.
+/// Returns violations.
 pub(crate) async fn a_payload_is_missing_when_a_name_changes(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     report_volumes(&former, &[]).await;
@@ -327,7 +324,7 @@ async fn an_operator_gives_up_the_data_of_a_machine_whose_name_is_in_use() {
     assert_eq!(fixture.store.remove_node(&node("w1"), false).await.unwrap(), RemoveNodeOutcome::Alive);
     assert_eq!(fixture.assign_all(&other).await, [AssignOutcome::Assigned]);
     assert_eq!(volume(&fixture, 0).await.engine_id.as_deref(), Some("B"));
-    // The other machine has it after all, such as on a moved disk: a node's report is true.
+    // A node's report is true, such as after a disk was moved.
     fixture.kill_node("w1").await;
     fixture.drain("w1").await;
     let moved = registered(fixture.machine("w1", "C").await);
@@ -352,7 +349,7 @@ async fn a_former_machine_without_volumes_is_forgotten_only_if_this_redis_was_to
     }
 }
 
-/// `w2` serves already; `w1` with the data has yet to come. Returns violations.
+/// `w1` with the data has yet to come. Returns violations.
 pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
     let w1 = fixture.node("w1").await;
     service(fixture, 1).await;
@@ -372,7 +369,7 @@ pub(crate) async fn records_are_lost(fixture: &Fixture) -> Vec<String> {
         return vec!["empty on w2, before w1 has reported".to_owned()];
     }
 
-    // One report is not enough: the engine was asked before this run of Redis was known.
+    // The engine was asked before this run of Redis was known.
     let w1 = registered(fixture.machine("w1", "").await);
     w1.report_volumes(&[], None, DEAD_AFTER).await.unwrap().unwrap();
     w1.report_volumes(&[], Some("another run"), DEAD_AFTER).await.unwrap().unwrap();
@@ -404,7 +401,7 @@ async fn an_operator_gives_up_the_data_of_a_node_that_does_not_come_back() {
     assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Assigned]);
 }
 
-/// It may have lost data of the former Redis: a promoted replica, or an older file.
+/// A promoted replica or an older file may have lost data of the former Redis.
 #[tokio::test]
 async fn another_run_of_redis_waits_for_all_nodes_to_report_again() {
     let fixture = Fixture::new().await;
@@ -447,7 +444,6 @@ async fn a_restored_record_is_believed_only_when_all_nodes_have_said_what_they_h
     let () = fixture.redis.cli(&["HSET", "volumes:reports", "w1", ""]).await;
     assert_eq!(fixture.store.restore_volumes(&saved).await.unwrap(), 2);
     assert_eq!(changing_nothing(&fixture, fixture.store.restore_volumes(&saved)).await.unwrap(), 0);
-    // Since the backup one volume was removed, and is on another node now.
     let w2 = fixture.node("w2").await;
     let younger = [EngineCopy { epoch: Some(u64::MAX >> 12), ..EngineCopy::from(moved) }];
     report_copies(&w2, &younger).await;
@@ -477,7 +473,6 @@ fn shared(name: &str) -> VolumeName {
     VolumeName::new(name).unwrap()
 }
 
-/// Returns the cluster's id.
 async fn share(session: &Session, id: &str, known: Option<&str>) -> Option<String> {
     let found = match id {
         "" => SharedDirectoryReport::WithoutId,
@@ -587,7 +582,6 @@ async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory
     fixture.store.create_pods(&service, &[0]).await.unwrap();
     assert_eq!(fixture.assign_all(&w2).await, [AssignOutcome::Refused], "it is being removed");
 
-    // The node goes before it has removed it: another one is asked.
     share(&w1, "one", None).await;
     fixture.kill_node("w2").await;
     let () = fixture.redis.cli(&["DEL", "slots:web"]).await;
@@ -601,7 +595,6 @@ async fn a_shared_volume_is_on_no_node_and_removed_by_one_that_has_the_directory
     w1.report_gone_volumes(std::slice::from_ref(&claim), &[], DEAD_AFTER).await.unwrap().unwrap();
     assert_eq!(fixture.store.volume(&of_web).await.unwrap(), None);
 
-    // Redis has lost the record: a node that finds the volume reports it.
     let of_shop = fixture.store.volume(&of_shop).await.unwrap().unwrap();
     assert!(fixture.store.may_be_mounted(&of_shop.claim).await.unwrap());
     let () = fixture.redis.cli(&["DEL", "volume:shop_up_app", "volumes"]).await;
@@ -678,8 +671,7 @@ pub(crate) async fn an_old_copy_reports_first(fixture: &Fixture) -> Vec<String> 
     fixture.violations().await
 }
 
-/// Redis has lost the record. Before all nodes have reported, another machine takes the name of the one with
-/// the only copy. Returns violations.
+/// The machine with the only copy loses its name before all nodes have reported. Returns violations.
 pub(crate) async fn a_copy_on_a_former_machine(fixture: &Fixture) -> Vec<String> {
     let former = registered(fixture.machine("w1", "A").await);
     service(fixture, 1).await;
@@ -728,7 +720,6 @@ async fn an_old_copy_of_a_volume_never_wins_over_a_younger_one() {
     assert_eq!(an_old_copy_reports_first(&Fixture::new().await).await, [""; 0]);
 }
 
-/// The copies of two nodes, a backup, and the node that has the volume; none is a conflict.
 #[tokio::test]
 async fn of_several_copies_only_one_that_is_the_volume_without_doubt_is_bound() {
     type Copy = Option<(Option<u64>, bool)>;
@@ -835,7 +826,6 @@ async fn an_operator_chooses_between_copies_and_the_others_stay_and_are_listed()
     assert_eq!(fixture.store.former_copies().await.unwrap(), [former]);
     assert_eq!(fixture.assign(&w1, payloads).await, [AssignOutcome::Assigned]);
 
-    // A backup knows that it was chosen, although the other copy is younger.
     let saved = fixture.store.backup_volumes().await.unwrap();
     lose_records(&fixture, &["w1", "w2"]).await;
     fixture.store.restore_volumes(&saved).await.unwrap();
@@ -906,7 +896,6 @@ pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
     report_copies(&w1, &copy).await;
     assert!(!volume(fixture, 0).await.is_lost, "the disk was not mounted for a while");
 
-    // The next report tells, without a start.
     let report = report_copies(&w1, &[]).await;
     assert_eq!(report.missing, [name(0)]);
     w1.report_gone_volumes(&[], std::slice::from_ref(&bound.claim), DEAD_AFTER).await.unwrap().unwrap();
@@ -919,7 +908,6 @@ pub(crate) async fn a_volume_is_lost(fixture: &Fixture) -> Vec<String> {
     assert_eq!(fixture.store.volumes_with_problems().await.unwrap(), []);
     let VolumeVerdict::Create(anew) = claim(None).await else { return vec!["it stays lost".to_owned()] };
     assert!(anew > epoch);
-    // An older state of the disk was restored.
     report_copies(&w1, &copy_of(&bound.claim, anew, true)).await;
     assert_eq!(claim(Some(copy[0].clone())).await, VolumeVerdict::Lost { has_older: true });
     Vec::new()

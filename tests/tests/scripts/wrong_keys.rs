@@ -8,7 +8,7 @@ use model::ids::SchedulerId;
 use model::pod::lifecycle::Phase;
 use store::{Fenced, Finding, ForeignKey};
 
-/// Of the whole cluster, but those that every script moves out of its way.
+/// Except those that every script moves out of its way.
 const CLUSTER_KEYS: [&str; 19] = [
     "sq",
     "dq",
@@ -87,7 +87,6 @@ async fn keys_of_the_cluster_of_another_type_are_moved_out_of_the_way() {
         overwrite(&fixture, key).await;
         assert!(fixture.store.foreign_keys().await.unwrap().contains(&ForeignKey::InPlace(key)), "{key}");
         assert_eq!(fixture.store.set_aside_cluster_keys().await.unwrap(), [key]);
-        // Only the records of services without pods name these.
         let begun_anew = if key == "services" { "set" } else { "none" };
         assert_eq!(type_of(&fixture, key).await, begun_anew);
         assert!(fixture.store.foreign_keys().await.unwrap().contains(&ForeignKey::SetAside(key)), "{key}");
@@ -141,7 +140,6 @@ async fn a_service_without_pods_is_listed_by_the_next_one_that_looks() {
         assert_eq!(fixture.store.set_aside_cluster_keys().await.unwrap(), Vec::<String>::new());
         assert_eq!(fixture.store.service_names().await.unwrap(), names);
     }
-    // Nothing is read again while the moved value is kept.
     let () = fixture.redis.cli(&["DEL", "services"]).await;
     fixture.store.set_aside_cluster_keys().await.unwrap();
     assert_eq!(fixture.store.service_names().await.unwrap(), []);
@@ -169,7 +167,6 @@ async fn a_pod_of_an_absurd_size_leaves_its_node_readable() {
     assert!(fixture.store.node(&node("w1")).await.is_ok());
 }
 
-/// Invalid numbers are removed and the pod continues; an unreadable record is moved away.
 #[tokio::test]
 async fn a_check_repairs_records_that_no_daemon_can_read() {
     let fixture = Fixture::new().await;
@@ -220,7 +217,6 @@ async fn a_check_writes_a_specification_again_that_a_service_names() {
         let finding = found.iter().find(is_asked).unwrap_or_else(|| panic!("{fault:?}: {found:?}"));
         assert!(fixture.store.repair(finding).await.unwrap(), "{fault:?}");
         assert!(!fixture.store.check().await.unwrap().contains(finding), "{fault:?}");
-        // Another process has none in its cache.
         let (store, service) = (fixture.redis.store(), fixture.store.service(&service.name).await.unwrap());
         let service = service.unwrap();
         assert_eq!(*store.pod_spec(&service.spec_id).await.unwrap().unwrap(), service.pod, "{fault:?}");

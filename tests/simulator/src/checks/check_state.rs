@@ -15,18 +15,15 @@ pub(crate) struct Checks {
     pub(crate) unapplied_rows: Vec<Value>,
     pub(crate) partial_reads: u64,
     pub(crate) known_pods: BTreeSet<String>,
-    /// A pod with the volume ran on this host.
     pub(crate) data_hosts: BTreeMap<VolumeName, usize>,
     pub(crate) incarnations: HashSet<Vec<u8>>,
-    /// Its caller is fenced.
     pub(crate) fenced_write: Option<String>,
     /// The last script named an outdated assignment of them.
     pub(crate) protected_pods: HashMap<String, Option<SimulatedPod>>,
-    /// The node's worker is alive.
     pub(crate) replacement: Option<String>,
     pub(crate) has_assigned: bool,
     pub(crate) has_stopped: bool,
-    /// Last refused write probe, by scheduler.
+    /// By scheduler.
     pub(crate) refused_beats: [u64; SCHEDULERS],
     /// All live nodes had been silent for long enough for each scheduler to see it.
     pub(crate) mass_loss_at: u64,

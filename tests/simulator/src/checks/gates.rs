@@ -8,12 +8,11 @@ use crate::machine::bus::{EngineRequest, HostCall};
 use crate::machine::host::{SimulatedHost, must_not_run_twice};
 use crate::world::state::World;
 
-/// Wait for a stalled proxy, in milliseconds: ten seconds for requests to leftovers (longer than `DRAIN`),
-/// and the time to connect.
+/// In milliseconds: ten seconds for requests to leftovers (longer than `DRAIN`), and the time to connect.
 const LONGEST_WAIT: u64 = 10_000 + 2_000;
 /// In milliseconds, of a starting worker, for containers whose pods must not run twice.
 const LEFTOVER_GRACE: u64 = 1_000;
-/// The gate of a pod that is stopped at once closes within this many milliseconds.
+/// In milliseconds.
 const CLOSED_BESIDE: u64 = 1_000;
 
 impl World {
@@ -67,8 +66,7 @@ impl World {
     }
 }
 
-/// By the fence, or by a starting worker's, which leaves little time: the pod may run elsewhere and must not
-/// run twice.
+/// The pod may run elsewhere and must not run twice.
 fn is_stopped_at_once(container: &Container, call: &HostCall, host: &SimulatedHost) -> bool {
     let is_brief = matches!(call, HostCall::Stop(_, grace) if *grace <= LEFTOVER_GRACE);
     must_not_run_twice(container) && (is_brief || !host.has_lease())

@@ -35,7 +35,7 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     found
 }
 
-/// Of all nodes, for longer than schedulers can overlook; one node is no mass loss.
+/// One silent node is no mass loss.
 pub(crate) fn note_mass_loss(world: &mut World) {
     let is_alive = |worker: &usize| {
         let name = ProcessId::Worker(*worker).to_string();
@@ -48,7 +48,7 @@ pub(crate) fn note_mass_loss(world: &mut World) {
     }
 }
 
-/// Invariant 16: returns the fault in a death that this process has just declared.
+/// Invariant 16.
 pub(crate) fn unproven_death(world: &World, declared_by: ProcessId) -> Option<String> {
     let (now, dead) = (world.clock.now, world.timing.dead);
     let ProcessId::Scheduler(index) = declared_by else { return None };
@@ -62,7 +62,6 @@ pub(crate) fn unproven_death(world: &World, declared_by: ProcessId) -> Option<St
     (world.checks.mass_loss_at + dead > now).then(|| wrong("a mass loss", world.checks.mass_loss_at))
 }
 
-/// No pod is ready before its first passed check, or unhealthy before enough failed ones in a row.
 fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<String> {
     let mut found = Vec::new();
     for (uuid, pod) in observed.pods.iter().filter(|(_, pod)| pod.phase == "running" && has_check(&pod.image))
@@ -87,7 +86,6 @@ fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<Strin
     found
 }
 
-/// Once a pod ran with its volume, no later one of the replica runs on another host.
 fn runs_without_data(
     observed: &SimulatedState,
     hosts: &[SimulatedHost],
@@ -145,7 +143,7 @@ fn is_allowed(pod: &SimulatedPod, key: &str) -> bool {
     }
 }
 
-/// Invariant 2. Copies from manual pushes or failovers may remain until they are dropped.
+/// Invariant 2. Copies from pushes or failovers may remain until they are dropped.
 fn misplaced_payloads(
     observed: &SimulatedState,
     expected: &ExpectedState,
@@ -177,7 +175,7 @@ fn misplaced_payloads(
     found
 }
 
-/// Invariant 9, first half: a node's reserved resources are the sum of its pods' requests.
+/// Invariant 9, first half.
 fn wrong_accounts(observed: &SimulatedState) -> Vec<String> {
     let mut found = Vec::new();
     for (name, node) in &observed.nodes {
@@ -193,7 +191,7 @@ fn wrong_accounts(observed: &SimulatedState) -> Vec<String> {
     found
 }
 
-/// Invariant 9, second half, for the nodes to which a scheduler has just assigned pods.
+/// Invariant 9, second half: nodes to which a scheduler has just assigned pods.
 pub(crate) fn overcommitted(
     before: &BTreeMap<String, ObservedNode>,
     nodes: &BTreeMap<String, ObservedNode>,
@@ -207,8 +205,7 @@ pub(crate) fn overcommitted(
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
 }
 
-/// Every slot belongs to a pod of that replica; every pod has a slot or was pushed. Copies by users are
-/// excepted.
+/// Copies by users are excepted.
 fn wrong_slots(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     let mut found = Vec::new();
     let mut holders = BTreeSet::new();
@@ -232,7 +229,6 @@ fn wrong_slots(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     found
 }
 
-/// A service has at most one pod beyond its replicas.
 fn above_surge(observed: &SimulatedState, copied: &CopiedSlots) -> Vec<String> {
     let starts_first = |name: &str| observed.services.get(name).is_some_and(|one| starts_first(&one.image));
     let services = observed.slots.iter().filter(|(name, _)| starts_first(name));
@@ -269,7 +265,6 @@ pub(crate) fn below_promised(
     found
 }
 
-/// The endpoints of a followed service match its pod records.
 fn wrong_endpoints(observed: &SimulatedState) -> Vec<String> {
     let mut found = Vec::new();
     for (service, lines) in &observed.endpoints {
@@ -294,7 +289,7 @@ fn wrong_endpoints(observed: &SimulatedState) -> Vec<String> {
     found
 }
 
-/// Invariant 7: an invalid payload is in a queue or a dead letter, as often as it was pushed.
+/// Invariant 7: as many in queues and dead letters as were pushed.
 fn unaccounted_junk(observed: &SimulatedState, expected: &ExpectedState) -> Vec<String> {
     let counts = count_junk(observed);
     let mut found = Vec::new();
@@ -308,7 +303,7 @@ fn unaccounted_junk(observed: &SimulatedState, expected: &ExpectedState) -> Vec<
     found
 }
 
-/// Invariant 5: a pod that must not run twice does not run on two hosts with valid leases.
+/// Invariant 5.
 pub(crate) fn double_runs(world: &World) -> Vec<String> {
     let is_concerned = |(index, host): &(usize, &SimulatedHost)| {
         let slot = world.cluster.slot(ProcessId::of_host(*index));
@@ -347,7 +342,6 @@ fn container_names(pod: &SimulatedPod) -> &'static [&'static str] {
     if has_several_containers(&pod.image) { &["", "main", "side"] } else { &[""] }
 }
 
-/// Every pod runs with exactly its containers on its node, and its payload is in the node's container set.
 fn wrong_containers(world: &World) -> Vec<String> {
     let observed = &world.observed;
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! A cron and its jobs, over failovers and clock changes: each index counts once, in the step in which its
-//! pod ends, and each tick is taken once, together with its job.
+//! Each index of a job counts once, in the step in which its pod ends; each tick of a cron is taken once,
+//! with its job.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct KnownJobs {
     pub(crate) created: BTreeMap<String, String>,
     /// `created` when the replica fell behind.
     pub(crate) in_replica: Option<BTreeMap<String, String>>,
-    /// There were as many tick ranges as possible. Then the first one may have gaps, even after others merge.
+    /// The first range may have gaps from then on.
     pub(crate) were_ranges_joined: bool,
 }
 

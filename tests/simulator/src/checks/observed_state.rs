@@ -1,13 +1,12 @@
-//! The part of Redis' data that invariants refer to; after a command, only the keys that it may have changed
-//! are read again.
+//! The data that invariants refer to; after a command, only the keys that it may have changed are read again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ::redis::{FromRedisValue, Value, from_redis_value};
 use model::pod::payload::Payload;
 
-/// Returns `{key, content}` for each observed key in KEYS, or for all. A missing key's content is nil, a
-/// tombstone's `stopped`.
+/// Returns `{key, content}` for each key in KEYS, or for all. A missing key's content is nil, a tombstone's
+/// `stopped`.
 pub(crate) const READ_SCRIPT: &str = r"
 local out = {}
 -- Whether a key is missing is asked only if it looks empty.
@@ -101,7 +100,6 @@ pub(crate) struct SimulatedState {
     rows: BTreeMap<String, Value>,
     pub(crate) pods: BTreeMap<String, SimulatedPod>,
     pub(crate) stopped: BTreeSet<String>,
-    /// Queues, in-flight lists, container sets, `uq` and `dq`, by key.
     pub(crate) payloads: BTreeMap<String, Vec<Vec<u8>>>,
     pub(crate) stops: BTreeMap<String, Vec<String>>,
     pub(crate) pushed: BTreeSet<String>,
@@ -157,7 +155,7 @@ impl SimulatedState {
         }
     }
 
-    /// Rows may differ in order: Redis' hashes have none.
+    /// Redis' hashes have no order.
     pub(crate) fn differing_keys(&self, other: &Self) -> Vec<String> {
         let without_rows = |state: &Self| Self { rows: BTreeMap::new(), ..state.clone() };
         if without_rows(self) == without_rows(other) {

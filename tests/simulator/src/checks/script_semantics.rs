@@ -9,7 +9,7 @@ use crate::machine::process_id::ProcessId;
 use crate::world::state::World;
 
 impl World {
-    /// The script must not change these keys. Invariant 3.
+    /// Invariant 3.
     pub(crate) fn before(&mut self, who: ProcessId, script: &Script, argv: &[Vec<u8>]) {
         let arguments = script.arguments(argv);
         let Some(incarnation) = arguments.head.get("incarnation") else { return };
@@ -36,7 +36,6 @@ impl World {
         }
     }
 
-    /// A worker registers with the name of a live one (last heartbeat within a fence period).
     fn replacement(&self, who: ProcessId, incarnation: &str) -> Option<String> {
         let node = self.observed.nodes.get(&who.name()).filter(|node| node.state == "alive")?;
         let holder_of = |incarnation: &str| incarnation.split_once('.').map(|(holder, _)| holder.to_owned());

@@ -1,4 +1,4 @@
-//! Failovers: a replica that has fallen behind becomes the master, and later writes are lost.
+//! A replica that has fallen behind becomes the master, and later writes are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::world::state::World;
 /// The API's call when a write is as durable as it can become.
 const CONFIRMING_SCRIPT: &str = "writes_confirmed";
 
-/// An hour, in milliseconds.
+/// In milliseconds.
 const LARGEST_CLOCK_OFFSET: u64 = 3_600_000;
 
 impl World {
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// For a while without API; or connects all to another database.
+    /// Connects all to another database, or to an empty one.
     pub(crate) fn empty_redis(&mut self) {
         match self.faults.backup.take() {
             Some(backup) if self.random.per_mille(500) => {
@@ -110,11 +110,9 @@ impl World {
         self.clients.lock().expected.forget_junk();
     }
 
-    /// Or an older state of them.
     pub(crate) fn restore_redis(&mut self) {
         if self.faults.emptied_until.take().is_some() {
             if let Some(replica) = &self.faults.replica {
-                // Later addresses may be lost with the data.
                 self.proxies.told.forget_since(replica.taken_at);
             }
             self.fail_over();
@@ -122,7 +120,7 @@ impl World {
         }
     }
 
-    /// As an operator: workers hold containers while most of their node's containers have no record.
+    /// As an operator: most of the node's containers have no record.
     pub(crate) fn remove_held_containers(&mut self) {
         for host in &self.cluster.hosts {
             let unrecorded = self.unrecorded_containers(host);
@@ -144,8 +142,7 @@ impl World {
         }
     }
 
-    /// As an operator, later. The emptied Redis was another cluster until its data came back: this worker has
-    /// started pods for it.
+    /// As an operator: the emptied Redis was another cluster until its data came back.
     pub(crate) fn remove_containers_of_another_cluster(&mut self) {
         let cluster: Option<String> = convert(self.redis.execute(&["HGET", "meta", "cluster"]));
         let is_another = |host: &SimulatedHost| {
@@ -194,7 +191,6 @@ impl World {
         self.log("", format_args!("the data of volume {name} on {machine} is given up"));
     }
 
-    /// `cluster recover` then waits for all nodes.
     pub(crate) fn forget_volumes(&mut self) {
         let names: Vec<String> = convert(self.redis.execute(&["SMEMBERS", "volumes"]));
         let records = names.iter().map(|name| format!("volume:{name}"));
@@ -209,7 +205,7 @@ impl World {
         self.log("redis", "has LOST what it knew of volumes");
     }
 
-    /// As an operator: deletes a pushed pod from a full node whose data another pod needs.
+    /// As an operator: the full node has data that another pod needs.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&SimulatedPod| {
             pod.phase == "pending"
@@ -227,15 +223,15 @@ impl World {
         }
     }
 
-    /// Includes ended containers: one of several may have ended.
+    /// One of several containers may have ended.
     fn unrecorded_containers(&self, host: &SimulatedHost) -> Vec<Container> {
         let mut containers = host.containers();
         containers.retain(|container| !self.observed.pods.contains_key(container.pod.as_str()));
         containers
     }
 
-    /// Containers that no decision may stop: they run where Redis has assigned them, without a begun stop.
-    /// Pods that must not run twice are stopped without a lease.
+    /// They run where Redis has assigned them, without a begun stop. Pods that must not run twice are stopped
+    /// without a lease.
     fn wanted_containers(&self) -> BTreeSet<(String, String)> {
         let running = self.observed.pods.iter().filter(|(_, pod)| pod.phase == "running");
         let is_keep = |uuid: &str| {
@@ -267,8 +263,7 @@ impl World {
         }
     }
 
-    /// Notes a stop that only Redis' emptiness explains. Earlier calls may take a container's whole grace
-    /// period.
+    /// Earlier calls may take a container's whole grace period.
     fn check_stop(&mut self, container: &Container, identity: &(String, String), request: &EngineRequest) {
         if request.sent_at < self.faults.emptied_at {
             return;

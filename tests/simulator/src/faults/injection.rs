@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// With a chance of `rate` per thousand seconds, whatever a step's length.
+    /// `rate` is per thousand seconds.
     fn occurs(&mut self, elapsed: u64, rate: u64) -> bool {
         self.random.next() % 1_000_000 < elapsed * rate
     }
@@ -63,7 +63,7 @@ impl World {
         (0..HOSTS).filter(is_there).all(|host| self.cluster.hosts[host].knows_cluster())
     }
 
-    /// Or removes its machine. A second worker needs a Redis that knows a cluster.
+    /// A second worker needs a Redis that knows a cluster.
     fn progress_second_worker(&mut self, elapsed: u64) {
         match self.faults.second_worker_until {
             Some(until) if self.clock.now >= until => self.remove_second_worker(),
@@ -92,7 +92,6 @@ impl World {
         }
     }
 
-    /// Empty or another cluster's; later with the right one.
     fn progress_other_database(&mut self, elapsed: u64) {
         if !self.faults.has_other_databases {
             return;
@@ -118,8 +117,8 @@ impl World {
         self.cluster.slot_mut(worker).elsewhere = Some((now, until));
     }
 
-    /// Copies one service's slots over another's, as a slip in redis-cli does. The other has no further slot,
-    /// where the API would create a pod at once, and no pod with a removed payload, which no key would name.
+    /// As a slip in redis-cli does. The target has no further slot, where the API would create a pod at once,
+    /// and no pod with a removed payload, which no key would name.
     fn copy_slots_by_hand(&mut self, elapsed: u64) {
         let rate = 6 * self.faults.rate;
         if !self.faults.copies_slots || self.faults.slots_random.next() % 1_000_000 >= elapsed * rate {
@@ -184,7 +183,6 @@ impl World {
         }
     }
 
-    /// More often if the failover loses something.
     fn progress_failover(&mut self, elapsed: u64) {
         let pause = 2 * self.timing.failover_pause;
         if self.faults.failed_over_at.is_some_and(|at| self.clock.now < at + pause) {
@@ -199,7 +197,6 @@ impl World {
             let loses_start = self.would_failover_lose_a_start();
             if self.occurs(elapsed, if loses_start { 600 } else { 80 }) {
                 self.fail_over();
-                // The fault of the master may have hit another machine as well.
                 if self.random.per_mille(500) {
                     let worker = ProcessId::Worker(self.random.below(WORKERS));
                     self.inject_into(worker);
@@ -220,7 +217,7 @@ impl World {
 
     fn inject_into(&mut self, process: ProcessId) {
         let timing = self.timing;
-        // Either so short that it hardly matters, or so long that the node is declared dead.
+        // So short that it hardly matters, or so long that the node is declared dead.
         let is_long = self.random.per_mille(500);
         let (shortest, longest) = if is_long { (timing.dead, 4 * timing.dead) } else { (1, timing.fence) };
         let until = self.clock.now + self.random.between(shortest, longest);
@@ -310,7 +307,7 @@ impl World {
         self.cluster.booted_at[host] = self.clock.now - self.random.between(0, 1_000_000);
     }
 
-    /// The host's processes and monotonic clock stop; the clock that counts suspend does not.
+    /// The clock that counts suspend does not stop.
     fn suspend(&mut self, host: usize, until: u64) {
         self.stats.suspensions += 1;
         let worker = ProcessId::Worker(host);

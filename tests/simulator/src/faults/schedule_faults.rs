@@ -27,7 +27,7 @@ impl RefusedWrites {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CopiedSlots {
-    /// Service, slot and pod of the copies.
+    /// Service, slot and pod.
     pub(crate) void: BTreeSet<(String, String, String)>,
     pub(crate) unlisted: BTreeSet<String>,
 }
@@ -43,14 +43,13 @@ pub(crate) struct ScheduleFaults {
     /// 0 is no faults, 2 is twice as many as 1.
     pub(crate) rate: u64,
     pub(crate) has_failovers: bool,
-    /// The cluster must converge.
     pub(crate) are_over: bool,
     pub(crate) redis_stalled_until: u64,
     pub(crate) write_outage: RefusedWrites,
     /// Separate, so that runs without write outages stay the same.
     pub(crate) outage_random: Random,
     pub(crate) has_write_outages: bool,
-    /// The worker whose failure detection times are doubled.
+    /// Its failure detection times are doubled.
     pub(crate) longer_times_of: Option<ProcessId>,
     pub(crate) engine_hangs_until: [u64; HOSTS],
     pub(crate) replica: Option<ReplicaSnapshot>,
@@ -64,12 +63,10 @@ pub(crate) struct ScheduleFaults {
     pub(crate) copied_slots: CopiedSlots,
     pub(crate) slots_random: Random,
     pub(crate) copies_slots: bool,
-    /// `None` without a second worker.
     pub(crate) second_worker_until: Option<u64>,
-    /// Pod and assignment of containers that were to run on when Redis was emptied.
+    /// Pod and assignment. They were to run on when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
-    /// Pod and assignment. A stop decided once removes containers one after the other, again if the engine
-    /// hangs.
+    /// Pod and assignment. A stop removes one container after the other, again if the engine hangs.
     pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 

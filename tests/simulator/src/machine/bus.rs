@@ -19,9 +19,8 @@ pub(crate) struct RedisRequest {
     pub(crate) reply: oneshot::Sender<io::Result<Vec<Value>>>,
     pub(crate) sent_at: u64,
     pub(crate) delayed_until: u64,
-    /// Its sender uses another database by mistake.
     pub(crate) is_elsewhere: bool,
-    /// Its sender gave up or died. It still reaches Redis, and its reply is dropped.
+    /// It still reaches Redis, and its reply is dropped.
     pub(crate) is_abandoned: bool,
 }
 
@@ -50,7 +49,6 @@ pub(crate) enum HostCall {
     Restart(String),
     /// With the grace period in milliseconds.
     Stop(String, u64),
-    /// The container is kept.
     Halt(String),
     Check(String),
 }

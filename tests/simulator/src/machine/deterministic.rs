@@ -1,5 +1,4 @@
-//! Replaces the C library's monotonic clock and randomness on threads that called [`make_deterministic`]: the
-//! clock stands still until it is set, and random bytes follow from a seed.
+//! Replaces the C library's monotonic clock and randomness on threads that called [`make_deterministic`].
 //!
 //! This covers `Instant`, tokio's timers and its `select!`, the order of a `HashMap`, UUIDs and jitter.
 

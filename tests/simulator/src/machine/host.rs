@@ -1,5 +1,4 @@
-//! The host of a worker: container engine, clock that counts suspend, lease file. It outlives the worker's
-//! process.
+//! The host of a worker. It outlives the worker's process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +33,6 @@ pub(crate) struct CheckAnswers {
     pub(crate) most_failed: u32,
 }
 
-/// Whatever the check's own timeout is.
 const CHECK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Clones are the same host.
@@ -118,7 +116,6 @@ impl SimulatedHost {
         containers
     }
 
-    /// The lease of the previous boot is void.
     pub(crate) fn reboot(&self) {
         let mut state = self.state();
         let cluster = state.cluster.take();
@@ -185,7 +182,6 @@ impl SimulatedHost {
         state.send_hint();
     }
 
-    /// Without `starts`, a new container is created and not started.
     pub(crate) fn execute(&self, call: &HostCall, starts: bool) -> Result<EngineReply, RuntimeError> {
         let mut state = self.state();
         match call {
@@ -383,7 +379,6 @@ impl Runtime for SimulatedHost {
         .boxed()
     }
 
-    /// Replies at once: it only leads to a report.
     fn volumes<'a>(&'a self, _node: &'a NodeName) -> BoxFuture<'a, Result<Vec<EngineVolume>, RuntimeError>> {
         let volumes = self.state().volumes.values().cloned().collect();
         std::future::ready(Ok(volumes)).boxed()
@@ -393,7 +388,6 @@ impl Runtime for SimulatedHost {
         true
     }
 
-    /// A request is sent to a pod, and not to an address.
     fn uses_host_network(&self) -> bool {
         true
     }

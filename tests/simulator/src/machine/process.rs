@@ -1,4 +1,4 @@
-//! One run of a process: production code on its own tokio runtime, which runs only while it is polled.
+//! Production code on its own tokio runtime, which runs only while it is polled.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::machine::deterministic;
 
-/// Turns without a request after which a process is idle.
 const IDLE_TURNS: usize = 2;
 
 /// Dropping it is a crash: its tasks stop.
@@ -21,7 +20,7 @@ pub(crate) struct SimulatedProcess {
 }
 
 impl SimulatedProcess {
-    /// `clock` is its monotonic time in milliseconds.
+    /// In milliseconds.
     pub(crate) fn start<F>(instance: u64, clock: u64, main: impl FnOnce(CancellationToken) -> F) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -36,7 +35,7 @@ impl SimulatedProcess {
         Self { instance, shutdown, runtime, main }
     }
 
-    /// Until all tasks wait. `requests` returns the requests made so far.
+    /// Until all tasks wait.
     pub(crate) fn poll(&self, clock: u64, requests: impl Fn() -> u64) {
         deterministic::set_clock(Duration::from_millis(clock));
         self.runtime.block_on(async {

@@ -11,9 +11,9 @@ use testkit::ablation::{hash, sources};
 use crate::checks::observed_state::READ_SCRIPT;
 use crate::machine::redis::RedisConnection;
 
-/// The simulator's own key: the time, and the ends of leases.
+/// The time, and the ends of leases.
 pub(crate) const KEY: &str = "simulator";
-/// Undelivered wake-ups: channel, message, channel, message …
+/// Channel, message, channel, message …
 pub(crate) const HINTS: &str = "simulator:hints";
 
 const CLOCK: &str = "local time = redis.call('TIME')
@@ -24,13 +24,12 @@ const LEASE_TAKEN: &str = "redis.call('SET', lease_key, caller, 'PX', period_ms)
 /// Adapting scripts takes a tenth of a run, so it is done once for all runs on a Redis.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LoadedScripts {
-    /// The store's hash and the adapted source's, in the order of the store's table.
+    /// The store's hash and the adapted one, in the order of the store's table.
     hashes: Vec<(String, String)>,
     pub(crate) read: String,
 }
 
 impl LoadedScripts {
-    /// `redis` is a Unix socket.
     pub fn load(redis: &Path, ablation: Option<Ablation>) -> Self {
         let mut redis = RedisConnection::connect(redis);
         // It costs more than many a command. Some versions of Redis have none.
@@ -44,7 +43,7 @@ impl LoadedScripts {
     }
 }
 
-/// Script and hash of its adapted source, by the store's hash.
+/// By the store's hash.
 pub(crate) struct Scripts(HashMap<String, (&'static Script, String)>);
 
 impl Scripts {

@@ -1,7 +1,6 @@
-//! The addresses of services and slots: proxies ask for them, and tell them to pods once they are confirmed.
+//! Proxies ask for the addresses of services and slots, and tell them to pods once they are confirmed.
 //!
 //! An address leads to its service for as long as a pod may use it, also after a failover that lost writes.
-//! The pool is small, so that names compete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::machine::process_id::ProcessId;
 use crate::machine::random::Random;
 use crate::workload::images::SERVICES;
 
-/// There are fewer names: those of three services with four slots each.
+/// Fewer names than this compete for it.
 pub(crate) const POOL_SIZE: &str = "20";
 const SLOTS: usize = 4;
 /// In milliseconds.
@@ -37,7 +36,7 @@ pub(crate) struct ToldAddresses {
 struct Known {
     name: AddressName,
     at: u64,
-    /// It decides when a number is free again. Each master has its own clock.
+    /// Each master has its own clock, which decides when a number is free again.
     redis_earliest: u64,
     redis_passed: u64,
 }

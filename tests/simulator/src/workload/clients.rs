@@ -1,7 +1,5 @@
-//! The clients of the cluster, and the API that serves them.
-//!
-//! Clients repeat an operation until it is acknowledged. The API makes the calls of its routes. It may die
-//! between storing a service and creating its pods; then reconcile creates them.
+//! The clients of the cluster, and the API that serves them. Clients repeat an operation until it is
+//! acknowledged. The API may die between storing a service and creating its pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +26,6 @@ enum Operation {
     Scale(&'static str, u32),
     Delete(&'static str),
     DeletePushed(PodId),
-    /// A service (as JSON) that is not in the expected state.
     Document(String),
 }
 
@@ -70,13 +67,11 @@ impl SimulatedClients {
 }
 
 impl ClientState {
-    /// Does nothing else for the rest of the run.
     pub(crate) fn put_only(&mut self, service: ExpectedService) {
         self.pending = Some(Operation::Put(SERVICES[0], service));
         self.are_done = true;
     }
 
-    /// Does nothing else for the rest of the run.
     pub(crate) fn put_document(&mut self, document: String) {
         self.pending = Some(Operation::Document(document));
         self.are_done = true;
@@ -173,7 +168,6 @@ async fn execute(
                 return Ok(false);
             }
             let mut clients = clients.lock();
-            // A former state of Redis may have brought back a deleted service.
             if let ScaleOutcome::Scaled { .. } = outcome
                 && let Some(service) = clients.expected.service(name).cloned()
             {
@@ -219,8 +213,7 @@ async fn put(
             {"name": "side", "image": service.image, "depends_on": ["main"]},
         ]);
     } else if has_volume(&service.image) {
-        // A node has the disk for a few. Without CPUs: it cannot move, and its node may be full of others in
-        // the end.
+        // A node has the disk for a few. Its pod cannot move, and must fit without CPUs.
         input["image"] = service.image.clone().into();
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
@@ -248,7 +241,7 @@ async fn put(
         let mut clients = clients.lock();
         let image = image_in_the_end(&service.image);
         clients.acknowledge(name, Some(ExpectedService { image, ..service }));
-        // The response is on its way: if this process dies from here on, reconcile creates the pods.
+        // If this process dies from here on, reconcile creates the pods.
         clients.pending = None;
     }
     let stored = match outcome {

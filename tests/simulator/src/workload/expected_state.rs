@@ -1,4 +1,4 @@
-//! The acknowledged writes of clients: the state that must exist when the cluster has converged.
+//! The acknowledged writes of clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,13 @@ struct PushedPod {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExpectedState {
-    /// With the time of its acknowledgement; none if deleted.
+    /// `None` if deleted.
     services: BTreeMap<String, (Option<ExpectedService>, u64)>,
     pushed: BTreeMap<String, PushedPod>,
     junk: BTreeMap<String, usize>,
     /// Copies of their payloads may remain after a failover.
     rolled_back: BTreeSet<String>,
-    /// A manually removed payload may be in no queue, and may be requeued in transit.
+    /// It may be in no queue, and may be requeued in transit.
     removed: BTreeSet<String>,
 }
 
@@ -79,8 +79,7 @@ impl ExpectedState {
             || self.pushed.get(uuid).is_some_and(|pod| pod.copies > 1)
     }
 
-    /// A failover lost all writes since `since`. Later acknowledgements and that of `in_doubt`, with an
-    /// operation in transit, are void: Redis' content is expected.
+    /// Later acknowledgements and that of `in_doubt`, with an operation in transit, are void.
     pub(crate) fn roll_back(
         &mut self,
         since: u64,

@@ -1,5 +1,4 @@
-//! The proxy of each host: production code that receives the workers' pods and sets their gates. The
-//! simulator sends the requests.
+//! The proxy of each host: production code that sets gates. The simulator sends the requests.
 
 use std::io;
 use std::sync::Arc;
@@ -25,10 +24,9 @@ use crate::options::Switches;
 use crate::workload::addresses::ToldAddresses;
 
 pub(crate) const DRAIN: &str = "2s";
-/// Bytes, until its other end reads.
+/// In bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// None in scenarios without them.
 pub(crate) struct Proxies {
     pub(crate) of_hosts: Vec<SimulatedProxy>,
     pub(crate) random: Random,
@@ -42,7 +40,6 @@ pub(crate) struct SimulatedProxy {
     pub(crate) process: Option<SimulatedProcess>,
     pub(crate) gates: Arc<Gates>,
     socket: Arc<SimulatedSocket>,
-    /// The file in the runtime directory.
     saved: Arc<Mutex<PodsOfNodes>>,
     pub(crate) requests: Vec<SimulatedRequest>,
     pub(crate) down_until: u64,
@@ -62,7 +59,6 @@ pub(crate) struct SimulatedRequest {
 #[derive(Default)]
 struct SimulatedSocket {
     listening: Mutex<Option<mpsc::UnboundedSender<DuplexStream>>>,
-    /// An ablation: clients are told at once that nothing is in flight.
     lies: bool,
 }
 
@@ -80,7 +76,7 @@ impl ProxySocket for SimulatedSocket {
     }
 }
 
-/// Answers each request to close a gate at once, and passes all else on.
+/// Tells clients at once that nothing is in flight.
 fn lying(proxy: DuplexStream) -> DuplexStream {
     let (here, there) = tokio::io::duplex(BUFFER);
     tokio::spawn(async move {

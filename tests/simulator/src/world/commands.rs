@@ -31,7 +31,7 @@ impl World {
         replies
     }
 
-    /// Redis itself knows no simulated time. Scripts are left out: they note times in what they write.
+    /// Redis itself knows no simulated time. Scripts note times in what they write.
     fn expire_keys_of(&mut self, commands: &[RedisCommand]) {
         for words in commands.iter().filter(|words| is_read(words) && words.len() > 1) {
             if self.expirations.get(&words[1]).is_some_and(|at| *at <= self.clock.now) {
@@ -129,7 +129,6 @@ impl World {
         self.in_order(words, reply)
     }
 
-    /// Or a replacement whose reply can be ordered.
     fn add_as_ordered(&mut self, words: &RedisCommand) {
         match &words[0][..] {
             b"SRANDMEMBER" | b"SSCAN" => self.redis.add(&[b"SMEMBERS", &words[1][..]]),
@@ -157,7 +156,6 @@ impl World {
         }
     }
 
-    /// It may be another cluster's.
     pub(crate) fn set_up_other_database(&mut self, is_of_others: bool) {
         self.redis.execute(&["SELECT", OTHER_DATABASE]);
         self.redis.execute(&["FLUSHDB"]);
@@ -202,7 +200,6 @@ impl World {
         reply
     }
 
-    /// The only replica has everything until it falls behind.
     pub(crate) fn replication_reply(&self, command: &[u8]) -> Option<Value> {
         let has_all = self.faults.replica.is_none();
         match command {

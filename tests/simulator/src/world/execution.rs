@@ -1,4 +1,4 @@
-//! One simulator step: picks one of the waiting requests, decides its fate, and executes it.
+//! Picks one of the waiting requests, decides its fate, and executes it.
 
 use std::io::ErrorKind;
 
@@ -67,7 +67,6 @@ impl World {
         is_empty && self.clock.now < request.sent_at + block_millis(pop)
     }
 
-    /// Returns its process.
     pub(crate) fn execute_next(&mut self) -> Option<ProcessId> {
         self.drop_abandoned_requests();
         let candidates = self.candidates(usize::MAX);
@@ -90,8 +89,8 @@ impl World {
         }
     }
 
-    /// Some stay in transit and reach Redis later. Those of the API never do: clients repeat their
-    /// operations, and an old one must not follow a newer one.
+    /// Some reach Redis later. Those of the API never do: clients repeat their operations, and an old one
+    /// must not follow a newer one.
     fn drop_abandoned_requests(&mut self) {
         let mut bus = self.bus.lock();
         let mut index = 0;
@@ -132,7 +131,6 @@ impl World {
             4 => Delivery::Unanswered { is_executed: true },
             5 => Delivery::Unanswered { is_executed: false },
             6..=9 => {
-                // Sometimes longer than the sender waits.
                 let longest = if self.random.per_mille(300) { 8000 } else { 1500 };
                 Delivery::Delayed(self.random.between(10, longest))
             }
@@ -187,7 +185,6 @@ impl World {
         self.break_connection(request);
     }
 
-    /// False if there is no such call.
     pub(crate) fn delay_script(&mut self, script: &str, process: ProcessId, until: u64) -> bool {
         let Some(index) = self.find_script_call(script, process) else { return false };
         self.bus.lock().redis_requests[index].delayed_until = until;
@@ -217,7 +214,6 @@ impl World {
         self.bus.lock().redis_requests.iter().position(is_call)
     }
 
-    /// All senders that wait on it get an error.
     fn break_connection(&mut self, request: RedisRequest) {
         let mut bus = self.bus.lock();
         let connection = request.connection;

@@ -79,7 +79,6 @@ impl World {
         self.redis.add(&words);
     }
 
-    /// Reports keys that a script changed without declaring them.
     pub(crate) fn reread_all(&mut self) {
         let differing = self.refresh();
         if !differing.is_empty() {
@@ -88,7 +87,6 @@ impl World {
         }
     }
 
-    /// Returns the keys whose content differs from the observed one.
     pub(crate) fn refresh(&mut self) -> Vec<String> {
         let mut all = SimulatedState::default();
         all.apply(self.redis.execute(&["EVALSHA", &self.read_script, "0"]));

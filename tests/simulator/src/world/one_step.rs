@@ -1,5 +1,5 @@
-//! One step of a run: time passes, faults occur, one waiting request is executed, the processes go on, and
-//! the invariants are checked.
+//! Time passes, faults occur, one waiting request is executed, the processes go on, and the invariants are
+//! checked.
 
 use crate::checks::invariants;
 use crate::machine::process_id::{PROCESSES, ProcessId};
@@ -25,7 +25,6 @@ impl World {
         self.log("", "no more faults");
     }
 
-    /// The errors are the violated invariants.
     pub(crate) fn step(&mut self) -> Result<(), Vec<String>> {
         self.stats.steps += 1;
         let elapsed = self.advance_clock();

@@ -20,7 +20,7 @@ use crate::world::state::World;
 
 /// Too few for all services' pods when one node is missing, so that some wait.
 const NODE_CPUS: &str = "2";
-/// Enough for the pushed pods too, which need no CPU, wherever they are pushed.
+/// Enough for the pushed pods too, wherever they are pushed.
 const NODE_PODS: &str = "8";
 const MAX_PUSHED_PODS: usize = 4;
 const PUSH_RATE: u64 = 250;
@@ -51,8 +51,8 @@ impl World {
                 dead_after: config.timing.dead_after * 2,
             };
         }
-        // Otherwise it is a single Redis: the master changes only when lost data are restored. Directed
-        // scenarios (rate 0) have failovers.
+        // A single Redis changes only when lost data are restored. Directed scenarios (rate 0) have
+        // failovers.
         if self.faults.has_failovers || self.faults.rate == 0 {
             config.redis = format!("redis+sentinel://simulated/mymaster/{database}").parse().unwrap();
         }
@@ -81,7 +81,6 @@ impl World {
             let store = Store::with_transport(Arc::new(network), url, LinkOptions::default());
             match (id, worker_env) {
                 (ProcessId::Worker(_) | ProcessId::SecondWorker, Some(env)) => {
-                    // It is started again, however it ends.
                     drop(worker::run_in_env(config, store, env, timings, shutdown).await);
                 }
                 (ProcessId::Scheduler(_), _) => {
@@ -106,7 +105,6 @@ impl World {
         }
     }
 
-    /// A new pod, a copy of a pod, or junk.
     pub(crate) fn push_by_hand(&mut self, elapsed: u64) {
         let is_due = !self.clients.lock().are_done && self.random.next() % 1_000_000 < elapsed * PUSH_RATE;
         if !is_due {

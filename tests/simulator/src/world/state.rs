@@ -24,7 +24,7 @@ use crate::workload::proxies::{DRAIN, Proxies};
 pub(crate) struct World {
     pub(crate) switches: Switches,
     pub(crate) timing: TimingMillis,
-    /// While there is something to execute, in milliseconds.
+    /// In milliseconds, while there is something to execute.
     pub(crate) max_step: u64,
     pub(crate) random: Random,
     pub(crate) clock: SimulatedClock,
@@ -111,7 +111,6 @@ impl World {
         }
     }
 
-    /// Since Redis last processed a heartbeat.
     pub(crate) fn silence(&self, node: usize) -> u64 {
         self.clock.now - self.cluster.last_heartbeats[node]
     }
@@ -120,7 +119,6 @@ impl World {
         (0..WORKERS).any(|host| self.silence(host) + self.timing.heartbeat > self.timing.dead)
     }
 
-    /// Their pod must not run twice and is assigned elsewhere by now.
     pub(crate) fn hosts_with_stale_pods(&self) -> Vec<usize> {
         let is_stale = |container: &engine::Container| {
             let record = self.observed.pods.get(container.pod.as_str());

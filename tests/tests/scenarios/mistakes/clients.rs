@@ -84,9 +84,8 @@ async fn silent_slow_and_greedy_clients_hold_up_neither_posts_nor_heartbeats() {
 struct Measured {
     #[allow(dead_code, reason = "it is printed")]
     posts: usize,
-    /// The first POST waits for its connection behind the new ones.
+    /// It waits for its connection behind the new ones.
     first: Duration,
-    /// Of the other POSTs.
     p99: Duration,
     longest_beat: Duration,
 }
@@ -128,7 +127,6 @@ async fn speak_slowly(address: String) {
     }
 }
 
-/// Retries a refusal a second later.
 async fn read_for_ever(http: Http, path: String, bytes: Arc<AtomicUsize>) {
     loop {
         if let Ok(mut response) = http.try_send(Method::GET, &path, None).await

@@ -1,5 +1,4 @@
-//! Mistakes of an operator in redis-cli, undone some seconds later: no other pod is lost or doubled, and
-//! `status` reports them.
+//! Mistakes of an operator in redis-cli, undone some seconds later.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,9 +16,8 @@ const SAID_WITHIN: Duration = Duration::from_secs(8);
 struct Mistake {
     typed: &'static [&'static str],
     taken_back: &'static [&'static str],
-    /// Part of the report in `status`; empty if nothing is wrong.
     said: &'static str,
-    /// `stop` pods may be stopped: no heartbeat can be stored.
+    /// No heartbeat can be stored, so `stop` pods may be stopped.
     stops_writes: bool,
     is_short: bool,
 }

@@ -1,5 +1,4 @@
-//! Renamed slots, deleted records, keys that expire one after the other. No other container ends, and no pod
-//! runs twice.
+//! Renamed slots, deleted records, keys that expire one after the other.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +76,7 @@ async fn slots_that_are_renamed_stop_no_container() {
     let _lock = beside_others().await;
     let (small, http) = start().await;
     let before = leaders(&small.cluster);
-    // Younger services are being created: they lack pods for other reasons.
+    // Younger services lack pods for other reasons.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     for mistake in [&["RENAME", "slots:web", "slots:db"][..], &["COPY", "slots:db", "slots:web", "REPLACE"]] {
         let _: redis::Value = small.cluster.redis.cli(mistake).await;
@@ -102,14 +101,13 @@ async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() 
     let (small, http) = start().await;
     let before = leaders(&small.cluster);
     let web = of_service(&small, &http, "web").await;
-    // Older than a possible loss of a failover.
     tokio::time::sleep(std::time::Duration::from_secs(11)).await;
     let records = [vec!["DEL".to_owned()], keys(&small.cluster, "pod:*").await].concat();
     let _: u64 = small.cluster.redis.cli(&records).await;
     is_said(&http, "/status", "whose pods have no records").await;
     is_said(&http, "/service/web", "has containers whose records are lost").await;
     is_said(&http, "/cluster/check", "which has no record").await;
-    // Pods with `on_disconnect: stop` may have been moved, so they are stopped, and others replace them.
+    // Pods with `on_disconnect: stop` may have been moved, so they are stopped.
     http.runs(SOON, "db", STOP).await;
     let kept: BTreeSet<_> = leaders(&small.cluster).intersection(&before).cloned().collect();
     assert_eq!(kept, web, "those that must not run twice are stopped, and no others");
@@ -120,7 +118,6 @@ async fn records_that_are_deleted_by_hand_end_nothing_and_start_nothing_twice() 
     assert_eq!(of_service(&small, &http, "web").await, web);
 }
 
-/// In between, processes know different keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_that_expire_one_after_the_other_are_recovered_and_no_pod_runs_twice() {
     let _lock = beside_others().await;
@@ -132,7 +129,7 @@ async fn keys_that_expire_one_after_the_other_are_recovered_and_no_pod_runs_twic
         let _: u64 = small.cluster.redis.cli(&["PEXPIRE", &key, &after]).await;
     }
     is_said(&http, "/status", "kubeleet cluster recover").await;
-    // As an operator does, for as long as `status` asks for it: keys continue to vanish.
+    // As an operator does, for as long as `status` asks for it.
     eventually_within(SOON, "all is recovered", || async {
         let status = http.get("/status").await.to_string();
         let is_asked = status.contains("kubeleet cluster recover");

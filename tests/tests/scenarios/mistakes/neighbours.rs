@@ -1,5 +1,5 @@
 //! Two clusters and a `kubeleet dev` with the same node names on one engine: only the cluster's id
-//! distinguishes their containers.
+//! distinguishes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -22,7 +22,6 @@ use super::{gone, report, seconds};
 use crate::SOON;
 
 const STILL: u64 = 3;
-/// Two cores start only a few containers a second, and three clusters share them.
 const LONG: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +106,6 @@ async fn starts(docker: &Docker, containers: &BTreeMap<String, ListedContainer>)
     starts
 }
 
-/// `is_kept`: its Redis is not emptied, so it continues from the round before.
 async fn change(http: &Http, round: usize, is_kept: bool) {
     let path = "/service/moving";
     if is_kept && round % 3 == 2 {
@@ -136,7 +134,6 @@ async fn disturb(round: usize, workers: &mut [DaemonProcess; 2], cluster: &Clust
     match round % 3 {
         0 => workers.iter_mut().for_each(DaemonProcess::start_again),
         1 => {
-            // It has lost its data, and is told to forget its containers as well.
             let id: String = cluster.redis.cli(&["HGET", "meta", "cluster"]).await;
             let () = cluster.redis.cli(&["FLUSHALL"]).await;
             let () = cluster.redis.cli(&["HSET", "meta", "cluster", &id]).await;
@@ -149,7 +146,6 @@ async fn disturb(round: usize, workers: &mut [DaemonProcess; 2], cluster: &Clust
     }
 }
 
-/// One runs on a machine at a time: it waits for others.
 struct Dev {
     process: ChildGuard,
     http: Http,
@@ -162,7 +158,6 @@ impl Dev {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("data");
         fs::create_dir(&data).unwrap();
-        // As if it had had these workers before.
         let saved = json!({"format": 1, "runtime": "docker", "workers": names});
         fs::write(data.join("dev.json"), saved.to_string()).unwrap();
         let listen = format!("127.0.0.1:{}", free_port());
