@@ -23,8 +23,8 @@ const SWARM_SETTLE_TIME: Duration = Duration::from_secs(5);
 struct CutRun {
     pods: usize,
     downtime: Duration,
-    /// From its last heartbeat, less the silence after which a node is declared dead. None if that is not a
-    /// setting.
+    /// Seconds since its last heartbeat, less the silence after which a node is declared dead. None if that
+    /// is not a setting.
     after_dead_after: Option<f64>,
     still_running: usize,
 }

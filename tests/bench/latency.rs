@@ -182,7 +182,7 @@ async fn read_events(store: Store, services: u32) -> (EventTimes, EventTimes) {
     let mut after = format!("{}-0", now_millis() as u64);
     let (mut grew_at, mut page) = (Instant::now(), 0);
     while started.len() < wanted {
-        // Seldom, so that reading does not load Redis. But old events are trimmed.
+        // Seldom, so that reading does not load Redis; at once when there are more: old ones are trimmed.
         if page < PAGE_SIZE {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }

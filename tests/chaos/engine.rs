@@ -45,8 +45,8 @@ impl Engine {
         let cgroup = format!("kubeleet-chaos-{}", std::process::id());
         let log = fs::File::create(folder.join("log")).unwrap();
         let mut command = Command::new("unshare");
-        // `dockerd --bridge none` deletes docker0 in its network namespace, and with it the network of the
-        // machine's own containers.
+        // With `--net`, because `dockerd --bridge none` deletes docker0 where it starts, and with it the
+        // network of the machine's own containers.
         let namespaces = ["--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child"];
         command.args(namespaces).args(["sh", "-c", RESTART_LOOP]);
         command.arg(&folder).arg(&cgroup).stdout(Stdio::null()).stderr(log);

@@ -75,7 +75,7 @@ impl Sampler {
         let mut before = BTreeMap::new();
         loop {
             let pairs = twice(&self.sample().await);
-            // One sample takes a while.
+            // One sample takes a while: only a pair in two successive samples has run at the same time.
             for (pair, is_stop) in pairs.iter().filter(|(pair, _)| before.contains_key(*pair)) {
                 let are_leased = self.has_lease(&pair.0.node) && self.has_lease(&pair.1.node);
                 let mut found = found.lock();

@@ -1,5 +1,5 @@
 //! Locks between tests that would disturb each other. nextest keeps scenarios apart by its groups
-//! (`.config/nextest.toml`).
+//! (`.config/nextest.toml`); under plain `cargo test`, [`alone`] and [`beside_others`] do.
 
 use std::fs::File;
 

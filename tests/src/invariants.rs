@@ -63,7 +63,7 @@ impl CheckedPod {
     }
 }
 
-/// Not empty if a test pushed copies.
+/// Empty unless a test pushed copies.
 pub fn violations(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let found = payloads(keyspace);

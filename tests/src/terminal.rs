@@ -56,7 +56,7 @@ impl Terminal {
         kill_process(pid, Signal::WINCH).unwrap();
     }
 
-    /// Only after the output of the last call.
+    /// Looks only at output after that of the last call.
     pub async fn shows(&self, text: &str) -> Duration {
         let begun = Instant::now();
         eventually_within(SOON, "the terminal shows the text", || async {

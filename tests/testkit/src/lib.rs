@@ -1,4 +1,4 @@
-//! What the tests of all crates share. Functions panic on errors.
+//! Shared code for the tests of all crates. Functions panic on errors.
 //!
 //! Tests: scripts
 

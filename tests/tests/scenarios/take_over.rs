@@ -69,13 +69,13 @@ async fn a_proxy_is_followed_by_the_next_one_and_no_connection_is_lost() {
             assert_ne!(next, main.0);
             std::mem::forget(std::mem::replace(main, Last(next)));
         }
-        // A stopped pod waits for its connections, so the long one must be to another.
         assert!(comes_back(hosts.port).await.unwrap(), "after {number}");
     }
     long.write_all(b"ng\n").await.unwrap();
     let mut answer = String::new();
     BufReader::new(long).read_line(&mut answer).await.unwrap();
     assert_eq!(answer, "long\n");
+    // After the end of the long connection: a pod is stopped only when its connections have ended.
     for number in 1..=2 {
         restart(&hosts.api.http(), number).await;
     }

@@ -121,7 +121,7 @@ async fn a_new_follower_knows_many_services_soon() {
         check(known == many, || format!("{known} are"))
     })
     .await;
-    // A failover's pace would take nine.
+    // At the pace after a failover it would take nine.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 

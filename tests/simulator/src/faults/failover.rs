@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// Connects all to another database, or to an empty one.
+    /// As if all were connected to another database, for a while without API.
     pub(crate) fn empty_redis(&mut self) {
         match self.faults.backup.take() {
             Some(backup) if self.random.per_mille(500) => {

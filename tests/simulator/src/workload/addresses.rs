@@ -17,7 +17,7 @@ use crate::machine::process_id::ProcessId;
 use crate::machine::random::Random;
 use crate::workload::images::SERVICES;
 
-/// Fewer names than this compete for it.
+/// More than the names, of three services with four slots each.
 pub(crate) const POOL_SIZE: &str = "20";
 const SLOTS: usize = 4;
 /// In milliseconds.

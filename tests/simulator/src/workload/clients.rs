@@ -213,7 +213,7 @@ async fn put(
             {"name": "side", "image": service.image, "depends_on": ["main"]},
         ]);
     } else if has_volume(&service.image) {
-        // A node has the disk for a few. Its pod cannot move, and must fit without CPUs.
+        // A node has the disk for a few. Without CPUs: it cannot move, and its node may be full in the end.
         input["image"] = service.image.clone().into();
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {

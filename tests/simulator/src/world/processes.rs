@@ -51,8 +51,8 @@ impl World {
                 dead_after: config.timing.dead_after * 2,
             };
         }
-        // A single Redis changes only when lost data are restored. Directed scenarios (rate 0) have
-        // failovers.
+        // Without Sentinels the master changes only when lost data are restored. Directed scenarios (rate 0)
+        // have failovers.
         if self.faults.has_failovers || self.faults.rate == 0 {
             config.redis = format!("redis+sentinel://simulated/mymaster/{database}").parse().unwrap();
         }
