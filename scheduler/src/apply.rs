@@ -1,8 +1,7 @@
-//! Executes decisions. It only decides which key is broken if Redis reports a wrong type.
+//! Executes decisions about pods.
 //!
-//! Every payload passed to these functions is in this scheduler's in-flight list until a script moves it.
-//! After an error or the death of this process, the rest is taken again: by this scheduler in its next step,
-//! or by another one after the reclaim loop has returned it to the queue.
+//! Every payload here is in this scheduler's in-flight list until a script moves it. After an error its next
+//! step takes the rest again; after its death, another scheduler does, once the reclaim loop has returned it.
 
 use std::time::Duration;
 
@@ -17,10 +16,9 @@ use store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
 use crate::intake::InvalidPod;
 use crate::metrics;
 
-/// Pods that one script assigns or parks: a few milliseconds of Redis.
+/// A few milliseconds of Redis per script.
 const PODS_PER_SCRIPT: usize = 250;
-/// While Redis runs one script, the next is on its way and the previous answer is read. Redis runs them in
-/// order.
+/// Redis runs them in order; the next is on its way meanwhile.
 const CONCURRENT_SCRIPTS: usize = 3;
 
 pub(crate) struct Executor<'a> {
@@ -32,18 +30,16 @@ pub(crate) struct Executor<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AssignResult {
     Answered(AssignOutcome),
-    /// The node's keys are broken: decide again without the node.
     NodeBroken(StoreError),
-    /// The pod's record is broken: the payload is a dead letter now.
+    /// The payload is a dead letter now.
     Rejected,
 }
 
 impl Executor<'_> {
-    /// Assigns pods to nodes; returns one result each. A node refuses if it has more pods than `max_pods`
-    /// returns for it. With such a limit pass at most the pods of one script, because each of them counts.
+    /// Returns one result each. A node refuses if it has more pods than `max_pods`. With such a limit pass at
+    /// most the pods of one script: each of them counts.
     ///
-    /// # Errors
-    /// Errors that concern all pods. Some of the pods may have been assigned.
+    /// After an error, some of the pods may have been assigned.
     pub(crate) async fn assign(
         &self,
         assignments: &[Assignment],
@@ -69,7 +65,7 @@ impl Executor<'_> {
         match self.store.assign_as_seen(self.id, self.dead_after, chunk, max_pods).await {
             Ok(outcomes) => Ok(outcomes.into_iter().map(AssignResult::Answered).collect()),
             Err(error) if error.is_broken_key() => {
-                // One broken key fails the whole script. One by one, the other pods are assigned.
+                // One broken key fails the whole script.
                 let mut results = Vec::with_capacity(chunk.len());
                 for assignment in chunk {
                     results.push(self.assign_one(assignment).await?);
@@ -97,14 +93,10 @@ impl Executor<'_> {
         if self.is_node_broken(&assignment.node).await? {
             return Ok(AssignResult::NodeBroken(error));
         }
-        // All pods need the broken key.
         Err(error)
     }
 
-    /// Records pods as unschedulable.
-    ///
-    /// # Errors
-    /// Errors that concern all pods. Some of the pods may have been recorded.
+    /// After an error, some of the pods may have been recorded.
     pub(crate) async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         for chunk in parked.chunks(PODS_PER_SCRIPT) {
             match self.store.park(self.id, chunk).await {
@@ -157,7 +149,7 @@ impl Executor<'_> {
 
     pub(crate) async fn reject(&self, pod: &InvalidPod) -> Result<(), StoreError> {
         match self.store.reject_in_flight(self.id, &pod.raw, pod.id.as_ref(), &pod.reason).await {
-            // The pod's record may be the broken key. The dead letter does not need it.
+            // The pod's record may be the broken key.
             Err(error) if pod.id.is_some() && error.is_broken_key() => {
                 self.store.reject_in_flight(self.id, &pod.raw, None, &pod.reason).await.map(drop)
             }
@@ -188,9 +180,8 @@ fn is_broken<T>(read: Result<T, StoreError>) -> Result<bool, StoreError> {
     }
 }
 
-/// Returns why a pod was parked: "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". Names the pod
-/// that has a host port, the node with a volume's data, and the setting that would allow a host access. Other
-/// details contain changing numbers, and each change would be an event.
+/// Returns "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". Leaves out details with changing
+/// numbers: each change would be an event.
 pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> String {
     if nodes == 0 {
         return "the cluster has no nodes; start `kubeleet worker` on a machine".to_owned();
@@ -199,7 +190,6 @@ pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> Strin
     format!("0/{nodes} nodes are available: {}", reasons.join(", "))
 }
 
-/// Returns true if a message of [`unschedulable_message`] names only exhausted resources.
 pub(crate) fn only_lacks_room(message: &str) -> bool {
     let Some((_, reasons)) = message.split_once(" nodes are available: ") else { return false };
     let is_room = |reason: &str| {

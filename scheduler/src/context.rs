@@ -13,14 +13,12 @@ use crate::timings::LoopTimings;
 #[derive(Clone)]
 pub(crate) struct SchedulerContext {
     pub(crate) store: Store,
-    /// Measures the time for which the scheduler has been able to write.
     pub(crate) clock: Arc<dyn Clock>,
     /// Random for each start of the process.
     pub(crate) id: SchedulerId,
     pub(crate) timings: LoopTimings,
     pub(crate) external_worker_pods: u64,
-    /// Time for which volumes stay without their service; `None` for ever.
+    /// `None` for ever.
     pub(crate) volume_grace: Option<Duration>,
-    /// Notified when this scheduler declares a node dead.
     pub(crate) node_died: Arc<Notify>,
 }

@@ -1,4 +1,4 @@
-//! Decides about the ticks and ended jobs of a cron. Pure: equal arguments give equal decisions.
+//! Decides about the ticks and ended jobs of a cron. Pure.
 
 use model::RedisMillis;
 use model::ids::ServiceName;
@@ -13,22 +13,22 @@ pub(crate) enum CronStep {
     Replace(Vec<ServiceName>),
     /// Wait until the pods of replaced jobs are gone.
     Wait,
-    /// Do nothing until this tick; `None` if there is no next one.
+    /// Until the next tick, if any.
     Sleep(Option<i64>),
 }
 
 pub(crate) struct CronJob<'a> {
     pub(crate) service: &'a Service,
-    /// Number of pods that have not ended. Only known if the cron replaces jobs.
+    /// Not ended. Only known if the cron replaces jobs.
     pub(crate) active_pods: usize,
 }
 
-/// Returns the name of the job of a tick. It is deterministic, so that no tick has two jobs.
+/// Deterministic, so that no tick has two jobs.
 pub(crate) fn job_name(cron: &ServiceName, tick: i64) -> Option<ServiceName> {
     ServiceName::new(format!("{cron}-{tick}")).ok()
 }
 
-/// Decides what to do at the time `now`. `since` is when the cron got its schedule; neither is in the future.
+/// `since` is when the cron got its schedule; neither time is in the future.
 pub(crate) fn step(cron: &Service, jobs: &[CronJob<'_>], since: RedisMillis, now: RedisMillis) -> CronStep {
     let policy = match &cron.fields.cron {
         Some(policy) if !policy.suspend && cron.state == ServiceState::Active => policy,
@@ -67,7 +67,7 @@ fn is_of_time(job: &Service, cron: &Service) -> bool {
     job.state == ServiceState::Active && job.progress.of_cron.as_ref().is_some_and(|(of, _)| *of == cron.name)
 }
 
-/// Returns the ended jobs beyond the history limit. `jobs` are those of the cron, the oldest first.
+/// `jobs` are those of the cron, the oldest first.
 pub(crate) fn surplus_history<'a>(policy: &CronPolicy, jobs: &[&'a Service]) -> Vec<&'a Service> {
     let of = |is_complete: bool, kept: u32| {
         let ended: Vec<&Service> = jobs

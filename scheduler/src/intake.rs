@@ -30,7 +30,7 @@ pub(crate) struct PodWithoutSpec {
     pub(crate) message: String,
 }
 
-/// Payloads from the queue by required action, each list in the order of the queue.
+/// Each list is in the order of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
     pub(crate) pending: Vec<PendingPod>,
@@ -39,10 +39,7 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Parses payloads and reads their specifications.
-    ///
-    /// # Errors
-    /// Errors that concern all pods. A missing or unreadable specification affects only its own pods.
+    /// A missing or unreadable specification affects only its own pods.
     pub(crate) async fn read(store: &Store, payloads: Vec<Bytes>) -> Result<Self, StoreError> {
         let mut intake = Self::default();
         let mut parsed = Vec::with_capacity(payloads.len());
@@ -68,7 +65,7 @@ impl Intake {
             }
             return Ok(());
         };
-        // Cached by now, unless it is missing or unreadable.
+        // Cached by now, unless missing or unreadable.
         let message = match store.pod_spec(spec).await {
             Ok(Some(spec)) => {
                 // A service's pods have its name.
@@ -87,7 +84,7 @@ impl Intake {
     }
 }
 
-/// Reads a pod that was pushed to the queue: its payload contains its specification.
+/// Its payload contains its specification.
 fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     match payload.inline_spec() {
         Ok(inline) => Ok(pending_pod(payload, &inline.pod, None)),
@@ -95,15 +92,14 @@ fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     }
 }
 
-/// Reads the locations of the pods' volumes. A volume with an unreadable record counts as being removed, so
-/// that its pod waits.
+/// A volume with an unreadable record counts as being removed, so that its pod waits.
 pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Result<(), StoreError> {
     let names: Vec<_> = pods.iter().flat_map(|pod| &pod.volumes).map(|claim| claim.name.clone()).collect();
     if names.is_empty() {
         return Ok(());
     }
     let records = store.volumes(&names).await?;
-    // A shared volume is on no node, so its place is never unknown.
+    // A shared volume is on no node.
     let is_certain = |claim: &VolumeClaim, record: &Result<Option<Volume>, StoreError>| {
         claim.scope.is_shared()
             || record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
@@ -130,8 +126,7 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
     Ok(())
 }
 
-/// Returns the machines that may have the data of a volume: those that have not reported, and those whose
-/// copy must still be settled.
+/// Returns the machines that have not reported, and those whose copy must still be settled.
 fn unreported_volume(
     claim: &VolumeClaim,
     unreported: &[UnreportedNode],
@@ -185,7 +180,6 @@ fn invalid_pod(payload: Payload, error: &InvalidPayload) -> InvalidPod {
 }
 
 fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -> PendingPod {
-    // A pushed pod has none: its payload was checked.
     let volumes = service.as_ref().map(|service| VolumeClaim::of_replica(service, spec, payload.replica));
     let request = PodRequest { id: payload.id.clone(), requirements: Requirements::of(spec), service };
     PendingPod { payload, request, volumes: volumes.unwrap_or_default() }

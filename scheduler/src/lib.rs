@@ -8,10 +8,9 @@
 //! loops/                                     one file per control loop; each names the invariant it restores
 //! ```
 //!
-//! Any number of schedulers can run at the same time, and any of them can be killed at any instruction.
-//! Payloads taken by a scheduler stay in its in-flight list in Redis until another one's reclaim loop returns
-//! them to the queue, and every write is a script that checks again. Nothing depends on the memory of this
-//! process.
+//! Any number of schedulers can run, and each can be killed at any instruction. A scheduler's payloads stay
+//! in its in-flight list in Redis until another one's reclaim loop returns them, and every write is a script
+//! that checks again. Nothing depends on the memory of this process.
 //!
 //! Tests: tests, reconcile::model, schedules
 
@@ -64,33 +63,27 @@ pub use self::metrics::describe_metrics;
 const RETURN_TIMEOUT: Duration = Duration::from_secs(2);
 const RETURN_BATCH: usize = 1000;
 
-/// Why a scheduler ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerError {
-    /// One of its loops panicked.
     #[error(
         "the {name} loop panicked: this is a bug, please report it; no pods are lost, \
          start the scheduler again"
     )]
     Panicked {
-        /// The name of the loop.
+        /// Name of the loop.
         name: &'static str,
     },
 }
 
-/// Runs a scheduler until `shutdown`. While Redis is unavailable, its loops wait.
+/// Runs until `shutdown`. While Redis is unavailable, the loops wait.
 ///
-/// # Errors
-/// Only if a loop panicked.
+/// Fails only if a loop panicked.
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), SchedulerError> {
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     run_with(config, store, shutdown).await
 }
 
-/// Runs a scheduler with an existing store; see [`run`].
-///
-/// # Errors
-/// Only if a loop panicked.
+/// As [`run`], with an existing store.
 pub async fn run_with(
     config: Arc<Config>,
     store: Store,
@@ -99,10 +92,7 @@ pub async fn run_with(
     run_with_clock(config, store, Arc::new(BootClock), shutdown).await
 }
 
-/// Runs a scheduler with an existing store and a clock of its own; see [`run`].
-///
-/// # Errors
-/// Only if a loop panicked.
+/// As [`run_with`], with a clock.
 pub async fn run_with_clock(
     config: Arc<Config>,
     store: Store,
@@ -123,7 +113,6 @@ pub async fn run_with_clock(
     run_context(context, shutdown).await
 }
 
-/// Returns the silence after which a scheduler counts as dead.
 pub fn silent_after(config: &Config) -> Duration {
     LoopTimings::of(&config.timing, &config.redis).reclaim_after
 }
@@ -133,7 +122,6 @@ pub(crate) async fn run_context(
     shutdown: CancellationToken,
 ) -> Result<(), SchedulerError> {
     describe_metrics();
-    // Cancelled by the shutdown, and when a loop panics.
     let stop = shutdown.child_token();
     let mut loops = LoopSet::default();
     loops.spawn(PlacementLoop::new(&context), &stop);
@@ -152,7 +140,7 @@ pub(crate) async fn run_context(
     loops.spawn(ExternalWorkerLoop::new(&context), &stop);
     loops.spawn(FreeAddressLoop::new(&context), &stop);
     let result = loops.join_all(&stop).await;
-    // Only saves time: otherwise another scheduler reclaims the payloads after the silence limit.
+    // Only saves time: otherwise another scheduler reclaims the payloads.
     let returned = tokio::time::timeout(RETURN_TIMEOUT, retire(&context)).await;
     if returned.is_err() {
         tracing::warn!(
@@ -164,7 +152,7 @@ pub(crate) async fn run_context(
     result
 }
 
-/// The running loops. Aborts them when dropped.
+/// Aborts the loops when dropped.
 #[derive(Default)]
 struct LoopSet {
     tasks: JoinSet<()>,
@@ -177,7 +165,7 @@ impl LoopSet {
         self.names.insert(task.id(), L::NAME);
     }
 
-    /// Waits for all loops. A panic stops the others; returns the first panic.
+    /// A panic stops the others; returns the first one.
     async fn join_all(mut self, stop: &CancellationToken) -> Result<(), SchedulerError> {
         let mut result = Ok(());
         while let Some(ended) = self.tasks.join_next().await {
@@ -191,7 +179,7 @@ impl LoopSet {
     }
 }
 
-/// Returns the in-flight payloads of this scheduler to the queue, and marks it as silent.
+/// Also marks this scheduler as silent.
 async fn retire(context: &SchedulerContext) {
     loop {
         match context.store.retire_scheduler(&context.id, RETURN_BATCH).await {

@@ -1,5 +1,4 @@
-//! The lease on a loop for which one scheduler is enough. It only saves work: two schedulers that both
-//! believe to hold it do no harm.
+//! The lease on a loop for which one scheduler is enough: it only saves work, two holders do no harm.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +27,6 @@ impl LoopLease {
         Self { store, holder, name, time, is_held: false, renewed_at: Instant::now() }
     }
 
-    /// Interval of renewals by the holder, and of checks by others.
     pub(crate) fn renewal_interval(&self) -> Duration {
         self.time / 4
     }
@@ -37,7 +35,6 @@ impl LoopLease {
         self.is_held
     }
 
-    /// Takes the lease if it is free, and renews it if it is soon due.
     pub(crate) async fn acquire(&mut self) -> Result<LeaseStanding, StoreError> {
         let was_held = self.is_held;
         if was_held && self.renewed_at.elapsed() < self.renewal_interval() / 2 {
@@ -51,8 +48,7 @@ impl LoopLease {
         })
     }
 
-    /// Renews the lease if it is due, during long work. The next [`LoopLease::acquire`] notices if it was
-    /// lost.
+    /// For long work. The next [`LoopLease::acquire`] notices a loss.
     pub(crate) async fn renew(&mut self) -> Result<(), StoreError> {
         if self.renewed_at.elapsed() >= self.renewal_interval() {
             self.ask().await?;

@@ -10,7 +10,6 @@ const BATCH_SECONDS: &str = "kubeleet_placement_batch_seconds";
 const NODES_DECLARED_DEAD: &str = "kubeleet_nodes_declared_dead_total";
 const MASS_LOSS_BREAKER: &str = "kubeleet_mass_loss_brake";
 
-/// Registers the help texts of all scheduler metrics with the recorder of this process.
 pub fn describe_metrics() {
     describe_counter!(PODS_PLACED, "Pods that this scheduler assigned to a node");
     describe_counter!(PODS_PARKED, "Times that this scheduler recorded a pod as unschedulable");

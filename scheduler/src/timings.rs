@@ -1,5 +1,5 @@
-//! The intervals and timeouts of all loops. All derive from `KUBELEET_DEAD_AFTER`: an operator who wants
-//! failures detected sooner also wants faster reactions. Comments give the values for the default of 20 s.
+//! The intervals and timeouts of all loops, derived from `KUBELEET_DEAD_AFTER`: faster detection means faster
+//! reactions. Comments give the values for its default.
 
 use std::time::Duration;
 
@@ -8,36 +8,34 @@ use model::node::timing::Timing;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoopTimings {
-    /// Maximum time that a wait for pods blocks, and so the heartbeat interval of an idle scheduler. 2 s.
+    /// 2 s; also the heartbeat interval of an idle scheduler.
     pub(crate) queue_block: Duration,
-    /// Silence after which a node is declared dead. 20 s.
+    /// 20 s.
     pub(crate) dead_after: Duration,
     pub(crate) detection: Timing,
-    /// Time without a successful write after which the silence of nodes counts anew. 10 s.
+    /// 10 s. After longer without a successful write, the silence of nodes counts anew.
     pub(crate) max_write_gap: Duration,
-    /// Check interval for silent nodes. 1 s.
+    /// 1 s.
     pub(crate) death_check_interval: Duration,
-    /// Time after a change of the Redis master in which no node is declared dead:
-    /// [`Timing::master_change_pause`]. 30 s, without Sentinels 20 s.
+    /// 30 s, without Sentinels 20 s; see [`Timing::master_change_pause`].
     pub(crate) master_change_pause: Duration,
-    /// Minimum time between two declarations in the whole cluster. 2 s.
+    /// 2 s, in the whole cluster.
     pub(crate) min_death_interval: Duration,
-    /// Check interval for payloads on dead nodes; a declaration triggers a check at once. 5 s.
+    /// 5 s; a declaration triggers a check at once.
     pub(crate) drain_interval: Duration,
-    /// Check interval for silent schedulers and pointless dead letters. 5 s.
+    /// 5 s; also for obsolete dead letters.
     pub(crate) reclaim_interval: Duration,
-    /// Silence after which a scheduler's in-flight payloads are reclaimed. 20 s.
+    /// 20 s.
     pub(crate) reclaim_after: Duration,
-    /// Interval of full passes. 30 s.
+    /// 30 s.
     pub(crate) full_pass_interval: Duration,
-    /// A pod that has not changed for longer may have lost its payload. 30 s.
+    /// 30 s; an older pod may have lost its payload.
     pub(crate) settle_time: Duration,
-    /// Time for live nodes to report held pods without a record: four heartbeats, but at most until a silent
-    /// node is declared dead. 20 s.
+    /// 20 s, for reports of held pods: four heartbeats, but at most `dead_after`.
     pub(crate) lost_record_wait: Duration,
-    /// Interval at which one page of keys is scanned for external workers. 500 ms.
+    /// 500 ms per page of keys.
     pub(crate) scan_interval: Duration,
-    /// Read interval for heartbeats of external workers, and the pause between two scans. 2 s.
+    /// 2 s; also the pause between two scans.
     pub(crate) external_worker_interval: Duration,
 }
 
@@ -50,15 +48,15 @@ impl LoopTimings {
             queue_block,
             dead_after,
             detection: *timing,
-            // Slow writes fail. While this process stood still nothing is known: in the other half of the
-            // time, or in one heartbeat, a live worker was heard.
+            // Slow writes fail. If this process stood still, a live worker was heard in the other half, or in
+            // one heartbeat.
             max_write_gap: timing.heartbeat.max(dead_after / 2),
             death_check_interval,
             master_change_pause: timing.master_change_pause(redis.has_sentinels()),
             min_death_interval: (dead_after / 10).min(ms(2_000)),
             drain_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),
             reclaim_interval: (dead_after / 4).clamp(ms(100), ms(5_000)),
-            // At least three heartbeats of an idle scheduler must be missing.
+            // At least three heartbeats of an idle scheduler.
             reclaim_after: dead_after.clamp(queue_block * 3, ms(20_000)),
             full_pass_interval: (dead_after * 3 / 2).clamp(ms(1_000), ms(30_000)),
             settle_time: (dead_after * 3 / 2).clamp(ms(1_000), ms(30_000)),

@@ -1,7 +1,5 @@
-//! This scheduler's copy of the nodes in Redis, updated by reading changes.
-//!
-//! The copy can be outdated. The script that assigns pods refuses an invalid decision, and then the nodes in
-//! question are read again.
+//! This scheduler's copy of the nodes in Redis. It may be outdated: the script refuses invalid decisions, and
+//! those nodes are read again.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -12,11 +10,11 @@ use model::node::Node;
 use placement::{ClusterSnapshot, Weights};
 use store::{Assignment, Store, StoreError};
 
-/// Read interval of the list of nodes; a removed node is noticed within it.
+/// A removed node is noticed within it.
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);
-/// Heartbeats are read from this long before the newest known one: overlap costs little and misses none.
+/// Overlap before the newest known heartbeat: it costs little and misses none.
 const BEAT_OVERLAP_MILLIS: RedisMillis = 1_000;
-/// Time for which a node with broken keys gets no pods before it is read again.
+/// For a node with broken keys.
 const QUARANTINE_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +26,6 @@ enum RefreshScope {
     All,
 }
 
-/// A snapshot of the nodes, and its age.
 pub(crate) struct ClusterView {
     snapshot: ClusterSnapshot,
     newest_beat: RedisMillis,
@@ -55,18 +52,18 @@ impl ClusterView {
         &self.snapshot
     }
 
-    /// Counts an accepted assignment of the pod `name` as used until the node is read again.
+    /// Until the node is read again.
     pub(crate) fn commit(&mut self, assignment: &Assignment, name: &str) {
         self.snapshot.commit(&assignment.node, assignment.request);
         self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, name);
     }
 
-    /// Returns the time of Redis: as last read, plus the time since on this process's monotonic clock.
+    /// As last read, plus the time since on the monotonic clock.
     pub(crate) fn now(&self) -> RedisMillis {
         self.clock.map_or(0, |(time, read_at)| time + read_at.elapsed().as_millis() as RedisMillis)
     }
 
-    /// Reads changes if the view is older than `max_age`.
+    /// If the view is older than `max_age`.
     pub(crate) async fn refresh(&mut self, store: &Store, max_age: Duration) -> Result<(), StoreError> {
         if self.clock.is_some_and(|(_, read_at)| read_at.elapsed() < max_age) {
             return Ok(());
@@ -75,12 +72,11 @@ impl ClusterView {
         self.read(store, if are_members_due { RefreshScope::Members } else { RefreshScope::Changes }).await
     }
 
-    /// Returns the time since every node was read; `None` if that has not happened.
     pub(crate) fn since_all_read(&self) -> Option<Duration> {
         self.all_read_at.map(|at| at.elapsed())
     }
 
-    /// Reads every node, unless they were read after `moment`.
+    /// Unless they were read after `moment`.
     pub(crate) async fn read_all_after(&mut self, store: &Store, moment: Instant) -> Result<(), StoreError> {
         if self.all_read_at.is_some_and(|at| at >= moment) {
             return Ok(());
@@ -99,7 +95,7 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Places nothing on a node for a while, because its keys are broken.
+    /// Its keys are broken.
     pub(crate) fn quarantine(&mut self, name: &NodeName, error: &StoreError) {
         self.snapshot.remove(name);
         if self.quarantined.insert(name.clone(), Instant::now()).is_none() {
@@ -130,8 +126,8 @@ impl ClusterView {
             self.retain_members(&beats);
         }
         self.read_nodes(store, &names).await?;
-        // The newest of this read, not of all: after a failover the clock of Redis can be behind, and then
-        // newer heartbeats have smaller times.
+        // The newest of this read, not of all: after a failover the clock may be behind, and newer heartbeats
+        // have smaller times.
         if let Some(newest) = beats.iter().map(|(_, beat)| *beat).max() {
             self.newest_beat = newest;
         }

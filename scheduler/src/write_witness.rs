@@ -1,10 +1,7 @@
-//! The silence of nodes that a scheduler can prove (invariant 16).
+//! The silence of nodes that a scheduler can prove (invariant 16). Pure.
 //!
-//! A node that cannot write is as silent as a dead one, and while Redis takes no writes all nodes are silent.
-//! Silence therefore counts only while this scheduler's own writes at each check succeed. After a write
-//! outage or a mass loss, every silence begins anew.
-//!
-//! Pure: the time is an argument.
+//! While Redis takes no writes, all nodes are as silent as dead ones. So silence counts only while this
+//! scheduler's own writes succeed. After an outage or a mass loss, every silence begins anew.
 
 use std::time::Duration;
 
@@ -12,39 +9,35 @@ use daemon::clock::BootInstant;
 use model::RedisMillis;
 use store::{SilenceProof, StoreError};
 
-/// Maximum step of Redis' clock ahead of this scheduler's between two writes. A larger step means that it was
-/// set, and every heartbeat looks older than it is.
+/// Of Redis' clock ahead of this scheduler's. A larger step means that it was set: every heartbeat looks too
+/// old.
 const MAX_CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// Longer than any silence that must be proven.
 const ALWAYS: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The writes of a scheduler. Its clock includes the time of a suspended machine.
+/// Its clock includes the time of a suspended machine.
 #[derive(Debug)]
 pub(crate) struct WriteWitness {
-    /// A longer time without a successful write is an outage.
     max_gap: Duration,
     unbroken: Option<UnbrokenWrites>,
     calm: Calm,
 }
 
-/// Time without a mass loss.
 #[derive(Debug, Clone, Copy)]
 enum Calm {
     /// Since this scheduler started.
     Always,
-    /// The circuit breaker is open.
     No,
-    /// When the circuit breaker was first seen closed again.
+    /// When the breaker was first seen closed again.
     Since(BootInstant),
 }
 
-/// Consecutive successful writes without a gap.
 #[derive(Debug, Clone, Copy)]
 struct UnbrokenWrites {
-    /// When the first reply arrived.
+    /// First reply.
     since: BootInstant,
-    /// When the latest write was sent.
+    /// Latest write.
     sent: BootInstant,
     /// When Redis executed the latest write.
     redis_time: RedisMillis,
@@ -55,7 +48,6 @@ impl WriteWitness {
         Self { max_gap, unbroken: None, calm: Calm::Always }
     }
 
-    /// Records a successful write: its start, its reply, and the time of Redis in between.
     pub(crate) fn succeeded(&mut self, sent: BootInstant, replied: BootInstant, redis_time: RedisMillis) {
         let since = self.unbroken.filter(|writes| {
             let gap = replied.since(writes.sent);
@@ -66,8 +58,7 @@ impl WriteWitness {
         self.unbroken = Some(UnbrokenWrites { since, sent, redis_time });
     }
 
-    /// Records a failed write. A broken connection says nothing about writes: the next write comes soon
-    /// enough, or counts as the first after a gap.
+    /// A broken connection says nothing about writes: the next write comes soon, or is the first after a gap.
     pub(crate) fn failed(&mut self, error: &StoreError) {
         if !matches!(error, StoreError::Unreachable { .. }) {
             self.unbroken = None;
@@ -82,8 +73,7 @@ impl WriteWitness {
         };
     }
 
-    /// Returns the silence that counts as of the latest write. For a node that an operator `gave_up`, it
-    /// counts even during a mass loss.
+    /// As of the latest write. For a node that an operator `gave_up`, it counts even during a mass loss.
     pub(crate) fn proof(&self, gave_up: bool) -> SilenceProof {
         let Some(UnbrokenWrites { since, sent, redis_time }) = self.unbroken else {
             return SilenceProof::default();
@@ -104,7 +94,7 @@ mod tests {
     use super::*;
 
     enum Step {
-        /// A write that takes 2 ms.
+        /// Takes 2 ms.
         Write,
         Refused,
         Unreachable,
@@ -157,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_mass_loss_begins_every_silence_anew_but_that_of_nodes_that_were_given_up() {
-        // It is open at these times in seconds, and closed at all others.
+        // Seconds at which the breaker is open.
         let with_open_at = |open_at: &[u64]| {
             let with_breaker = |(at, write)| {
                 let is_open = open_at.contains(&(at / 1000));

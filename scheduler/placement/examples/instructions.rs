@@ -21,7 +21,6 @@ fn main() {
     assert!(decisions.iter().all(|decision| matches!(decision.outcome, Outcome::Place(_))));
 }
 
-/// Half of the pods have equal requirements; each of the others has its own.
 fn pod(i: usize) -> PodRequest {
     let extra_cpu = if i.is_multiple_of(2) { 0 } else { i as u64 };
     PodRequest {

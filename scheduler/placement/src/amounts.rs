@@ -1,18 +1,15 @@
-//! Formats amounts for the explanations of filters.
-//!
-//! Requested amounts are rounded up and free amounts down, so that an explanation never reads "needs 2 GiB, 2
-//! GiB free".
+//! Formats amounts for explanations: requests rounded up, free amounts down, so that none reads "needs 2 GiB,
+//! 2 GiB free".
 
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Formats bytes with two decimals, rounded down: "1.2 GiB".
+/// Two decimals: "1.2 GiB".
 pub(crate) fn bytes_rounded_down(bytes: u64) -> String {
     format_bytes(bytes, |amount, unit| amount * 100 / unit)
 }
 
-/// Formats bytes with two decimals, rounded up.
 pub(crate) fn bytes_rounded_up(bytes: u64) -> String {
     format_bytes(bytes, |amount, unit| (amount * 100).div_ceil(unit))
 }
@@ -24,7 +21,6 @@ fn format_bytes(bytes: u64, hundredths: fn(u128, u128) -> u128) -> String {
     }
 }
 
-/// Converts thousandths of a core to cores: 500 is 0.5.
 pub(crate) fn cores(millis: u64) -> f64 {
     millis as f64 / 1000.0
 }

@@ -1,14 +1,11 @@
 //! Places the pods of one batch one after the other; each placement counts for the next.
 //!
-//! Nodes are visited in the snapshot's order, best first, as far as needed. Visited nodes form the ordered
-//! pool of copies: placing a pod changes the copy and moves it to the position of its higher load. The
-//! snapshot itself does not change.
+//! Nodes are visited in the snapshot's order, as far as needed. Visited nodes form the pool of copies, whose
+//! positions follow their loads.
 //!
-//! This is fast because loads only grow and free resources only shrink while a batch is placed. Therefore:
-//! - an unvisited node still has its position in the snapshot;
-//! - a node that refused a pod refuses every pod of the same class for the rest of the batch. Each class
-//!   remembers the key up to which it was refused and starts there: a node can move behind that key, never
-//!   before it.
+//! Loads only grow and free resources only shrink within a batch. So an unvisited node keeps its position,
+//! and a refusal holds for all pods of the class. A node can move behind the key up to which a class was
+//! refused, never before it.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -32,7 +29,7 @@ pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     context: EvalContext,
     unvisited: Peekable<I>,
     pooled: Vec<PooledNode<'a>>,
-    /// Pooled nodes with a free pod slot. The index of a key refers to `pooled`.
+    /// The index of a key refers to `pooled`.
     pool: BTreeSet<RankKey>,
 }
 
@@ -44,9 +41,8 @@ struct PooledNode<'a> {
 
 pub(crate) struct PodClass {
     pub(crate) requirements: Requirements,
-    /// All pooled nodes up to this key have refused this class.
     refused_up_to: Option<RankKey>,
-    /// Why no node can run this class; final, because a batch frees no resources.
+    /// Final, because a batch frees no resources.
     unschedulable: Option<Arc<[Refusal]>>,
 }
 
@@ -74,8 +70,8 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         }
     }
 
-    /// Places the next pod of a class. Returns its node, or why no node can run it. `name` identifies it to
-    /// pods that need the same host port.
+    /// Returns the node of the next pod, or why there is none. `name` identifies it to pods that need the
+    /// same host port.
     pub(crate) fn place(
         &mut self,
         class: &mut PodClass,
@@ -94,11 +90,10 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         }
     }
 
-    /// Returns the best pooled node for the class, if better than every unvisited node.
     fn first_fit(&mut self, class: &mut PodClass) -> Option<RankKey> {
         let limit = self.unvisited.peek().copied();
         match class.refused_up_to {
-            // The search for the beginning of a range is a fifth of a placement.
+            // Finding the beginning of a range takes a fifth of a placement.
             None => self.first_fit_of(self.pool.iter(), limit, class),
             Some(refused) => {
                 let others = (Bound::Excluded(refused), Bound::Unbounded);
@@ -138,8 +133,8 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         node.target.clone()
     }
 
-    /// Visits the next node, and adds it to the pool if it can run any pod at all. Returns false if all nodes
-    /// have been visited.
+    /// Adds the next node to the pool if it can run any pod at all. Returns false if all nodes have been
+    /// visited.
     fn visit_next(&mut self, requirements: &Requirements) -> bool {
         let Some(key) = self.unvisited.next() else { return false };
         let (candidate, target) = self.snapshot.at(key.index);
@@ -153,7 +148,6 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         true
     }
 
-    /// Returns why each node refuses, including what this batch has placed on it so far.
     fn refusals(&self, requirements: &Requirements) -> Arc<[Refusal]> {
         let mut changed = vec![None; self.snapshot.len()];
         self.pooled.iter().for_each(|node| changed[node.snapshot_index as usize] = Some(&node.candidate));

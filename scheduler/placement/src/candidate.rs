@@ -1,4 +1,4 @@
-//! The facts about a node that filters and scores use, small enough to be copied.
+//! The facts about a node that filters and scores use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,13 @@ use model::spec::HostPorts;
 use crate::policy::Weights;
 use crate::score::{self, LoadScore};
 
-/// A node that may get a pod. A batch works on copies, whose `used` grows with each pod that the batch
-/// places.
+/// A batch works on copies, whose `used` grows with each pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
-    /// Shared, because a batch copies candidates.
     pub(crate) name: Arc<NodeName>,
     pub(crate) capacity: Resources,
     pub(crate) used: Resources,
-    /// The load from pressure; `None` if the node reports no pressure.
+    /// `None` if the node reports no pressure.
     pub(crate) pressure: Option<LoadScore>,
     pub(crate) beat: RedisMillis,
     pub(crate) state: NodeState,
@@ -30,9 +28,8 @@ pub(crate) struct Candidate {
     pub(crate) has_disk: bool,
     pub(crate) has_shared_directory: bool,
     pub(crate) engine_id: Option<Arc<str>>,
-    /// Host resources that pods may access, if known.
     pub(crate) host_access: Option<Arc<HostAccess>>,
-    /// The host ports in use, each with the name of its pod. `None` on most nodes.
+    /// Each port with the name of its pod; `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
 }
 
@@ -56,7 +53,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the first of these ports that another pod has, with the name of that pod.
+    /// Returns the first of these ports that another pod has, and that pod's name.
     pub(crate) fn taken_port<'a>(&'a self, ports: &'a HostPorts) -> Option<(&'a str, &'a str)> {
         let taken = self.host_ports.as_ref()?;
         ports.iter().find_map(|port| Some((port, taken.get(port)?.as_str())))
@@ -69,13 +66,13 @@ impl Candidate {
         }
     }
 
-    /// Returns the load of the node. `typical_pressure` counts if it reports no pressure.
+    /// `typical_pressure` counts if the node reports no pressure.
     pub(crate) fn load(&self, weights: &Weights, typical_pressure: LoadScore) -> LoadScore {
         let pods = score::pod_load(self.used.pods, self.capacity.pods, weights);
         pods.saturating_add(self.pressure.unwrap_or(typical_pressure))
     }
 
-    /// Returns the free amount of a resource; zero if the capacity has shrunk below the usage.
+    /// Zero if the capacity has shrunk below the usage.
     pub(crate) fn free(&self, resource: Resource) -> u64 {
         self.capacity.left(resource, &self.used)
     }

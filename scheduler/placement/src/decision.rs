@@ -12,34 +12,28 @@ use crate::policy::PlacementPolicy;
 use crate::requirements::{PodRequest, Requirements};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget};
 
-/// The decision about one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The index of the pod in the batch.
+    /// Index in the batch.
     pub pod: usize,
-    /// The node of the pod, or why there is none.
     pub outcome: Outcome,
 }
 
-/// The node of a pod, or why there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Assign the pod to this node, if its incarnation has not changed.
+    /// Only if the node's incarnation has not changed.
     Place(Arc<PlacementTarget>),
-    /// No node can run the pod now.
     Unschedulable {
-        /// Most frequent reason first; a node counts under each of its reasons. Determined once per batch for
-        /// all pods with equal requirements, at the first of them.
+        /// Most frequent reason first; a node counts under each of its reasons. Determined at the first pod
+        /// of a class.
         refusals: Arc<[Refusal]>,
     },
 }
 
-/// Decides about the pods in the given order; returns one decision for each. Equal arguments give equal
-/// decisions.
+/// Returns one decision for each pod, in their order. Pure.
 ///
-/// The snapshot does not change: [`ClusterSnapshot::commit`] assignments that Redis accepts. Order the
-/// snapshot by the weights of the policy; otherwise all nodes are sorted again first, with the same
-/// decisions.
+/// [`ClusterSnapshot::commit`] the assignments that Redis accepts. If the snapshot has other weights than the
+/// policy, all nodes are sorted first.
 pub fn decide(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
@@ -63,17 +57,15 @@ pub fn decide(
 #[derive(Default)]
 struct PodClasses {
     classes: Vec<PodClass>,
-    /// Indexes into `classes`.
     by_requirements: HashMap<Requirements, usize>,
-    /// The index of the class of the last pod.
     last: usize,
 }
 
 impl PodClasses {
     fn of(&mut self, requirements: &Requirements) -> &mut PodClass {
-        // The pods of a service usually follow each other: avoid the lookup.
+        // The pods of a service usually follow each other.
         if self.classes.get(self.last).is_none_or(|last| last.requirements != *requirements) {
-            // A copy of the key costs less than a second hash of it.
+            // Copying the key costs less than hashing it twice.
             self.last = *self.by_requirements.entry(requirements.clone()).or_insert_with(|| {
                 self.classes.push(PodClass::new(requirements.clone()));
                 self.classes.len() - 1

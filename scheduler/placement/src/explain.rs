@@ -16,38 +16,31 @@ use crate::requirements::{PodRequest, Requirements};
 use crate::score::{self, LoadScore, TermScore};
 use crate::snapshot::ClusterSnapshot;
 
-/// The evaluation of one node for one pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeEvaluation {
-    /// The node.
     pub node: NodeName,
-    /// The node's load without the pod, in thousandths of a point: the sum of the terms. The feasible node
-    /// with the lowest load gets the pod.
+    /// Without the pod, in thousandths of a point: the sum of the terms.
     pub load: LoadScore,
-    /// The terms of the load.
     pub terms: Vec<TermScore>,
-    /// Why the node cannot run the pod; empty if it can.
+    /// Empty if the node can run the pod.
     pub refusals: Vec<FilterRefusal>,
 }
 
 impl NodeEvaluation {
-    /// Returns true if the node can run the pod.
     pub fn is_feasible(&self) -> bool {
         self.refusals.is_empty()
     }
 }
 
-/// The refusal of one filter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FilterRefusal {
-    /// The reason.
     pub reason: Reason,
-    /// The reason in a sentence with numbers.
+    /// A sentence with numbers.
     pub detail: String,
 }
 
-/// Evaluates every node for a pod. Feasible nodes come first, each group by load and then by name.
-/// [`decide`](crate::decide) would place the pod alone on the first one.
+/// Evaluates every node: feasible ones first, each group by load and then by name. [`decide`](crate::decide)
+/// would place the pod alone on the first one.
 pub fn explain(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
@@ -60,7 +53,7 @@ pub fn explain(
         .nodes()
         .map(|node| evaluate(node, policy, typical_pressure, &pod.requirements, &context))
         .collect();
-    // A stable sort, so that nodes with equal loads stay in the order of their names.
+    // Stable: equal loads stay in the order of names.
     evaluations.sort_by_key(|evaluation| (!evaluation.is_feasible(), evaluation.load));
     evaluations
 }
@@ -87,8 +80,8 @@ fn evaluate(
     }
 }
 
-/// Returns why no node can run a pod, the most frequent reason first. `current` maps a node's index and
-/// candidate to its candidate with the batch's placements.
+/// Most frequent reason first. `current` maps a node's index and candidate to its candidate with the batch's
+/// placements.
 pub(crate) fn refusals<'a>(
     snapshot: &'a ClusterSnapshot,
     requirements: &Requirements,
@@ -115,7 +108,7 @@ pub(crate) fn refusals<'a>(
     }
     let mut refusals: Vec<Refusal> =
         by_filter.into_iter().map(|(_, refusal)| refusal).filter(|refusal| refusal.count > 0).collect();
-    // A stable sort, so that equally frequent reasons stay in the order of the filters.
+    // Stable: equally frequent reasons stay in the order of the filters.
     refusals.sort_by_key(|refusal| Reverse(refusal.count));
     refusals.into()
 }

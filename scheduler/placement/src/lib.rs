@@ -1,5 +1,5 @@
-//! Placement: decides which pod goes to which node. Pure: no Redis, clock, environment or randomness. Imports
-//! only the model. `make instructions` counts the instructions of a decision.
+//! Placement: decides which pod goes to which node. Pure: no Redis, clock, environment or randomness. `make
+//! instructions` counts the instructions of a decision.
 //!
 //! ```text
 //! nodes ──upsert──> ClusterSnapshot ──┐
@@ -7,11 +7,9 @@
 //! now, PlacementPolicy ───────────────┘
 //! ```
 //!
-//! A pod goes to the node with the lowest [load](score) among those that pass every filter; ties go to the
-//! first by name. Pods are placed in the given order, and each placement counts for the next, so nothing is
-//! overcommitted within a batch. Between schedulers, `assign.lua` prevents it.
-//!
-//! To add a reason why a node is skipped, see `filter/mod.rs`.
+//! A pod goes to the node with the lowest [load](score) that passes every filter; ties go to the first by
+//! name. Each placement counts for the next, so nothing is overcommitted within a batch. Between schedulers,
+//! `assign.lua` prevents it.
 //!
 //! Tests: beside the code, tests, filter::tests
 

@@ -1,56 +1,46 @@
-//! The load of a node as one number, and its terms. Lower is better.
+//! The load of a node, lower is better: the sum of [`LoadTerm`]s, each an observation times its weight.
 //!
-//! A load is the sum of [`LoadTerm`]s, each an observation times its weight. It never decreases when a node
-//! gets a pod or its pressure rises; batches depend on that.
+//! A load never decreases when a node gets a pod or its pressure rises; batches depend on that.
 
 use model::node::{Node, Psi};
 use serde::Serialize;
 
 use crate::policy::{PlacementPolicy, Weights};
 
-/// A load, in thousandths of a point; see [`Weights`].
+/// In thousandths of a point; see [`Weights`].
 pub type LoadScore = u64;
 
-/// An observation that adds to a node's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadTerm {
-    /// Pod slots in use, in percent.
+    /// Percent of the pod slots in use.
     PodShare,
-    /// Number of pods.
     PodCount,
-    /// Percent of time in which some task waited for a CPU.
+    /// Percent of time in which some task waited.
     CpuSome,
-    /// Percent of time in which some task waited for memory.
     MemorySome,
-    /// Percent of time in which all tasks waited for memory.
+    /// Percent of time in which all tasks waited.
     MemoryFull,
-    /// Percent of time in which some task waited for I/O.
     IoSome,
-    /// Percent of time in which all tasks waited for I/O.
     IoFull,
-    /// The substitute for a node without reported pressure: the median of the other nodes' load from
-    /// pressure, in thousandths of a point.
+    /// For a node without reported pressure: the median of the others' load from pressure.
     TypicalPressure,
 }
 
-/// One term of a node's load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TermScore {
-    /// The observation.
     pub term: LoadTerm,
-    /// The observed value as reported: percent, or a number of pods.
+    /// As reported: percent, or a number of pods.
     pub value: f64,
-    /// Thousandths of a point per percent or per pod.
     pub weight: u32,
-    /// Contribution to the load, in thousandths of a point. Pressure is rounded down to whole steps first.
+    /// In thousandths of a point; pressure is rounded down to whole steps first.
     pub points: LoadScore,
 }
 
-/// Returns the terms of a node's load, pods first. Their points add up to the load that placement uses.
+/// Returns the terms of the load that placement uses, pods first.
 ///
-/// External workers and kernels without PSI report no pressure. Such a node counts as if it had
-/// `typical_pressure`: if it counted as idle, it would get every pod beside a busy node.
+/// External workers and kernels without PSI report no pressure. They count with `typical_pressure`: as idle
+/// nodes they would get every pod beside a busy one.
 pub fn explain(node: &Node, policy: &PlacementPolicy, typical_pressure: LoadScore) -> Vec<TermScore> {
     let weights = &policy.weights;
     let used = node.used.pods;
@@ -84,12 +74,12 @@ pub fn explain(node: &Node, policy: &PlacementPolicy, typical_pressure: LoadScor
     terms
 }
 
-/// Returns the load from pods: the part that changes while a batch is placed.
+/// Changes while a batch is placed.
 pub(crate) fn pod_load(used: u64, slots: u64, weights: &Weights) -> LoadScore {
     share_points(used, slots, weights).saturating_add(count_points(used, weights))
 }
 
-/// Returns the load from pressure: constant until the node's next heartbeat.
+/// Constant until the node's next heartbeat.
 pub(crate) fn pressure_load(psi: &Psi, weights: &Weights) -> LoadScore {
     let points =
         pressures(psi, weights).map(|(_, percent, weight)| pressure_points(percent, weight, weights));
@@ -117,7 +107,7 @@ fn pressures(psi: &Psi, weights: &Weights) -> [(LoadTerm, f32, u32); 5] {
 
 fn pressure_points(percent: f32, weight: u32, weights: &Weights) -> LoadScore {
     let step = u64::from(weights.pressure_step.max(1));
-    // The cast saturates and turns NaN into 0: impossible values count as no pressure.
+    // The cast saturates and turns NaN into 0.
     let percent = (percent as u64).min(100);
     u64::from(weight) * (percent / step * step)
 }

@@ -1,8 +1,7 @@
 //! All nodes at one moment, ordered from the best to the worst for the next pod.
 //!
-//! Every change updates the order, so that a decision examines only the best few nodes. The snapshot copies
-//! the state in Redis and can be outdated: each scheduler has its own, and the script that assigns pods
-//! checks again.
+//! Every change updates the order, so a decision examines only the best few nodes. The copy may be outdated:
+//! the script that assigns pods checks again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,26 +16,21 @@ use crate::candidate::Candidate;
 use crate::policy::Weights;
 use crate::score::LoadScore;
 
-/// The node that a pod is placed on. Redis refuses the assignment if the node's worker has registered again
-/// since.
+/// Redis refuses the assignment if the node's worker has registered again since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementTarget {
-    /// The node.
     pub name: NodeName,
-    /// The incarnation that the decision was made for; `None` for an external worker.
+    /// `None` for an external worker.
     pub incarnation: Option<Incarnation>,
 }
 
-/// The nodes, by name and by load.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterSnapshot {
     weights: Weights,
     entries: Vec<NodeEntry>,
-    /// Indexes into `entries`.
     by_name: BTreeMap<NodeName, u32>,
     order: BTreeSet<RankKey>,
-    /// Nodes without reported pressure. Their loads lack the typical pressure, so that a change of it moves
-    /// no node.
+    /// Their loads lack the typical pressure, so that a change of it moves no node.
     order_without_pressure: BTreeSet<RankKey>,
     pressures: BTreeMap<LoadScore, usize>,
 }
@@ -49,28 +43,26 @@ struct NodeEntry {
     key: RankKey,
 }
 
-/// The position of a node in the order: by load, then by name. The lowest key is the best node.
+/// The lowest key is the best node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RankKey {
     pub(crate) load: LoadScore,
-    /// Ascends with the node's name and is unique in a snapshot. Comparing it is cheaper than comparing
-    /// names.
+    /// Ascends with the node's name; unique in a snapshot, and cheaper to compare than names.
     pub(crate) name_rank: u64,
     /// Index in the snapshot, or in the pool of a batch.
     pub(crate) index: u32,
 }
 
-/// Distance between the name ranks of neighbors, which leaves gaps for nodes that join later.
+/// Leaves gaps for nodes that join later.
 const NAME_RANK_STRIDE: u64 = 1 << 32;
 
 impl ClusterSnapshot {
-    /// Returns an empty snapshot that is ordered by these weights. Deciding with other weights sorts all
-    /// nodes again each time.
+    /// Deciding with other weights sorts all nodes again each time.
     pub fn new(weights: Weights) -> Self {
         Self { weights, ..Self::default() }
     }
 
-    /// Adds a node, or replaces all its data, including commitments.
+    /// Replaces all data of a known node, including commitments.
     pub fn upsert(&mut self, node: Node) {
         let candidate = Candidate::new(&node, &self.weights);
         let load = candidate.load(&self.weights, 0);
@@ -92,7 +84,7 @@ impl ClusterSnapshot {
         self.put_in_order(index, load);
     }
 
-    /// Removes a node. Returns false if it was unknown.
+    /// Returns false if it was unknown.
     pub fn remove(&mut self, name: &NodeName) -> bool {
         let Some(index) = self.by_name.remove(name) else { return false };
         let last = (self.entries.len() - 1) as u32;
@@ -101,7 +93,7 @@ impl ClusterSnapshot {
             self.take_out_of_order(last);
         }
         self.entries.swap_remove(index as usize);
-        // The last entry has moved into the gap: update the indexes that point to it.
+        // The last entry has moved into the gap.
         if let Some(moved) = self.entries.get_mut(index as usize) {
             moved.key.index = index;
             let load = moved.key.load;
@@ -111,8 +103,8 @@ impl ClusterSnapshot {
         true
     }
 
-    /// Records an assignment that Redis has accepted: the request counts as used until the next
-    /// [`upsert`](Self::upsert) of that node. Returns false if the node is unknown.
+    /// Counts an accepted assignment as used until the next [`upsert`](Self::upsert) of that node. Returns
+    /// false if the node is unknown.
     pub fn commit(&mut self, name: &NodeName, request: Resources) -> bool {
         let Some(&index) = self.by_name.get(name) else { return false };
         self.take_out_of_order(index);
@@ -124,8 +116,7 @@ impl ClusterSnapshot {
         true
     }
 
-    /// Records that the pod `name` was assigned to a node with these host ports, until the next
-    /// [`upsert`](Self::upsert) of that node.
+    /// As [`commit`](Self::commit), for the host ports of the pod `name`.
     pub fn commit_ports(&mut self, node: &NodeName, ports: &HostPorts, name: &str) {
         let Some(&index) = self.by_name.get(node).filter(|_| !ports.is_empty()) else { return };
         let entry = &mut self.entries[index as usize];
@@ -133,22 +124,19 @@ impl ClusterSnapshot {
         entry.node.host_ports.extend(ports.iter().map(|port| (port.to_owned(), name.to_owned())));
     }
 
-    /// Returns a node, including commitments.
     pub fn get(&self, name: &NodeName) -> Option<&Node> {
         self.by_name.get(name).map(|&index| &self.entries[index as usize].node)
     }
 
-    /// Returns all nodes by name.
+    /// In the order of names.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.by_name().map(|(_, _, node)| node)
     }
 
-    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns true if there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -162,7 +150,7 @@ impl ClusterSnapshot {
         Cow::Owned(other)
     }
 
-    /// Returns the pressure assumed for nodes that report none: the median of the others, or 0.
+    /// The median of the nodes that report pressure, or 0.
     pub(crate) fn typical_pressure(&self) -> LoadScore {
         let count: usize = self.pressures.values().sum();
         if count == 0 || self.order_without_pressure.is_empty() {
@@ -224,7 +212,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Returns a rank between those of the neighbors by name. If none is left, assigns all ranks anew.
+    /// Returns a rank between those of the neighbors; if none is left, assigns all ranks anew.
     fn free_name_rank(&mut self, name: &NodeName) -> u64 {
         loop {
             let rank_of = |index: &u32| self.entries[*index as usize].key.name_rank;
@@ -265,7 +253,6 @@ mod tests {
     use super::*;
     use crate::testing::node;
 
-    /// The order equals that of sorting by load and name, and all indexes are correct.
     fn assert_consistent(snapshot: &ClusterSnapshot) {
         let names: Vec<_> = snapshot.order().map(|key| &snapshot.at(key.index).1.name).collect();
         let mut nodes: Vec<_> = snapshot.nodes().collect();
@@ -313,7 +300,7 @@ mod tests {
     fn nodes_can_be_added_in_any_order_of_names() {
         let rising = (0..200).map(|i| format!("n{i:03}"));
         let falling = (0..200).rev().map(|i| format!("m{i:03}"));
-        // Each name lies between the last two, which uses up the gaps fastest.
+        // Each between the last two, which uses up the gaps fastest.
         let nested = (0..100).flat_map(|i| ["a".repeat(i % 60 + 1), format!("{}b", "a".repeat(i % 60))]);
         let mut snapshot = ClusterSnapshot::new(Weights::default());
         for name in rising.chain(falling).chain(nested) {

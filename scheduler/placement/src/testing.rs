@@ -14,7 +14,6 @@ pub(crate) const NOW: RedisMillis = 1_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct NodeBuilder(Node);
 
-/// Returns a healthy, idle node of 4 cores, 8 GiB and 110 pods.
 pub(crate) fn node(name: &str) -> NodeBuilder {
     let capacity =
         Resources { cpu_millis: 4_000, memory_bytes: 8 << 30, pids: 1_000, disk_bytes: 100 << 30, pods: 110 };
@@ -55,7 +54,7 @@ impl NodeBuilder {
     }
 }
 
-/// Returns a pod with this request. Without one, it needs only its image.
+/// Without a request, it needs only its image.
 pub(crate) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
     PodRequest {
         id: PodId::new(format!("pod-{id}")).unwrap(),

@@ -64,7 +64,7 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
         && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
 }
 
-/// The simplest placement: evaluates all nodes for each pod.
+/// Evaluates all nodes for each pod.
 fn reference(policy: &PlacementPolicy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
     let mut nodes = nodes.to_vec();
     let mut pressures: Vec<u64> =
@@ -98,7 +98,7 @@ fn any_psi() -> impl Strategy<Value = Option<Psi>> {
 }
 
 prop_compose! {
-    /// Usually healthy, and small enough to be filled. Amounts are small, so that pods often just fit.
+    /// Small amounts, so that pods often just fit.
     fn any_node()(
         used in (0..8u64, 0..8u64, 0..8u64),
         has in (0..8u64, 0..8u64, 0..8u64),
@@ -116,7 +116,6 @@ prop_compose! {
     }
 }
 
-/// The defaults and the extremes: every weight is zero, or as high as possible.
 fn any_weights() -> impl Strategy<Value = Weights> {
     let all = |weight| Weights {
         pod_share: weight,
@@ -166,8 +165,7 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The maintained order, the pool and the classes choose the same as `reference`. So no node gets a pod
-    /// that it cannot run, or more than fits, and a pod is unschedulable only if no node can run it.
+    /// So no node gets a pod that it cannot run, and a pod is unschedulable only if no node can run it.
     #[test]
     fn decisions_equal_those_of_a_full_scan(
         nodes in any_nodes(),
@@ -258,8 +256,8 @@ proptest! {
         prop_assert!(most - least <= 1, "{counts:?}");
     }
 
-    /// Among pods with equal requirements, a node gets no more when its pressure is higher. A node that
-    /// reports no pressure counts as a typical one, so the first report of a low pressure may attract pods.
+    /// A node that reports no pressure counts as a typical one: its first report of a low pressure may
+    /// attract pods.
     #[test]
     fn higher_pressure_never_attracts_pods(
         mut nodes in any_nodes(),

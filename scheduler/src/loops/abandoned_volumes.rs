@@ -1,9 +1,8 @@
 //! Removes volumes that have had no service for the time set by the operator.
 //!
-//! The passes of this loop count the time in Redis, never from a clock: a clock that jumps would remove data.
-//! Nothing is counted while no scheduler runs, or a worker is on hold because Redis does not know its pods. A
-//! volume whose record was lost counts only after its service was seen again, because the service may be lost
-//! as well.
+//! Passes count the time in Redis, never from a clock, whose jump would remove data. Nothing counts while no
+//! scheduler runs, or a worker is on hold. A volume with a lost record counts only after its service was seen
+//! again: the service may be lost too.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -17,9 +16,8 @@ use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
 
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum time that one pass counts, if it is late, for example after a suspend.
+/// A pass may be late, for example after a suspend.
 const MOST_PER_PASS: Duration = Duration::from_secs(2 * 60);
-/// Remaining time at which the removal is announced again.
 const LAST_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) struct AbandonedVolumeLoop {
@@ -38,7 +36,7 @@ impl Loop<StoreError> for AbandonedVolumeLoop {
             LeaseStanding::New => self.counted_at = Instant::now(),
             LeaseStanding::Kept => {
                 let passed = self.counted_at.elapsed().min(MOST_PER_PASS);
-                // A failed pass loses its time, which prolongs the grace period.
+                // A failed pass loses its time, which only prolongs the grace period.
                 self.counted_at = Instant::now();
                 remove_abandoned(&self.store, passed, self.grace).await?;
             }
@@ -60,7 +58,6 @@ impl AbandonedVolumeLoop {
     }
 }
 
-/// Counts the time for which volumes have had no service, and removes those that reach `grace`.
 pub(crate) async fn remove_abandoned(
     store: &Store,
     passed: Duration,
@@ -70,8 +67,8 @@ pub(crate) async fn remove_abandoned(
         return Ok(());
     }
     let volumes = store.volumes(&store.volume_names().await?).await?.found();
-    // After the volumes: a volume is bound only for an existing service. The record decides; another program
-    // may have written the list of names.
+    // After the volumes: a volume is bound only for an existing service. The record decides, because another
+    // program may have written the list of names.
     let mut services: HashSet<ServiceName> =
         volumes.iter().map(|volume| volume.claim.service.clone()).collect();
     let named: Vec<ServiceName> = services.iter().cloned().collect();
@@ -88,7 +85,6 @@ pub(crate) async fn remove_abandoned(
             tell(&name, without, passed, grace);
             continue;
         }
-        // The script checks again whether a service has it.
         match store.remove_volume(&name).await? {
             RemoveVolumeOutcome::Removing | RemoveVolumeOutcome::Removed => {
                 tracing::info!(volume = %name, "removed: its service has been gone for {}", humantime(without));
@@ -102,7 +98,7 @@ pub(crate) async fn remove_abandoned(
     Ok(())
 }
 
-/// Announces the removal of a volume: when it is first counted, and on its last day.
+/// Announces when a volume is first counted, and on its last day.
 fn tell(name: &VolumeName, without: Duration, passed: Duration, grace: Duration) {
     let left = grace - without;
     let is_last_day = left <= LAST_DAY && left + passed > LAST_DAY;
@@ -116,7 +112,7 @@ fn tell(name: &VolumeName, without: Duration, passed: Duration, grace: Duration)
     }
 }
 
-/// Returns true if the service of a volume does not exist. Volumes shared by an app have no service and stay.
+/// Volumes shared by an app have no service and stay.
 fn is_abandoned(volume: &Volume, services: &HashSet<ServiceName>) -> bool {
     volume.state == VolumeState::Bound
         && volume.claim.scope != VolumeScope::App

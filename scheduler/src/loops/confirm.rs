@@ -1,7 +1,7 @@
-//! Confirms writes answered with "stored, not yet confirmed", and emits events for them.
+//! Confirms writes answered with "stored, not yet confirmed" (202).
 //!
-//! Restores the promise of a 202: once the replicas have the write, an event says so, even if the API that
-//! answered is gone. A lease only saves work: two schedulers emit one event, because the script compares.
+//! Once the replicas have the write, an event says so, even if the API that answered is gone. The script
+//! compares, so two schedulers emit one event.
 
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use store::{Store, StoreError};
 
 use crate::context::SchedulerContext;
 
-/// Check interval. A client that was told "not yet confirmed" can wait this long.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const LEASE_TIME: Duration = Duration::from_secs(8);
 
@@ -24,7 +23,7 @@ impl Loop<StoreError> for ConfirmLoop {
     const NAME: &'static str = "confirm";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        // Usually there is none, and this one command is all.
+        // Usually none: one command is all.
         let has_unconfirmed = self.store.unconfirmed_writes().await? > 0;
         if !has_unconfirmed || !self.store.lease(Self::NAME, &self.id, LEASE_TIME).await? {
             return Ok(Next::Rest);

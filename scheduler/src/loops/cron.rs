@@ -1,10 +1,9 @@
 //! Takes the ticks of crons, and limits the history of their ended jobs.
 //!
-//! Restores: for each tick of a cron its job is created exactly once, and at most its `catch_up` late. The
-//! script that records a tick also creates its job, unless another scheduler took the tick before; so a lease
-//! only saves work. A failover loses both together.
+//! Restores: each tick has its job once, at most `catch_up` late. One script records a tick and creates its
+//! job, unless another scheduler was first; a failover loses both together.
 //!
-//! All crons are read in regular passes, and one at once after a hint that it changed.
+//! Reads all crons in regular passes, and one at once after a hint that it changed.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -23,14 +22,14 @@ use crate::cron::{CronJob, CronStep, job_name, step, surplus_history};
 use crate::loop_lease::{LeaseStanding, LoopLease};
 
 const LEASE_TIME: Duration = Duration::from_secs(4);
-/// Interval between passes over all services, for crons without a hint.
+/// For crons without a hint.
 const PASS_INTERVAL: Duration = Duration::from_secs(10);
-/// Maximum sleep until a tick: Redis' clock may be changed.
+/// Redis' clock may be changed.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
-/// Poll interval while pods of a replaced job end.
+/// While pods of a replaced job end.
 const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 const HINT_WINDOW: Duration = Duration::from_millis(20);
-/// Maximum ticks of one cron per check.
+/// Per check of one cron.
 const MAX_STEPS: usize = 20;
 
 pub(crate) struct CronLoop {
@@ -39,7 +38,7 @@ pub(crate) struct CronLoop {
     hints: Subscription,
     next_pass_at: Instant,
     crons: HashMap<ServiceName, Instant>,
-    /// Unreadable crons. Each is logged once.
+    /// Unreadable crons, each logged once.
     broken: HashSet<ServiceName>,
 }
 
@@ -121,8 +120,8 @@ impl CronLoop {
         }
     }
 
-    /// Schedules checks of the crons among these services, and of the crons of jobs among them, which may
-    /// have a surplus job now.
+    /// Schedules the crons among these services, and those of jobs among them: they may have a surplus job
+    /// now.
     async fn look_for_crons(&mut self, names: &[ServiceName]) -> Result<(), StoreError> {
         if names.is_empty() {
             return Ok(());
@@ -133,7 +132,7 @@ impl CronLoop {
         Ok(())
     }
 
-    /// Takes the due ticks of a cron. Returns when to check again; `None` if it is no cron any more.
+    /// Returns when to check again; `None` if it is no cron any more.
     async fn look_at(&self, name: &ServiceName) -> Result<Option<Duration>, StoreError> {
         for _ in 0..MAX_STEPS {
             let seen_now = self.store.redis_now().await?;
@@ -175,7 +174,7 @@ impl CronLoop {
         Ok(Some(Duration::ZERO))
     }
 
-    /// Counts the pods of jobs that have not ended, if their successor waits for them.
+    /// Only counts if a successor waits for these jobs.
     async fn with_pods<'a>(
         &self,
         cron: &Service,

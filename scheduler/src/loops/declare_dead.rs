@@ -1,13 +1,11 @@
-//! Declares silent nodes dead.
+//! Declares nodes dead that were silent for longer than `KUBELEET_DEAD_AFTER`, so that their pods can move.
 //!
-//! Restores: a node that was silent for longer than `KUBELEET_DEAD_AFTER` is declared dead, so that its pods
-//! can move (the drain loop then restores invariant 4). The script checks again: a node that has sent a
-//! heartbeat or registered again stays alive. After a change of the Redis master, and right after another
-//! declaration, it answers "wait".
+//! The script checks again: a node that has come back stays alive. After a change of the Redis master, and
+//! right after another declaration, it answers "wait".
 //!
-//! A silent node may only be unable to write. Each step therefore begins with a write of this scheduler, and
-//! silence counts only while these have succeeded without a break (invariant 16, [`WriteWitness`]). A node
-//! that registered longer times than this scheduler's gets them (invariant 18).
+//! A silent node may only be unable to write. So silence counts only while this scheduler's own writes
+//! succeed (invariant 16, [`WriteWitness`]). A node that registered longer times than this scheduler's gets
+//! them (invariant 18).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,7 +25,7 @@ use crate::metrics;
 use crate::timings::LoopTimings;
 use crate::write_witness::WriteWitness;
 
-/// Tolerance for heartbeats that are newer than this scheduler's reading of the time.
+/// For heartbeats that are newer than this scheduler's reading of the time.
 const MAX_AHEAD: Duration = Duration::from_secs(1);
 
 pub(crate) struct DeclareDeadLoop {
@@ -38,13 +36,13 @@ pub(crate) struct DeclareDeadLoop {
     witness: WriteWitness,
     node_died: Arc<Notify>,
     is_breaker_open: bool,
-    /// As last announced by an event, of this scheduler or another one.
+    /// As last announced by any scheduler.
     told_breaker: Option<bool>,
-    /// The time of Redis at the last successful write, and why writes have failed since.
+    /// When Redis executed the last write, and why writes have failed since.
     last_write: Option<RedisMillis>,
     refusal: Option<String>,
     is_waiting: bool,
-    /// Silent nodes that cannot be declared dead. Each is logged once.
+    /// They cannot be declared dead; each is logged once.
     broken: HashSet<NodeName>,
 }
 
@@ -54,8 +52,8 @@ impl Loop<StoreError> for DeclareDeadLoop {
     async fn step(&mut self) -> Result<Next, StoreError> {
         let now = self.write().await?;
         self.correct_future_beats(now).await?;
-        // In a mass loss all nodes fall silent at once but become overdue one after the other. Half of
-        // `dead_after` is enough silence to count them together.
+        // In a mass loss nodes become overdue one after the other. After half of `dead_after` they are
+        // counted together.
         let suspects = self.store.beats_before(earlier(now, self.timings.dead_after / 2)).await?;
         if suspects.is_empty() {
             self.report(CircuitBreaker::Closed).await;
@@ -75,7 +73,6 @@ impl Loop<StoreError> for DeclareDeadLoop {
         for (name, error) in unreadable {
             self.report_broken(&name, &error);
         }
-        // The script decides whether all of the silence counts.
         let overdue = silent.iter().filter(|node| node.beat < earlier(now, self.dead_after(node)));
         let overdue: Vec<&Node> = overdue.filter(|node| !breaker.is_open() || node.cordoned).collect();
         self.declare_first(&overdue).await?;
@@ -106,7 +103,7 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// Checks that this scheduler can write. Returns the time on Redis' clock.
+    /// Checks that this scheduler can write. Returns the time of Redis.
     async fn write(&mut self) -> Result<RedisMillis, StoreError> {
         let sent = self.clock.now();
         let written = self.store.scheduler_beat(&self.id, &self.timings.detection).await;
@@ -130,7 +127,7 @@ impl DeclareDeadLoop {
         written
     }
 
-    /// Announces the end of a write outage, if it exceeded the maximum gap between two writes.
+    /// Announces the end of an outage, if it exceeded the maximum gap.
     async fn tell_outage(&mut self, now: RedisMillis) {
         let (since, refusal) = (self.last_write.replace(now), self.refusal.take());
         let (Some(since), Some(refusal)) = (since, refusal) else { return };
@@ -165,8 +162,8 @@ impl DeclareDeadLoop {
         self.store.declare_dead(node, dead_after, master_change_pause, min_death_interval, proof).await
     }
 
-    /// Future heartbeats come from a former master whose clock was ahead. The script sets them to now, so
-    /// that a dead node falls silent. A live node corrects its own with the next heartbeat.
+    /// They come from a former master whose clock was ahead. Set to now, a dead node falls silent; a live one
+    /// corrects its own.
     async fn correct_future_beats(&self, now: RedisMillis) -> Result<(), StoreError> {
         let future = self.store.beats_since(now + MAX_AHEAD.as_millis() as RedisMillis).await?;
         if future.is_empty() {
@@ -179,8 +176,7 @@ impl DeclareDeadLoop {
         Ok(())
     }
 
-    /// Declares the first node dead that is still silent when the script checks. Only one: the next step
-    /// evaluates the circuit breaker again.
+    /// Declares only one node dead: the next step evaluates the circuit breaker again.
     async fn declare_first(&mut self, overdue: &[&Node]) -> Result<(), StoreError> {
         let min_death_interval = self.timings.min_death_interval;
         for node in overdue {
@@ -191,7 +187,6 @@ impl DeclareDeadLoop {
                 self.witness.failed(error);
             }
             let outcome = match outcome {
-                // A broken key of one node must not keep the others alive.
                 Err(error) if !error.is_transient() => {
                     self.report_broken(&node.name, &error);
                     continue;
@@ -210,7 +205,7 @@ impl DeclareDeadLoop {
                     self.is_waiting = false;
                     return Ok(());
                 }
-                // Another scheduler was first: help to drain the node.
+                // Another scheduler was first: help to drain.
                 DeclareOutcome::Already => self.node_died.notify_one(),
                 DeclareOutcome::Alive => {}
                 DeclareOutcome::Wait(left) => {
@@ -238,8 +233,7 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// Logs and announces changes of the circuit breaker, and sets its metric. While it is open no silence
-    /// counts.
+    /// While the breaker is open no silence counts.
     async fn report(&mut self, breaker: CircuitBreaker) {
         let is_open = breaker.is_open();
         self.witness.breaker(is_open, self.clock.now());
@@ -262,7 +256,7 @@ impl DeclareDeadLoop {
         }
         self.is_breaker_open = is_open;
         metrics::mass_loss_breaker(is_open);
-        // Also when this scheduler starts: the one that announced the beginning may be gone.
+        // Also at the start: the scheduler that announced the beginning may be gone.
         if self.told_breaker != Some(is_open)
             && self.tell(ObservedCondition::MassLoss { is_on: is_open }, &message).await
         {

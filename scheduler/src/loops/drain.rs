@@ -1,8 +1,7 @@
 //! Moves the pods of dead nodes.
 //!
-//! Restores invariant 4: the payloads in the queues of a node that was declared dead return to `sq` once,
-//! however many schedulers drain it. Checks all dead nodes, not only new ones: payloads can be pushed to a
-//! node that died long ago, and a scheduler can die while it drains.
+//! Restores invariant 4: their payloads return to `sq` once, however many schedulers drain. Checks all dead
+//! nodes: payloads can be pushed to one later, and a scheduler can die while it drains.
 //!
 //! Also forgets the proxy of a host that was dead for long: the machine may be stolen, and it has the key. A
 //! returning host announces its proxy again.
@@ -19,9 +18,9 @@ use tokio::sync::Notify;
 
 use crate::context::SchedulerContext;
 
-/// Scripts, of a hundred pods each, before the next node gets its turn.
+/// A hundred pods each, before the next node gets its turn.
 const MAX_SCRIPTS_PER_NODE: usize = 1000;
-/// Multiple of `dead_after` after which a silent node's proxy is forgotten: half an hour by default.
+/// Multiple of `dead_after`: half an hour by default.
 const FORGET_PROXY_AFTER: u32 = 90;
 const PAGE_SIZE: usize = 500;
 
@@ -30,7 +29,7 @@ pub(crate) struct DrainLoop {
     interval: Duration,
     forget_proxy_after: Duration,
     node_died: Arc<Notify>,
-    /// The nodes that could not be drained in the last step. Each is logged once.
+    /// Not drained in the last step; each is logged once.
     failing: Vec<NodeName>,
 }
 
@@ -46,7 +45,6 @@ impl Loop<StoreError> for DrainLoop {
             match self.drain(node).await {
                 Ok(()) => {}
                 Err(error) if error.is_transient() => return Err(error),
-                // A broken key of one node must not hold up the others.
                 Err(error) => {
                     if !self.failing.contains(&node.name) {
                         tracing::error!(
@@ -69,7 +67,7 @@ impl Loop<StoreError> for DrainLoop {
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        // Ends after the interval or when a node died. The next step is the same for both.
+        // Both ends lead to the same step.
         let _elapsed = tokio::time::timeout(self.interval, self.node_died.notified()).await;
         Ok(())
     }
@@ -96,7 +94,7 @@ impl DrainLoop {
         for page in dead.chunks(PAGE_SIZE) {
             let names: Vec<NodeName> = page.iter().map(|node| node.name.clone()).collect();
             let (queues, broken) = self.store.node_queues(&names).await?;
-            // The length of a broken queue is 0: the drain of its node fails and is logged.
+            // A broken queue has length 0: its drain fails and is logged.
             let has_broken = |node: &Node| broken.iter().any(|queue| is_queue_of(queue, &node.name));
             let has_payloads = |q: &NodeQueues| q.pending + q.starting + q.running > 0;
             let with_payloads = |(node, q): &(&Node, NodeQueues)| has_payloads(q) || has_broken(node);

@@ -1,12 +1,11 @@
 //! Finds and serves external workers: nodes that other programs run (docs/reference/redis.md).
 //!
-//! Restores: every program that writes `hb:<worker>` and serves the queues of that worker is a node, alive as
-//! long as the value changes, and every payload in its container set is a running pod. A lease only saves
-//! work.
+//! Restores: every program that writes `hb:<worker>` is a node, alive as long as the value changes, and every
+//! payload in its container set is a running pod.
 //!
-//! A heartbeat key alone does not make a node: it may be left over, or belong to a kubeleet worker whose
-//! record was lost. Such a worker writes no heartbeat before it has registered again, so a worker without a
-//! record is external once its value changes.
+//! A heartbeat key alone makes no node: it may be left over, or belong to a kubeleet worker whose record was
+//! lost. That worker writes none before it has registered again, so a worker without a record is external
+//! once its value changes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ use crate::context::SchedulerContext;
 const SCAN_PAGE_SIZE: usize = 1000;
 const LEASE_NAME: &str = "guests";
 const LEASE_TIME: Duration = Duration::from_secs(10);
-/// Maximum number of remembered log entries. Beyond it some are logged again.
+/// Beyond it some problems are logged again.
 const MAX_LOGGED_NAMES: usize = 1000;
 
 pub(crate) struct ExternalWorkerLoop {
@@ -34,10 +33,10 @@ pub(crate) struct ExternalWorkerLoop {
     scan_cursor: u64,
     next_scan_at: Instant,
     last_served_at: Option<Instant>,
-    /// The nodes with a kubeleet worker, as of the start of the scan.
+    /// As of the start of the scan.
     kubeleet_workers: HashSet<NodeName>,
     external_workers: HashSet<NodeName>,
-    /// Unknown workers with a heartbeat key, with the value when they first had no record; empty before that.
+    /// Workers without a record, with their heartbeat when that was first seen; empty before.
     candidates: HashMap<NodeName, Vec<u8>>,
     logged: HashSet<NodeName>,
 }
@@ -124,7 +123,6 @@ impl ExternalWorkerLoop {
         for (name, value) in names.into_iter().zip(values) {
             let Some(seen) = self.candidates.remove(&name) else { continue };
             match value {
-                // It has a record by now.
                 None => drop(self.external_workers.insert(name)),
                 Some(value) if value.is_empty() => {}
                 Some(value) if seen.is_empty() || seen == value => {
@@ -136,7 +134,7 @@ impl ExternalWorkerLoop {
         Ok(())
     }
 
-    /// Logs once if payloads wait for a worker that has never registered.
+    /// Logs once if the worker has never registered.
     async fn check_queue(&mut self, name: NodeName) -> Result<(), StoreError> {
         if self.kubeleet_workers.contains(&name)
             || self.external_workers.contains(&name)
@@ -165,7 +163,6 @@ impl ExternalWorkerLoop {
     async fn serve(&mut self, name: &NodeName, seen: &[u8]) -> Result<(), StoreError> {
         match self.try_serve(name, seen).await {
             Err(error) if !error.is_transient() => {
-                // Concerns only this worker: logged once, and the others are served.
                 if self.logged.insert(name.clone()) {
                     tracing::error!(
                         node = %name,
@@ -197,7 +194,7 @@ impl ExternalWorkerLoop {
             ExternalBeat::Draining => return Ok(()),
         }
         let set = self.store.container_set(name).await?;
-        // An unreadable payload is skipped: only the external worker can have added it.
+        // Only the external worker can have added an unreadable payload.
         let running: Vec<Payload> = set.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect();
         self.store.external_ack(name, &running).await?;
         Ok(())

@@ -1,6 +1,4 @@
-//! Frees the addresses of removed services and slots: the cluster shares one pool.
-//!
-//! Each step reads one page of addresses, so that a large service is forgotten in pieces.
+//! Frees the addresses of removed services and slots: the cluster shares one pool. Each step reads one page.
 
 use std::time::Duration;
 
@@ -11,14 +9,14 @@ use crate::context::SchedulerContext;
 use crate::loop_lease::{LeaseStanding, LoopLease};
 
 const PAGE_INTERVAL: Duration = Duration::from_millis(50);
-/// The length of the lease, in passes.
+/// In passes.
 const LEASE_PASSES: u32 = 4;
 
 pub(crate) struct FreeAddressLoop {
     store: Store,
     lease: LoopLease,
     interval: Duration,
-    /// Cursor of the next step: 0 at the beginning of a pass.
+    /// 0 at the beginning of a pass.
     cursor: u64,
 }
 

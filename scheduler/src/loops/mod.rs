@@ -1,4 +1,4 @@
-//! The control loops: one per file. Each restores one invariant, and no loop depends on another.
+//! The control loops: each restores one invariant, and none depends on another.
 //!
 //! Tests: tests, scenarios::deaths, scenarios::mistakes
 

@@ -1,8 +1,7 @@
-//! Discards obsolete dead letters.
+//! Discards dead letters of pods whose service was corrected or deleted since: their payloads could start
+//! nothing.
 //!
-//! A pod of a service became a dead letter, and the service was corrected or deleted since: nothing is left
-//! to decide, and the payload could start nothing. Dead letters of pushed pods stay: each may be the only
-//! copy.
+//! Those of pushed pods stay: each may be the only copy.
 
 use std::time::Duration;
 
@@ -16,12 +15,12 @@ const PAGE_SIZE: usize = 500;
 pub(crate) struct ObsoleteDeadLetterLoop {
     store: Store,
     interval: Duration,
-    /// Offset of the next step. The newest dead letters come first.
+    /// The newest dead letters come first.
     offset: usize,
 }
 
 impl Loop<StoreError> for ObsoleteDeadLetterLoop {
-    // The name in metrics and logs, which does not change.
+    // In metrics and logs; it does not change.
     const NAME: &'static str = "settled_dead_letters";
 
     async fn step(&mut self) -> Result<Next, StoreError> {

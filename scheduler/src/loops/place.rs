@@ -1,11 +1,8 @@
-//! The hot path: moves pods from `sq` to the queues of the nodes.
+//! The hot path: moves pods from `sq` to the queues of the nodes, under invariants 2, 7 and 9.
 //!
-//! Restores: a payload stays in `sq` or in a scheduler's in-flight list only until it is decided. (The
-//! scripts keep invariants 2, 7 and 9.)
-//!
-//! A crash at any instruction loses nothing: BRPOPLPUSH and `take` move payloads into the in-flight list of
-//! this scheduler, and only `assign`, `park` and `reject` move them on, atomically. This process only holds
-//! copies. After an error, the rest is still in the list, and the next `take` returns it first.
+//! A crash loses nothing: BRPOPLPUSH and `take` move payloads into this scheduler's in-flight list, and only
+//! `assign`, `park` and `reject` move them on, atomically. After an error, the next `take` returns the rest
+//! first.
 
 use std::time::{Duration, Instant};
 
@@ -28,31 +25,29 @@ use crate::intake::{Intake, PendingPod, PodWithoutSpec, locate_volumes};
 use crate::metrics;
 use crate::view::ClusterView;
 
-/// Maximum decisions per step about a pod whose node refuses the assignment.
+/// For a pod whose node refuses the assignment.
 const MAX_ROUNDS: usize = 6;
-/// Maximum number of both pods and nodes for which schedulers spread pods exactly. Beyond it, a slightly
-/// uneven distribution is not worth another round.
+/// Of both pods and nodes. Beyond it, spreading exactly is not worth another round.
 const MAX_EXACT_SPREAD: usize = 64;
-/// Nodes named for each reason of an unschedulable pod.
+/// Nodes named for each reason.
 const MAX_STORED_EXAMPLES: usize = 5;
 const MIN_BATCH: usize = 64;
-/// Increase of the batch limit per node. In larger batches each node gets more pods at once, which keeps a
-/// large backlog cheap on many nodes.
+/// Per node: a large batch gives each node more pods at once.
 const MAX_BATCH_PER_NODE: usize = 32;
 const MIN_BATCH_LIMIT: usize = 8_192;
-/// The batch limit in a large cluster. A batch takes some hundred bytes of memory per pod.
+/// A batch takes some hundred bytes per pod.
 const MAX_BATCH_LIMIT: usize = 131_072;
-/// A queue with at least that many pods is a flood, if more arrive all the time.
+/// If more pods arrive all the time.
 const FLOOD: usize = 512;
-/// Time between two looks at a growing queue, and the maximum time in which it may grow to a full batch.
+/// Between two looks at a growing queue.
 const GATHER_STEP: Duration = Duration::from_millis(20);
 const MAX_GATHER: Duration = Duration::from_secs(2);
-/// Age at which the view is refreshed while there is a backlog.
+/// While there is a backlog.
 const MAX_VIEW_AGE: Duration = Duration::from_millis(200);
-/// Age at which the view is refreshed for a pod that arrives after an idle time. It is shorter than a
-/// heartbeat interval, and the script that assigns pods refuses decisions that are wrong because of it.
+/// For a pod that arrives after an idle time. Shorter than a heartbeat interval; the script refuses decisions
+/// that are wrong because of it.
 const MAX_IDLE_VIEW_AGE: Duration = Duration::from_secs(3);
-/// Minimum time between two reads of a large cluster after hints that resources became free.
+/// For a large cluster, after hints that resources became free.
 const READ_ALL_COOLDOWN: Duration = Duration::from_millis(500);
 
 pub(crate) struct PlacementLoop {
@@ -61,14 +56,12 @@ pub(crate) struct PlacementLoop {
     queue_block: Duration,
     policy: PlacementPolicy,
     view: ClusterView,
-    /// The blocking end of `sq`. `None` during a wait and after an error: dropping a wait must also drop its
-    /// connection.
+    /// `None` during a wait and after an error: dropping a wait must also drop its connection.
     queue: Option<SchedulerQueue>,
     received: Vec<Bytes>,
     batch_size: usize,
     hints: Subscription,
-    /// True if resources became free without a heartbeat that shows it: an uncordoned node, or a pod that
-    /// ended.
+    /// Resources became free without a heartbeat that shows it: a node was uncordoned, or a pod ended.
     must_read_all: bool,
 }
 
@@ -78,7 +71,7 @@ impl Loop<StoreError> for PlacementLoop {
     async fn step(&mut self) -> Result<Next, StoreError> {
         let started = Instant::now();
         let mut payloads = std::mem::take(&mut self.received);
-        // The wait that returned payloads has refreshed the view as well.
+        // The wait for payloads has refreshed the view too.
         let mut max_view_age = MAX_IDLE_VIEW_AGE;
         if payloads.is_empty() {
             self.gather().await?;
@@ -110,8 +103,7 @@ impl Loop<StoreError> for PlacementLoop {
             None => self.store.scheduler_queue(&self.id, self.queue_block).await?,
         };
         let store = self.store.clone();
-        // If this wait is dropped or fails, the payloads are still in the in-flight list and are taken from
-        // there.
+        // If this wait is dropped or fails, the payloads are taken from the in-flight list.
         let (received, ()) =
             tokio::try_join!(queue.next(self.batch_size), self.view.refresh(&store, MAX_VIEW_AGE))?;
         self.received = received;
@@ -137,9 +129,8 @@ impl PlacementLoop {
         }
     }
 
-    /// While a flood of pods arrives in a large cluster, waits until they fill a batch, or no more arrive. A
-    /// batch costs several scripts per node, however few pods the node gets, and Redis is busy meanwhile with
-    /// those that arrive: placing them in parts would only take longer.
+    /// While a flood arrives in a large cluster, waits until it fills a batch. A batch costs several scripts
+    /// per node, however few pods the node gets, so parts would take longer.
     async fn gather(&mut self) -> Result<(), StoreError> {
         let nodes = self.view.snapshot().len();
         if nodes <= MAX_EXACT_SPREAD {
@@ -158,7 +149,6 @@ impl PlacementLoop {
         Ok(())
     }
 
-    /// Reads all nodes if resources became free, and changed nodes if the view is older than `max_age`.
     async fn refresh(&mut self, max_age: Duration) -> Result<(), StoreError> {
         self.handle_hints().await?;
         self.view.refresh(&self.store, max_age).await
@@ -168,20 +158,19 @@ impl PlacementLoop {
         self.must_read_all |= !pending_hints(&mut self.hints).is_empty();
         if self.must_read_all && self.can_read_all() {
             self.view.read_all_after(&self.store, Instant::now()).await?;
-            // Only now: a hint that was postponed, or whose read failed, is still pending.
+            // Only now: a postponed or failed read is still pending.
             self.must_read_all = false;
         }
         Ok(())
     }
 
-    /// A small cluster is read at once. For a large one that costs more than a slightly old view.
+    /// For a large cluster, reading costs more than a slightly old view.
     fn can_read_all(&self) -> bool {
         self.view.snapshot().len() <= MAX_EXACT_SPREAD
             || self.view.since_all_read().is_none_or(|elapsed| elapsed >= READ_ALL_COOLDOWN)
     }
 
-    /// Assigns each pod to a node, or records why no node can run it. Keeps the order of the pods: the
-    /// scripts find the oldest entry of the in-flight list first.
+    /// Keeps the order of the pods: the scripts find the oldest entry of the in-flight list first.
     async fn place(&mut self, mut pods: Vec<PendingPod>, taken_at: Instant) -> Result<(), StoreError> {
         for round in 1..=MAX_ROUNDS {
             if pods.is_empty() {
@@ -195,7 +184,7 @@ impl PlacementLoop {
             }
             let (placed, parked) = self.split(pods, outcomes);
             self.executor().park(&parked).await?;
-            // In the last round any node with enough resources will do.
+            // In the last round any node will do.
             let spread_exactly = round < MAX_ROUNDS;
             pods = self.assign(placed, spread_exactly).await?;
         }
@@ -243,10 +232,10 @@ impl PlacementLoop {
         (placed, parked)
     }
 
-    /// Executes assignments. Returns the pods whose node refused, after reading these nodes again.
+    /// Returns the pods whose node refused, after reading these nodes again.
     ///
-    /// With `spread_exactly`, few pods and few nodes, a node also refuses if another scheduler has just
-    /// assigned pods to it. Otherwise all schedulers would choose the same idle node.
+    /// With `spread_exactly`, a node also refuses if another scheduler has just assigned pods to it: all of
+    /// them would choose the same idle node.
     async fn assign(
         &mut self,
         placed: Vec<(PendingPod, Assignment)>,
@@ -299,15 +288,15 @@ impl PlacementLoop {
     }
 }
 
-/// Drops most examples: Redis stores them for every unschedulable pod, possibly a hundred thousand.
+/// Redis stores examples for every unschedulable pod, possibly a hundred thousand.
 fn with_few_examples(refusal: &Refusal) -> Refusal {
     let Refusal { reason, count, nodes } = refusal;
     let nodes = nodes.iter().take(MAX_STORED_EXAMPLES).cloned().collect();
     Refusal { reason: reason.clone(), count: *count, nodes }
 }
 
-/// Swaps nodes among consecutive pods with equal requirements, so that the pods of one node follow each
-/// other. A script then accesses few nodes, and a worker can claim and acknowledge its pods together.
+/// Swaps nodes among consecutive equal pods. A script then accesses few nodes, and a worker can claim its
+/// pods together.
 fn group_by_node(pods: &[PodRequest], outcomes: &mut [Outcome]) {
     let is_equal =
         |a: &PodRequest, b: &PodRequest| (&a.requirements, &a.service) == (&b.requirements, &b.service);
@@ -319,7 +308,6 @@ fn group_by_node(pods: &[PodRequest], outcomes: &mut [Outcome]) {
     }
 }
 
-/// Orders nodes by name; pods without a node come last.
 fn group_key(outcome: &Outcome) -> (bool, Option<&NodeName>) {
     match outcome {
         Outcome::Place(target) => (false, Some(&target.name)),
@@ -327,8 +315,7 @@ fn group_key(outcome: &Outcome) -> (bool, Option<&NodeName>) {
     }
 }
 
-/// Returns the size of the next batch: eight times as large with a backlog, to take few calls, and smaller
-/// without one, so that several schedulers share the pods.
+/// Larger with a backlog, to take few calls; smaller without one, so that schedulers share the pods.
 fn next_batch_size(batch_size: usize, taken: usize, nodes: usize) -> usize {
     let next = if taken >= batch_size {
         batch_size * 8
@@ -344,20 +331,20 @@ fn batch_limit(nodes: usize) -> usize {
     (nodes * MAX_BATCH_PER_NODE).clamp(MIN_BATCH_LIMIT, MAX_BATCH_LIMIT)
 }
 
-/// Returns true if a queue that has grown from `before` to `now` in a step is full in time.
+/// The queue has grown from `before` to `now` in one step.
 fn fills_soon(before: usize, now: usize, full: usize) -> bool {
     let steps = (MAX_GATHER.as_millis() / GATHER_STEP.as_millis()) as usize;
     now.saturating_sub(before) * steps >= full
 }
 
-/// A pod whose nodes refused it in every round, because other schedulers were faster.
+/// Other schedulers were faster in every round.
 fn parked_as_contended(pod: PendingPod) -> Parked {
     let message = "the nodes with enough resources filled up or changed during placement; retrying";
     let request = pod.request.requirements.resources();
     parked(pod.payload, request, "Contended", message.to_owned())
 }
 
-/// A pod that waits for its specification. If its record is missing too, the park script says so.
+/// If its record is missing too, the park script says so.
 fn parked_without_spec(pod: PodWithoutSpec) -> Parked {
     parked(pod.payload, Resources::default(), "NoSpecification", pod.message)
 }

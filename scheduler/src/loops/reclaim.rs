@@ -1,8 +1,7 @@
-//! Reclaims the in-flight payloads of schedulers that died.
+//! Returns the in-flight payloads of dead schedulers to `sq`, where the oldest is taken first (invariant 2).
 //!
-//! Restores invariant 2 after a scheduler was killed: its in-flight payloads return to `sq`, where the oldest
-//! is taken first. A scheduler that was only paused finds its in-flight list empty, and the scripts answer
-//! its late decisions with "gone".
+//! A scheduler that was only paused finds its list empty, and the scripts answer its late decisions with
+//! "gone".
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,7 +19,7 @@ pub(crate) struct ReclaimLoop {
     own_id: SchedulerId,
     silent_after: Duration,
     interval: Duration,
-    /// Schedulers with broken lists. Each is logged once.
+    /// Each is logged once.
     broken: HashSet<SchedulerId>,
 }
 
@@ -31,11 +30,10 @@ impl Loop<StoreError> for ReclaimLoop {
         let now = self.store.redis_now().await?;
         let max_silence_millis = self.silent_after.as_millis() as u64;
         for (id, last_seen) in self.store.schedulers().await? {
-            // The script corrects future times, which come from a former master whose clock was ahead.
+            // The script corrects future times of a former master.
             let is_suspect = now.abs_diff(last_seen) > max_silence_millis;
             if id != self.own_id && is_suspect {
                 match self.reclaim(&id).await {
-                    // The broken list of one scheduler must not block the others.
                     Err(error) if !error.is_transient() => self.report_broken(&id, &error),
                     result => result?,
                 }

@@ -1,10 +1,9 @@
-//! Ensures that every service has exactly its desired pods.
+//! Ensures that every service has exactly its desired pods, of its newest generation (invariant 1).
 //!
-//! Restores invariant 1, and invariant 2 after a failover that lost writes: every service has exactly its
-//! pods, of its newest generation, and the payload of every pod is where its phase says. A lease only saves
-//! work: every script checks again.
+//! Also restores invariant 2 after a failover that lost writes: each payload is where the pod's phase says. A
+//! lease only saves work: every script checks again.
 //!
-//! Reconciles a service at once after a hint that it changed, and everything in regular full passes.
+//! Reconciles a service at once after a hint, and everything in regular full passes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::OnceLock;
@@ -44,21 +43,21 @@ const LEASE_TIME: Duration = Duration::from_secs(8);
 const HINT_WINDOW: Duration = Duration::from_millis(20);
 const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
-/// A younger service is still being created: missing pods are expected.
+/// A younger service is still being created.
 const CREATION_TIME: Duration = Duration::from_secs(1);
-/// Maximum consecutive plans of a service. A hint or a pass continues the rest.
+/// Per service; a hint or a pass continues.
 const MAX_PLANS: usize = 4;
-/// The cooldown of a service, as a multiple of its last reconciliation time. Every pod of a large service
-/// publishes hints, and the service still takes at most a fifth of this loop.
+/// Times the last reconciliation: a large service, whose pods all publish hints, takes at most a fifth of
+/// this loop.
 const COOLDOWN_FACTOR: u32 = 4;
 const MAX_COOLDOWN: Duration = Duration::from_secs(5);
-/// Minimum time between two full passes, even if hints may have been missed.
+/// Even if hints may have been missed.
 const MIN_PASS_INTERVAL: Duration = Duration::from_secs(2);
-/// Total payloads below which queues are short: a pod should not wait in them for long.
+/// Below it a pod should not wait for long.
 const SHORT_QUEUE_LENGTH: u64 = 10_000;
-/// Approximate number of queue entries that one pass may compare: one second of Redis.
+/// Queue entries per pass: about one second of Redis.
 const MAX_COMPARISONS: u64 = 2_000_000;
-/// The limits of how many payloads one pass searches for.
+/// Payloads that one pass searches for.
 const MIN_SEARCHES: u64 = 100;
 const MAX_SEARCHES: u64 = 20_000;
 
@@ -68,36 +67,34 @@ pub(crate) struct ReconcileLoop {
     hints: Subscription,
     full_pass_interval: Duration,
     settle_time: Duration,
-    /// A node that was silent for longer counts as gone, with the dependencies that it runs.
+    /// A silent node counts as gone, with the dependencies that it runs.
     dead_after: Duration,
     lease: LoopLease,
     next_pass_at: Instant,
     last_pass_ended_at: Instant,
     queued: HashSet<ServiceName>,
-    /// When each of these services may be reconciled again.
     cooldowns: HashMap<ServiceName, Instant>,
-    /// Services in `queued` that were only created: their creator also creates their pods.
+    /// Only created so far: their creator also creates their pods.
     new_services: HashSet<ServiceName>,
-    /// Services with many missing pods, and their number of pods at the last check.
+    /// With many missing pods, and their number at the last check.
     in_creation: HashMap<ServiceName, u64>,
     replacements: Replacements,
     lost: LostPods,
-    /// Replicas that live nodes held at the last full pass.
+    /// At the last full pass.
     held: HeldReplicas,
-    /// Services that cannot be reconciled. Each is logged once.
+    /// Each is logged once.
     broken: HashSet<ServiceName>,
-    /// Services without a record whose pods run. Each is logged once.
+    /// Without a record, but with running pods. Each is logged once.
     unknown_services: BTreeSet<ServiceName>,
-    /// Drift of each node's usage from the records of its pods in the last pass.
+    /// As of the last pass.
     drifts: HashMap<(NodeName, Incarnation), Drift>,
-    /// Objects that cannot be reconciled because a shared key is broken. Each is logged once.
+    /// Kinds of objects whose shared key is broken. Each is logged once.
     broken_indexes: HashSet<&'static str>,
 }
 
 struct PlannedStep {
     seen: SeenService,
     needs_another: bool,
-    /// Pods that may have lost their payload.
     suspects: Vec<PodRecord>,
 }
 
@@ -125,7 +122,7 @@ impl Loop<StoreError> for ReconcileLoop {
         let due = self.due();
         let progress = self.store.creation_progress(&due).await?;
         let mut due: Vec<_> = due.into_iter().zip(progress).collect();
-        // Stopping pods goes before creating pods, so that undoing a typo waits for nothing.
+        // Stops go before creations, so that undoing a typo waits for nothing.
         due.sort_by_key(|(_, counts)| !counts.is_some_and(|(created, desired)| created > desired));
         for (name, counts) in due {
             let is_new = self.new_services.remove(&name);
@@ -174,7 +171,7 @@ impl Loop<StoreError> for ReconcileLoop {
         let hints = tick_or_hints(wait, &mut self.hints).await;
         self.handle_hints(&hints);
         if !hints.is_empty() {
-            // Many pods often publish a hint at the same time.
+            // Many pods often publish at the same time.
             tokio::time::sleep(HINT_WINDOW).await;
             let hints = pending_hints(&mut self.hints);
             self.handle_hints(&hints);
@@ -222,7 +219,7 @@ impl ReconcileLoop {
                 }
                 self.queued.insert(name);
             } else {
-                // An empty hint: some may have been missed.
+                // Some hints may have been missed.
                 self.next_pass_at = self.next_pass_at.min(self.last_pass_ended_at + MIN_PASS_INTERVAL);
             }
         }
@@ -263,9 +260,8 @@ impl ReconcileLoop {
         result.map(drop)
     }
 
-    /// Returns how long to leave a service alone while another process creates many of its pods: the API,
-    /// after a POST. Reading all of them meanwhile would slow it down. If the API dies, the number of pods
-    /// stops growing.
+    /// How long to leave a service alone while the API creates many of its pods: reading all of them would
+    /// slow it down. If the API dies, their number stops growing.
     fn creation_delay(&mut self, name: &ServiceName, counts: Option<(u64, u64)>) -> Option<Duration> {
         let previous = self.in_creation.remove(name);
         let (created, desired) = counts?;
@@ -280,7 +276,6 @@ impl ReconcileLoop {
         Some(CREATION_CHECK_INTERVAL)
     }
 
-    /// Reconciles every service and every pushed pod, and searches for lost payloads.
     async fn full_pass(&mut self) -> Result<(), StoreError> {
         let started = Instant::now();
         self.set_aside_wrong_types().await?;
@@ -290,7 +285,7 @@ impl ReconcileLoop {
         if !self.or_logged("the lists of nodes", restored)?.is_empty() {
             tracing::warn!("listed nodes again that were missing from `nodes` or `beats`");
         }
-        // Before the pods. No pod created from here on names one of these specifications, unless one is
+        // Before the pods: no pod created from here on names one of these specifications, unless one is
         // reused, which is noticed. Assignments from here on count as reservations.
         let former_specs = self.store.former_specs().await.map(|former| vec![former]);
         let former_specs =
@@ -307,7 +302,7 @@ impl ReconcileLoop {
         if !sums.is_incomplete {
             self.list_services_of_pods(&mut services, &observed).await?;
         }
-        // A pod that is in no slot is only known from its node.
+        // A pod in no slot is only known from its node.
         sums.is_incomplete |= observed.has_unreadable_nodes;
         self.broken.retain(|name| services.contains(name));
         self.in_creation.retain(|name, _| services.contains(name));
@@ -335,14 +330,14 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Moves keys of a wrong type away if they would block more than one object. This pass or their writers
+    /// Moves keys of a wrong type away that would block more than one object. This pass or their writers
     /// rebuild them.
     async fn set_aside_wrong_types(&mut self) -> Result<(), StoreError> {
         let mut moved = self.store.set_aside_cluster_keys().await?;
         let nodes = self.store.node_names().await?;
         let mut schedulers: Vec<SchedulerId> =
             self.store.schedulers().await?.into_iter().map(|(id, _)| id).collect();
-        // This scheduler is not listed while its own in-flight list has another type.
+        // Not listed while its own in-flight list has another type.
         schedulers.push(self.id.clone());
         moved.extend(self.store.set_aside_queues(&nodes, &schedulers).await?);
         for key in moved {
@@ -356,7 +351,7 @@ impl ReconcileLoop {
     }
 
     async fn observe(&mut self, queues_are_short: bool) -> Result<ObservedState, StoreError> {
-        // The time first: a pod that changes from here on is too young to be a suspect.
+        // First: a pod that changes from here on is too young to be a suspect.
         let now = self.store.redis_now().await?;
         let names = self.store.node_names().await;
         let names = self.or_logged("the names of the nodes", names)?;
@@ -367,7 +362,7 @@ impl ReconcileLoop {
         let mut has_unreadable_nodes = false;
         let with_machine_ports = Some(with_machine_ports(&nodes));
         for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
-            // The queues first: a pod that starts meanwhile is in the set.
+            // First: a pod that starts meanwhile is in the set.
             let queued = payloads(self.store.queued_on(&node.name).await)?;
             let set = payloads(self.store.container_set(&node.name).await)?;
             has_unreadable_nodes |= queued.is_none() || set.is_none();
@@ -391,8 +386,8 @@ impl ReconcileLoop {
         })
     }
 
-    /// Returns true if a service has no slots although it has not changed for a while. Its pods may still
-    /// run: a full pass finds them on their nodes, and nothing is created before.
+    /// No slots, and unchanged for a while. Its pods may still run: a full pass finds them, and nothing is
+    /// created before.
     async fn may_have_lost_its_slots(&self, name: &ServiceName) -> Result<bool, StoreError> {
         let now = self.store.redis_now().await?;
         match self.store.service(name).await {
@@ -405,15 +400,15 @@ impl ReconcileLoop {
         }
     }
 
-    /// Returns true if this scheduler checks a service for the first time and it lacks pods. Nodes report
-    /// pods that run although another program has removed their slots.
+    /// At the first check of a service that lacks pods: another program may have removed the slots of running
+    /// ones.
     fn may_lack_slots_of_running_pods(
         &self,
         service: &Service,
         slots: &[ReplicaSlot],
         now: RedisMillis,
     ) -> bool {
-        // A job creates its pods step by step: it always lacks some.
+        // A job always lacks some pods.
         let is_concerned = service.kind().is_service() && service.state == ServiceState::Active;
         let is_new = now.saturating_sub(service.created_at) < CREATION_TIME.as_millis() as RedisMillis;
         if !is_concerned || is_new || self.lost.knows(&service.name) {
@@ -423,8 +418,7 @@ impl ReconcileLoop {
         (0..service.replicas).any(|replica| !taken.contains(&replica))
     }
 
-    /// Plans and executes until there is nothing to do now. Counts its pods. None is a suspect unless the
-    /// state of the cluster was `observed`.
+    /// Plans and executes until there is nothing to do now. Without `observed`, no pod is a suspect.
     async fn reconcile(
         &mut self,
         name: &ServiceName,
@@ -437,7 +431,7 @@ impl ReconcileLoop {
             Some(observed) => observed,
             None => {
                 let (now, settle_time) = (self.store.redis_now().await?, self.settle_time);
-                // A restarted worker reports again what it holds: until then the old report stands.
+                // A restarted worker reports its pods again: until then the old report stands.
                 let mut held = self.held.clone();
                 for (service, replicas) in held_replicas(&self.store.holding_nodes().await?) {
                     held.entry(service).or_default().extend(replicas);
@@ -472,7 +466,7 @@ impl ReconcileLoop {
                 }
                 gone.unlisted.clear();
             }
-            // A service that is being deleted gets no pods, and waits for no container that a node holds.
+            // A service that is being deleted gets no pods.
             let back = match service.state {
                 ServiceState::Active => {
                     self.lost.hold_back(name, &mut slots, &gone, &observed.held, Instant::now())
@@ -502,8 +496,7 @@ impl ReconcileLoop {
         Ok(SeenService::default())
     }
 
-    /// Frees slots that name pods of other slots, and lists running pods without a slot again, among them the
-    /// owners of these slots. Returns true if slots have changed.
+    /// Frees void slots, and lists running pods without a slot again. Returns true if slots have changed.
     async fn list_again(
         &self,
         service: &Service,
@@ -511,12 +504,11 @@ impl ReconcileLoop {
         observed: &ObservedState,
         sums: &mut PassSums,
     ) -> Result<bool, StoreError> {
-        // Without the container sets it is unknown which pods run: their slots would get others.
+        // Without the container sets it is unknown which pods run.
         let has_freed = observed.container_sets.is_some() && free_void(&self.store, service, slots).await?;
         Ok(unlisted::restore(&self.store, service, slots, observed, sums).await? || has_freed)
     }
 
-    /// Adds relevant properties of the nodes of these pods.
     async fn with_nodes_of(
         &self,
         slots: &[ReplicaSlot],
@@ -575,7 +567,7 @@ impl ReconcileLoop {
         Ok(PlannedStep { seen, needs_another, suspects: plan.pods.requeue })
     }
 
-    /// Lists services again that have running pods and a record, and are not among `services`.
+    /// Those with running pods and a record.
     async fn list_services_of_pods(
         &self,
         services: &mut Vec<ServiceName>,
@@ -595,10 +587,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Logs an error of this service alone, once, so that the others are reconciled.
-    ///
-    /// # Errors
-    /// Errors that concern all services.
+    /// Logs an error of this service alone, once. Returns errors that concern all services.
     fn handle_result(
         &mut self,
         name: &ServiceName,
@@ -631,8 +620,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Returns the value that was read. If a key that all of these objects need is broken, logs that once and
-    /// returns none of them, so that the others are reconciled.
+    /// If a key that all of these objects need is broken, logs that once and returns none of them.
     fn or_logged<T>(
         &mut self,
         what: &'static str,
@@ -654,8 +642,8 @@ impl ReconcileLoop {
         }
     }
 
-    /// Stops pushed pods again whose stop request may have been lost, and forgets those that ended long ago.
-    /// A pushed pod is desired until it is stopped, and is never created anew.
+    /// Repeats stop requests that may be lost, and forgets pods that ended long ago. A pushed pod is desired
+    /// until stopped, and never created anew.
     async fn reconcile_pushed_pods(
         &self,
         observed: &ObservedState,
@@ -673,7 +661,7 @@ impl ReconcileLoop {
             .iter()
             .zip(records.iter())
             .filter(|(_, record)| match record {
-                // Another program has listed a pod of a service here.
+                // Another program has listed a service's pod here.
                 Ok(record) => record.as_ref().is_none_or(|pod| pod.service.is_some() || is_over(pod)),
                 Err(_) => false,
             })
@@ -701,8 +689,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Counts the pods of services without a record. They keep running: a service that was not deleted by its
-    /// command was lost by accident.
+    /// They keep running: a service that was not deleted by its command was lost by accident.
     async fn count_pods_of_unknown_services(
         &mut self,
         observed: &ObservedState,
@@ -726,7 +713,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Corrects the usage of nodes with the same drift in two consecutive passes.
+    /// Corrects nodes with the same drift in two consecutive passes.
     async fn correct_usage(&mut self, usage: &[NodeUsage], sums: &PassSums) -> Result<(), StoreError> {
         let mut drifts = HashMap::new();
         for node in usage {
@@ -744,8 +731,8 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Searches for the payloads of as many suspects as Redis can bear, and requeues missing ones. If there
-    /// are more, picks them at random, so that each pass searches for others.
+    /// Searches for as many payloads as Redis can bear. Picks them at random, so that each pass searches for
+    /// others.
     async fn restore_lost_payloads(
         &mut self,
         mut suspects: Vec<PodRecord>,
@@ -770,8 +757,8 @@ impl ReconcileLoop {
     }
 }
 
-/// Returns the payloads that were read from a node; `None` if a key is broken. The pods in that container set
-/// are suspects then, and the script that would requeue them fails.
+/// Returns `None` if a key is broken. Its pods are suspects then, and the script that would requeue them
+/// fails.
 fn payloads(read: Result<Vec<Bytes>, StoreError>) -> Result<Option<Vec<Payload>>, StoreError> {
     match read {
         Ok(raw) => Ok(Some(raw.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect())),
@@ -785,8 +772,7 @@ fn with_machine_ports(nodes: &[Node]) -> HashSet<NodeName> {
     nodes.iter().filter(has_them).map(|node| node.name.clone()).collect()
 }
 
-/// Returns the time until the next check of a job without a hint. Unfinished work, for example an unconfirmed
-/// write of its cron, is retried soon.
+/// Unfinished work, for example an unconfirmed write of its cron, is retried soon.
 fn look_again_in(plan: &JobPlan, needs_another: bool, now: RedisMillis) -> Option<Duration> {
     if needs_another || !plan.is_complete() {
         return Some(UNFINISHED_JOB_INTERVAL);

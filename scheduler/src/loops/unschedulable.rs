@@ -1,7 +1,5 @@
-//! Requeues unschedulable pods.
-//!
-//! Restores: a pod stays unschedulable only while nothing changes. It is requeued when its backoff is over (1
-//! s at first, doubling up to 60 s), and at once after a hint that resources became free.
+//! Requeues unschedulable pods: when their backoff is over (1 s, doubling up to 60 s), and at once when
+//! resources became free.
 
 use std::time::Duration;
 
@@ -12,17 +10,16 @@ use store::{Store, StoreError, Subscription, Unpark, channel};
 use crate::context::SchedulerContext;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum time between two steps, however often resources become free.
+/// However often resources become free.
 const MIN_STEP_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_BATCH: usize = 1000;
 
 pub(crate) struct UnschedulableLoop {
     store: Store,
     hints: Subscription,
-    /// True if resources became free since the last step.
+    /// Since the last step.
     has_free_resources: bool,
-    /// Pods still to requeue since resources became free. Each pod gets its turn: a pod that is parked again
-    /// goes behind those that were not requeued yet.
+    /// Pods still to requeue: each gets its turn, and one that is parked again goes behind the others.
     remaining: usize,
 }
 
@@ -32,7 +29,7 @@ impl Loop<StoreError> for UnschedulableLoop {
     async fn step(&mut self) -> Result<Next, StoreError> {
         self.store.unpark(Unpark::Due, MAX_BATCH).await?;
         if self.has_free_resources {
-            // Without nodes no pod can be placed. The next node that registers publishes a hint.
+            // The next node that registers publishes a hint.
             let nodes = self.store.live_nodes().await?;
             let lengths = self.store.queue_lengths().await?;
             self.remaining = if nodes > 0 { lengths.unschedulable as usize } else { 0 };

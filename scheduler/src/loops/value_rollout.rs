@@ -1,8 +1,7 @@
-//! Restarts the services that use a changed secret or config.
+//! Restarts the services that use a changed secret or config, step by step, even if the API that stored it is
+//! gone.
 //!
-//! Restores the promise of a rotation: running pods get the new version by a stepwise replacement, even if
-//! the API that stored it is gone. A lease only saves work: two schedulers restart a service once, because
-//! the script compares times.
+//! The script compares times, so two schedulers restart a service once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -22,9 +21,8 @@ const LEASE_TIME: Duration = Duration::from_secs(8);
 pub(crate) struct ValueRolloutLoop {
     store: Store,
     id: SchedulerId,
-    /// For each remaining note, the services that cannot be restarted yet, because one of their keys is
-    /// broken. The others are not restarted again: after a failover to a clock that is behind, the script
-    /// would restart them.
+    /// For each note, the services that wait because a key is broken. Only they are retried: after a failover
+    /// to a clock that is behind, the script would restart the others again.
     unfinished: HashMap<ValueRolloutNote, BTreeSet<ServiceName>>,
 }
 
@@ -33,7 +31,7 @@ impl Loop<StoreError> for ValueRolloutLoop {
     const NAME: &'static str = "rollout";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
-        // Usually there is none, and this one command is all.
+        // Usually none: one command is all.
         let notes = self.store.value_rollout_notes().await?;
         self.unfinished.retain(|note, _| notes.contains(note));
         if notes.is_empty() || !self.store.lease(Self::NAME, &self.id, LEASE_TIME).await? {
@@ -58,7 +56,7 @@ impl ValueRolloutLoop {
         Self { store: context.store.clone(), id: context.id.clone(), unfinished: HashMap::new() }
     }
 
-    /// Returns the services to check: all of them if one of the notes is new.
+    /// All services if one of the notes is new.
     async fn names_to_read(&self, notes: &[ValueRolloutNote]) -> Result<Vec<ServiceName>, StoreError> {
         if notes.iter().any(|note| !self.unfinished.contains_key(note)) {
             return self.store.service_names().await;
@@ -67,8 +65,8 @@ impl ValueRolloutLoop {
         Ok(names.into_iter().cloned().collect())
     }
 
-    /// The note is removed last: if this scheduler dies before, the next one continues. It stays while a
-    /// service that may use the value has a broken key.
+    /// Removes the note last: if this scheduler dies before, the next one continues. A broken key of a
+    /// service that may use the value keeps it.
     async fn roll_out(
         &mut self,
         note: &ValueRolloutNote,
@@ -111,8 +109,7 @@ impl ValueRolloutLoop {
     }
 }
 
-/// Returns true if the pods of a service are replaced when this secret or config changes. Jobs are not: their
-/// pods end by themselves, and would run again.
+/// Jobs are not restarted: their pods would run again.
 fn is_restarted(service: &Service, rollout: &ValueRollout) -> bool {
     let containers = &service.pod.containers;
     let uses = |container: &ContainerSpec| {

@@ -1,4 +1,4 @@
-//! Reads the input of a plan and executes the plan. Makes no decisions.
+//! Reads the input of a plan and executes it. Makes no decisions.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ const CONCURRENT_SEARCHES: usize = 16;
 
 pub(crate) const STOPPED_AGAIN: &str = "stop requested again; the first request may have been lost";
 
-/// Reads the slots of a service. If some pod records are unreadable, also returns the first error.
+/// Also returns the first error if some records are unreadable.
 pub(crate) async fn read_slots(
     store: &Store,
     service: &Service,
@@ -37,9 +37,9 @@ pub(crate) async fn read_slots(
         let holder = match record {
             Ok(Some(pod)) => {
                 let is_holder = match pod.is_of(&service.name, slot) {
-                    // Sorted: the second place of a replica comes after its first one.
+                    // Sorted: the second slot of a replica comes after its first.
                     true => seen.insert(id.clone()),
-                    // If the owner named by its record is missing, the record was overwritten.
+                    // The record was overwritten if the owner it names is missing.
                     false => !store.has_owner(&pod).await?,
                 };
                 if is_holder { SlotHolder::Pod(Box::new(pod)) } else { SlotHolder::Void }
@@ -55,7 +55,7 @@ pub(crate) async fn read_slots(
     Ok((slots, first_error))
 }
 
-/// Frees the slots that name pods of other slots. Returns true if there were any.
+/// Returns true if there were any.
 pub(crate) async fn free_void(
     store: &Store,
     service: &Service,
@@ -75,7 +75,7 @@ pub(crate) async fn free_void(
     Ok(freed > 0)
 }
 
-/// Reads the records of pods that have lost their slot. Ended ones are left out.
+/// Ended ones are left out.
 pub(crate) async fn read_gone(
     store: &Store,
     service: &Service,
@@ -101,9 +101,9 @@ pub(crate) async fn read_gone(
     Ok(gone)
 }
 
-/// Converts times of a former master to the clock of this one, which may differ by an hour. A future time
-/// counts as the moment of the failover. So does an earlier one in a service whose update is judged: the
-/// earlier state of a pod shows nothing. `seen_now` is a time before the slots were read.
+/// Converts times of a former master, whose clock may differ by an hour: a future time becomes that of the
+/// failover. So does an earlier one while an update is judged: a pod's earlier state shows nothing.
+/// `seen_now` is from before the slots were read.
 pub(crate) async fn settle_times(
     store: &Store,
     service: &Service,
@@ -116,7 +116,7 @@ pub(crate) async fn settle_times(
     if !is_judged && !has_future {
         return Ok(());
     }
-    // Read after the slots: later times are in the future.
+    // After the slots: later times are in the future.
     let now = store.redis_now().await?;
     let taken_over_at = store.master_changed_at().await?.map(|at| at.min(now));
     let settle = |time: &mut RedisMillis| {
@@ -135,11 +135,9 @@ pub(crate) async fn settle_times(
     Ok(())
 }
 
-/// Executes a plan, except requeueing. Returns true if another plan is needed at once: slots became free, or
-/// the service has changed.
+/// Except requeueing. Returns true if another plan is needed at once.
 ///
-/// # Errors
-/// If keys of some pods are broken, executes everything else before it fails.
+/// If keys of some pods are broken, fails only after everything else.
 pub(crate) async fn carry_out(
     store: &Store,
     service: &Service,
@@ -170,7 +168,7 @@ pub(crate) async fn carry_out(
     first_error.map_or(Ok(needs_another), Err)
 }
 
-/// Takes the next step of replacing pods. Returns true if another one may follow at once.
+/// Returns true if another step may follow at once.
 async fn replace(store: &Store, service: &Service, plan: &ReconcilePlan) -> Result<bool, StoreError> {
     if !plan.replace.is_empty() {
         let (_, message) = event_texts(service, StopReason::Replaced);
@@ -184,7 +182,7 @@ async fn replace(store: &Store, service: &Service, plan: &ReconcilePlan) -> Resu
     Ok(created != CreateOutcome::Created(plan.successors.len()))
 }
 
-/// Records why no further pod is replaced for now, without the changing times of retries.
+/// Without the changing times of retries.
 pub(crate) async fn note_held(
     store: &Store,
     service: &Service,
@@ -195,17 +193,16 @@ pub(crate) async fn note_held(
         return Ok(());
     }
     match store.mark_rollout(service, RolloutMark::Held(held.unwrap_or_default())).await {
-        // The mark is only informative.
+        // It only informs.
         Err(error) if error.is_out_of_memory() => Ok(()),
         result => result.map(drop),
     }
 }
 
-/// Executes the decision about a rollout. Returns true if the service has changed.
+/// Returns true if the service has changed.
 async fn carry_out_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Result<bool, StoreError> {
     let done = try_rollout(store, service, step).await;
     match done {
-        // The next check finds its pods good again.
         Err(error) if error.is_out_of_memory() && *step == RolloutStep::Settle => Ok(false),
         done => done,
     }
@@ -231,13 +228,12 @@ async fn try_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Re
     Ok(store.mark_rollout(service, mark).await? != MarkOutcome::Same)
 }
 
-/// Returns the latest former generation whose pods were all good or, if none is known, the previous one. Its
-/// pods differ from the current ones.
+/// The latest generation whose pods were all good; if none is known, the previous one.
 async fn last_settled(store: &Store, service: &Service) -> Result<Option<FormerGeneration>, StoreError> {
     let former = store.former_generations(&service.name).await?;
     let settled = service.rollout.settled_fingerprint.as_deref();
     let chosen = match settled {
-        // After a restart several generations have that specification, with other images.
+        // After a restart several generations have it, with other images.
         Some(settled) => {
             former.into_iter().find(|one| one.fingerprint == settled && one.outcome.failure().is_none())
         }
@@ -246,14 +242,14 @@ async fn last_settled(store: &Store, service: &Service) -> Result<Option<FormerG
     Ok(chosen.filter(|former| former.differs_from(service)))
 }
 
-/// Stops pods for the same reason. Returns true if a slot became free, or a pod has moved to another node.
+/// All for the same reason. Returns true if a slot became free, or a pod has moved.
 async fn stop(store: &Store, service: &Service, stops: &[PodStop]) -> Result<bool, StoreError> {
     let Some(first) = stops.first() else { return Ok(false) };
     let (reason, message) = event_texts(service, first.reason);
     let pods: Vec<_> = stops.iter().map(|stop| (stop.id.clone(), stop.node.clone())).collect();
     let name = Some(&service.name);
     let outcomes = match first.reason {
-        // They may be ready by now, unlike when they were read.
+        // They may be ready by now.
         StopReason::Replaced => store.stop_unready_pods(name, &pods, reason, &message).await?,
         _ => store.stop_pods(name, &pods, reason, &message).await?,
     };
@@ -278,7 +274,7 @@ fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) 
     }
 }
 
-/// Searches the queues for the payloads of these pods, and requeues missing ones. Returns their number.
+/// Returns the number of requeued pods.
 pub(crate) async fn requeue(
     store: &Store,
     suspects: Vec<PodRecord>,
@@ -295,7 +291,6 @@ async fn requeue_one(store: &Store, pod: &PodRecord, schedulers: &[SchedulerId])
     match store.requeue_missing(pod, schedulers).await {
         Ok(outcome) => Ok(outcome == RequeueOutcome::Queued),
         Err(error) if error.is_transient() => Err(error),
-        // Broken keys of one pod or one node must not block the others.
         Err(error) => {
             tracing::debug!(pod = %pod.id, "cannot search for the pod's payload: {error}");
             Ok(false)

@@ -1,4 +1,4 @@
-//! Reads the input of a job's plan and executes the plan. Also deletes crons. Makes no decisions.
+//! Reads the input of a job's plan and executes it; also deletes crons. Makes no decisions.
 
 use model::RedisMillis;
 use model::ids::ServiceName;
@@ -8,8 +8,7 @@ use store::{CreateOutcome, JobIndices, Store, StoreError};
 use super::apply::carry_out;
 use super::job::{JobPlan, JobStep};
 
-/// Converts times of a former master to the clock of this one, which may differ by an hour: a future time
-/// counts as the moment of the failover.
+/// As [`super::apply::settle_times`].
 pub(crate) async fn settle_job_times(
     store: &Store,
     job: &mut Service,
@@ -23,17 +22,15 @@ pub(crate) async fn settle_job_times(
     if future.is_empty() {
         return Ok(());
     }
-    // Read after the times: later times are in the future.
     let now = store.redis_now().await?;
     let taken_over_at = store.master_changed_at().await?.map_or(now, |at| at.min(now));
     future.iter_mut().filter(|at| ***at > now).for_each(|at| **at = taken_over_at);
     Ok(())
 }
 
-/// Executes the plan of a job, except requeueing. Returns true if another plan is needed at once.
+/// Except requeueing. Returns true if another plan is needed at once.
 ///
-/// # Errors
-/// If keys of some pods are broken, executes everything else before it fails.
+/// If keys of some pods are broken, fails only after everything else.
 pub(crate) async fn carry_out_job(store: &Store, job: &Service, plan: &JobPlan) -> Result<bool, StoreError> {
     let name = &job.name;
     let mut needs_another = match &plan.step {
@@ -66,8 +63,7 @@ pub(crate) async fn carry_out_job(store: &Store, job: &Service, plan: &JobPlan) 
     Ok(needs_another)
 }
 
-/// Deletes the jobs of a cron that is being deleted, and removes the cron when they are gone. Returns true if
-/// there was anything to do.
+/// Removes it when its jobs are gone. Returns true if there was anything to do.
 pub(crate) async fn end_cron(store: &Store, cron: &Service) -> Result<bool, StoreError> {
     if cron.state != ServiceState::Deleting {
         return Ok(false);

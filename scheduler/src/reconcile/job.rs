@@ -1,9 +1,8 @@
-//! Plans the actions on a job. Pure: equal arguments give equal plans.
+//! Plans the actions on a job. Pure.
 //!
-//! A job has a slot for each of its indices, and pods in at most `parallelism` of them at a time. The script
-//! that ends a pod counts it: an index is *done* when any pod of it has succeeded. A failed index is retried
-//! after a while with a new pod, until more pods of the job have failed than it allows. The pods of an ended
-//! job stay in their slots for their logs, until the job is deleted.
+//! A job has a slot for each index, and pods in at most `parallelism` of them. An index is *done* when any
+//! pod of it has succeeded; the script that ends a pod counts it. A failed index is retried later, until more
+//! pods have failed than the job allows. The pods of an ended job keep their slots for their logs.
 
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use super::slots::{PodStop, ReplicaSlot, StopReason, pods};
 pub(crate) enum JobStep {
     Count(Vec<PodId>),
     Complete,
-    /// It fails, with this word and sentence as reason.
+    /// Word and sentence of the reason.
     Fail(&'static str, String),
     Expire,
 }
@@ -32,14 +31,13 @@ pub(crate) enum JobStep {
 pub(crate) struct JobPlan {
     pub(crate) pods: ReconcilePlan,
     pub(crate) step: Option<JobStep>,
-    /// Indices that get a pod.
     pub(crate) start: Vec<u32>,
-    /// The time of the next check, if nothing happens before.
+    /// If nothing happens before.
     pub(crate) look_at: Option<RedisMillis>,
 }
 
 impl JobPlan {
-    /// Returns true if nothing must be done now except requeueing pods.
+    /// Except requeueing.
     pub(crate) fn is_complete(&self) -> bool {
         self.pods.is_complete() && self.step.is_none() && self.start.is_empty()
     }
@@ -53,8 +51,7 @@ pub(crate) struct JobState<'a> {
     pub(crate) observed: &'a ObservedState,
 }
 
-/// Plans the actions on a job that is not being deleted. `slots` must be sorted, without duplicates, and no
-/// time in the future.
+/// `slots` must be sorted, without duplicates, and no time in the future. The job is not being deleted.
 pub(crate) fn plan(job: &JobState<'_>) -> JobPlan {
     debug_assert_eq!(job.service.state, ServiceState::Active);
     let mut plan = JobPlan {
@@ -90,8 +87,7 @@ impl JobState<'_> {
         self.indices.done.contains(&index)
     }
 
-    /// Returns the unneeded pods: all that still run once the job has ended, and those whose index is done or
-    /// does not exist.
+    /// All that run once the job has ended, and those whose index is done or does not exist.
     fn surplus(&self) -> impl Iterator<Item = PodStop> {
         let is_over = !self.service.progress.is_running();
         let reason = move |slot: &ReplicaSlot| match slot.slot.replica {
@@ -124,7 +120,7 @@ impl JobState<'_> {
         self.refused().or_else(|| self.too_many_failures()).or_else(|| self.too_late())
     }
 
-    /// A pod that no node or engine may run is not retried: it would be refused again.
+    /// A pod that no node or engine may run would be refused again.
     fn refused(&self) -> Option<JobStep> {
         let is_refused = |(_, pod): &(&ReplicaSlot, &PodRecord)| {
             pod.phase == Phase::Failed && pod.reason == "DeadLettered"
@@ -168,7 +164,6 @@ impl JobState<'_> {
         Some(self.service.progress.ended_at?.saturating_add(millis(ttl.duration())))
     }
 
-    /// Starts pods for empty indices, and frees the slots of failed pods when a retry is due.
     fn go_on(&self, plan: &mut JobPlan) {
         let is_active = |pod: &PodRecord| !pod.phase.is_terminal();
         let active = pods(self.slots).filter(|(_, pod)| is_active(pod)).count()
@@ -312,7 +307,7 @@ mod tests {
         let case = Case::new(policy, &phases).failed(&[(0, 1, NOW - 10_000), (2, 2, NOW - 10_000)]);
         assert_eq!(case.stops(), [(0, StopReason::Retried)]);
         assert_eq!(case.plan().look_at, Some(NOW + 10_000), "the second wait is twice as long");
-        // Its slot was freed meanwhile, by hand or by a process that died before it created the next pod.
+        // By hand, or by a process that died before it created the next pod.
         let case = Case::new(policy, &phases[1..]).failed(&[(0, 1, NOW - 9_999), (2, 2, NOW - 10_000)]);
         assert_eq!((case.plan().start, case.plan().look_at), (vec![], Some(NOW + 1)));
         let case = Case::new(policy, &phases[1..]).failed(&[(0, 1, NOW - 10_000), (2, 2, NOW - 10_000)]);

@@ -1,7 +1,5 @@
-//! Decides whether a pod may have lost its payload, from what one look at Redis has found. Pure.
-//!
-//! The answer is cheap and often wrong: the script `pod_requeue` searches the queues, and does nothing if the
-//! payload is there.
+//! Decides whether a pod may have lost its payload. Pure, cheap and often wrong: the script `pod_requeue`
+//! searches the queues.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -13,38 +11,32 @@ use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
 
-/// The records read by a pass of the reconcile loop. It is no snapshot: the parts were read one after the
-/// other.
+/// Read by one pass of the reconcile loop, one part after the other: no snapshot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObservedState {
-    /// The time of Redis before anything else was read.
+    /// Read before anything else.
     pub(crate) now: RedisMillis,
-    /// A pod that changed within this time is left alone: what was read may contradict itself that long.
+    /// Records that changed within it may contradict each other.
     pub(crate) settle_time: Duration,
-    /// True if the queues are so short that a pod that waits for long is not just waiting for its turn. Only
-    /// then may waiting pods have lost their payload.
+    /// Only then a pod that waits for long may have lost its payload.
     pub(crate) queues_are_short: bool,
-    /// The pods in the container set of each live node, without nodes whose set is unreadable. `None` if the
-    /// sets were not read: then no pod is thought to have lost its payload.
+    /// By live node, without unreadable sets. `None` if not read: then no pod is a suspect.
     pub(crate) container_sets: Option<HashMap<NodeName, HashSet<PodId>>>,
-    /// The pods in these sets and in the queues of live nodes, by service; `None` for pushed pods.
+    /// In these sets and in the queues of live nodes; `None` for pushed pods.
     pub(crate) on_nodes: HashMap<Option<ServiceName>, BTreeSet<PodId>>,
-    /// True if the set or a queue of a live node is unreadable.
     pub(crate) has_unreadable_nodes: bool,
-    /// Nodes whose pods share the ports of their machine; `None` if that was not read.
+    /// Nodes whose pods share the ports of their machine; `None` if not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
-    /// Replicas that live nodes hold although Redis has lost the records.
     pub(crate) held: HeldReplicas,
 }
 
 impl ObservedState {
     pub(crate) fn is_settled(&self, pod: &PodRecord) -> bool {
-        // A time far ahead comes from the clock of a former master, so it was long ago as well.
+        // A time far ahead comes from a former master's clock, so it was long ago too.
         self.now.abs_diff(pod.since) > self.settle_time.as_millis() as RedisMillis
     }
 }
 
-/// Returns true if it is worth having the script search for the pod's payload.
 pub(crate) fn may_have_lost_payload(pod: &PodRecord, observed: &ObservedState) -> bool {
     let Some(container_sets) = &observed.container_sets else { return false };
     observed.is_settled(pod)

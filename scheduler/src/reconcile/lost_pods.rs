@@ -1,8 +1,7 @@
-//! Slots of pods that Redis has lost while a node may still run them. No pod is created in them until all
-//! live nodes had time to report the pods that they hold, nor while one of them holds the pod: two pods of
-//! one replica would run. Pure: the time is an argument.
+//! Slots of pods that Redis has lost while a node may still run them. They get no pod until all live nodes
+//! had time to report, nor while one of them holds the pod: two pods of one replica would run. Pure.
 //!
-//! An ended pod keeps its record for an hour. A pod without a record was lost.
+//! An ended pod keeps its record for an hour, so one without a record was lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use super::slots::{ReplicaSlot, SlotHolder};
 
 const MAX_NAMED: usize = 5;
 
-/// The replicas whose pods live nodes hold, with one of those nodes, by service.
+/// Replicas that live nodes hold, each with one of those nodes.
 pub(crate) type HeldReplicas = HashMap<ServiceName, BTreeMap<u32, NodeName>>;
 
 pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldReplicas {
@@ -28,31 +27,27 @@ pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> He
     held
 }
 
-/// The lost pods known so far.
 pub(crate) struct LostPods {
-    /// Time for live nodes to report the pods that they hold.
+    /// For live nodes to report.
     wait: Duration,
-    /// The pods of each service at the last check, and its time.
+    /// At the last check, with its time.
     last: HashMap<ServiceName, (Instant, BTreeMap<u32, PodId>)>,
     since: HashMap<PodId, Instant>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct GonePods {
-    /// Pods that have no record either.
+    /// Without a record.
     pub(crate) lost: Vec<(u32, PodId)>,
-    /// Pods that are still on a node: a full pass restores their slots.
+    /// Still on a node: a full pass restores their slots.
     pub(crate) unlisted: Vec<(u32, PodId)>,
 }
 
-/// The replicas of a service that get no pod now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeldBack {
-    /// Replicas without a slot.
     pub(crate) replicas: BTreeSet<u32>,
-    /// The reason, for users.
+    /// For users.
     pub(crate) why: Option<String>,
-    /// Time until the next check, if known.
     pub(crate) look_again_in: Option<Duration>,
 }
 
@@ -65,8 +60,7 @@ impl LostPods {
         self.last.contains_key(service)
     }
 
-    /// Returns the pods of the last check whose replica has no slot left: their records tell whether they
-    /// have ended.
+    /// Their replica has no slot left: their records tell whether they have ended.
     pub(crate) fn gone(&self, service: &ServiceName, slots: &[ReplicaSlot]) -> Vec<(u32, PodId)> {
         let Some((_, last)) = self.last.get(service) else { return Vec::new() };
         let taken: BTreeSet<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
@@ -74,8 +68,8 @@ impl LostPods {
         gone.map(|(replica, pod)| (*replica, pod.clone())).collect()
     }
 
-    /// Marks slots as taken whose pods may run on a node that holds them. Returns the replicas without a slot
-    /// that get no pod for the same reason.
+    /// Marks slots as taken whose pods a node may run. Returns the replicas without a slot that get no pod
+    /// for that reason.
     pub(crate) fn hold_back(
         &mut self,
         service: &ServiceName,
@@ -130,8 +124,7 @@ impl LostPods {
         self.last.insert(service.clone(), (now, pods));
     }
 
-    /// Forgets services that have been gone for long, and pods that were lost long ago. A service may vanish
-    /// with the records of its pods and come back before them.
+    /// A service may vanish with the records of its pods and come back before them.
     pub(crate) fn retain(&mut self, exists: impl Fn(&ServiceName) -> bool, now: Instant) {
         let kept = self.wait * 10;
         self.last.retain(|name, (at, _)| exists(name) || now.saturating_duration_since(*at) < kept);
@@ -233,7 +226,6 @@ mod tests {
         );
         let (_, back) = look(&mut lost, &taken[..1], &held(&[]), begun + wait);
         assert_eq!(back, HeldBack::default());
-        // A pod that has ended has a record: it is not lost.
         let mut slots = taken[..1].to_vec();
         look(&mut lost, &taken, &held(&[]), begun);
         assert_eq!(lost.gone(&web(), &slots).len(), 2);

@@ -1,4 +1,4 @@
-//! Ensures that a service has exactly its desired pods. [`plan`] decides and is pure; [`apply`] executes.
+//! Ensures that a service has exactly its desired pods: [`plan`] decides, [`apply`] executes.
 //!
 //! Tests: beside the code, tests::healing, scenarios::updates, scenarios::jobs
 

@@ -16,7 +16,7 @@ use super::plan::{ReconcilePlan, plan};
 use super::rollout::RolloutStep;
 use super::slots::{ReplicaSlot, SlotHolder, StopReason, is_ending};
 
-/// The slots of the model; `None` is a pod without a record.
+/// `None` is a pod without a record.
 type Slots = BTreeMap<Slot, Option<PodRecord>>;
 
 fn read(slots: &Slots) -> Vec<ReplicaSlot> {
@@ -31,7 +31,6 @@ fn plan_for(service: &Service, slots: &Slots) -> ReconcilePlan {
     plan(service, &read(slots), &ObservedState::default())
 }
 
-/// Frees a slot; a pod in the second one of the replica takes the first one.
 fn vacate(slot: Slot, slots: &mut Slots) {
     slots.remove(&slot);
     if !slot.is_second
@@ -46,7 +45,7 @@ fn slot_of(id: &PodId, slots: &Slots) -> Option<Slot> {
 }
 
 fn apply(service: &Service, plan: &ReconcilePlan, slots: &mut Slots) {
-    // From the second slots on: a pod that takes a first one would not be found.
+    // Backwards: a pod that takes a first slot would not be found.
     plan.free.iter().rev().for_each(|(slot, _)| vacate(*slot, slots));
     for pod in
         slots.values_mut().flatten().filter(|pod| plan.keep.contains(&(pod.id.clone(), pod.generation)))
@@ -96,7 +95,7 @@ fn with_two_pods(slots: &Slots) -> usize {
     slots.keys().filter(|slot| slot.is_second).count()
 }
 
-/// Returns the desired pods with the current specification that are not ending, by replica.
+/// With the current specification and not ending.
 fn ids_with(service: &Service, slots: &Slots) -> BTreeMap<u32, Vec<PodId>> {
     let desired = if service.state == ServiceState::Active { service.replicas } else { 0 };
     let pods = slots.range(..Slot::first(desired)).filter_map(|(slot, pod)| Some((slot, pod.as_ref()?)));
@@ -118,8 +117,7 @@ fn advance_one(one: prop::sample::Index, slots: &mut Slots) {
 }
 
 fn any_phase() -> impl Strategy<Value = Phase> {
-    // A new pod that has failed stays, and by design stops the replacement. The unit tests of the plan cover
-    // it.
+    // A new pod that has failed stops the replacement; the plan's unit tests cover it.
     prop::sample::select(Phase::ALL.iter().copied().filter(|p| *p != Phase::Failed).collect::<Vec<_>>())
 }
 
@@ -177,8 +175,7 @@ proptest! {
             let pod = pod.as_ref().expect("no slot without a record is left");
             prop_assert_eq!(pod.generation, 3);
         }
-        // One of two pods of a replica goes. A pod of this generation is right, whatever its specification is
-        // called.
+        // One of two pods goes. A pod of this generation is right, whatever its specification is called.
         let kept: Vec<PodId> = slots.values().flatten().map(|pod| pod.id.clone()).collect();
         let is_kept = |(replica, ids): (&u32, &Vec<PodId>)| {
             let left = ids.iter().filter(|id| kept.contains(id)).count();
@@ -206,7 +203,6 @@ proptest! {
         prop_assert!(gone.iter().all(|replica| *replica >= replicas));
     }
 
-    /// In any order in which pods start and stop.
     #[test]
     fn replacing_keeps_three_quarters_in_service(
         replicas in 1..20u32,
@@ -226,8 +222,7 @@ proptest! {
         }
     }
 
-    /// Whatever the pods do, their number never exceeds the maximum. A pod that was or became in service is
-    /// only stopped once another one of its replica is in service.
+    /// A pod in service is only stopped once another one of its replica is.
     #[test]
     fn starting_first_takes_nothing_out_of_service(
         replicas in 1..12u32,

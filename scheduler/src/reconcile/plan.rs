@@ -1,13 +1,11 @@
-//! Plans the actions on a service and its slots. Pure: equal arguments give equal plans.
+//! Plans the actions on a service and its slots. Pure.
 //!
 //! A *slot* is a place for a pod of a replica; its *holder* is the pod in it. A replica has a second slot
-//! while a successor that starts first replaces its pod. A replica is *in service* if one of its pods runs
-//! without problems or has succeeded. A pod is *old* if it was created for an earlier generation of the
-//! service, unless it has the current specification: then the service was changed and changed back, and the
-//! pod is kept as one of the current generation.
+//! while a successor that starts first replaces its pod. It is *in service* if one of its pods runs without
+//! problems or has succeeded. A pod is *old* if it is of an earlier generation, unless it has the current
+//! specification: the service was changed back.
 //!
-//! A new generation replaces old pods step by step, see [`super::replacing`]. Its new pods decide whether it
-//! continues, see [`super::rollout`].
+//! [`super::replacing`] replaces old pods step by step, while [`super::rollout`] allows it.
 
 use model::ids::PodId;
 use model::pod::PodRecord;
@@ -21,12 +19,12 @@ use super::replacing::{self, Replacing};
 use super::rollout::{self, Judgement, RolloutStep, is_judged};
 use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason, is_ending, is_old, pods};
 
-/// The actions, in this order.
+/// In this order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReconcilePlan {
-    /// Slots to free: their pod has no record, or they are empty and the pod in the second slot takes them.
+    /// Their pod has no record, or a second pod takes the empty slot.
     pub(crate) free: Vec<(Slot, Option<PodId>)>,
-    /// Pods of an earlier generation with the current specification, each with its generation.
+    /// Of an earlier generation, but with the current specification.
     pub(crate) keep: Vec<(PodId, u64)>,
     pub(crate) stop: Vec<PodStop>,
     pub(crate) create: Vec<u32>,
@@ -34,13 +32,13 @@ pub(crate) struct ReconcilePlan {
     pub(crate) successors: Vec<u32>,
     pub(crate) requeue: Vec<PodRecord>,
     pub(crate) rollout: Option<RolloutStep>,
-    /// Why no further pod is replaced for now, although the rollout has not failed.
+    /// Although the rollout has not failed.
     pub(crate) held: Option<String>,
     pub(crate) forget: bool,
 }
 
 impl ReconcilePlan {
-    /// Returns true if nothing must be done except requeueing pods.
+    /// Except requeueing.
     pub(crate) fn is_complete(&self) -> bool {
         let Self { free, keep, stop, create, replace, successors, requeue: _, rollout, held: _, forget } =
             self;
@@ -51,7 +49,7 @@ impl ReconcilePlan {
     }
 }
 
-/// Plans the actions on a service. `slots` must be sorted, without duplicates.
+/// `slots` must be sorted, without duplicates.
 pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &ObservedState) -> ReconcilePlan {
     let desired = match service.state {
         ServiceState::Active => service.replicas,
@@ -60,7 +58,6 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
     let policy = service.replacing_policy(has_machine_ports(slots, observed));
     let Judgement { step: rollout, held } =
         rollout::judge(service, &policy, new_pods(service, slots, desired), observed.now);
-    // A rollout that is about to be rolled back is not continued.
     let has_failed = matches!(rollout, Some(RolloutStep::Pause(_) | RolloutStep::RollBack(_)));
     let may_replace = !has_failed && service.rollout.paused.is_none();
     let Replacing { stop, replace, successors } = match may_replace {
@@ -88,14 +85,13 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
     }
 }
 
-/// Returns true if a pod of the service is on a node whose pods share the ports of their machine.
 fn has_machine_ports(slots: &[ReplicaSlot], observed: &ObservedState) -> bool {
     observed.with_machine_ports.as_ref().is_some_and(|nodes| {
         pods(slots).filter_map(|(_, pod)| pod.node.as_ref()).any(|node| nodes.contains(node))
     })
 }
 
-/// Returns a pod of the current generation of each desired replica that has one.
+/// At most one for each desired replica.
 fn new_pods<'a>(
     service: &'a Service,
     slots: &'a [ReplicaSlot],
@@ -110,7 +106,7 @@ fn new_pods<'a>(
     pods(slots).filter(is_new).filter(is_next).map(|(_, pod)| pod)
 }
 
-/// Returns the slots whose pod has no record, and empty ones whose second slot is taken.
+/// Those whose pod has no record, and empty ones whose second slot is taken.
 pub(super) fn free(slots: &[ReplicaSlot]) -> Vec<(Slot, Option<PodId>)> {
     let without_record = slots.iter().filter(|slot| slot.holder == SlotHolder::NoRecord);
     let is_taken = |slot: Slot| slots.binary_search_by_key(&slot, |taken| taken.slot).is_ok();
@@ -129,7 +125,7 @@ fn missing(slots: &[ReplicaSlot], desired: u32) -> Vec<u32> {
     (0..desired).filter(|replica| taken.next_if_eq(replica).is_none()).collect()
 }
 
-/// Stops the pods beyond the desired number, the highest replica first.
+/// The highest replica first.
 fn surplus<'a>(
     service: &Service,
     slots: &'a [ReplicaSlot],
@@ -150,19 +146,17 @@ fn surplus<'a>(
         })
 }
 
-/// Returns true if pods of an older generation are left, or the new ones are still judged: as soon as a new
-/// pod is ready, the next one can be replaced.
+/// Or if the new ones are still judged: each that gets ready allows the next.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
         slot.slot.replica < service.replicas && is_old(service, pod)
     };
-    // Without a policy the first generation needs no judgement: a full pass finds it good.
+    // Without a policy a full pass finds the first generation good.
     let is_judged = is_judged(service) && (service.fields.update.is_some() || service.generation > 1);
     let is_paused = service.rollout.paused.is_some();
     service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))
 }
 
-/// Returns the pods of earlier generations that need not be replaced.
 fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u64)> {
     let is_kept = |(slot, pod): &(&ReplicaSlot, &PodRecord)| {
         slot.slot.replica < desired
@@ -173,8 +167,7 @@ fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u
     pods(slots).filter(is_kept).map(|(slot, pod)| (slot.id.clone(), pod.generation)).collect()
 }
 
-/// Repeats stop requests, which may have been lost: for stopped pods that still hold a slot, and pods that
-/// take long to stop.
+/// They may be lost: for stopped pods in a slot, and pods that take long to stop.
 pub(super) fn stopped_again<'a>(
     slots: &'a [ReplicaSlot],
     desired: u32,
@@ -200,14 +193,14 @@ pub(crate) mod testing {
         Service { state, generation, replicas, spec_id: spec(generation), ..fixtures::service() }
     }
 
-    /// Returns the service with pods that have a check: a new one is good as soon as it is ready.
+    /// A new pod with a check is good as soon as it is ready.
     pub(crate) fn checked(mut service: Service) -> Service {
         let check = serde_json::from_str(r#"{"http":{"port":80}}"#).unwrap();
         service.pod.containers[0].readiness = Some(check);
         service
     }
 
-    /// Returns such a service, but two pods of a replica never run at the same time.
+    /// Two pods of a replica never run at the same time.
     pub(crate) fn stopped_first(service: Service) -> Service {
         let mut service = checked(service);
         service.pod.on_disconnect = OnDisconnect::Stop;
@@ -317,7 +310,7 @@ mod tests {
         assert_eq!(stops(&plan), [(0, StopReason::AlreadyStopping)]);
     }
 
-    /// A successor could not listen on the port of the pod beside which it starts.
+    /// A successor could not listen on the port of its predecessor.
     #[test]
     fn a_pod_on_a_node_with_plain_processes_is_stopped_before_its_successor_starts() {
         let rule: IngressRule = serde_json::from_str(r#"{"host":"a.example","port":80}"#).unwrap();
@@ -379,7 +372,7 @@ mod tests {
         }
     }
 
-    /// A service was changed and changed back, in the middle of the replacement.
+    /// It was changed back in the middle of the replacement.
     #[test]
     fn a_pod_of_an_earlier_generation_with_the_current_specification_is_kept() {
         use Phase::{Assigned, Failed, Pending, Running, Stopped, Stopping};
@@ -412,7 +405,7 @@ mod tests {
         assert_eq!(plan_now(&surplus, &slots(&[(1, Running), (1, Running)])).keep.len(), 1);
     }
 
-    /// Manual edits may break the name of the specification, in a service or in a pod.
+    /// Manual edits may break the name, in a service or in a pod.
     #[test]
     fn a_pod_of_the_current_generation_is_right_whatever_its_specification_is_called() {
         let mut taken = slots(&[(2, Phase::Running), (2, Phase::Running)]);
@@ -443,8 +436,7 @@ mod tests {
         assert_eq!(stops(&plan_now(&service(4, 2, Active), &taken)), [(0, StopReason::Replaced)]);
     }
 
-    /// Returns pods of generation 1, except the last ones: of generation 2, ready for this number of seconds
-    /// each.
+    /// Of generation 1, except the last ones: of generation 2, ready for this number of seconds each.
     fn partly_replaced(count: u32, new: &[u64], now: RedisMillis) -> Vec<ReplicaSlot> {
         let mut taken = slots(&vec![(1, Phase::Running); count as usize - new.len()]);
         for (index, seconds) in new.iter().enumerate() {

@@ -1,6 +1,5 @@
-//! Checks the preconditions before a pod in service is stopped whose successor cannot start beside it: its
-//! node has the image, and the service's dependencies are ready. Otherwise a typo in a tag, or a failing
-//! migration, would take down running pods.
+//! Before a pod in service is stopped whose successor cannot start beside it, its node must have the image,
+//! and the dependencies must be ready. Otherwise a typo in a tag would take down running pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,18 +13,18 @@ use store::{PreparedImages, Store, StoreError};
 use super::plan::ReconcilePlan;
 use super::rollout::{self, Judgement};
 
-/// Maximum wait for a node's answer: its worker may be gone.
+/// For a node's answer: its worker may be gone.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
 pub(crate) struct Preparation {
-    /// The missing dependency of the service, in a sentence.
+    /// A sentence.
     missing: Option<String>,
-    /// The state of the images on the nodes of pods to stop.
+    /// By node of the pods to stop.
     images: BTreeMap<NodeName, PreparedImages>,
 }
 
-/// Checks the preconditions, and asks nodes to pull missing images.
+/// Also asks nodes to pull missing images.
 pub(crate) async fn look(
     store: &Store,
     service: &Service,
@@ -61,13 +60,11 @@ fn without_successor(plan: &ReconcilePlan) -> impl Iterator<Item = &store::Repla
     plan.replace.iter().filter(|pod| pod.successor.is_none())
 }
 
-/// Returns true if the plan stops pods whose successors cannot start beside them.
 pub(crate) fn is_needed(plan: &ReconcilePlan) -> bool {
     without_successor(plan).next().is_some()
 }
 
-/// Removes actions from the plan that would stop a pod too early, and holds the rollout, or fails it if an
-/// image cannot be pulled.
+/// Removes stops that come too early and holds the rollout, or fails it if an image cannot be pulled.
 pub(crate) fn hold_back(
     service: &Service,
     plan: &mut ReconcilePlan,
@@ -117,7 +114,6 @@ mod tests {
 
     const NOW: RedisMillis = 1_000_000;
 
-    /// Returns the number of stopped pods and the message of the service.
     fn stopped(update: Option<&str>, missing: Option<&str>, images: PreparedImages) -> (usize, String) {
         let node = NodeName::new("a").unwrap();
         let update = update.map(|json| serde_json::from_str(json).unwrap());

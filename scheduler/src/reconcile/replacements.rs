@@ -1,36 +1,35 @@
-//! Schedules the checks of services whose pods are being replaced. Pure: the time is an argument.
+//! Schedules the checks of services whose pods are being replaced. Pure.
 //!
-//! A new pod publishes no hint when it runs, since most pods start without a replacement. So a service is
-//! read again soon after each step, and less and less often while nothing changes.
+//! A new pod publishes no hint when it runs. So a service is read again soon after each step, and less often
+//! while nothing changes.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use model::ids::ServiceName;
 
-/// Time from a step to the first check for the next one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// Maximum interval between checks of a replacement that may never finish.
+/// A replacement may never finish.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// Minimum interval between checks of a job.
+/// For a job.
 const MIN_WAIT: Duration = Duration::from_millis(10);
-/// Maximum time until a planned check: the clocks of Redis and this process differ. A full pass checks too.
+/// The clocks of Redis and this process differ. A full pass checks too.
 const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SeenService {
     pub(crate) is_replacing: bool,
     pub(crate) has_acted: bool,
-    /// Time until a check without a hint: a job has a deadline, or retries.
+    /// A job has a deadline, or retries.
     pub(crate) look_again_in: Option<Duration>,
-    /// True if a full pass is needed: slots name pods of other slots.
+    /// Slots name pods of other slots.
     pub(crate) needs_pass: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
-    /// The last wait, and when it ends; `None` once that was taken.
+    /// The last wait and its end; `None` once that was taken.
     checks: HashMap<ServiceName, (Duration, Option<Instant>)>,
 }
 

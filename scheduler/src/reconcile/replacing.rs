@@ -1,12 +1,9 @@
-//! Plans the stepwise replacement of pods of an earlier generation. Pure.
+//! Plans the stepwise replacement of old pods. Pure.
 //!
-//! Old pods that are not in service go at once, because nothing depends on them. Those in service are
-//! replaced in one of two ways, within the service's `update` policy. Either a pod is stopped, and its
-//! successor is created in its slot: only while at most `max_unavailable` replicas are out of service, its
-//! node has the image and its dependencies are ready, see [`super::preparing`]. Or its successor is created
-//! in the second slot of its replica, and the pod is stopped when the successor is good: only while at most
-//! `max_surge` replicas have two pods. Without room for two, a service that does not require this order falls
-//! back to the other one, pod by pod.
+//! Those not in service go at once. The others are replaced in one of two ways. Either a pod is stopped
+//! first: at most `max_unavailable` replicas are out of service, and [`super::preparing`] has to agree. Or
+//! its successor starts first, in the second slot: at most `max_surge` replicas have two pods. Without room
+//! for two, a service that does not require this order falls back to the other one, pod by pod.
 
 use model::RedisMillis;
 use model::node::Resource;
@@ -20,18 +17,18 @@ use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use crate::apply::only_lacks_room;
 
-/// Milliseconds for which a successor waits for room beside the replaced pod.
+/// Milliseconds that a successor waits for room beside the old pod.
 const ROOM_WAIT: RedisMillis = 10_000;
 
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Replacing {
-    /// Old pods to stop on which nothing depends.
+    /// Not in service.
     pub(super) stop: Vec<PodStop>,
     pub(super) replace: Vec<ReplacedPod>,
     pub(super) successors: Vec<u32>,
 }
 
-/// The pods of one replica with readable records, at most two.
+/// With readable records: at most two.
 type ReplicaPods<'a> = Vec<(&'a ReplicaSlot, &'a PodRecord)>;
 
 #[derive(Clone, Copy)]
@@ -65,7 +62,7 @@ impl StepBudget {
     }
 }
 
-/// Plans the next step. The highest replicas go first.
+/// The highest replicas go first.
 pub(super) fn plan(
     service: &Service,
     policy: &UpdatePolicy,
@@ -105,7 +102,7 @@ fn replace_only_pod(slot: &ReplicaSlot, pod: &PodRecord, budget: &mut StepBudget
     }
 }
 
-/// Stops an old pod if the other one of its replica is good, or if it does not serve itself.
+/// If the other one is good, or if it does not serve itself.
 fn replace_one_of_two(
     basis: Basis<'_>,
     (slot, pod): (&ReplicaSlot, &PodRecord),
@@ -117,7 +114,7 @@ fn replace_one_of_two(
     if !is_in_service(pod) || pod.phase.is_terminal() {
         plan.stop.push(PodStop::new(slot, pod, StopReason::Replaced));
     } else if is_old(service, other) {
-        // After two consecutive changes, the successor of the first one goes, and the serving pod stays.
+        // After two changes in a row the first successor goes, and the serving pod stays.
         if is_in_service(other) && slot.slot.is_second {
             plan.replace.extend(replaced(slot, pod, Some(other)));
         }
@@ -128,8 +125,7 @@ fn replace_one_of_two(
     }
 }
 
-/// Returns true if the successor fits no node only because the replaced pod has its room. If the user
-/// requires `start-first`, it waits.
+/// Only the replaced pod has its room. A required `start-first` waits.
 fn lacks_room_beside(basis: Basis<'_>, pod: &PodRecord, successor: &PodRecord) -> bool {
     let is_asked_for = basis.service.fields.update.as_ref().is_some_and(|policy| policy.order.is_some());
     let waits = successor.phase == Phase::Pending && successor.reason == "Unschedulable";
@@ -145,8 +141,7 @@ fn replaced(slot: &ReplicaSlot, pod: &PodRecord, successor: Option<&PodRecord>) 
     Some(ReplacedPod { id: slot.id.clone(), node: pod.node.clone()?, successor })
 }
 
-/// Stops one of two pods of the current generation of a replica: the one in the second slot, unless only that
-/// one serves.
+/// Stops the one in the second slot, unless only that one serves.
 pub(super) fn second_of_equals(
     service: &Service,
     slots: &[ReplicaSlot],
@@ -168,14 +163,14 @@ fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<ReplicaPods<'_>> {
     wanted.chunk_by(|(a, _), (b, _)| a.slot.replica == b.slot.replica).map(<[_]>::to_vec).collect()
 }
 
-/// Returns true if a pod does not hold up others: it serves, and a new one has shown that it is good.
+/// It serves, and a new one has shown that it is good.
 fn allows_next(Basis { service, policy, now }: Basis<'_>, pod: &PodRecord) -> bool {
     if is_old(service, pod) {
         return is_in_service(pod);
     }
     match rollout::verdict(service, policy, pod, now) {
         RolloutVerdict::Good => is_past_delay(policy, pod, now),
-        // If bad pods are accepted, there is nothing to wait for.
+        // If bad pods are accepted, nothing is waited for.
         RolloutVerdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
         RolloutVerdict::Young => false,
     }
@@ -195,7 +190,7 @@ mod tests {
 
     const NOW: RedisMillis = 1_000_000;
 
-    /// A pod of this generation, unchanged for ten seconds. A running one is ready unless it has a reason.
+    /// Unchanged for ten seconds. A running one is ready unless it has a reason.
     type Holder = (u64, Phase, &'static str);
     const OLD: Holder = (1, Running, "");
     const NEW: Holder = (2, Running, "");
@@ -222,8 +217,7 @@ mod tests {
         }
     }
 
-    /// Returns the plan as text: the slots whose pods are stopped at once, those whose pods are replaced, and
-    /// the replicas that get a second pod.
+    /// The plan as text: slots stopped at once, slots replaced, and replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
         let found = plan(service, &service.replacing_policy(false), slots, service.replicas, NOW);
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();
@@ -309,7 +303,7 @@ mod tests {
             service.rollout.is_promoted = promoted;
             assert_eq!(planned(&service, &slots(&replicas)), expected, "{case}");
         }
-        // Two of three pods were never replaced: none would be, if a canary counted.
+        // None of two would be replaced if a canary counted.
         let replicas = [((1, Running, "NotReady"), None), (NEW, None), (NEW, None)];
         let back = |change: fn(&mut RolloutMarks)| {
             let mut service = with_policy(canary, &replicas);
@@ -362,7 +356,7 @@ mod tests {
         }
     }
 
-    /// A program that crashes a moment after its start is ready for that moment.
+    /// A program that crashes after its start is ready for a moment.
     #[test]
     fn without_a_policy_a_successor_shows_first_that_it_does_not_crash() {
         let mut fresh = [(OLD, Some(NEW))];

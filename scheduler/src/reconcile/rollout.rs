@@ -1,11 +1,10 @@
 //! Judges the rollout of a generation by its new pods. Pure.
 //!
-//! Each generation is judged until it has settled, which means that all pods were good at the same time.
-//! Without an `update` policy a bad pod only holds up the others, and the service says why. A new pod is
-//! *good* when it was ready for the time `monitor`; *bad* if it ended or was restarted before, if its image
-//! cannot be pulled or its program not started, if it is unhealthy, or if it is not ready in time; otherwise
-//! it is *young*, and holds up the next one. A pod that had the specification before is bad only if it is not
-//! ready in time: its earlier failures say nothing about this rollout.
+//! A generation is judged until it has settled: all pods were good at the same time. Without an `update`
+//! policy a bad pod only holds up the others. A new pod is *good* when it was ready for the time `monitor`.
+//! It is *bad* if before that it fails, restarts, cannot start, is unhealthy, or is not ready in time.
+//! Otherwise it is *young*, and holds up the next one. The earlier failures of a pod that had the
+//! specification before say nothing about this rollout.
 
 use std::time::Duration;
 
@@ -15,29 +14,26 @@ use model::pod::{EndedRun, PodRecord};
 use model::service::{Service, ServiceState};
 use model::spec::{OnFailure, UpdatePolicy};
 
-/// Reasons of a pod that do not go away with time.
+/// They do not go away with time.
 const BAD_REASONS: [&str; 5] =
     ["CrashLoopBackOff", "ImagePullBackOff", "Restarted", "StartFailed", "Unhealthy"];
 
-/// The verdict of a new pod on its generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RolloutVerdict {
     Good,
-    /// It is undecided yet.
     Young,
-    /// It is bad, for this reason.
     Bad(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RolloutStep {
-    /// All pods are good: it is complete.
+    /// All pods are good.
     Settle,
-    /// The first pods are good, as this message says: the others wait for an operator.
+    /// The message of the wait for an operator.
     AtCanary(String),
-    /// It has failed, for this reason: no further pod is replaced.
+    /// It has failed: no further pod is replaced.
     Pause(String),
-    /// It has failed, for this reason: the service returns to a former specification.
+    /// It has failed: the service returns to a former specification.
     RollBack(String),
 }
 
@@ -45,8 +41,7 @@ pub(crate) fn is_judged(service: &Service) -> bool {
     !service.rollout.is_settled && service.state == ServiceState::Active && service.replicas > 0
 }
 
-/// Returns the number of pods that are replaced before the others wait for an operator; `None` if they do not
-/// wait.
+/// Pods that are replaced before the others wait for an operator, if they do.
 pub(crate) fn canary(service: &Service) -> Option<usize> {
     let canary = service.fields.update.as_ref()?.canary? as usize;
     (!service.rollout.is_promoted && !service.goes_back()).then_some(canary)
@@ -82,8 +77,7 @@ fn is_for(since: RedisMillis, time: Duration, now: RedisMillis) -> bool {
     now.saturating_sub(since) >= time.as_millis() as RedisMillis
 }
 
-/// Returns `Young` for a pod that is not good yet while it has time, counted from `since`, and `Bad` after
-/// that.
+/// `Young` within the deadline after `since`, then `Bad`.
 fn in_time(pod: &PodRecord, policy: &UpdatePolicy, since: RedisMillis, now: RedisMillis) -> RolloutVerdict {
     let is_leaving = matches!(pod.phase, Phase::Stopping | Phase::Stopped);
     if pod.is_ready() || is_leaving || !is_for(since, policy.deadline(), now) {
@@ -100,7 +94,7 @@ fn name_of(pod: &PodRecord) -> String {
     format!("{}-{}", pod.name, pod.replica)
 }
 
-/// Returns true if this new pod does not delay the next replacement. `pod` must be in service.
+/// `pod` must be in service.
 pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) -> bool {
     let ready_for = now.saturating_sub(ready_since(pod));
     pod.phase == Phase::Succeeded || ready_for >= policy.pace().as_millis() as RedisMillis
@@ -109,11 +103,10 @@ pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMi
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Judgement {
     pub(crate) step: Option<RolloutStep>,
-    /// Why no further pod is replaced for now, although the rollout has not failed.
     pub(crate) held: Option<String>,
 }
 
-/// Judges the rollout. `new` are the pods of the service's generation among its desired ones.
+/// `new` are the desired pods of the service's generation.
 pub(crate) fn judge<'a>(
     service: &Service,
     policy: &UpdatePolicy,
@@ -149,14 +142,14 @@ pub(crate) fn judge<'a>(
     with_bad(service, policy, bad)
 }
 
-/// Returns the consequence of bad pods, each with its reason.
+/// Each bad pod has its reason.
 pub(crate) fn with_bad(service: &Service, policy: &UpdatePolicy, bad: Vec<String>) -> Judgement {
     let marks = &service.rollout;
     let has_failed = policy.has_failed(bad.len(), service.replicas as usize);
     let others = bad.len().saturating_sub(1);
     let Some(first) = bad.into_iter().next() else { return Judgement::default() };
     let why = if others > 0 { format!("{first}; and {others} more are bad") } else { first };
-    // The first generation has no predecessor that could keep running or come back.
+    // The first generation has no predecessor.
     if service.generation <= 1 {
         return Judgement::default();
     }
@@ -187,7 +180,7 @@ fn what_it_says(pod: &PodRecord) -> String {
     with_last_output(pod, said)
 }
 
-/// Adds the last output of the pod, which the message of an unhealthy container has already.
+/// An unhealthy container's message has its output already.
 fn with_last_output(pod: &PodRecord, message: String) -> String {
     match pod.runs.last() {
         Some(run) => EndedRun::explain(message, &run.last_output),
@@ -211,7 +204,7 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    /// A pod that is unchanged for this number of seconds.
+    /// Unchanged for this number of seconds.
     fn pod(phase: Phase, seconds: u64, change: impl FnOnce(&mut PodRecord)) -> PodRecord {
         let at = NOW - seconds * 1000;
         let mut pod = PodRecord { since: at, created_at: at, ..record("web", 0, 2, phase) };

@@ -1,5 +1,4 @@
-//! The slots of a service with their pods, and queries of all planners. Pure. [`super::plan`] defines the
-//! terms.
+//! The slots of a service with their pods, and queries of all planners. [`super::plan`] defines the terms.
 
 use model::ids::{NodeName, PodId};
 use model::pod::PodRecord;
@@ -11,12 +10,11 @@ use model::service::Service;
 pub(crate) enum SlotHolder {
     Pod(Box<PodRecord>),
     NoRecord,
-    /// A pod without a record that a node may still run: the slot stays taken.
+    /// A node may still run it: the slot stays taken.
     Lost,
-    /// A pod whose record names another slot, which was copied here. The slot stays taken until a full pass
-    /// has checked which pod belongs there.
+    /// Its record names another slot. This one stays taken until a full pass has checked.
     Void,
-    /// A pod with an unreadable record. Nothing is done until an operator repairs it.
+    /// Nothing is done until an operator repairs the record.
     Unreadable,
 }
 
@@ -28,7 +26,6 @@ pub(crate) struct ReplicaSlot {
 }
 
 impl ReplicaSlot {
-    /// Returns the pod in it, if its record is readable.
     pub(crate) fn pod(&self) -> Option<&PodRecord> {
         match &self.holder {
             SlotHolder::Pod(pod) => Some(pod),
@@ -45,7 +42,6 @@ pub(crate) enum StopReason {
     /// Its replica has another pod that is as good.
     Surplus,
     JobEnded,
-    /// It has failed, and its index is retried.
     Retried,
     AlreadyStopping,
 }
@@ -68,8 +64,8 @@ pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&R
     slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
 }
 
-/// A pod of a newer generation than the service that was read is not old. Nor is one of the same generation
-/// with another specification: one of the two names was edited by hand.
+/// Not if it has a newer generation than the service that was read. Not if only the specification differs:
+/// one name was edited by hand.
 pub(super) fn is_old(service: &Service, pod: &PodRecord) -> bool {
     pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
 }

@@ -12,21 +12,20 @@ use super::slots::{ReplicaSlot, SlotHolder};
 
 #[derive(Debug, Default)]
 pub(crate) struct PassSums {
-    /// Pods that may have lost their payload.
     pub(crate) suspects: Vec<PodRecord>,
     used: HashMap<NodeName, Resources>,
-    /// Host ports of each node: uuid and name of their pods according to the records.
+    /// Uuid and name of the pods, by port, according to the records.
     ports: HashMap<NodeName, HashMap<String, Vec<String>>>,
     specs: HashSet<SpecId>,
-    /// Counted pods whose records name another service than their slot does: they may be met again there.
+    /// Counted although their records name another service: they may be met again there.
     strays: HashSet<PodId>,
-    /// The services whose pods on nodes were counted. One may be removed within the pass.
+    /// Their pods on nodes were counted. One may be removed within the pass.
     pub(crate) services: HashSet<ServiceName>,
-    /// True if some records are unreadable: then the sums are too small.
+    /// Some records are unreadable: the sums are too small.
     pub(crate) is_incomplete: bool,
 }
 
-/// The difference between a node's usage and the records of its pods.
+/// Between a node's usage and the records of its pods.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Drift {
     /// As [`NodeUsage::used`].
@@ -60,7 +59,7 @@ impl PassSums {
                     }
                 }
                 SlotHolder::Unreadable => self.is_incomplete = true,
-                // The pod of a void slot is counted in its own slot.
+                // Counted in its own slot.
                 SlotHolder::NoRecord | SlotHolder::Lost | SlotHolder::Void => {}
             }
         }
@@ -85,7 +84,6 @@ impl PassSums {
         (drift != Drift::default()).then_some(drift)
     }
 
-    /// Returns the ports that a node has for a missing or wrong pod, and those that it lacks.
     fn port_drift(&self, node: &NodeUsage) -> Vec<PortCorrection> {
         let of_pods = self.ports.get(&node.name);
         let ports: BTreeSet<&String> =
@@ -93,7 +91,7 @@ impl PassSums {
         let correction = |port: &String| {
             let seen = node.ports.get(port).cloned().unwrap_or_default();
             let holders = of_pods.and_then(|of_pods| of_pods.get(port));
-            // Pods that were pushed onto one node may want the same port: any of them may have it.
+            // Pods pushed onto one node may want the same port: any of them may have it.
             let is_right = holders.is_some_and(|holders| holders.contains(&seen));
             let actual = holders.and_then(|holders| holders.first()).cloned().unwrap_or_default();
             (!is_right).then(|| PortCorrection { port: port.clone(), seen, actual })
@@ -114,7 +112,7 @@ mod tests {
     use super::*;
     use crate::reconcile::plan::testing::record;
 
-    /// Another program has copied the slots of a service into another one's, and its record is gone.
+    /// Another program has copied the slots, and the record is gone.
     #[test]
     fn a_pod_in_the_slot_of_another_service_counts_once() {
         let here = NodeName::new("here").unwrap();
@@ -153,7 +151,7 @@ mod tests {
         }
     }
 
-    /// The time per node must not depend on the number of nodes.
+    /// Must not be quadratic in the nodes.
     #[test]
     fn the_ports_of_ten_thousand_nodes_are_compared_in_seconds() {
         let nodes: Vec<NodeName> = (0..10_000).map(|n| NodeName::new(format!("n{n}")).unwrap()).collect();

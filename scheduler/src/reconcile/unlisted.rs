@@ -1,8 +1,7 @@
-//! Pods that are on a node but in no list of wanted pods: their slot, or their entry in `pushed`, was deleted
-//! by hand or lost.
+//! Pods on a node whose slot, or entry in `pushed`, was deleted by hand or lost.
 //!
-//! Such a pod would run for ever, unlisted, beside its replacement. It is listed again if its slot is free,
-//! and stopped otherwise.
+//! Such a pod would run for ever beside its replacement. It is listed again if its slot is free, and stopped
+//! otherwise.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
@@ -19,7 +18,7 @@ use super::sums::PassSums;
 
 const SURPLUS: &str = "another pod has its slot, or its service does not desire it";
 
-/// Restores or stops the pods of a service that are in no slot. Returns true if slots have changed.
+/// Returns true if slots have changed.
 pub(crate) async fn restore(
     store: &Store,
     service: &Service,
@@ -32,8 +31,7 @@ pub(crate) async fn restore(
     let listed = slots.iter().filter(|slot| slot.holder != SlotHolder::Void);
     let listed: HashSet<&PodId> = listed.map(|slot| &slot.id).collect();
     let mut pods = unlisted(store, &name, &listed, observed, sums).await?;
-    // Two pods of the same replica cannot both have the slot: a running pod with the desired specification
-    // goes first.
+    // Of two pods of a replica, the running one with the desired specification goes first.
     let is_other = |pod: &PodRecord| pod.spec.as_ref() != Some(&service.spec_id);
     pods.sort_by_key(|pod| (pod.phase != Phase::Running, is_other(pod), Reverse(pod.generation)));
     let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
@@ -51,8 +49,7 @@ pub(crate) async fn restore(
     Ok(outcomes.contains(&RestoreOutcome::Restored))
 }
 
-/// Restores running pods of a service whose slots are gone, according to their records. The container sets of
-/// the nodes may have been lost as well. Returns true if slots have changed.
+/// By their records: the nodes' container sets may be lost too. Returns true if slots have changed.
 pub(crate) async fn restore_gone(
     store: &Store,
     service: &Service,
@@ -67,7 +64,6 @@ async fn list(store: &Store, service: &Service, pods: &[PodId]) -> Result<Vec<Re
     store.restore_pods(Some(&service.name), has_second, pods).await
 }
 
-/// Restores running pushed pods that are not `listed`.
 pub(crate) async fn restore_pushed(
     store: &Store,
     listed: &[PodId],
@@ -81,7 +77,6 @@ pub(crate) async fn restore_pushed(
     Ok(())
 }
 
-/// Counts the pods of services without a record, and returns those services.
 pub(crate) async fn of_unknown_services(
     store: &Store,
     observed: &ObservedState,
@@ -102,7 +97,7 @@ pub(crate) async fn of_unknown_services(
     Ok(unknown)
 }
 
-/// Also true of an unreadable record, which the reconciliation of the service reports.
+/// Also true of an unreadable record, which its reconciliation reports.
 async fn has_record(store: &Store, name: &ServiceName) -> Result<bool, StoreError> {
     match store.service(name).await {
         Ok(service) => Ok(service.is_some()),

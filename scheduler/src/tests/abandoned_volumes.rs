@@ -26,7 +26,7 @@ fn volume(service: &str) -> SavedVolume {
     }
 }
 
-/// A cluster with the service `web`, and with volumes of it and of `db`, which does not exist.
+/// With volumes of `web`, and of `db`, which does not exist.
 async fn cluster() -> Cluster {
     let cluster = Cluster::new(defaults());
     cluster.post(r#"{"name":"web","image":"nginx"}"#, Some(0)).await;
@@ -98,7 +98,7 @@ async fn nothing_is_counted_while_a_worker_holds_and_a_wrong_count_is_none() {
     assert_eq!(names(&cluster).await, ["db_data_0", "web_data_0"]);
 }
 
-/// After a recovery, services without pods are unknown, and so are those of the volumes that nodes report.
+/// After a recovery, services without pods are unknown.
 #[tokio::test]
 async fn a_volume_whose_record_was_lost_is_not_abandoned_before_its_service_was_seen() {
     need_redis!();

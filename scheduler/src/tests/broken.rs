@@ -162,7 +162,7 @@ async fn a_pod_without_specification_waits_with_a_message_until_it_is_back() {
     .await;
 }
 
-/// Keys of one object, and the broken value of each: a string, or a field of a hash.
+/// The broken value is a string, or a field of a hash.
 const BROKEN_KEYS: &[(&str, Option<(&str, &str)>)] = &[
     ("pod:BAD", None),
     ("pod:BAD", Some(("phase", "Running"))),
@@ -202,7 +202,6 @@ async fn whatever_key_of_one_object_is_broken_other_pods_are_placed_and_stopped(
             Some((field, value)) => drop(cluster.server.cli::<u64>(&["HSET", &key, field, value]).await),
         }
         let name = format!("web{number}");
-        // Without the set of their names no service can be stored.
         let services = usize::from(key != "services");
         if services > 0 {
             cluster.post(&format!(r#"{{"name":"{name}","image":"nginx","replicas":1}}"#), None).await;
@@ -234,7 +233,7 @@ async fn whatever_key_of_one_object_is_broken_other_pods_are_placed_and_stopped(
         }
         let _: u64 = cluster.server.cli(&["DEL", &key]).await;
         if let Some(dump) = before {
-            // A daemon may have written it again meanwhile.
+            // A daemon may have written it again.
             let restore = [&b"RESTORE"[..], key.as_bytes(), b"0", &dump, b"REPLACE"];
             let _: String = cluster.server.cli(&restore).await;
         }
@@ -246,7 +245,7 @@ async fn a_broken_key_of_one_silent_node_does_not_keep_the_others_alive() {
     need_redis!();
     let cluster = Cluster::new(super::cluster::fast_failure_detection());
     let (bad, good) = (cluster.node("a-bad", 10).await, cluster.node("b-good", 10).await);
-    // If all nodes were silent, that would be a mass loss.
+    // Otherwise a mass loss.
     let _lives = cluster.node("c-lives", 10).await;
     let _: String = cluster.server.cli(&["SET", "stop:a-bad", "some text"]).await;
     let _scheduler = cluster.scheduler();

@@ -27,7 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::timings::LoopTimings;
 use crate::{SchedulerContext, run_context};
 
-/// Timings with which a node is declared dead after three seconds, for nodes with five heartbeats per second.
+/// A node dies after three seconds, for five heartbeats per second.
 pub(super) fn fast_failure_detection() -> LoopTimings {
     let timing = Timing {
         heartbeat: Duration::from_millis(200),
@@ -41,7 +41,7 @@ pub(super) fn fast_failure_detection() -> LoopTimings {
     }
 }
 
-/// Timings for fast repairs, but no node is declared dead, however slow the machine is.
+/// No node is declared dead, however slow the machine is.
 pub(super) fn fast_repair() -> LoopTimings {
     let fast = fast_failure_detection();
     LoopTimings {
@@ -58,7 +58,7 @@ fn a_redis() -> RedisUrl {
     "redis://localhost".parse().unwrap()
 }
 
-/// The default timings: no node is declared dead and nothing is repaired during a test.
+/// No node dies and nothing is repaired during a test.
 pub(super) fn defaults() -> LoopTimings {
     LoopTimings::of(&Timing::default(), &a_redis())
 }
@@ -69,7 +69,7 @@ pub(super) struct Cluster {
     timings: LoopTimings,
 }
 
-/// A running scheduler. It stops when this is dropped.
+/// Stops when dropped.
 pub(super) struct Scheduler {
     pub(super) id: SchedulerId,
     pub(super) task: JoinHandle<Result<(), crate::SchedulerError>>,
@@ -77,7 +77,7 @@ pub(super) struct Scheduler {
     _guard: DropGuard,
 }
 
-/// A node that only sends heartbeats until this is dropped. If it is declared dead, it registers again.
+/// Sends heartbeats until dropped. Registers again if declared dead.
 pub(super) struct FakeNode {
     pub(super) name: NodeName,
     session: Arc<Mutex<Session>>,
@@ -151,7 +151,7 @@ impl Cluster {
         FakeNode { name, session, held, heartbeats }
     }
 
-    /// Acts like `POST /service`. With fewer `created` pods than replicas, the API is killed on the way.
+    /// Like `POST /service`; with fewer `created` pods than replicas, the API is killed on the way.
     pub(super) async fn post(&self, json: &str, created: Option<u32>) -> Service {
         let desired =
             ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
@@ -166,7 +166,7 @@ impl Cluster {
         let _length: u64 = self.server.blocking_cli(&[b"LPUSH", key.as_bytes(), payload.as_ref()]);
     }
 
-    /// Writes another value to this key ten times a second, until the handle is dropped.
+    /// Ten times a second, until the handle is dropped.
     pub(super) fn write_often(&self, key: &'static str) -> AbortOnDropHandle<()> {
         let url = self.server.url();
         AbortOnDropHandle::new(tokio::spawn(async move {
@@ -196,7 +196,7 @@ impl Cluster {
     }
 }
 
-/// Registers a node; `None` while it is still being drained.
+/// `None` while it is still being drained.
 async fn register(store: &Store, name: &NodeName, facts: &NodeInfo, timing: Timing) -> Option<Session> {
     let claimant = Claimant { timing, ..fixtures::claimant() };
     match store.register(name, facts, claimant, None).await {
@@ -210,7 +210,7 @@ pub(super) fn pushed(id: &str) -> String {
 }
 
 impl Scheduler {
-    /// Ends the scheduler like SIGKILL, as far as possible within a process: it returns nothing to the queue.
+    /// Like SIGKILL: returns nothing to the queue.
     pub(super) async fn kill(mut self) {
         self.task.abort();
         let ended = (&mut self.task).await;
@@ -227,7 +227,6 @@ impl FakeNode {
         self.session.lock().clone()
     }
 
-    /// Reports the containers of exactly these pods as left alone.
     pub(super) async fn hold(&self, pods: &[HeldPod]) {
         self.held.store(pods.len(), Ordering::Relaxed);
         self.session().report_held_pods(pods).await.unwrap().unwrap();
@@ -241,7 +240,7 @@ impl FakeNode {
         let session = self.session();
         let store = session.store();
         let taken = match session.pop_more(max).await {
-            // Others repair what a test has broken; a worker retries as well.
+            // Others repair it; a worker retries as well.
             Err(StoreError::WrongType { .. }) => return,
             taken => taken.unwrap(),
         };

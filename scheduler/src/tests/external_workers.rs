@@ -32,7 +32,6 @@ async fn an_external_worker_gets_plain_pods_and_loses_them_when_it_dies() {
         if pod.phase == model::pod::lifecycle::Phase::Running { Ok(()) } else { Err(format!("{pod:?}")) }
     })
     .await;
-    // A pod that needs more than an image is not placed there.
     cluster.post(r#"{"name":"web","image":"nginx","replicas":1,"memory":"64MiB"}"#, None).await;
     eventually("the pod needs more than an external worker", async || {
         let pod = cluster.pods("web").await.remove(0);

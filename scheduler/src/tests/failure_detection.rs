@@ -25,7 +25,7 @@ async fn two_schedulers_move_the_pods_of_a_dead_node_once() {
         if waiting == [1000] { Ok(()) } else { Err(format!("{waiting:?}")) }
     })
     .await;
-    // It dies with pods in all three of its queues.
+    // With pods in all three of its queues.
     doomed.work_on(400).await;
     doomed.session().pop_more(300).await.unwrap();
     let names = [doomed.name.clone()];
@@ -46,7 +46,7 @@ async fn two_schedulers_move_the_pods_of_a_dead_node_once() {
     })
     .await;
     assert!(declared.elapsed() < Duration::from_secs(5), "{:?}", declared.elapsed());
-    // Once: no payload is left anywhere else.
+    // Once: no payload is left elsewhere.
     let lengths = cluster.store.queue_lengths().await.unwrap();
     assert_eq!((lengths.waiting, lengths.in_flight, lengths.dead, lengths.unschedulable), (0, 0, 0, 0));
     let pods = cluster.pods("web").await;
@@ -54,7 +54,6 @@ async fn two_schedulers_move_the_pods_of_a_dead_node_once() {
     let dead = cluster.store.node(&name).await.unwrap().unwrap();
     assert_eq!((dead.used.pods, cluster.pending_counts(&[&survivor]).await), (0, vec![1000]));
 
-    // A payload that is pushed to the dead node later is drained as well.
     cluster.push(&format!("pq:{name}"), pushed("late"));
     eventually("the late pod moves too", async || {
         let waiting = cluster.pending_counts(&[&survivor]).await;
@@ -85,7 +84,6 @@ async fn the_proxy_of_a_node_that_has_been_dead_for_long_is_forgotten() {
         if known.iter().eq(["w2"]) { Ok(()) } else { Err(format!("{known:?}")) }
     })
     .await;
-    // As the scheduler does every few seconds.
     let () = cluster.server.cli(&["CONFIG", "RESETSTAT"]).await;
     cluster.store.forget_proxies(&names[..1]).await.unwrap();
     let calls: String = cluster.server.cli(&["INFO", "commandstats"]).await;
@@ -103,7 +101,7 @@ async fn a_mass_loss_moves_no_pods_until_nodes_are_cordoned() {
     let (_scheduler, _other) = (cluster.scheduler(), cluster.scheduler());
     let lost: Vec<FakeNode> = nodes.drain(..4).collect();
     lost.iter().for_each(FakeNode::fall_silent);
-    // Twice the time after which a single node is declared dead.
+    // Twice the time for a single node.
     tokio::time::sleep(Duration::from_secs(6)).await;
     for node in &lost {
         assert_eq!(state(&cluster, node).await, NodeState::Alive);
@@ -116,7 +114,7 @@ async fn a_mass_loss_moves_no_pods_until_nodes_are_cordoned() {
     .await;
     assert_eq!(state(&cluster, &lost[1]).await, NodeState::Alive);
 
-    // Two come back. The one that does not is no longer a mass loss.
+    // The one that does not is no longer a mass loss.
     let (_a, _b) = (cluster.node("n2", 10).await, cluster.node("n3", 10).await);
     eventually("the last silent node is dead", async || match state(&cluster, &lost[1]).await {
         NodeState::Dead => Ok(()),
@@ -135,7 +133,7 @@ async fn told(cluster: &Cluster, reason: &str) -> usize {
     events.iter().filter(|event| event.reason == reason).count()
 }
 
-/// As after a failover to a master whose clock is an hour behind.
+/// After a failover to a clock that is an hour behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_whose_last_heartbeat_lies_in_the_future_is_declared_dead() {
     need_redis!();
@@ -154,7 +152,7 @@ async fn a_dead_node_whose_last_heartbeat_lies_in_the_future_is_declared_dead() 
     .await;
 }
 
-/// Waits until the node is declared dead, and returns the time on Redis' clock.
+/// Returns the time on Redis' clock.
 async fn death_of(cluster: &Cluster, name: &NodeName) -> u64 {
     let key = format!("node:{name}");
     eventually("the node is declared dead", async || {
@@ -165,7 +163,7 @@ async fn death_of(cluster: &Cluster, name: &NodeName) -> u64 {
 }
 
 async fn wait_for_silence(cluster: &Cluster, name: &NodeName, silence: Duration) {
-    // Unanswered writes of the node delay the reads of its connection.
+    // The node's unanswered writes delay the reads of its connection.
     let store = cluster.server.store();
     eventually("the node is silent", async || {
         let beat = store.node(name).await.unwrap().unwrap().beat;
@@ -188,7 +186,7 @@ async fn no_node_dies_because_of(outage: &str, begin: &[&str], end: &[&str]) {
     .await;
     let () = cluster.server.cli(begin).await;
     wait_for_silence(&cluster, &node.name, timings.dead_after + Duration::from_secs(1)).await;
-    // It stays silent, so that the scheduler decides when it dies.
+    // The scheduler decides when it dies.
     node.fall_silent();
     let ended_at = cluster.server.store().redis_now().await.unwrap();
     let () = cluster.server.cli(end).await;

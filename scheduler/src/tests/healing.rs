@@ -10,8 +10,7 @@ use store::PreparedImages;
 use super::cluster::{Cluster, FakeNode, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
 
-/// Lets the nodes work until the service has exactly `replicas` running pods of this generation, and nothing
-/// is queued.
+/// Until exactly `replicas` pods of this generation run, and nothing is queued.
 async fn converge(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas: usize, generation: u64) {
     eventually("the service has its pods", async || {
         for node in nodes {
@@ -28,7 +27,7 @@ async fn converge(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replica
     .await;
 }
 
-/// A full pass takes place every 30 s. A new service must not wait for it.
+/// Full passes are 30 s apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_missing_pods_of_a_new_service_are_created_soon() {
     need_redis!();
@@ -51,7 +50,7 @@ async fn services_are_created_scaled_replaced_and_deleted() {
     let (a, b) = (cluster.node("a", 100).await, cluster.node("b", 100).await);
     let nodes = [&a, &b];
     let _schedulers = [cluster.scheduler(), cluster.scheduler()];
-    // The API was killed after it had stored the service and created three of ten pods.
+    // The API was killed after three of ten pods.
     cluster.post(r#"{"name":"web","image":"nginx","replicas":10}"#, Some(3)).await;
     converge(&cluster, &nodes, "web", 10, 1).await;
 
@@ -86,7 +85,6 @@ async fn services_are_created_scaled_replaced_and_deleted() {
 async fn lost_payloads_records_and_slots_are_restored() {
     need_redis!();
     let cluster = Cluster::new(fast_repair());
-    // No scheduler takes from sq yet.
     cluster.post(r#"{"name":"web","image":"nginx","replicas":5}"#, None).await;
     let payload: Vec<u8> = cluster.server.cli(&["LPOP", "sq"]).await;
     assert!(!payload.is_empty());
@@ -94,8 +92,7 @@ async fn lost_payloads_records_and_slots_are_restored() {
     let _scheduler = cluster.scheduler();
     converge(&cluster, &[&node], "web", 5, 1).await;
 
-    // A payload missing from the container set is restored, and so is the slot of a running pod. A pod
-    // without a record is created anew.
+    // A lost payload and a lost slot are restored; a pod without a record is created anew.
     let pods = cluster.pods("web").await;
     let member: Vec<u8> = cluster.server.cli(&["SRANDMEMBER", "cs:a"]).await;
     let _: u64 = cluster.server.cli(&[&b"SREM"[..], b"cs:a", &member[..]]).await;
@@ -148,14 +145,13 @@ async fn at_maxmemory_a_service_that_cannot_grow_keeps_no_other_from_being_delet
     eventually("the other service grows", async || cluster.pods("a-grows").await.len() == 5).await;
 }
 
-/// Whatever list is lost: the same pods run, are listed, and none is created beside them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn running_pods_are_listed_again_after_the_loss_of_any_list() {
     need_redis!();
     let cluster = Cluster::new(fast_repair());
     let node = cluster.node("a", 100).await;
     cluster.post(r#"{"name":"web","image":"nginx","replicas":4}"#, None).await;
-    // To the schedulers: this rig claims nothing that has no record.
+    // Not to the node: this fixture claims nothing without a record.
     cluster.push("sq", pushed("mine"));
     let _scheduler = cluster.scheduler();
     converge(&cluster, &[&node], "web", 4, 1).await;
@@ -167,7 +163,7 @@ async fn running_pods_are_listed_again_after_the_loss_of_any_list() {
     .await;
     let before = cluster.pods("web").await;
     for key in ["slots:web", "pushed", "nodes", "beats", "hb:a", "cs:a"] {
-        // Longer than the settle time: the service must not look as if it had just changed.
+        // Longer than the settle time.
         tokio::time::sleep(Duration::from_millis(400)).await;
         let _: u64 = cluster.server.cli(&["DEL", key]).await;
         let name = ServiceName::new("web").unwrap();
@@ -220,8 +216,7 @@ async fn running(cluster: &Cluster, service: &str) -> Vec<PodId> {
     own.map(|pod| pod.id).collect()
 }
 
-/// Slots that another program has renamed or copied name pods of other slots: they are void. They stop no
-/// pod, and the owners get these slots back.
+/// They are void, and their owners get the slots back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_were_renamed_or_copied_by_hand_stop_no_pod() {
     need_redis!();
@@ -262,7 +257,7 @@ async fn slots_that_were_renamed_or_copied_by_hand_stop_no_pod() {
     assert_eq!(lines, 7, "no pod was created, and none has ended");
 }
 
-/// A pod that waits on its node reserves there, whether or not a slot names it.
+/// Whether or not a slot names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_that_wait_on_a_node_get_their_slots_back_and_count_there() {
     need_redis!();
@@ -290,7 +285,7 @@ async fn pods_that_wait_on_a_node_get_their_slots_back_and_count_there() {
     assert_eq!(cluster.store.node(&node.name).await.unwrap().unwrap().used.pods, 5);
 }
 
-/// The slots of a new service vanish before a scheduler has checked it.
+/// Before a scheduler has checked it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
     need_redis!();
@@ -303,7 +298,7 @@ async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
     cluster.post(r#"{"name":"web","image":"nginx","replicas":3}"#, None).await;
     converge(&cluster, &[&node], "web", 3, 1).await;
     let before = running(&cluster, "web").await;
-    // A younger one is being created: it lacks pods for other reasons.
+    // A younger one lacks pods for other reasons.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let _: u64 = cluster.server.cli(&["DEL", "slots:web"]).await;
     eventually("its pods have their slots", async || {
@@ -317,8 +312,7 @@ async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
     assert_eq!(lines, 4, "no pod was created, and none has ended");
 }
 
-/// Redis has lost all records of pods, and some slots. The containers keep running: filling their slots would
-/// start the pods twice.
+/// All records of pods are lost: filling the slots would start pods twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_pod_is_created_in_a_slot_that_a_live_node_holds() {
     need_redis!();
@@ -362,7 +356,7 @@ async fn no_pod_is_created_in_a_slot_that_a_live_node_holds() {
         })
         .await;
     };
-    // The node has not had time to report the pods that it holds.
+    // The node has not reported yet.
     say("a node may run the pods").await;
     node.hold(&held).await;
     say("node a has containers whose records are lost").await;
@@ -426,11 +420,11 @@ async fn an_undone_change_replaces_only_the_pods_that_were_changed() {
     cluster.post(&web("nginx"), None).await;
     converge(&cluster, &[&node], "web", 8, 1).await;
     let before = cluster.pods("web").await;
-    // Two of eight are stopped, and the node stops working: no further one follows.
+    // The node stops working: no third pod follows.
     cluster.post(&web("nginx:2"), Some(0)).await;
     let changed = cluster.store.service(&ServiceName::new("web").unwrap()).await.unwrap().unwrap();
     eventually("the replacement has begun", async || {
-        // No worker reports that the node has the image.
+        // No worker reports it.
         let (store, name) = (&cluster.store, NodeName::new("a").unwrap());
         store.note_prepared(&changed.spec_id, &name, &PreparedImages::Ready).await.unwrap();
         let pods = cluster.pods("web").await;

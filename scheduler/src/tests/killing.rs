@@ -64,8 +64,7 @@ async fn change_a_service(cluster: &Cluster, round: u32, desired: &mut BTreeMap<
     }
 }
 
-/// Checks that exactly the desired pods run, that each payload is in one place, and that the resource counts
-/// are right.
+/// Also that each payload is in one place, and that the counts are right.
 async fn check_converged(
     cluster: &Cluster,
     nodes: &[FakeNode],

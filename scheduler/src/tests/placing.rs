@@ -31,7 +31,7 @@ async fn a_service_is_spread_evenly() {
 async fn a_node_that_has_just_joined_gets_the_next_pod() {
     need_redis!();
     const ROUNDS: usize = 8;
-    // A hint travels on its own connection: on a busy machine some of them come too late, but rarely most.
+    // Hints have their own connection: on a busy machine some come too late, but rarely most.
     let mut best = 0;
     for _ in 0..3 {
         best = best.max(new_nodes_seen_in_time(ROUNDS).await);
@@ -42,8 +42,7 @@ async fn a_node_that_has_just_joined_gets_the_next_pod() {
     panic!("only {best} of {ROUNDS} new nodes were seen in time");
 }
 
-/// Returns how many new nodes got the next pod. Each new node is the emptiest, so the next pod belongs there.
-/// Its hint arrives milliseconds after the scheduler has read all nodes.
+/// Each new node is the emptiest, and its hint arrives milliseconds after all nodes were read.
 async fn new_nodes_seen_in_time(rounds: usize) -> usize {
     let cluster = Cluster::new(defaults());
     let _scheduler = cluster.scheduler();
@@ -97,7 +96,6 @@ async fn pods_with_a_host_port_go_to_different_nodes_and_the_one_too_many_says_w
     })
     .await;
     assert_eq!(message, "0/2 nodes are available: 2 HostPortTaken (port 8080/tcp is taken by web)");
-    // A pod with another port, or none, is not affected.
     cluster.post(r#"{"name":"dns","image":"nginx","replicas":2,"ports":["53:53/udp"]}"#, None).await;
     eventually("the others are placed", async || {
         let counts = cluster.pending_counts(&[&a, &b]).await;
@@ -143,7 +141,7 @@ async fn an_unschedulable_pod_has_a_message_and_is_placed_when_resources_are_fre
     .await;
     assert!(message.contains("has no nodes"), "{message}");
 
-    // The pod must not be placed because its own backoff is over.
+    // Its own backoff must not be over.
     let id = cluster.pods("early").await.remove(0).id;
     let later = cluster.store.redis_now().await.unwrap() + 100_000;
     let _: u64 = cluster.server.cli(&["ZADD", "uq:at", "XX", &later.to_string(), id.as_str()]).await;
@@ -224,7 +222,7 @@ async fn the_in_flight_pods_of_a_killed_scheduler_are_placed_by_another() {
     for i in 0..40 {
         cluster.push("sq", pushed(&format!("p{i}")));
     }
-    // A scheduler that took all of them and then died.
+    // It took all of them and then died.
     let killed = model::ids::SchedulerId::random();
     assert_eq!(cluster.store.take(&killed, 100).await.unwrap().len(), 40);
     let _scheduler = cluster.scheduler();
@@ -245,13 +243,13 @@ async fn a_graceful_shutdown_leaves_nothing_in_flight_and_no_scheduler_that_coun
         if seen.len() == 2 { Ok(()) } else { Err(format!("{seen:?}")) }
     })
     .await;
-    // As if the scheduler had just taken this payload.
+    // As if it had just taken this payload.
     let in_flight = format!("fq:{}", scheduler.id);
     cluster.push(&in_flight, pushed("in-flight"));
     scheduler.stop.cancel();
     let ended = tokio::time::timeout(std::time::Duration::from_secs(10), scheduler.task).await;
     ended.unwrap().unwrap().unwrap();
-    // At once. The other scheduler may have the payload in flight for a moment.
+    // The other scheduler may have it in flight for a moment.
     let left: u64 = cluster.server.blocking_cli(&["LLEN", &in_flight]);
     assert_eq!(left, 0);
     eventually("nothing is in flight", async || {

@@ -1,5 +1,5 @@
-//! Only pods that the node's operator allows may use paths and addresses of the host. The worker decides; the
-//! scheduler avoids nodes that would refuse the pod. Nodes with an unknown policy are tried.
+//! Avoids nodes whose worker would refuse the pod's use of host paths and addresses. Nodes with an unknown
+//! policy are tried.
 
 use super::types::{NodeFilter, Reason};
 

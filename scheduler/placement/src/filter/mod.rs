@@ -1,10 +1,7 @@
 //! The filters: each decides whether a node can run a pod and, if not, explains why.
 //!
-//! To add a filter, write `filter/<name>.rs` with one [`NodeFilter`] (its reason, its check and its
-//! explanation), and add it to [`NODE_FILTERS`] or [`POD_FILTERS`]. It takes further facts from the node
-//! through [`Candidate`], or from the pod through [`Requirements`].
-//!
-//! Filters change no state, so the same filter both refuses a pod and later explains the refusal.
+//! To add one, write `filter/<name>.rs` with a [`NodeFilter`], and add it to [`NODE_FILTERS`] or
+//! [`POD_FILTERS`]. It takes further facts through [`Candidate`] or [`Requirements`].
 
 mod cordoned;
 mod disk_pressure;
@@ -24,12 +21,11 @@ use crate::requirements::Requirements;
 pub use types::Reason;
 pub(crate) use types::{EvalContext, NodeFilter};
 
-/// Filters that ignore the pod: a node that fails one of them gets no pod of this batch.
+/// Independent of the pod: a node that fails one gets no pod of this batch.
 pub(crate) const NODE_FILTERS: &[NodeFilter] =
     &[ready::READY, cordoned::SCHEDULABLE, engine::HEALTHY, disk_pressure::HAS_ROOM];
 
-/// Filters that depend on the pod. A batch only consumes resources, so a refusal holds for the rest of the
-/// batch.
+/// A batch only consumes resources, so a refusal holds for the rest of it.
 pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     resources::POD_SLOTS,
     resources::CPU,
@@ -46,7 +42,7 @@ pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     shared_directory::READY,
 ];
 
-/// Returns every filter, in the order in which reasons are listed.
+/// In the order in which reasons are listed.
 pub(crate) fn all() -> impl Iterator<Item = &'static NodeFilter> {
     NODE_FILTERS.iter().chain(POD_FILTERS)
 }
@@ -60,7 +56,7 @@ pub(crate) fn is_feasible(
     filters.iter().all(|filter| (filter.is_feasible)(candidate, requirements, context))
 }
 
-/// Returns every filter that refuses: an operator who fixes one problem must see the next.
+/// All of them: an operator who fixes one problem must see the next.
 pub(crate) fn failed<'a>(
     candidate: &'a Candidate,
     requirements: &'a Requirements,

@@ -1,5 +1,4 @@
-//! Only nodes with a recent heartbeat get pods, so that none is placed on a node that is about to be declared
-//! dead.
+//! Only nodes with a recent heartbeat get pods: others may be about to be declared dead.
 
 use std::time::Duration;
 
@@ -25,8 +24,7 @@ pub(super) const READY: NodeFilter = NodeFilter {
     },
 };
 
-/// Returns the time since the last heartbeat. After a failover Redis' clock may be behind a heartbeat, which
-/// counts as no silence.
+/// After a failover Redis' clock may be behind a heartbeat, which counts as no silence.
 fn silence(candidate: &Candidate, context: &EvalContext) -> Duration {
     Duration::from_millis(context.now.saturating_sub(candidate.beat))
 }

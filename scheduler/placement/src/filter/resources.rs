@@ -1,5 +1,5 @@
-//! A node needs a free pod slot, and enough of each requested resource. A pod that requests none of a
-//! resource fits even where that resource is overcommitted.
+//! A node needs a free pod slot, and enough of each requested resource: a resource of which nothing is
+//! requested may be overcommitted.
 
 use model::node::Resource;
 

@@ -1,5 +1,4 @@
-//! A shared volume is in the directory that nodes share. On a node without it, or with another one, the
-//! volume would be empty.
+//! On a node without the shared directory, or with another one, a shared volume would be empty.
 
 use model::node::SharedVolumesState;
 

@@ -1,5 +1,4 @@
-//! The data of a persistent volume is on one node. A pod that needs it waits for that node: elsewhere its
-//! volume would be empty.
+//! A pod waits for the node that has its volume's data: elsewhere the volume would be empty.
 
 use super::types::{NodeFilter, Reason};
 use crate::candidate::Candidate;
@@ -20,7 +19,7 @@ pub(super) const DATA_IS_HERE: NodeFilter = NodeFilter {
     },
 };
 
-/// After Redis lost records, the data of a volume without a record may be on a node that is down.
+/// After Redis lost records, the data may be on a node that is down.
 pub(super) const PLACE_IS_KNOWN: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_UNREPORTED,
     is_feasible: |_, requirements, _| unreported_volume(requirements).is_none(),
