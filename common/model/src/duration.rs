@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-/// A duration read from text: `90s`, `500ms`, `1h 30m`, or a number of seconds such as `90` or `0.5`.
+/// Read from `90s`, `500ms`, `1h 30m`, or a number of seconds such as `90` or `0.5`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HumanDuration(Duration);
 
-/// The text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a duration: write 90s, 2m, 500ms or a number of seconds")]
 pub struct InvalidDuration(String);
 
 impl HumanDuration {
-    /// Returns the duration.
     pub fn get(self) -> Duration {
         self.0
     }
@@ -36,7 +34,7 @@ impl std::str::FromStr for HumanDuration {
     }
 }
 
-/// Returns `first` doubled `failures` times, but at most `max` (or `first`, if that is longer).
+/// `first` doubled `failures` times, but at most `max` (or `first`, if that is longer).
 pub fn delay(first: Duration, max: Duration, failures: u32) -> Duration {
     first.saturating_mul(1 << failures.min(30)).min(max.max(first))
 }

@@ -21,7 +21,6 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// Returns the name in Redis and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             ObjectKind::Pod => "pod",
@@ -32,7 +31,6 @@ impl ObjectKind {
         }
     }
 
-    /// Parses the name of a kind.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Pod, Self::Node, Self::Service, Self::Queue, Self::Cluster]
             .into_iter()
@@ -68,26 +66,25 @@ pub struct ClusterEvent {
 }
 
 impl ClusterEvent {
-    /// Returns the position in the stream, if the id is valid.
+    /// `None` for an invalid id.
     pub fn position(&self) -> Option<EventPosition> {
         EventPosition::parse(&self.id)
     }
 }
 
-/// The position of an event in the stream, in ascending order.
+/// In ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventPosition {
     millis: u64,
     number: u64,
-    /// Index within an entry about many pods; [`EventPosition::END_OF_ENTRY`] is after all of them.
+    /// Within an entry about many pods; [`EventPosition::END_OF_ENTRY`] is after all of them.
     index: u64,
 }
 
 impl EventPosition {
     const END_OF_ENTRY: u64 = u64::MAX;
 
-    /// Parses `<milliseconds>[-<number>[.<index>]]`. Without an index the position is after all events of its
-    /// entry.
+    /// Parses `<milliseconds>[-<number>[.<index>]]`. Without an index the position is after its whole entry.
     pub fn parse(id: &str) -> Option<Self> {
         let number_of = |text: &str| {
             let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -101,7 +98,7 @@ impl EventPosition {
         Some(Self { millis: number_of(millis)?, number: number_of(number)?, index })
     }
 
-    /// Returns the XRANGE start after this position: `(` excludes the entry.
+    /// The XRANGE start after this position: `(` excludes the entry.
     pub fn entry_begins(self) -> String {
         let exclusive = if self.index == Self::END_OF_ENTRY { "(" } else { "" };
         format!("{exclusive}{}-{}", self.millis, self.number)

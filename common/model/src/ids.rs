@@ -1,10 +1,10 @@
-//! Names and ids. Each is a newtype, so that they cannot be confused.
+//! Names and ids, each a newtype, so that they cannot be confused.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An invalid name or id. `Display` names the text and the rule that it breaks.
+/// `Display` names the text and the rule that it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid: {rule}")]
 pub struct InvalidName {
@@ -21,10 +21,6 @@ macro_rules! name {
         pub struct $type(String);
 
         impl $type {
-            /// Checks and wraps the text.
-            ///
-            /// # Errors
-            /// If the text breaks the rule for this kind of name.
             pub fn new(text: impl Into<String>) -> Result<Self, InvalidName> {
                 let text = text.into();
                 let valid: fn(&str) -> bool = $valid;
@@ -36,7 +32,6 @@ macro_rules! name {
                 }
             }
 
-            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -83,61 +78,60 @@ macro_rules! name {
 }
 
 name!(
-    /// A pod's `uuid`: a version-4 UUID, or any short printable text for a pushed pod.
+    /// A version-4 UUID, or any short printable text for a pushed pod.
     PodId, "pod uuid", "1 to 128 bytes, no control characters and no white space",
     |s| !s.is_empty() && s.len() <= 128 && !s.chars().any(|c| c.is_control() || c.is_whitespace())
 );
 
 name!(
-    /// A node and its worker: the `<worker>` in `pq:<worker>`.
+    /// The `<worker>` in `pq:<worker>`.
     NodeName, "node name", "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
 );
 
 name!(
-    /// The name of a service: a DNS label, part of host names.
+    /// A DNS label: part of host names.
     ServiceName, "service name",
     "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
     is_dns_label
 );
 
 name!(
-    /// The name of an app: a DNS label, because names of services begin with it.
+    /// A DNS label, because names of services begin with it.
     AppName, "app name",
     "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
     is_dns_label
 );
 
 name!(
-    /// The `name` of a pod: its service's, or any for a pushed pod.
+    /// Its service's, or any for a pushed pod.
     PodName, "pod name", "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
 );
 
 name!(
-    /// The `name` of a container, unique in its pod.
+    /// Unique in its pod.
     ContainerName, "container name", "1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-'",
     is_dns_label
 );
 
 name!(
-    /// The name of a secret or a config, as Compose and Docker allow it.
+    /// As Compose and Docker allow it.
     ValueName, "name of a secret or config",
     "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
 );
 
 name!(
-    /// The host of an image registry, with its port if any. A name without dot and port is invalid: engines
-    /// would use Docker Hub.
+    /// With its port if any. A name without dot and port is invalid: engines would use Docker Hub.
     RegistryHost, "registry",
     "a host name with a dot, an address or `localhost`, in lower case, with a port if it has one: `registry.example:5000`",
     |s| is_registry_host(s)
 );
 
 name!(
-    /// A persistent volume `web_data_0`, or a shared volume such as `web_data_shared` (of a service) or
-    /// `shop_data_app` (of an app).
+    /// `web_data_0`, or a shared volume such as `web_data_shared` (of a service) or `shop_data_app` (of an
+    /// app).
     VolumeName, "volume name", "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| s.len() <= 140
         && s.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -145,43 +139,35 @@ name!(
 );
 
 impl VolumeName {
-    /// Returns the name of a volume. Names are unique: the owner, a service or an app, contains no `_`, and
-    /// the last part tells the two apart.
-    ///
-    /// # Errors
-    /// If `source` is not a valid name of a volume.
+    /// Unique: the owner, a service or an app, contains no `_`, and the last part tells the two apart.
     pub fn of(owner: &ServiceName, source: &str, scope: impl fmt::Display) -> Result<Self, InvalidName> {
         Self::new(format!("{owner}_{source}_{scope}"))
     }
 
-    /// Returns the name of a service's persistent volume.
-    ///
-    /// # Errors
-    /// If `source` is not a valid name of a volume.
     pub fn of_replica(service: &ServiceName, source: &str, replica: u32) -> Result<Self, InvalidName> {
         Self::of(service, source, replica)
     }
 }
 
 name!(
-    /// One assignment of a pod to a node: a random UUID, compared for equality only.
+    /// A random UUID, compared for equality only.
     AssignmentId, "assignment id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One registration of a worker: random. Begins with the holder and a dot; external workers and earlier
-    /// versions have no dot.
+    /// One registration of a worker. Begins with the holder and a dot; external workers and earlier versions
+    /// have no dot.
     Incarnation, "incarnation", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// The holder of a node's name: all worker processes of one node during one boot of its machine.
+    /// All worker processes of one node during one boot of its machine.
     HolderId, "holder id", "1 to 27 lower-case hexadecimal digits",
     |s| (1..=27).contains(&s.len()) && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 );
 
 name!(
-    /// A cluster: a random UUID in Redis and on every worker.
+    /// A random UUID in Redis and on every worker.
     ClusterId, "cluster id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -191,27 +177,27 @@ name!(
 );
 
 name!(
-    /// One write of a service: a random UUID, so that confirmations are unambiguous.
+    /// A random UUID, so that confirmations are unambiguous.
     WriteId, "write id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One client that changes an app: a random UUID.
+    /// One client that changes an app.
     LockId, "lock id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One recovery request to the workers: a random UUID.
+    /// One recovery request to the workers.
     RecoveryId, "recovery id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One request to a worker: a random UUID.
+    /// One request to a worker.
     RequestId, "request id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One scheduler process, new at every start, so that an in-flight list has exactly one owner.
+    /// New at every start of a scheduler, so that an in-flight list has exactly one owner.
     SchedulerId, "scheduler id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -250,7 +236,6 @@ fn is_token(s: &str) -> bool {
 macro_rules! random {
     ($($type:ident),*) => {$(
         impl $type {
-            /// Returns a new random version-4 UUID.
             pub fn random() -> Self {
                 Self(uuid::Uuid::new_v4().to_string())
             }
@@ -260,62 +245,56 @@ macro_rules! random {
 random!(ClusterId, PodId, AssignmentId, Incarnation, LockId, RecoveryId, RequestId, SchedulerId, WriteId);
 
 impl HolderId {
-    /// Returns sixteen random hexadecimal digits.
+    /// Sixteen hexadecimal digits.
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string()[..16].to_owned())
     }
 }
 
 impl Incarnation {
-    /// Returns a new random incarnation for this holder.
     pub fn random_of(holder: &HolderId) -> Self {
         Self(format!("{holder}.{}", uuid::Uuid::new_v4()))
     }
 }
 
 impl SpecId {
-    /// Returns twelve random hexadecimal digits: few, because every payload contains them.
+    /// Twelve hexadecimal digits: few, because every payload contains them.
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string()[..12].to_owned())
     }
 }
 
 impl SchedulerId {
-    /// Returns a new id: as much of the node's name as fits, and a random UUID.
+    /// As much of the node's name as fits, and a random UUID.
     pub fn random_for(node: &NodeName) -> Self {
         Self(format!("{}{}", Self::prefix(node), uuid::Uuid::new_v4()))
     }
 
-    /// Returns true if [`Self::random_for`] created this id for `node`, or for a name with the same first 27
-    /// bytes.
+    /// Created by [`Self::random_for`] for `node`, or for a name with the same first 27 bytes.
     pub fn belongs_to(&self, node: &NodeName) -> bool {
         self.0.starts_with(&Self::prefix(node)) && self.0.len() == Self::prefix(node).len() + 36
     }
 
     fn prefix(node: &NodeName) -> String {
-        // A node name is ASCII, so any byte is a character boundary.
+        // ASCII: any byte is a character boundary.
         format!("{}-", &node.as_str()[..node.as_str().len().min(27)])
     }
 }
 
 impl PodId {
-    /// Returns the first eight characters, enough for output.
+    /// For output.
     pub fn short(&self) -> &str {
         self.0.char_indices().nth(8).map_or(&self.0, |(end, _)| &self.0[..end])
     }
 }
 
 impl AppName {
-    /// Returns the short name of a service, without the app's name and `-`; `None` for another app's service.
+    /// Without the app's name and `-`; `None` for another app's service.
     pub fn short_name<'a>(&self, service: &'a ServiceName) -> Option<&'a str> {
         let short = service.as_str().strip_prefix(self.as_str())?.strip_prefix('-')?;
         (!short.is_empty()).then_some(short)
     }
 
-    /// Returns the full name of a service.
-    ///
-    /// # Errors
-    /// If the name is invalid, for example too long.
     pub fn service(&self, short: &str) -> Result<ServiceName, InvalidName> {
         ServiceName::new(format!("{self}-{short}"))
     }

@@ -1,7 +1,6 @@
 //! OpenAPI schemas of names and of values with several spellings, and the JSON Schema of a service.
 //!
 //! The parsers in [`crate::ids`] and [`crate::spec`] decide; patterns here repeat their rules for clients.
-//! `scripts/check-api` compares both.
 
 use std::borrow::Cow;
 
@@ -24,7 +23,7 @@ use crate::value::ValueBytes;
 /// Exact as a floating point number.
 const MAX_ULIMIT: u64 = 1 << 62;
 const CONTAINER_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
-/// A name, or an absolute path without parts such as `..`.
+/// Or an absolute path without parts such as `..`.
 const TARGET: &str = r"^(/?[A-Za-z0-9_][^/\x00]*|(/[A-Za-z0-9_][^/\x00]*){1,32})$";
 const VOLUME_SOURCE: &str = "[A-Za-z0-9][A-Za-z0-9._-]{0,62}";
 const HOST_PATH: &str = r"(/[A-Za-z0-9_][^/:\x00]*){1,32}";
@@ -414,7 +413,7 @@ fn owner(description: &str) -> Value {
     })
 }
 
-/// A document has the fields of the service, of its pods, and of their only container.
+/// The fields of the service, of its pods, and of their only container.
 impl PartialSchema for ServiceInput {
     fn schema() -> RefOr<Schema> {
         let mut properties = serde_json::Map::new();
@@ -450,8 +449,7 @@ impl ToSchema for ServiceInput {
     }
 }
 
-/// Describes the aliases of `replicas`, at most one of which may be given. Derived schemas lack aliases and
-/// `not`.
+/// At most one may be given. Derived schemas lack aliases and `not`.
 pub fn describe_replicas_aliases(schema: &mut Value) {
     let is_required =
         schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
@@ -460,14 +458,13 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
     // Generated clients would send a default together with an alias.
     field.as_object_mut().map(|field| field.remove("default"));
     let mut other_name = field.clone();
-    // Nor an example: all examples together form one of the whole.
+    // All examples together form one of the whole.
     other_name.as_object_mut().map(|field| field.remove("example"));
     other_name["description"] = "Another name of `replicas`".into();
     for alias in &REPLICAS_NAMES[1..] {
         schema["properties"][alias] = other_name.clone();
     }
     if is_required {
-        // Exactly one of the names is required.
         schema.as_object_mut().map(|schema| schema.remove("required"));
         schema["minProperties"] = 1.into();
         schema["maxProperties"] = 1.into();
@@ -480,7 +477,7 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
     }
 }
 
-/// The derived schemas that allow no other fields.
+/// They allow no other fields.
 pub const STRICT: [&str; 12] = [
     "ContainerSpec",
     "HealthCheck",
@@ -496,12 +493,11 @@ pub const STRICT: [&str; 12] = [
     "CronHistory",
 ];
 
-/// Forbids other fields in the schemas of documents.
 pub fn refuse_other_fields(schema: &mut Value) {
     schema["additionalProperties"] = false.into();
 }
 
-/// Returns the JSON Schema of a service's document, for editors and other checkers.
+/// For editors and other checkers.
 pub fn of_service() -> Value {
     let mut parts = Vec::new();
     ServiceInput::schemas(&mut parts);

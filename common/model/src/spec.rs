@@ -1,11 +1,10 @@
 //! Specifications: services, their pods, and the containers of a pod.
 //!
-//! [`ServiceInput`] is the form that users send, as JSON or YAML, with the spellings of Compose and kubectl,
-//! and no unknown fields. [`PodSpec`] is the normal form: it is stored once per generation, and the scheduler
-//! and the worker read it.
+//! [`ServiceInput`] is the form that users send, with the spellings of Compose and kubectl, and no unknown
+//! fields. [`PodSpec`] is the normal form, stored once per generation.
 //!
 //! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Readers, not types,
-//! decide between strict (documents) and lenient (the stored form).
+//! are strict (documents) or lenient (the stored form).
 
 mod aliases;
 mod allow_from;

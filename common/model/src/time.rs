@@ -1,13 +1,13 @@
 //! Times of Redis' clock.
 
-/// Milliseconds since the Unix epoch on Redis' clock. The clock of a worker is never stored.
+/// Since the Unix epoch on Redis' clock. A worker's clock is never stored.
 pub type RedisMillis = u64;
 
-/// Formats a time of Redis' clock as RFC 3339 in UTC, for example `2026-01-31T12:00:00.123Z`.
+/// In UTC, for example `2026-01-31T12:00:00.123Z`.
 pub fn rfc3339(at: RedisMillis) -> String {
     let millis = i64::try_from(at).ok();
     let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-    // Only a record that was written by hand has a time beyond the calendar.
+    // Only a record that was written by hand is beyond the calendar.
     time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
 }
 

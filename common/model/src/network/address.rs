@@ -1,5 +1,4 @@
-//! Virtual addresses of services and slots. Packets to them are redirected to the proxy of the sending host,
-//! which finds the target by the address.
+//! Virtual addresses of services and slots. Packets to them are redirected to the proxy of the sending host.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -7,53 +6,47 @@ use std::str::FromStr;
 
 use crate::ids::ServiceName;
 
-/// The domain of all service names.
 pub const DOMAIN: &str = "kubeleet";
 
-/// The first address of 198.18.0.0/15, which RFC 2544 keeps out of the Internet.
+/// 198.18.0.0/15, which RFC 2544 keeps out of the Internet.
 const POOL: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 
-/// An address of the pool. Redis stores its number: 198.18.0.7 is number 7.
+/// Redis stores its number: 198.18.0.7 is number 7.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolAddress(u32);
 
 impl PoolAddress {
-    /// The address of the resolver.
     pub const RESOLVER: Self = Self(1);
-    /// The first number for services.
+    /// For services.
     pub const FIRST: u32 = 2;
-    /// Number of addresses: the pool but the first two and the last.
+    /// The pool but the first two and the last.
     pub const COUNT: u32 = (1 << 17) - 3;
-    /// Number of slots with an address per service, the first ones.
+    /// The first slots of a service have an address.
     pub const SLOTS_OF_SERVICE: u32 = 1 << 14;
 
-    /// Returns the address with this number; `None` outside the range for services.
+    /// `None` outside the range for services.
     pub fn from_number(number: u32) -> Option<Self> {
         (Self::FIRST..Self::FIRST + Self::COUNT).contains(&number).then_some(Self(number))
     }
 
-    /// Converts an IP address; `None` outside the range for services.
+    /// `None` outside the range for services.
     pub fn from_ip(ip: Ipv4Addr) -> Option<Self> {
         Self::from_number(ip.to_bits().checked_sub(POOL)?)
     }
 
-    /// Returns the number.
     pub fn number(self) -> u32 {
         self.0
     }
 
-    /// Returns the IP address.
     pub fn ip(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(POOL + self.0)
     }
 }
 
-/// The owner of an address: a service or one of its slots.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressName {
-    /// The service.
     pub service: ServiceName,
-    /// The replica index; `None` for the service itself.
+    /// `None` for the service itself.
     pub slot: Option<u32>,
 }
 
@@ -79,7 +72,7 @@ impl FromStr for AddressName {
             service: ServiceName::new(service).map_err(|error| error.to_string())?,
             slot: number.transpose()?,
         };
-        // "00.web" and "+0.web" would be other spellings of the slot 0.
+        // Other spellings of slot 0, such as "00.web", are invalid.
         if name.to_string() == text { Ok(name) } else { Err(format!("{text:?} is no slot of a service")) }
     }
 }

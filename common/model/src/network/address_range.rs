@@ -12,7 +12,6 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Returns true if the range contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (own, own_length) = number(self.first);
         let (other, other_length) = number(address.to_canonical());
@@ -20,8 +19,7 @@ impl AddressRange {
     }
 }
 
-/// Returns the key for counting a client's connections: its IPv4 address, or its IPv6 network, which has 2⁶⁴
-/// addresses.
+/// The key for counting a client's connections: an IPv6 network has 2⁶⁴ addresses.
 pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

@@ -15,37 +15,33 @@ use crate::value::secret_key::SecretKey;
 /// Doubles with each further failed order of a host.
 const FIRST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Limit of the `Retry-After` of an authority.
+/// Of an authority's `Retry-After`.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// No certificate is renewed earlier than this after its order, or than half of its lifetime. Otherwise a
-/// wrong clock of Redis would cause order after order.
+/// After an order; or half the lifetime, if shorter. Otherwise a wrong clock of Redis would cause order after
+/// order.
 const EARLIEST_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An ordered certificate as Redis and proxies store it, with an encrypted key.
+/// As Redis and proxies store it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCertificate {
-    /// The host.
     pub host: String,
     /// Distinguishes certificates of one host.
     pub id: String,
-    /// The certificate chain in PEM.
+    /// PEM.
     pub chain: String,
-    /// The private key in PEM, encrypted.
+    /// PEM, encrypted.
     #[serde(rename = "key")]
     pub sealed_key: String,
-    /// Start of validity, in seconds since 1970.
+    /// Seconds since 1970.
     pub not_before: u64,
-    /// Expiry, in seconds since 1970.
+    /// Seconds since 1970.
     pub not_after: u64,
     /// URL of the ACME directory.
     pub directory: String,
 }
 
 impl StoredCertificate {
-    /// Encrypts the key of a certificate. `validity` is its start and its end, in seconds since 1970.
-    ///
-    /// # Errors
-    /// Why encryption failed.
+    /// `validity` is its start and its end, in seconds since 1970.
     pub fn seal(
         host: &str,
         directory: &str,
@@ -62,7 +58,7 @@ impl StoredCertificate {
         Ok(Self { host, id, chain, sealed_key, not_before, not_after, directory })
     }
 
-    /// Returns the status of this certificate alone, stored at the start of its validity.
+    /// As if stored at the start of its validity.
     pub fn status(&self) -> CertificateStatus {
         let certificate = IssuedCertificate {
             id: self.id.clone(),
@@ -74,7 +70,7 @@ impl StoredCertificate {
         CertificateStatus { certificate: Some(certificate), ..CertificateStatus::default() }
     }
 
-    /// Returns the private key in PEM.
+    /// PEM.
     pub fn open(&self, key: Option<&SecretKey>) -> Result<Secret, ReadError> {
         let plain = key.ok_or(ReadError::NoKey)?.decrypt(&context(&self.host), &self.sealed_key)?;
         Ok(Secret::new(String::from_utf8_lossy(&plain)))
@@ -87,20 +83,15 @@ impl fmt::Debug for StoredCertificate {
     }
 }
 
-/// Binds a key to its host: stored for another host it cannot be decrypted.
+/// Stored for another host, a key cannot be decrypted.
 fn context(host: &str) -> String {
     format!("kubeleet certificate {host}")
 }
 
-/// Encrypts the credentials of an ACME account.
-///
-/// # Errors
-/// Why encryption failed.
 pub fn seal_account(directory: &str, credentials: &str, key: &SecretKey) -> Result<String, String> {
     key.encrypt(&account_context(directory), credentials.as_bytes())
 }
 
-/// Decrypts the credentials of an ACME account.
 pub fn open_account(directory: &str, sealed: &str, key: &SecretKey) -> Result<Secret, ReadError> {
     let plain = key.decrypt(&account_context(directory), sealed)?;
     Ok(Secret::new(String::from_utf8_lossy(&plain)))
@@ -110,48 +101,42 @@ fn account_context(directory: &str) -> String {
     format!("kubeleet acme account {directory}")
 }
 
-/// The state of a host's certificate, without its key.
+/// Without the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// The certificate, if any.
     pub certificate: Option<IssuedCertificate>,
-    /// Number of orders since the last success.
+    /// Orders since the last success.
     pub attempts: u32,
-    /// Start of the order in progress.
+    /// The order in progress.
     pub begun_at: Option<RedisMillis>,
-    /// The last failure since the last success.
+    /// The last one since the last success.
     pub failure: Option<OrderFailure>,
 }
 
-/// A certificate without its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuedCertificate {
-    /// Distinguishes certificates of one host.
     pub id: String,
-    /// Start of validity, in seconds since 1970.
+    /// Seconds since 1970.
     pub not_before: u64,
-    /// Expiry, in seconds since 1970.
+    /// Seconds since 1970.
     pub not_after: u64,
-    /// Time of storage.
     pub stored_at: RedisMillis,
     /// URL of the ACME directory.
     pub directory: String,
 }
 
-/// A failed order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderFailure {
-    /// The reason, in a sentence.
+    /// A sentence.
     pub error: String,
-    /// Time of the failure.
     pub at: RedisMillis,
-    /// The wait until the next order.
+    /// Until the next order.
     pub wait: Duration,
 }
 
 impl CertificateStatus {
-    /// Returns the time until a certificate must be ordered from this directory. `now` is Redis' time. A
-    /// stored time in the future counts as now.
+    /// Until a certificate must be ordered from this directory. `now` is Redis' time; a stored time in the
+    /// future counts as now.
     pub fn wait(&self, directory: &str, now: RedisMillis) -> Duration {
         let due = |since: RedisMillis, wait: Duration| since.min(now).saturating_add(millis(wait));
         let renewal = self.certificate.as_ref().map_or(0, |certificate| {
@@ -162,7 +147,7 @@ impl CertificateStatus {
             if certificate.directory == directory { aged.max(earliest) } else { 0 }
         });
         let failed = self.failure.as_ref().map_or(0, |failure| due(failure.at, failure.wait));
-        // The process has ended. The first time this says nothing about the host.
+        // The process has ended, which says nothing about the host the first time.
         let interrupted =
             self.begun_at.map_or(0, |begun| due(begun, wait_after(self.attempts.saturating_sub(1), None)));
         Duration::from_millis(renewal.max(failed).max(interrupted).saturating_sub(now))
@@ -173,7 +158,7 @@ fn millis(duration: Duration) -> RedisMillis {
     duration.as_millis().try_into().unwrap_or(RedisMillis::MAX)
 }
 
-/// Returns the wait after this number of failed orders. `asked` is the server's `Retry-After`.
+/// `asked` is the server's `Retry-After`.
 pub fn wait_after(failures: u32, asked: Option<Duration>) -> Duration {
     let own = match failures {
         0 => Duration::ZERO,
@@ -189,7 +174,7 @@ mod tests {
 
     const HOUR: u64 = 3600;
     const DAY: u64 = 24 * HOUR;
-    /// In seconds.
+    /// Seconds.
     const NOW: u64 = 100 * DAY;
 
     fn certificate(not_before: u64, life: u64) -> CertificateStatus {
@@ -231,7 +216,7 @@ mod tests {
         // Expired by Redis' clock, but ordered an hour ago.
         issued(&mut status, NOW - HOUR);
         assert_eq!(wait_seconds(&status), 23 * HOUR);
-        // Stored under a former master whose clock was ahead: counts as now.
+        // By a former master whose clock was ahead: counts as now.
         issued(&mut status, NOW + 1000 * DAY);
         assert_eq!(wait_seconds(&status), DAY);
     }

@@ -1,39 +1,32 @@
-//! The endpoints of a service: pods and nodes, never addresses. Only the proxy on the pod's node knows the
-//! address, so no reused address is reached by mistake.
+//! The endpoints of a service: pods and nodes. Only the proxy on the pod's node knows the address, so no
+//! reused address is reached by mistake.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::ids::{AssignmentId, NodeName, PodId};
 
-/// One pod of a service as proxies see it: a field of `ep:<service>`, named by its id.
+/// A field of `ep:<service>`, named by the pod's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The pod.
     pub pod: PodId,
-    /// Its replica index.
     pub replica: u32,
-    /// Its node.
     pub node: NodeName,
-    /// Its assignment: a moved pod is another endpoint.
+    /// A moved pod is another endpoint.
     pub assignment: AssignmentId,
-    /// Its readiness for traffic.
     pub state: EndpointState,
 }
 
-/// Readiness of a pod for traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointState {
-    /// Running but not ready: reachable only by requests for this very replica.
+    /// Reachable only by requests for this very replica.
     Running,
-    /// Ready.
     Ready,
     /// About to be stopped: gets no new traffic.
     Leaving,
 }
 
 impl EndpointState {
-    /// Returns the word in Redis.
     pub fn as_str(self) -> &'static str {
         match self {
             EndpointState::Running => "running",
@@ -54,10 +47,7 @@ impl FromStr for EndpointState {
 }
 
 impl Endpoint {
-    /// Parses the field `pod` of `ep:<service>`: `<replica> <node> <assignment> <state>`.
-    ///
-    /// # Errors
-    /// Why the value is invalid.
+    /// Parses `<replica> <node> <assignment> <state>`.
     pub fn parse(pod: PodId, value: &str) -> Result<Self, String> {
         let parts: Vec<&str> = value.split(' ').collect();
         let [replica, node, assignment, state] = parts[..] else {

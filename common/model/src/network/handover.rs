@@ -12,153 +12,134 @@ use tokio_util::codec::{Framed, LinesCodec};
 
 use crate::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 
-/// The name of the socket in the runtime directory.
+/// In the runtime directory.
 pub const SOCKET_NAME: &str = "proxy.sock";
 
-/// In bytes. Longer lines end the connection.
+/// Longer lines end the connection.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Maximum number of pods per message, far less than a line.
+/// Per message: far less than a line.
 pub const MAX_PODS: usize = 1_000;
 
-/// A connection between worker and proxy, framed as lines.
 pub type Lines<S = UnixStream> = Framed<S, LinesCodec>;
 
-/// Splits a connection into lines of bounded length.
 pub fn lines<S: AsyncRead + AsyncWrite>(stream: S) -> Lines<S> {
     Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE_BYTES))
 }
 
-/// Serializes a message as a line, without the line break.
+/// Without the line break.
 pub fn to_line(message: &impl Serialize) -> String {
     serde_json::to_string(message).expect("messages have no maps with other keys than texts")
 }
 
-/// A pod of this host: a row in the gate's table.
+/// A row in the gate's table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalPod {
-    /// The pod.
     pub pod: PodId,
-    /// Its assignment. A new assignment is another row.
+    /// A new assignment is another row.
     pub assignment: AssignmentId,
-    /// Number of container starts: a restart ends old connections.
+    /// Container starts: a restart ends old connections.
     pub start: u64,
-    /// Its service; `None` for a pushed pod.
+    /// `None` for a pushed pod.
     #[serde(default)]
     pub service: Option<ServiceName>,
-    /// Its replica index.
     pub replica: u32,
-    /// Its address on this host.
+    /// On this host.
     pub address: IpAddr,
-    /// True if the gate admits traffic.
+    /// The gate admits traffic.
     pub open: bool,
-    /// True if the pod is ready.
     pub ready: bool,
-    /// True if no container runs: the engine may reuse the address.
+    /// No container runs: the engine may reuse the address.
     pub ended: bool,
 }
 
 /// The host's address in a network of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gateway {
-    /// The address.
     pub address: Ipv4Addr,
-    /// True if the host has it only while a container is in the network.
+    /// The host has it only while a container is in the network.
     pub on_demand: bool,
 }
 
-/// A message from the worker to the proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromWorker {
-    /// The first message: identifies the worker.
+    /// The first message.
     Hello {
-        /// The worker's node.
         node: NodeName,
-        /// The worker's session; a later one replaces the state of an earlier one.
+        /// A later session replaces the state of an earlier one.
         incarnation: Incarnation,
     },
-    /// All pods of the worker: pods outside the list are gone.
+    /// All pods of the worker: others are gone.
     Pods {
-        /// The pods, [`MAX_PODS`] at most.
+        /// [`MAX_PODS`] at most.
         pods: Vec<LocalPod>,
-        /// True if the next message continues the list.
+        /// The next message continues the list.
         #[serde(default)]
         more: bool,
     },
-    /// One new or changed pod.
+    /// New or changed.
     Set {
         /// The pod.
         pod: LocalPod,
     },
-    /// One pod is gone.
+    /// The pod is gone.
     Remove {
-        /// The pod.
         pod: PodId,
-        /// Its assignment.
         assignment: AssignmentId,
     },
-    /// A pod is about to be stopped: admit no traffic, and report the end of the last request. Needs no
+    /// Before a stop: admit no traffic, and report the end of the last request. Needs no
     /// [`FromWorker::Hello`]: the supervisor of a hanging worker sends it as well.
     Close {
-        /// The pod.
         pod: PodId,
-        /// Its assignment.
         assignment: AssignmentId,
-        /// Milliseconds until the proxy cuts what is still in flight.
+        /// Then the proxy cuts what is still in flight.
         within_ms: u64,
     },
-    /// The host has this address in a network of pods: resolve names there.
+    /// Resolve names in this network of pods.
     Network {
-        /// The host's address in the network.
+        /// The host's address there.
         gateway: Ipv4Addr,
         /// See [`Gateway::on_demand`].
         #[serde(default)]
         on_demand: bool,
     },
-    /// Asks for a sign of life.
     Ping,
     /// From the host's next proxy process: asks for the listening sockets. Afterwards the two proxies use the
     /// connection.
     TakeOver,
-    /// The next process has the sockets and accepts workers: finish the accepted connections.
+    /// The next process accepts workers: finish the accepted connections.
     Taken,
 }
 
-/// A message from the proxy to the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromProxy {
-    /// The immediate answer to [`FromWorker::Close`]: the gate is closed.
+    /// Answers [`FromWorker::Close`] at once: the gate is closed.
     Closed {
-        /// The pod.
         pod: PodId,
-        /// Its assignment.
         assignment: AssignmentId,
-        /// Number of admitted requests and connections that have not ended.
+        /// Admitted requests and connections that have not ended.
         in_flight: u64,
     },
-    /// Nothing is in flight to the pod any more: it can be stopped.
+    /// Nothing is in flight any more: the pod can be stopped.
     Drained {
-        /// The pod.
         pod: PodId,
-        /// Its assignment.
         assignment: AssignmentId,
-        /// Milliseconds since the gate was closed.
+        /// Since the gate was closed.
         after_ms: u64,
-        /// Number of requests and connections cut after the time limit.
+        /// Requests and connections cut after the time limit.
         cut: u64,
     },
-    /// Reports whether pods reach services by name, at first and after changes.
+    /// Whether pods reach services by name: at first and after changes.
     Names {
-        /// The obstacle, as a sentence without its full stop, if any.
+        /// A sentence without its full stop.
         #[serde(default)]
         problem: Option<String>,
-        /// The host's addresses with a resolver: see [`FromWorker::Network`].
+        /// Those with a resolver: see [`FromWorker::Network`].
         #[serde(default)]
         gateways: Vec<Ipv4Addr>,
     },
-    /// The answer to [`FromWorker::Ping`].
     Pong,
 }
 

@@ -134,7 +134,7 @@ fn root() -> String {
 }
 
 impl<'de> Deserialize<'de> for IngressRule {
-    /// Reads both kinds at once, so that a mistake names its field.
+    /// Both kinds at once, so that a mistake names its field.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -173,18 +173,17 @@ impl<'de> Deserialize<'de> for IngressRule {
     }
 }
 
-/// Prefix of the fields with the callers of a service.
 const CALLERS: &str = "from:";
 
-/// Returns the field of `routes` with the callers of a service, and its value: `from:<service> <service>
-/// <names>`, the names separated by commas, or `-`.
+/// The field of `routes` and its value: `from:<service> <service> <names>`, the names separated by commas, or
+/// `-`.
 pub fn callers_line(service: &ServiceName, allowed: &AllowFrom) -> String {
     let names: Vec<String> = allowed.services().map(|name| name.to_string()).collect();
     let names = if names.is_empty() { "-".to_owned() } else { names.join(",") };
     format!("{CALLERS}{service} {service} {names}")
 }
 
-/// Parses such a field. A malformed value admits only the service's own pods. `None` for another field.
+/// A malformed value admits only the service's own pods. `None` for another field.
 pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet<ServiceName>)> {
     let service = ServiceName::new(route.strip_prefix(CALLERS)?).ok()?;
     let names = target.split_once(' ').map_or("", |(_, names)| names);
@@ -192,33 +191,30 @@ pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet
     Some((service, callers))
 }
 
-/// Prefix of the fields with an alias of a service.
 const ALIAS: &str = "alias:";
 
-/// Returns the fields of `routes` for the aliases of a service, and their value: `alias:<app>/<name>
-/// <service>`.
+/// Fields of `routes` and their value: `alias:<app>/<name> <service>`.
 pub fn alias_lines(app: &AppName, service: &ServiceName, aliases: &Aliases) -> Vec<String> {
     aliases.names().map(|name| format!("{ALIAS}{app}/{name} {service}")).collect()
 }
 
-/// Returns the app and the alias of such a field; `None` for another field.
+/// `None` for another field.
 pub fn alias_of_route(route: &str) -> Option<(AppName, &str)> {
     let (app, name) = route.strip_prefix(ALIAS)?.split_once('/')?;
     Some((AppName::new(app).ok()?, name))
 }
 
-/// Parses such a field: the app, the alias, and the service. `None` for another field.
+/// `None` for another field.
 pub fn parse_alias(route: &str, target: &str) -> Option<(AppName, String, ServiceName)> {
     let (app, name) = alias_of_route(route)?;
     Some((app, name.to_owned(), ServiceName::new(target).ok()?))
 }
 
-/// Prefix of the fields with options of a rule.
 const OPTIONS: &str = "rule:";
 const ANSWER_TIMEOUT: &str = "answer_timeout=";
 const UPGRADE: &str = "upgrade=";
 
-/// Reads the rules in `routes` and their options. Skips other fields and words.
+/// Skips other fields and unknown words.
 pub fn read_rules<'a>(
     fields: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Vec<(ServiceName, IngressRule)> {
@@ -257,7 +253,7 @@ impl HttpRule {
     }
 }
 
-/// Reads the `ingress` of a stored service. Skips invalid rules.
+/// Skips invalid rules.
 pub fn stored_rules(rules: &serde_json::Value) -> Vec<IngressRule> {
     let rules = rules.as_array().into_iter().flatten();
     let rules = rules.filter_map(|rule| IngressRule::deserialize(rule).ok());
@@ -267,7 +263,7 @@ pub fn stored_rules(rules: &serde_json::Value) -> Vec<IngressRule> {
 type RuleProblem = (&'static str, String);
 
 impl IngressRule {
-    /// Returns the port of the pods.
+    /// Of the pods.
     pub fn port(&self) -> u16 {
         match self {
             Self::Http(rule) => rule.port,
@@ -275,7 +271,7 @@ impl IngressRule {
         }
     }
 
-    /// Returns the field of `routes`, unique to one service: `<host><path>`, or `tcp:<port>`.
+    /// The field of `routes`, unique to one service: `<host><path>`, or `tcp:<port>`.
     pub fn route(&self) -> String {
         match self {
             Self::Http(rule) => format!("{}{}", rule.host, rule.path),
@@ -283,8 +279,8 @@ impl IngressRule {
         }
     }
 
-    /// Returns the value of the route in Redis: `<service> <port>`, then `h2c` for pods that speak it, and
-    /// `tls` or `tls=auto` for HTTPS only.
+    /// The value of the route: `<service> <port>`, then `h2c` for pods that speak it, and `tls` or `tls=auto`
+    /// for HTTPS only.
     ///
     /// Proxies that do not know a word skip the route: they answer 404, never by plain HTTP.
     pub fn target(&self, service: &ServiceName) -> String {
@@ -299,8 +295,7 @@ impl IngressRule {
         format!("{service} {}{words}", self.port())
     }
 
-    /// Returns the field of `routes` with the rule's options, if any, and its value: `rule:<route> <service>
-    /// answer_timeout=300 upgrade=tcp,spdy/3.1`.
+    /// The field of `routes` and its value: `rule:<route> <service> answer_timeout=300 upgrade=tcp,spdy/3.1`.
     pub fn options(&self, service: &ServiceName) -> Option<(String, String)> {
         let Self::Http(HttpRule { answer_timeout, upgrade, .. }) = self else { return None };
         let timeout = answer_timeout.map(|time| format!(" {ANSWER_TIMEOUT}{}", time.duration().as_secs()));
@@ -312,10 +307,6 @@ impl IngressRule {
         Some((format!("{OPTIONS}{}", self.route()), words))
     }
 
-    /// Parses a field of `routes` and its value.
-    ///
-    /// # Errors
-    /// Why they are invalid.
     pub fn parse(route: &str, target: &str) -> Result<(ServiceName, Self), String> {
         let invalid = || format!("{target:?} is not `<service> <port>`");
         let parts: Vec<&str> = target.split(' ').collect();
@@ -350,7 +341,7 @@ impl IngressRule {
         }
     }
 
-    /// Returns the host with a certificate from ACME, if any.
+    /// The host with a certificate from ACME.
     pub fn auto_host(&self) -> Option<&str> {
         match self {
             Self::Http(HttpRule { host, tls: Some(Tls::Auto), .. }) => Some(host),
@@ -358,7 +349,7 @@ impl IngressRule {
         }
     }
 
-    /// Returns the rule in normal form: only the path `/` ends with `/`.
+    /// Only the path `/` ends with `/`.
     pub fn normalize(self) -> Self {
         match self {
             Self::Http(mut rule) => {
@@ -391,7 +382,6 @@ impl fmt::Display for IngressRule {
     }
 }
 
-/// Returns the violations of a service's rules.
 pub fn violations(rules: &[IngressRule]) -> Vec<Violation> {
     let mut found = Vec::new();
     if rules.len() > MAX_RULES {

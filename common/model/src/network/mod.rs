@@ -1,6 +1,6 @@
 //! The network of pods: ports, addresses, names, ingress rules and their certificates.
 //!
-//! `ingress` is also a field of services: its checks are there and not in `spec/`. `handover` is the
+//! `ingress` is also a field of services, whose checks are there and not in `spec/`. `handover` is the
 //! protocol between worker and proxy.
 
 pub mod address;

@@ -9,12 +9,12 @@ use utoipa::ToSchema;
 use crate::ids::AssignmentId;
 use crate::spec::Protocol;
 
-/// The addresses of a container, as its engine reports them.
+/// As the engine reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerNetwork {
-    /// Its IP address, or empty.
+    /// May be empty.
     pub address: String,
-    /// Its published ports, sorted. Engines may bind one port to several addresses.
+    /// Sorted. Engines may bind one port to several addresses.
     pub ports: Vec<PublishedPort>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for PublishedPort {
     }
 }
 
-/// Names the assignment, so that ports of an earlier container never count for the current one.
+/// The assignment, so that ports of an earlier container never count.
 #[derive(Serialize, Deserialize)]
 struct StoredPorts {
     assignment: AssignmentId,
@@ -47,20 +47,18 @@ struct StoredPorts {
     ports: Vec<serde_json::Value>,
 }
 
-/// Returns the stored form of the published ports of a container.
 pub fn ports_to_json(assignment: &AssignmentId, ports: &[PublishedPort]) -> String {
     let ports = ports.iter().map(|port| serde_json::json!(port)).collect();
     let stored = StoredPorts { assignment: assignment.clone(), ports };
     serde_json::to_string(&stored).expect("strings and numbers always serialize")
 }
 
-/// Like [`ports_to_json`], but empty without ports: then there is nothing to write.
+/// Like [`ports_to_json`], but empty without ports: there is nothing to write.
 pub fn published_field(assignment: &AssignmentId, ports: &[PublishedPort]) -> String {
     if ports.is_empty() { String::new() } else { ports_to_json(assignment, ports) }
 }
 
-/// Parses the stored form, without ports of another assignment. Skips unreadable ones: the worker's next
-/// report rewrites them.
+/// Leaves out ports of another assignment. Skips unreadable ones: the worker's next report rewrites them.
 pub fn ports_from_json(json: &str, assignment: Option<&AssignmentId>) -> Vec<PublishedPort> {
     let Ok(stored) = serde_json::from_str::<StoredPorts>(json) else { return Vec::new() };
     if Some(&stored.assignment) != assignment {

@@ -1,7 +1,6 @@
 //! Access of pods to their node's host. Pure.
 //!
-//! The worker decides for its own node. It registers its policy, so that APIs and schedulers know it in
-//! advance.
+//! The worker decides for its node. It registers its policy, so that APIs and schedulers know it in advance.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::{PodSpec, Port, VolumeKind, VolumeMount};
 
-/// The access that a node grants.
+/// Granted by a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostAccess {
-    /// Addresses besides loopback for published ports; `None` for any.
+    /// For published ports, besides loopback; `None` for any.
     pub port_addresses: Option<Vec<IpAddr>>,
-    /// Mountable paths of the host, recursively. Sockets and devices need their exact path.
+    /// Mountable, recursively. Sockets and devices need their exact path.
     pub bind_prefixes: Vec<PathBuf>,
 }
 
-/// The access that a pod requests. Empty for nearly all pods.
+/// Empty for nearly all pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostRequest {
     addresses: BTreeSet<IpAddr>,
@@ -29,7 +28,7 @@ pub struct HostRequest {
 }
 
 impl HostRequest {
-    /// Returns the request of a pod; `None` for no access to the host.
+    /// `None` for no access.
     pub fn of(pod: &PodSpec) -> Option<Self> {
         let (mut addresses, mut paths) = (BTreeSet::new(), BTreeSet::new());
         for container in &pod.containers {
@@ -39,34 +38,24 @@ impl HostRequest {
         (!addresses.is_empty() || !paths.is_empty()).then_some(Self { addresses, paths })
     }
 
-    /// Returns true if the request asks for no more than the other.
     pub fn is_within(&self, other: &Self) -> bool {
         self.addresses.is_subset(&other.addresses) && self.paths.is_subset(&other.paths)
     }
 }
 
 impl HostAccess {
-    /// Checks a whole request.
-    ///
-    /// # Errors
-    /// The refused value, and the setting that would allow it.
+    /// The error names the refused value, and the setting that would allow it.
     pub fn check(&self, request: &HostRequest) -> Result<(), String> {
         self.check_paths(request.paths.iter().map(String::as_str))?;
         self.check_addresses(request.addresses.iter().copied())
     }
 
-    /// Checks published ports: they may bind to loopback and the allowed addresses.
-    ///
-    /// # Errors
-    /// As for [`HostAccess::check`].
+    /// They may bind to loopback and the allowed addresses.
     pub fn check_ports(&self, ports: &[Port]) -> Result<(), String> {
         self.check_addresses(addresses_of(ports))
     }
 
-    /// Checks mounts: paths of the host must be below the allowed ones.
-    ///
-    /// # Errors
-    /// As for [`HostAccess::check`].
+    /// Paths of the host must be below the allowed ones.
     pub fn check_volumes(&self, volumes: &[VolumeMount]) -> Result<(), String> {
         self.check_paths(paths_of(volumes))
     }

@@ -1,56 +1,49 @@
 //! The mass-loss circuit breaker: if much of the cluster falls silent at once, the network has probably
-//! failed, not the nodes.
+//! failed, not the nodes. Pure.
 //!
-//! Moving the pods of a third of all nodes can overload the rest. If the network has failed, every moved pod
-//! with `on_disconnect: keep` also runs twice. If all nodes are silent, their pods have nowhere to go. So no
-//! node is declared dead until the nodes are back, or an operator gives them up by cordoning them. When
-//! enough are back, the others get as much time again.
-//!
-//! Pure.
+//! Moving the pods of many nodes can overload the rest, and pods with `on_disconnect: keep` would run twice.
+//! So no node is declared dead until enough are back, or an operator gives them up by cordoning them. Then
+//! the others get as much time again.
 
 use std::time::Duration;
 
 use crate::RedisMillis;
 
-/// Fewer silent nodes are no mass loss while another node is left.
+/// Fewer are no mass loss while another node is left.
 const MIN_SILENT_NODES: usize = 3;
 /// A single node may move to another machine.
 const MIN_ALL_NODES: usize = 2;
-/// Percentage of silent nodes above which it is a mass loss.
 const MAX_SILENT_PERCENT: usize = 30;
-/// Only nodes that fell silent within this time of each other count together.
+/// Nodes that fell silent further apart do not count together.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Input of the circuit breaker, without nodes given up by an operator.
+/// Without nodes given up by an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentNodes {
-    /// Number of nodes that are not dead, including silent ones.
+    /// Not dead, including silent ones.
     pub nodes: usize,
-    /// The last heartbeat of each silent node, in any order.
+    /// Of each silent node, in any order.
     pub last_beats: Vec<RedisMillis>,
 }
 
-/// The state of the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitBreaker {
     /// Silent nodes may be declared dead.
     Closed,
     /// No node may be declared dead.
     Open {
-        /// Number of nodes that fell silent together.
+        /// That fell silent together.
         silent: usize,
-        /// Number of nodes.
         nodes: usize,
     },
 }
 
 impl CircuitBreaker {
-    /// Judges the silent nodes.
     pub fn evaluate(input: &SilentNodes) -> Self {
         let (all_silent, silent) = (input.last_beats.len(), max_within_window(&input.last_beats));
         let nodes = input.nodes.max(all_silent);
         if all_silent == nodes && nodes >= MIN_ALL_NODES {
-            // Whenever they fell silent: the clock of a new master says nothing about that.
+            // Whenever they fell silent: a new master's clock says nothing about that.
             Self::Open { silent: all_silent, nodes }
         } else if silent >= MIN_SILENT_NODES && silent * 100 > nodes * MAX_SILENT_PERCENT {
             Self::Open { silent, nodes }
@@ -59,7 +52,6 @@ impl CircuitBreaker {
         }
     }
 
-    /// Returns true if no node may be declared dead.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Open { .. })
     }

@@ -1,5 +1,5 @@
-//! Nodes: their record, resources and usage, the access to the host that they allow (`host_access`), and
-//! the times after which one is dead (`timing`, `mass_loss`).
+//! Nodes: their record, resources and usage, their access to the host (`host_access`), and when one is dead
+//! (`timing`, `mass_loss`).
 
 pub mod host_access;
 pub mod mass_loss;

@@ -1,4 +1,4 @@
-//! Resources of nodes and pods. A kind is declared here and, for the scripts, at the top of
+//! Resources of nodes and pods. A kind is declared here and at the top of
 //! `common/store/src/lua/_prelude.lua`; a test compares the two.
 //!
 //! Host ports are not amounts: see [`HostPorts`](crate::spec::HostPorts).
@@ -20,12 +20,10 @@ pub struct Resources {
     pub pods: u64,
 }
 
-/// A resource whose amount differs from pod to pod.
+/// Its amount differs from pod to pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
-    /// CPU.
     Cpu,
-    /// Memory.
     Memory,
     /// Processes and threads.
     Pids,
@@ -34,10 +32,10 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// All kinds, in the order of script arguments.
+    /// In the order of script arguments.
     pub const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Pids, Self::Disk];
 
-    /// Returns the stored field of an offered or requested amount.
+    /// The stored field of an offered or requested amount.
     pub const fn field(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -47,14 +45,13 @@ impl Resource {
         }
     }
 
-    /// Returns the stored field of the amount in use on a node.
+    /// The stored field of the amount in use on a node.
     pub fn used_field(self) -> String {
         format!("used_{}", self.field())
     }
 }
 
 impl Resources {
-    /// Returns the amount of one resource.
     pub fn get(&self, resource: Resource) -> u64 {
         match resource {
             Resource::Cpu => self.cpu_millis,
@@ -64,7 +61,6 @@ impl Resources {
         }
     }
 
-    /// Returns one amount for change.
     pub fn get_mut(&mut self, resource: Resource) -> &mut u64 {
         match resource {
             Resource::Cpu => &mut self.cpu_millis,
@@ -74,10 +70,6 @@ impl Resources {
         }
     }
 
-    /// Builds resources from the number of pods and the amount of each resource.
-    ///
-    /// # Errors
-    /// The first error of `amount`.
     pub fn from_amounts<E>(pods: u64, amount: impl Fn(Resource) -> Result<u64, E>) -> Result<Self, E> {
         let mut resources = Self { pods, ..Self::default() };
         for resource in Resource::ALL {
@@ -86,7 +78,7 @@ impl Resources {
         Ok(resources)
     }
 
-    /// Returns the number of pods, then the amounts in the order of [`Resource::ALL`].
+    /// The number of pods, then the amounts in the order of [`Resource::ALL`].
     pub fn to_array(&self) -> [u64; 1 + Resource::ALL.len()] {
         let mut amounts = [self.pods; 1 + Resource::ALL.len()];
         for (at, resource) in Resource::ALL.into_iter().enumerate() {
@@ -95,22 +87,18 @@ impl Resources {
         amounts
     }
 
-    /// Returns the sum, at most [`u64::MAX`].
     pub fn saturating_add(self, other: Self) -> Self {
         self.combine(other, u64::saturating_add)
     }
 
-    /// Returns the difference, at least 0.
     pub fn saturating_sub(self, other: Self) -> Self {
         self.combine(other, u64::saturating_sub)
     }
 
-    /// Returns the rest of one resource, like [`Resources::saturating_sub`].
     pub fn left(&self, resource: Resource, used: &Self) -> u64 {
         self.get(resource).saturating_sub(used.get(resource))
     }
 
-    /// Returns `count` times these amounts, each at most [`u64::MAX`].
     pub fn times(self, count: u64) -> Self {
         self.combine(self, |amount, _| amount.saturating_mul(count))
     }

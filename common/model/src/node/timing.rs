@@ -3,14 +3,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-/// Failure detection: `heartbeat < fence_after < dead_after` always holds.
+/// `heartbeat < fence_after < dead_after` always holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Timing {
-    /// Time between two heartbeats of a worker.
     pub heartbeat: Duration,
     /// Age of the last successful heartbeat at which a worker stops its pods with `on_disconnect: stop`.
     pub fence_after: Duration,
-    /// Time without a heartbeat until a node is declared dead.
+    /// Silence after which a node is declared dead.
     pub dead_after: Duration,
 }
 
@@ -25,19 +24,17 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Maximum silence of a node, whatever it has registered. `_prelude.lua` has the same number.
+    /// Whatever a node has registered; `_prelude.lua` has the same number.
     pub const LONGEST_DEAD_AFTER: Duration = Duration::from_secs(3600);
 
-    /// Returns the stored form: three times in milliseconds, and the owner. Another session's times do not
-    /// count.
+    /// Three times in milliseconds, and the owner: another session's times do not count.
     pub fn to_stored(&self, owner: impl Display) -> String {
         let [heartbeat, fence, dead] =
             [self.heartbeat, self.fence_after, self.dead_after].map(|time| time.as_millis());
         format!("{heartbeat} {fence} {dead} {owner}")
     }
 
-    /// Parses the stored form; `None` if malformed or of another owner. Caps the silence at
-    /// [`Self::LONGEST_DEAD_AFTER`].
+    /// `None` if malformed or of another owner. Caps the silence at [`Self::LONGEST_DEAD_AFTER`].
     pub fn from_stored(text: &str, owner: impl Display) -> Option<Self> {
         let mut words = text.split(' ');
         let mut time = || {
@@ -50,14 +47,13 @@ impl Timing {
         (words.next() == Some(&owner.to_string()) && words.next().is_none()).then_some(timing)
     }
 
-    /// Returns the silence after which a scheduler with these times declares a node dead: never before the
-    /// node has stopped pods that must not run twice.
+    /// Never before the node has stopped pods that must not run twice.
     pub fn dead_after_of(&self, registered: Option<&Self>) -> Duration {
         registered.map_or(self.dead_after, |times| self.dead_after.max(times.dead_after))
     }
 
-    /// Returns the pause of declaring nodes dead after a change or restart of the Redis master. Workers with
-    /// Sentinels must first find the new master; a single Redis needs no longer than any heartbeat.
+    /// After a change or restart of the Redis master. Workers with Sentinels must first find the new master;
+    /// a single Redis needs no longer than any heartbeat.
     pub fn master_change_pause(&self, has_sentinels: bool) -> Duration {
         let longest = (self.dead_after * 3 / 2).min(Duration::from_secs(30));
         if has_sentinels { longest } else { longest.min(self.dead_after) }

@@ -23,7 +23,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Returns the sum; of pressures the higher one. A missing part is taken from the other.
+    /// Of pressures the higher one. A missing part is taken from the other.
     pub fn plus(self, other: Usage) -> Usage {
         let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),
@@ -81,13 +81,11 @@ pub struct MachineUsage {
     pub load: Option<[f32; 3]>,
 }
 
-/// Measurements of one node's worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageReport {
-    /// The machine.
     pub machine: MachineUsage,
-    /// The running pods.
+    /// Running ones.
     pub pods: Vec<PodUsage>,
 }
 

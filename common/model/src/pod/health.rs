@@ -16,7 +16,6 @@ pub enum Health {
 }
 
 impl Health {
-    /// Returns the name in JSON and Redis.
     pub fn as_str(self) -> &'static str {
         match self {
             Health::Starting => "starting",

@@ -18,40 +18,40 @@ pub struct ImageContent {
 const NO_DIGEST: &str = "-";
 
 impl ImageContent {
-    /// Returns true if both are known to be the same.
+    /// Known to be the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.id == other.id || (self.digest.is_some() && self.digest == other.digest)
     }
 
-    /// Returns `name@digest`, which pulls exactly this content; `None` without a digest.
+    /// `name@digest`, which pulls exactly this content.
     pub fn reference(&self) -> Option<String> {
         Some(format!("{}@{}", repository(&self.image), self.digest.as_deref()?))
     }
 
-    /// Returns the digest or id, for people.
+    /// Digest or id, for people.
     pub fn identity(&self) -> &str {
         self.digest.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// Returns the name of an image without tag and digest.
+/// Without tag and digest.
 pub fn repository(image: &str) -> &str {
     let image = image.split_once('@').map_or(image, |(name, _)| name);
     match image.rsplit_once(':') {
-        // A colon before a slash belongs to the port of a registry.
+        // A colon before a slash belongs to a registry's port.
         Some((name, tag)) if !tag.contains('/') => name,
         _ => image,
     }
 }
 
-/// Returns the first image of `these` whose content differs from `pinned`.
+/// The first of `these` whose content differs from `pinned`.
 pub fn differing<'a>(these: &'a [ImageContent], pinned: &[ImageContent]) -> Option<&'a ImageContent> {
     let is_other =
         |one: &&ImageContent| pinned.iter().any(|pinned| pinned.image == one.image && !pinned.is_same(one));
     these.iter().find(is_other)
 }
 
-/// Returns a line `<image> <digest> <id>` for each.
+/// A line `<image> <digest> <id>` for each.
 pub fn to_text(images: &[ImageContent]) -> String {
     let line = |one: &ImageContent| {
         format!("{} {} {}\n", one.image, one.digest.as_deref().unwrap_or(NO_DIGEST), one.id)
@@ -59,7 +59,7 @@ pub fn to_text(images: &[ImageContent]) -> String {
     images.iter().map(line).collect()
 }
 
-/// Parses [`to_text`]. Skips unreadable lines, which were written by hand.
+/// Skips unreadable lines, which were written by hand.
 pub fn from_text(text: &str) -> Vec<ImageContent> {
     let read = |line: &str| {
         let mut words = line.split(' ');

@@ -1,9 +1,8 @@
 //! The phases of a pod: one table of transitions, and the owner of each.
 //!
-//! A pod is desired from the moment its record exists. The Lua scripts carry the transitions out.
-//! `tests/tests/scripts/lifecycle.rs` compares [`transition`] with the scripts for every pair of a phase and
-//! an event. `tests/tests/scripts/phases.rs` runs every script against a pod in every phase, and allows only
-//! the transitions that the table of scripts declares. `docs/concepts/lifecycle.md` draws it.
+//! A pod is desired from the moment its record exists. The Lua scripts carry the transitions out;
+//! `tests/tests/scripts/lifecycle.rs` and `tests/tests/scripts/phases.rs` compare them with the table.
+//! `docs/concepts/lifecycle.md` draws it.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,47 +29,40 @@ pub enum Phase {
     Failed,
 }
 
-/// An event of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PodEvent {
-    /// A scheduler assigned it to a node. Owner: scheduler.
+    /// Owner: scheduler.
     Assign,
     /// Its node runs it. Owner: worker.
     Ack,
-    /// Its node reports that the container is gone without an exit code: a new attempt. Owner: worker.
+    /// The container is gone without an exit code: a new attempt. Owner: worker.
     Lost,
-    /// Its node was declared dead: back to the queue. Owner: scheduler.
+    /// Back to the queue. Owner: scheduler.
     NodeDied,
-    /// Its node returned it, because another program uses a port that it needs. Owner: worker.
+    /// Another program uses a port that it needs. Owner: worker.
     GiveBack,
     /// It is surplus, or a user stopped it. Owner: reconcile loop and api.
     Stop,
-    /// Its node stopped it as requested. Owner: worker.
+    /// As requested. Owner: worker.
     Stopped,
-    /// It ended by itself with success. Owner: worker.
+    /// Ended by itself. Owner: worker.
     Succeeded,
-    /// It ended by itself without success and is not restarted. Owner: worker.
+    /// Ended by itself and is not restarted. Owner: worker.
     Failed,
-    /// Its payload went to the dead letters. Owner: the process that held the payload.
+    /// Its payload is a dead letter. Owner: the process that held the payload.
     Reject,
     /// A user requeued its dead letter. Owner: api.
     Requeue,
 }
 
-/// A transition outside the table. The caller's data is outdated: read again, do not force it.
+/// The caller's data is outdated: read again, do not force it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a {from:?} pod cannot take {event:?}")]
 pub struct IllegalTransition {
-    /// The pod's phase.
     pub from: Phase,
-    /// The event.
     pub event: PodEvent,
 }
 
-/// Returns the phase after an event.
-///
-/// # Errors
-/// [`IllegalTransition`] if the event does not concern a pod in this phase.
 pub fn transition(from: Phase, event: PodEvent) -> Result<Phase, IllegalTransition> {
     use Phase as P;
     use PodEvent as E;
@@ -95,7 +87,7 @@ pub fn transition(from: Phase, event: PodEvent) -> Result<Phase, IllegalTransiti
 }
 
 impl Phase {
-    /// All phases, in the order in which a pod takes them.
+    /// In the order in which a pod takes them.
     pub const ALL: [Phase; 7] = [
         Phase::Pending,
         Phase::Assigned,
@@ -106,7 +98,6 @@ impl Phase {
         Phase::Failed,
     ];
 
-    /// Returns the word in Redis and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Phase::Pending => "pending",
@@ -119,19 +110,17 @@ impl Phase {
         }
     }
 
-    /// Parses the word of a phase.
     pub fn parse(word: &str) -> Option<Phase> {
         Phase::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 
-    /// Returns true if only a user or a change of the service ends this phase.
+    /// Only a user or a change of the service ends it.
     pub fn is_terminal(self) -> bool {
         matches!(self, Phase::Stopped | Phase::Succeeded | Phase::Failed)
     }
 }
 
 impl PodEvent {
-    /// All events.
     pub const ALL: [PodEvent; 11] = [
         PodEvent::Assign,
         PodEvent::Ack,

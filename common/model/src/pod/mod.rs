@@ -1,5 +1,4 @@
-//! Pods: the payload, which never changes, the record, which does, and the table of the phases that a pod
-//! goes through (`lifecycle`). The specification of a pod is in `spec/`.
+//! Pods: the payload, which never changes, the record, which does, and the phases of a pod (`lifecycle`).
 
 pub mod health;
 pub mod image;

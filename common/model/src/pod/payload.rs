@@ -1,7 +1,7 @@
 //! A pod's payload: the immutable JSON in the queues.
 //!
-//! The queues need only the fields of [`Payload`]. Pods of a service have their specification in `spec:<id>`,
-//! pushed pods in further fields: [`Payload::inline_spec`].
+//! Pods of a service have their specification in `spec:<id>`, pushed pods in further fields:
+//! [`Payload::inline_spec`].
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -12,45 +12,41 @@ use crate::ids::{PodId, PodName, ServiceName, SpecId};
 use crate::spec::{ContainerSpec, PodSpec, check_image};
 use document::{self, DocumentReadError, Mistake, Values, Vocabulary, field_names, read_fields};
 
-/// Maximum size of a payload, in bytes. A larger one is rejected unread.
+/// A larger payload is rejected unread.
 pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024;
 
-/// The payload is not a valid pod. The message becomes the dead letter's `reason`.
+/// The message becomes the dead letter's `reason`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPayload {
-    /// The payload is larger than [`MAX_PAYLOAD_BYTES`]; the field is its size in bytes.
+    /// Size in bytes.
     #[error("payload has {0} bytes, but at most {MAX_PAYLOAD_BYTES} are allowed")]
     TooLarge(usize),
-    /// The payload is not UTF-8; the field is the position of the first invalid byte.
+    /// Position of the first invalid byte.
     #[error("payload is not UTF-8: byte {0} is invalid")]
     NotUtf8(usize),
-    /// The payload is not JSON, a field is missing, or a field has the wrong type.
+    /// No JSON, or a field is missing or has the wrong type.
     #[error("payload is not a pod: {0}")]
     NotAPod(String),
-    /// A field has an invalid value.
     #[error("payload field `{field}`: {detail}")]
     BadField {
-        /// Name of the field.
         field: &'static str,
         /// The problem.
         detail: String,
     },
 }
 
-/// The fields of a payload that the queues need, and the payload's bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Payload {
-    /// The exact bytes: LREM and SREM find the payload by value.
+    /// Exact: LREM and SREM find the payload by value.
     pub raw: Bytes,
-    /// Name of the pod, and prefix of its container's name.
+    /// Prefix of its container's name.
     pub name: PodName,
-    /// Unique id of the pod.
     pub id: PodId,
-    /// Image of the pod's first container.
+    /// Of the pod's first container.
     pub image: String,
     /// Index of the pod in its service; not a count.
     pub replica: u32,
-    /// Specification of the pod; a pushed pod has it in the payload.
+    /// `None` for a pushed pod, which has it in the payload.
     pub spec: Option<SpecId>,
 }
 
@@ -66,10 +62,6 @@ struct PayloadHead {
 }
 
 impl Payload {
-    /// Parses the fields that the queues need. Never panics.
-    ///
-    /// # Errors
-    /// If the bytes are not a valid pod.
     pub fn parse(raw: Bytes) -> Result<Self, InvalidPayload> {
         if raw.len() > MAX_PAYLOAD_BYTES {
             return Err(InvalidPayload::TooLarge(raw.len()));
@@ -82,8 +74,7 @@ impl Payload {
         Ok(Self { name, id, image, replica, spec, raw: raw.clone() })
     }
 
-    /// Builds the payload of a service's pod. Equal arguments produce equal bytes, so reconciliation can
-    /// rebuild it.
+    /// Equal arguments produce equal bytes, so reconciliation can rebuild it.
     pub fn for_service(name: PodName, id: PodId, image: &str, replica: u32, spec: SpecId) -> Self {
         let head = PayloadHead { name, id, image: image.into(), replica, spec: Some(spec) };
         let json = serde_json::to_vec(&head).expect("strings and numbers always serialize");
@@ -92,16 +83,13 @@ impl Payload {
         Self { raw, name, id, image: image.to_owned(), replica, spec }
     }
 
-    /// Returns the service of the pod; `None` for a pushed pod.
+    /// `None` for a pushed pod.
     pub fn service(&self) -> Option<ServiceName> {
         // A service's pods have its name.
         self.spec.as_ref().and_then(|_| ServiceName::new(self.name.as_str()).ok())
     }
 
-    /// Parses the specification of a pushed pod.
-    ///
-    /// # Errors
-    /// If a field has the wrong type or an invalid value.
+    /// Of a pushed pod.
     pub fn inline_spec(&self) -> Result<InlineSpec, InvalidPayload> {
         let (pod, unknown) = inline(&self.raw)?;
         if let Some(violation) = pod.containers.iter().find_map(|c| c.violations("").into_iter().next()) {
@@ -169,12 +157,12 @@ fn unfit(error: &DocumentReadError) -> InvalidPayload {
     InvalidPayload::NotAPod(error.message(Vocabulary::Fields, Values::Hidden))
 }
 
-/// The specification of a pushed pod.
+/// Of a pushed pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InlineSpec {
-    /// The known fields.
+    /// Known fields.
     pub pod: PodSpec,
-    /// All other fields. No engine gets them; the node's policy checks them.
+    /// No engine gets them; the node's policy checks them.
     pub unknown: Map<String, Value>,
 }
 

@@ -1,4 +1,4 @@
-//! The mutable record of a pod. Its payload does not change.
+//! The mutable record of a pod.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,66 +10,61 @@ use crate::pod::image::ImageContent;
 use crate::pod::lifecycle::Phase;
 use crate::pod::slot::Slot;
 
-/// The record `pod:<uuid>` in Redis.
+/// `pod:<uuid>` in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
-    /// Unique id of the pod.
     pub id: PodId,
-    /// Name of the pod, and prefix of its container's name.
+    /// Prefix of its container's name.
     pub name: PodName,
-    /// Phase of the pod.
     pub phase: Phase,
-    /// Index of the pod in its service.
+    /// Index in its service.
     pub replica: u32,
-    /// Image of the pod's first container, as in the payload.
+    /// Of the pod's first container, as in the payload.
     pub image: String,
-    /// Its service; `None` for a pushed pod.
+    /// `None` for a pushed pod.
     pub service: Option<ServiceName>,
-    /// Its specification; `None` for a pushed pod.
+    /// `None` for a pushed pod.
     pub spec: Option<SpecId>,
-    /// Generation of the service at its creation; 0 for a pushed pod.
+    /// Of the service at the pod's creation; 0 for a pushed pod.
     pub generation: u64,
-    /// Its node; `None` while it waits for one.
+    /// `None` while it waits for one.
     pub node: Option<NodeName>,
-    /// Id of the assignment to that node.
     pub assignment: Option<AssignmentId>,
-    /// Number of start attempts since the pod last ran.
+    /// Starts since the pod last ran.
     pub attempts: u32,
-    /// Number of restarts after the container ended by itself.
+    /// After the container ended by itself.
     pub restarts: u32,
-    /// Resources reserved for the pod.
+    /// Reserved.
     pub request: Resources,
-    /// Ports that the pod takes on its node.
+    /// Taken on its node.
     #[serde(default)]
     pub host_ports: String,
-    /// Time of creation.
     pub created_at: RedisMillis,
-    /// Time of the last change of phase.
+    /// The last change of phase.
     pub since: RedisMillis,
-    /// The problem in a word: `Unschedulable`, `ImagePullBackOff`, `CrashLoopBackOff` …; empty while healthy.
+    /// A word such as `Unschedulable` or `CrashLoopBackOff`; empty while healthy.
     pub reason: String,
-    /// The problem in a sentence, with the engine's own words if any.
+    /// A sentence, with the engine's own words if any.
     pub message: String,
-    /// Exit code of the container's last run; `None` before its end.
+    /// Of the container's last run; `None` before its end.
     pub exit_code: Option<i64>,
-    /// Address of the container; empty until its node reports one.
+    /// Empty until its node reports one.
     pub address: String,
-    /// Published ports of the container; empty until its node reports them.
+    /// Empty until its node reports them.
     #[serde(default)]
     pub published_ports: Vec<PublishedPort>,
-    /// Contents of its images at its start; empty while unknown.
+    /// At the pod's start; empty while unknown.
     #[serde(default)]
     pub images: Vec<ImageContent>,
-    /// Time since which the pod is ready.
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,
-    /// Time of adoption into a later generation with the same specification.
+    /// Adopted into a later generation with the same specification.
     #[serde(default)]
     pub kept_at: Option<RedisMillis>,
-    /// Status of each of several containers, as last reported.
+    /// Each of several containers, as last reported.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,
-    /// The last ended runs of its containers, oldest first.
+    /// The last ended runs, oldest first.
     #[serde(default)]
     pub runs: Vec<EndedRun>,
 }
@@ -135,12 +130,12 @@ pub struct EndedRun {
 }
 
 impl EndedRun {
-    /// Number of kept runs per container.
+    /// Per container.
     pub const KEPT: usize = 5;
-    /// Maximum size of a run's kept output, in bytes.
+    /// In bytes.
     pub const MAX_OUTPUT: usize = 512;
 
-    /// Adds a container's last output to a message, once: engineers look at it first.
+    /// Adds the last output once: engineers look at it first.
     pub fn explain(message: String, last_output: &str) -> String {
         let addition = format!("; it wrote at last: {}", last_output.trim());
         if last_output.trim().is_empty() || message.contains(&addition) {
@@ -150,7 +145,6 @@ impl EndedRun {
         }
     }
 
-    /// Returns the signal that ended the run, if any.
     pub fn signal(&self) -> Option<i64> {
         (129..=192).contains(&self.exit_code).then(|| self.exit_code - 128)
     }
@@ -168,20 +162,18 @@ pub struct Refusal {
 }
 
 impl PodRecord {
-    /// Returns true if the pod runs and has no problem.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Running && self.reason.is_empty()
     }
 
-    /// Returns true if the record names this slot. Otherwise the slot is void: another program has copied or
-    /// renamed the service's slots.
+    /// Otherwise the slot is void: another program has copied or renamed the service's slots.
     pub fn is_of(&self, service: &ServiceName, slot: Slot) -> bool {
         self.service.as_ref() == Some(service) && self.replica == slot.replica
     }
 }
 
 impl Refusal {
-    /// Maximum number of nodes in `nodes`. More would repeat the same sentence.
+    /// More would repeat the same sentence.
     pub const MAX_EXAMPLES: usize = 20;
 }
 

@@ -3,23 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A place for a pod of a service. Each replica has one, and a second one while a pod that starts first
-/// replaces its pod. That pod moves to the first slot as soon as it is free.
+/// Each replica has one slot, and a second one while a pod that starts first replaces its pod. That pod moves
+/// to the first slot as soon as it is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
-    /// Index of the replica.
     pub replica: u32,
-    /// True for the replica's second slot.
     pub is_second: bool,
 }
 
 impl Slot {
-    /// Returns the first slot of a replica.
     pub fn first(replica: u32) -> Self {
         Self { replica, is_second: false }
     }
 
-    /// Returns the second slot of a replica.
     pub fn second(replica: u32) -> Self {
         Self { replica, is_second: true }
     }
@@ -31,7 +27,6 @@ impl fmt::Display for Slot {
     }
 }
 
-/// The text is not a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is no slot: a slot is the index of a replica, with `+` after it for the second place")]
 pub struct NoSlot;
@@ -39,7 +34,7 @@ pub struct NoSlot;
 impl FromStr for Slot {
     type Err = NoSlot;
 
-    /// Scripts find a slot by its text: nothing could free a slot `07` or `+7`.
+    /// Scripts find a slot by its text: nothing could free `07` or `+7`.
     fn from_str(text: &str) -> Result<Self, NoSlot> {
         let (number, is_second) = text.strip_suffix('+').map_or((text, false), |number| (number, true));
         let slot = Self { replica: number.parse().map_err(|_| NoSlot)?, is_second };

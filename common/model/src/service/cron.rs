@@ -1,6 +1,6 @@
-//! Cron schedules: their fields, their times in a time zone, and the due ones. Pure: time is an argument.
+//! Cron schedules: their fields, their times in a time zone, and the due ones. Pure.
 //!
-//! A time of the schedule is called a *tick*: an instant in whole seconds since 1970.
+//! A *tick* is a time of the schedule, in whole seconds since 1970.
 
 mod ticks;
 mod zone;
@@ -22,11 +22,11 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// A schedule as in crontab(5), optionally with seconds in front.
+/// As in crontab(5), optionally with seconds in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
-    /// Bit n of each mask stands for the value n.
+    /// Bit n of each mask is the value n.
     seconds: u64,
     minutes: u64,
     hours: u64,
@@ -34,7 +34,7 @@ pub struct Schedule {
     months: u64,
     weekdays: u64,
     last_day: bool,
-    /// True if both fields of days are restricted: either is enough.
+    /// Both fields of days are restricted: either is enough.
     either_day: bool,
 }
 
@@ -165,7 +165,7 @@ impl Serialize for Schedule {
     }
 }
 
-/// Keeps any text: the checks report an invalid schedule with the other fields.
+/// Any text: the checks report an invalid schedule with the other fields.
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -197,15 +197,15 @@ impl Schedule {
         }
     }
 
-    /// Returns the error of an invalid schedule, which has no tick.
+    /// An invalid schedule has no tick.
     pub fn problem(&self) -> Option<String> {
         self.text.parse::<Self>().err()
     }
 
-    /// Returns the first tick after this instant; both are seconds since 1970.
+    /// Seconds since 1970.
     ///
-    /// If a clock change skips times, one tick follows right after the gap, however many times it had. A
-    /// repeated time counts at its first occurrence. An hourly schedule ignores gaps and repetitions.
+    /// If a clock change skips times, one tick follows right after the gap. A repeated time counts at its
+    /// first occurrence. An hourly schedule ignores both.
     pub fn next_after(&self, zone: &Zone, after: i64) -> Option<i64> {
         let zone = zone.time_zone();
         let after = Timestamp::from_second(after).ok()?;
@@ -247,7 +247,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the next time on a clock without changes.
+    /// On a clock without changes.
     fn next_civil(&self, after: DateTime) -> Option<DateTime> {
         let begin = after.checked_add(1.second()).ok()?;
         let last_year = begin.year().checked_add(MAX_YEARS)?;
@@ -351,7 +351,7 @@ mod tests {
         ] {
             let error = text.parse::<Schedule>().expect_err(text);
             assert!(error.contains(said), "{text:?}: {error}");
-            // A document keeps an invalid schedule with its error. It never starts anything.
+            // A document keeps an invalid schedule with its error.
             let read: Schedule = serde_json::from_value(text.into()).unwrap();
             assert_eq!(
                 (read.problem(), read.next_after(&Zone::default(), 0)),
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// In Berlin 2027-03-28 02:00 is followed by 03:00, in New York 2027-03-14 02:00 by 03:00.
+    /// Berlin 2027-03-28: 02:00 is 03:00; New York 2027-03-14: 02:00 is 03:00.
     #[test]
     fn a_time_that_a_change_of_the_clock_leaves_out_is_the_moment_after_the_gap_once() {
         let berlin = |schedule, count| ticks(schedule, "Europe/Berlin", "2027-03-27T12:00:00Z", count);
@@ -378,14 +378,13 @@ mod tests {
         );
         let new_york = |schedule, count| ticks(schedule, "America/New_York", "2027-03-14T06:00:00Z", count);
         assert_eq!(new_york("30 2 * * *", 2), ["03-14 03:00:00-04:00", "03-15 02:30:00-04:00"]);
-        // Half-hourly schedules stay half-hourly.
         assert_eq!(
             new_york("*/30 * * * *", 3),
             ["03-14 01:30:00-05:00", "03-14 03:00:00-04:00", "03-14 03:30:00-04:00"]
         );
     }
 
-    /// In Berlin 2027-10-31 03:00 is followed by 02:00, in New York 2027-11-07 02:00 by 01:00.
+    /// Berlin 2027-10-31: 03:00 is 02:00; New York 2027-11-07: 02:00 is 01:00.
     #[test]
     fn a_time_that_happens_twice_is_the_first_of_the_two() {
         let berlin = |schedule, count| ticks(schedule, "Europe/Berlin", "2027-10-30T23:00:00Z", count);

@@ -1,5 +1,5 @@
-//! Services: their record, their volumes, selectors of labels, and the schedules of crons. The fields that
-//! users write are in `spec/`.
+//! Services: their record, their volumes, selectors of labels, and the schedules of crons. Their fields are
+//! in `spec/`.
 
 pub mod cron;
 mod record;

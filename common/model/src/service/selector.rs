@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// The API's description has the same two characters: languages differ about all others.
+/// As in the API's description: languages differ about all others.
 const SPACES: [char; 2] = [' ', '\t'];
 
-/// A label selector. All requirements must hold; without requirements it matches everything.
+/// All requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -26,7 +26,6 @@ enum Condition {
     NotIn(Vec<String>),
 }
 
-/// Text that is not a label selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a label selector: write key=value, key!=value, key in (a,b), key notin (a,b), key or !key, \
@@ -37,17 +36,14 @@ pub struct InvalidSelector {
 }
 
 impl LabelSelector {
-    /// Returns true if the labels meet all requirements.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds(labels.get(&requirement.key)))
     }
 
-    /// Returns true without requirements.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Adds the requirements of another selector.
     pub fn extend(&mut self, other: LabelSelector) {
         self.requirements.extend(other.requirements);
     }
@@ -99,7 +95,7 @@ impl Requirement {
     }
 }
 
-/// Rejects operators in a value, which are a typing error.
+/// An operator in a value is a typing error.
 fn single_value(text: &str) -> Option<String> {
     let value = text.trim_matches(SPACES);
     let is_valid =

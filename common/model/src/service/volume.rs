@@ -9,19 +9,18 @@ use crate::RedisMillis;
 use crate::ids::{NodeName, PodId, ServiceName, VolumeName};
 use crate::spec::{PodSpec, SharedVolume};
 
-/// The pods that share a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VolumeScope {
-    /// One replica of a service: a persistent volume on one node.
+    /// A persistent volume on one node.
     Replica(u32),
-    /// All pods of a service: a shared volume.
+    /// A shared volume of all its pods.
     Service,
-    /// The pods of all services of an app that name it: a shared volume.
+    /// Shared by the pods of all services of an app that name it.
     App,
 }
 
 impl VolumeScope {
-    /// Returns the replica; `None` for a shared volume.
+    /// `None` for a shared volume.
     pub fn replica(self) -> Option<u32> {
         match self {
             Self::Replica(replica) => Some(replica),
@@ -29,7 +28,7 @@ impl VolumeScope {
         }
     }
 
-    /// Returns true for a volume in the directory that nodes share.
+    /// In the directory that nodes share.
     pub fn is_shared(self) -> bool {
         self.replica().is_none()
     }
@@ -59,23 +58,22 @@ impl FromStr for VolumeScope {
     }
 }
 
-/// A persistent or shared volume that a pod of a service needs.
+/// Needed by a pod of a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeClaim {
-    /// Its name in the cluster.
+    /// In the cluster.
     pub name: VolumeName,
-    /// Its service, or its app if the app shares it.
+    /// Or its app, if the app shares it.
     pub service: ServiceName,
     /// Its name in the service or app.
     pub source: String,
-    /// The pods that share it.
     pub scope: VolumeScope,
-    /// Requested size in bytes.
+    /// Bytes.
     pub space: Option<u64>,
 }
 
 impl VolumeClaim {
-    /// Returns the volumes of one replica: persistent ones first, then shared ones.
+    /// Persistent ones first.
     pub fn of_replica(service: &ServiceName, spec: &PodSpec, replica: u32) -> Vec<Self> {
         let persistent = spec.persistent_volumes().into_iter();
         let persistent = persistent.filter_map(|volume| {
@@ -85,7 +83,6 @@ impl VolumeClaim {
         persistent.chain(shared.filter_map(|volume| Self::of_shared(service, volume))).collect()
     }
 
-    /// Returns a shared volume of a service or of its app.
     pub fn of_shared(service: &ServiceName, volume: SharedVolume) -> Option<Self> {
         let SharedVolume { source, app, space } = volume;
         match app {
@@ -100,7 +97,7 @@ impl VolumeClaim {
         Some(Self { name, service, source, scope, space })
     }
 
-    /// Parses the name of a volume, without its space.
+    /// Without its space.
     pub fn from_name(name: &VolumeName) -> Option<Self> {
         let (service, rest) = name.as_str().split_once('_')?;
         let (source, scope) = rest.rsplit_once('_')?;
@@ -118,48 +115,42 @@ pub enum VolumeState {
     Removing,
 }
 
-/// The record of a persistent or shared volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// Its name, service, source, scope and requested size.
     pub claim: VolumeClaim,
-    /// The node with its data, or the node that must remove it. `None` for a shared volume, unless it is
-    /// being removed.
+    /// With its data, or that must remove it. `None` for a shared volume, unless it is being removed.
     pub node: Option<NodeName>,
-    /// Id of that node's container engine, if any. If it differs, the data is on a machine that had the name
-    /// before.
+    /// Of that node. If it differs, the data is on a machine that had the name before.
     pub engine_id: Option<String>,
-    /// State of the volume.
     pub state: VolumeState,
-    /// Size at its node's last measurement, in bytes.
+    /// Bytes, as last measured.
     pub used: Option<u64>,
-    /// A sentence if it holds more than its space.
+    /// A sentence, if it holds more than its space.
     pub over: Option<String>,
-    /// True if a backup recorded its place, and no node has confirmed it since.
+    /// A backup recorded its place, and no node has confirmed it since.
     pub is_restored: bool,
     /// Time of binding in milliseconds, or more than all copies known then: the copy with the greater epoch
-    /// is younger. `None` if it is unknown.
+    /// is younger.
     pub epoch: Option<u64>,
-    /// True if its node has had the data: if the data is missing later, it is lost.
+    /// Its node has had the data: if it is missing later, it is lost.
     pub is_found: bool,
-    /// True if its node no longer has the data. No pod gets it before an operator agrees.
+    /// Its node no longer has the data. No pod gets it before an operator agrees.
     pub is_lost: bool,
-    /// True if its record was lost and rewritten, and its service has not been seen since.
+    /// The record was lost and rewritten, and its service has not been seen since.
     pub is_recovered: bool,
-    /// Nodes with contradicting copies, of which an operator must choose one.
+    /// Nodes with contradicting copies: an operator must choose.
     pub conflict: Vec<NodeName>,
-    /// Time of binding to its node.
+    /// Binding to its node.
     pub created_at: RedisMillis,
 }
 
-/// A copy of a persistent volume on this node's engine.
+/// Of a persistent volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineCopy {
-    /// The volume.
     pub claim: VolumeClaim,
-    /// The epoch of its creation; `None` if its label is missing.
+    /// Of its creation; `None` if its label is missing.
     pub epoch: Option<u64>,
-    /// True if a pod of this node mounts it.
+    /// By a pod of this node.
     pub is_mounted: bool,
 }
 
@@ -169,25 +160,22 @@ impl From<VolumeClaim> for EngineCopy {
     }
 }
 
-/// A copy of a persistent volume outside its record.
+/// Of a persistent volume, outside its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerCopy {
-    /// The volume.
     pub volume: VolumeName,
-    /// The node with the copy.
     pub node: NodeName,
-    /// The epoch of its creation, if known.
+    /// Of its creation.
     pub epoch: Option<u64>,
-    /// Id of the node's container engine, if any.
     pub engine_id: Option<String>,
-    /// True if a pod of that node mounts it.
+    /// By a pod of that node.
     pub is_mounted: bool,
-    /// True if it was given up: it returns only on request.
+    /// It returns only on request.
     pub is_given_up: bool,
 }
 
 impl FormerCopy {
-    /// Parses a field of `volumes:copies`. Returns `None` for entries of other programs.
+    /// A field of `volumes:copies`; `None` for entries of other programs.
     pub fn from_field(field: &str, value: &str) -> Option<Self> {
         let (volume, node) = field.split_once(' ')?;
         let mut words = value.split(' ');
@@ -203,42 +191,38 @@ impl FormerCopy {
     }
 }
 
-/// The decision whether a pod gets a persistent volume of this node.
+/// Whether a pod gets a persistent volume of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeVerdict {
     /// The engine has it. `Some` if no pod is known to have had it: an interrupted start created it.
     Use(Option<u64>),
-    /// It was never here: its first container creates it with this epoch.
+    /// Never here: its first container creates it with this epoch.
     Create(u64),
-    /// It was here, but is gone.
+    /// Was here, but is gone.
     Lost {
-        /// True if the engine has an older copy in its place.
+        /// The engine has an older copy in its place.
         has_older: bool,
     },
-    /// These nodes have contradicting copies.
+    /// Nodes with contradicting copies.
     Conflict(String),
     /// The place of its data is not known yet.
     Unreported,
     /// The engine has an abandoned copy, which must not become the volume.
     Former,
-    /// It is on another node.
     Elsewhere(String),
-    /// It is being removed.
     Removing,
 }
 
-/// A machine that has not reported its volumes to Redis.
+/// A machine that has not reported its volumes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnreportedNode {
-    /// The name of its node.
     pub name: NodeName,
-    /// True if another machine has the name now.
+    /// Another machine has the name now.
     pub is_former: bool,
 }
 
 impl UnreportedNode {
-    /// Parses a field of `volumes:reports`: the node's name, and the engine's id if another machine has that
-    /// name.
+    /// A field of `volumes:reports`: the node's name, and the engine's id if another machine has that name.
     pub fn from_field(field: &str) -> Option<Self> {
         let (name, is_former) = match field.split_once(' ') {
             Some((name, _engine)) => (name, true),
@@ -248,22 +232,19 @@ impl UnreportedNode {
     }
 }
 
-/// The size of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeSize {
-    /// Its name in the cluster.
     pub name: VolumeName,
-    /// Size in bytes.
+    /// Bytes.
     pub used: u64,
-    /// A sentence if it exceeds its space; otherwise empty.
+    /// A sentence if it exceeds its space.
     pub over: String,
 }
 
 /// A local volume that exceeds its space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalExcess {
-    /// The pod that has it.
     pub pod: PodId,
-    /// The excess, in a sentence.
+    /// A sentence.
     pub over: String,
 }

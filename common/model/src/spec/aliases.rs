@@ -10,18 +10,15 @@ use crate::network::address::DOMAIN;
 
 const MAX_ALIASES: usize = 64;
 
-/// Further names by which the pods of an app reach one of its services.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Aliases(Vec<String>);
 
 impl Aliases {
-    /// Iterates over the names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// Returns true without aliases.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -50,7 +47,7 @@ impl Aliases {
     }
 }
 
-/// Normalizes a name for comparison with aliases: lower case and hyphens, like service names.
+/// For comparison with aliases: lower case and hyphens.
 pub fn asked_for(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().replace('_', "-")
 }

@@ -8,22 +8,22 @@ use super::Violation;
 use crate::ids::{AppName, ServiceName};
 
 const MAX_ALLOWED: usize = 256;
-/// Suffix of a full name within an app.
+/// Of a full name within an app.
 const WHOLE: &str = ".kubeleet";
 
-/// The services whose pods reach this one by name. Its own pods always do.
+/// Its own pods always reach it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AllowFrom(BTreeSet<String>);
 
 impl AllowFrom {
-    /// Iterates over the full names of the services. Skips invalid ones.
+    /// Full names; skips invalid ones.
     pub fn services(&self) -> impl Iterator<Item = ServiceName> {
         self.0.iter().filter_map(|name| ServiceName::new(whole(name)).ok())
     }
 
-    /// Returns a stable normal form. Within an app, short names mean its services; names of other apps end
-    /// with `.kubeleet`.
+    /// A stable normal form: within an app, short names mean its services; names of other apps end with
+    /// `.kubeleet`.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else {
             return Self(self.0.iter().map(|name| whole(name).to_owned()).collect());

@@ -1,5 +1,5 @@
-//! The specification of a container. Documents, pushed payloads, the stored form, the API and its description
-//! read this struct. The worker's runtimes apply it, and its policy limits it.
+//! The specification of a container, as read from documents, payloads, the stored form and the API. Workers
+//! apply it, and their policy limits it.
 
 mod checks;
 mod file_reference;
@@ -169,10 +169,9 @@ pub struct ContainerSpec {
 }
 
 impl ContainerSpec {
-    /// Fields of a container in a list, not of the top level for an only container.
+    /// Not at the top level, for an only container.
     pub(crate) const AMONG_OTHERS: [&str; 3] = ["name", "depends_on", "sidecar"];
 
-    /// Returns a container of this image with defaults for everything else.
     pub fn from_image(image: impl Into<String>) -> Self {
         Self { image: image.into(), ..Self::default() }
     }
@@ -192,7 +191,7 @@ impl ContainerSpec {
         *self == Self::from_image(self.image.clone())
     }
 
-    /// Returns all violations, with pointers below `prefix`.
+    /// Pointers are below `prefix`.
     pub fn violations(&self, prefix: &str) -> Vec<Violation> {
         let too_many_ports = (self.ports.len() > 64).then(|| "at most 64 published ports".to_owned());
         let no_stdin = (self.stdin_once && !self.stdin_open).then(|| "needs `stdin_open`".to_owned());

@@ -10,26 +10,24 @@ use document::json_pointer;
 
 const MAX_DEPENDENCIES: usize = 32;
 
-/// The container of a pod with these reasons runs.
+/// A pod with one of these reasons runs.
 const RUNS_WITH: [&str; 5] = ["", "Starting", "NotReady", "Unhealthy", "Restarted"];
 
-/// Pod counts of a service.
+/// Pods of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServiceProgress {
-    /// Desired pods.
     pub wanted: u32,
-    /// Running pods, ready or not.
+    /// Running, ready or not.
     pub started: u32,
-    /// Ready pods.
     pub ready: u32,
-    /// Pods of the current generation that ended with exit code 0.
+    /// Of the current generation, with exit code 0.
     pub completed: u32,
-    /// Pods of the current generation that failed for good.
+    /// Of the current generation, for good.
     pub failed: u32,
 }
 
 impl ServiceProgress {
-    /// Counts a pod. `is_current` is false for a record from before its machine went down.
+    /// `is_current` is false for a record from before its machine went down.
     pub fn add(&mut self, record: &PodRecord, generation: u64, is_current: bool) {
         let is_new = record.generation == generation;
         match record.phase {
@@ -38,7 +36,7 @@ impl ServiceProgress {
                 self.ready += u32::from(record.reason.is_empty());
             }
             Phase::Succeeded => {
-                // It was started, whatever became of it.
+                // It was started.
                 self.started += 1;
                 self.completed += u32::from(is_new);
             }
@@ -48,20 +46,18 @@ impl ServiceProgress {
     }
 }
 
-/// A dependency on another service.
+/// On another service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
-    /// Its name.
     pub service: String,
-    /// The required condition.
     pub condition: StartCondition,
-    /// The service's progress; `None` if it does not exist or is being deleted.
+    /// `None` if it does not exist or is being deleted.
     pub progress: Option<ServiceProgress>,
 }
 
 impl Dependency {
-    /// Returns the unmet condition in a sentence. One started or ready pod is enough, but all must complete.
-    /// A service without desired pods always meets it.
+    /// A sentence. One started or ready pod is enough, but all must complete. A service without desired pods
+    /// always meets it.
     pub fn obstacle(&self) -> Option<String> {
         let name = &self.service;
         let Some(progress) = self.progress else {
@@ -87,7 +83,7 @@ impl Dependency {
 }
 
 impl DependsOn {
-    /// Iterates over the names of the services. Skips invalid ones.
+    /// Skips invalid names.
     pub fn services(&self) -> impl Iterator<Item = ServiceName> {
         self.0.keys().filter_map(|name| ServiceName::new(name.as_str()).ok())
     }
@@ -118,8 +114,8 @@ impl DependsOn {
     }
 }
 
-/// Returns the circle that a service would close, such as `shop-web -> shop-db -> shop-web`. `known` has the
-/// others' dependencies.
+/// The circle that a service would close, such as `shop-web -> shop-db -> shop-web`. `known` has the others'
+/// dependencies.
 pub fn circle_with(service: &str, needs: &DependsOn, known: &BTreeMap<String, DependsOn>) -> Option<String> {
     let of_one = |name: &str| -> Vec<&str> {
         let own = if name == service { Some(needs) } else { known.get(name) };

@@ -23,18 +23,16 @@ pub enum StartCondition {
     ServiceCompletedSuccessfully,
 }
 
-/// Dependencies with their conditions. Read from a list of names, or from a map: `db: service_healthy`.
+/// Read from a list of names, or from a map: `db: service_healthy`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct DependsOn(pub BTreeMap<String, StartCondition>);
 
 impl DependsOn {
-    /// Returns true without dependencies.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Iterates over the names and their conditions.
     pub fn iter(&self) -> impl Iterator<Item = (&str, StartCondition)> {
         self.0.iter().map(|(name, condition)| (name.as_str(), *condition))
     }
@@ -60,7 +58,7 @@ impl<'de> Deserialize<'de> for DependsOn {
     }
 }
 
-/// Returns a circle of dependent names, each once, in the order of need.
+/// Each name once, in the order of need.
 pub fn circle<'a>(names: &[&'a str], needs: impl Fn(&str) -> Vec<&'a str>) -> Option<Vec<&'a str>> {
     let mut done = Vec::new();
     for name in names {

@@ -6,35 +6,32 @@ use std::sync::Arc;
 
 use super::Port;
 
-/// The host ports of a pod. Pods with a common port cannot share a node, whatever the addresses. Stored as a
-/// sorted text: `443/udp 8080/tcp`.
+/// Pods with a common port cannot share a node, whatever the addresses. Stored as a sorted text: `443/udp
+/// 8080/tcp`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPorts(Option<Arc<str>>);
 
 impl HostPorts {
-    /// Returns the host ports among these. A port without one gets a free one.
+    /// A port without a host port gets a free one.
     pub fn of<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Self {
         let host_port = |port: &Port| Some(format!("{}/{}", port.host?, port.protocol.as_str()));
         let ports: BTreeSet<String> = ports.into_iter().filter_map(host_port).collect();
         Self::from_text(ports.into_iter().collect::<Vec<_>>().join(" "))
     }
 
-    /// Reads the stored text.
     pub fn from_text(text: String) -> Self {
         Self((!text.is_empty()).then(|| text.into()))
     }
 
-    /// Returns the stored text.
     pub fn as_str(&self) -> &str {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Iterates over the ports as texts such as `8080/tcp`.
+    /// Texts such as `8080/tcp`.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.as_str().split_ascii_whitespace()
     }
 
-    /// Returns true without ports.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }

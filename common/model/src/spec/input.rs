@@ -11,9 +11,9 @@ use super::{
 use crate::ids::ServiceName;
 use document::{self, DocumentNode, DocumentReadError, Mistake, Reading, Vocabulary};
 
-/// Spellings of the number of replicas in a document; the first is the normal form.
+/// The first is the normal form.
 pub const REPLICAS_NAMES: [&str; 3] = ["replicas", "replica", "numInstances"];
-/// Without this field, the top level describes the only container.
+/// Without it, the top level describes the only container.
 const CONTAINERS: &str = "containers";
 /// Its default depends on the volumes.
 const ON_DISCONNECT: &str = "on_disconnect";
@@ -41,16 +41,13 @@ fn one() -> u32 {
     1
 }
 
-/// A service as a user describes it: well-formed, but not yet checked.
+/// Well-formed, but not yet checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceInput {
-    /// Name of the service.
     pub name: ServiceName,
-    /// Desired number of pods.
+    /// Desired pods.
     pub replicas: u32,
-    /// The other fields of the service itself.
     pub fields: ServiceFields,
-    /// The specification of its pods.
     pub pod: PodSpec,
     form: Form,
 }
@@ -65,17 +62,16 @@ enum Form {
 }
 
 impl ServiceInput {
-    /// Returns the name of the service.
     pub fn name(&self) -> &ServiceName {
         &self.name
     }
 
-    /// Returns the fields that only containers in a list have.
+    /// Only containers in a list have them.
     pub fn fields_among_others() -> &'static [&'static str] {
         &ContainerSpec::AMONG_OTHERS
     }
 
-    /// Returns the fields of a document, in groups with a title.
+    /// Groups with a title.
     pub fn field_groups() -> [(&'static str, Vec<&'static str>); 3] {
         let without_aliases = |names: Vec<&'static str>| {
             names.into_iter().filter(|name| !REPLICAS_NAMES[1..].contains(name)).collect::<Vec<_>>()
@@ -95,15 +91,10 @@ impl ServiceInput {
         ]
     }
 
-    /// Reads a document, and collects its mistakes.
     pub fn read(document: &DocumentNode) -> Reading<Self> {
         document::read_with(document, Vocabulary::Fields, Self::from_node)
     }
 
-    /// Reads a JSON value.
-    ///
-    /// # Errors
-    /// All mistakes.
     pub fn from_value(value: &Value) -> Result<Self, Vec<Mistake>> {
         Self::read(&DocumentNode::from(value)).into_result()
     }
@@ -112,7 +103,7 @@ impl ServiceInput {
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut pod: PodSpec = document::read_fields(node)?;
-        // `normalize` reports a missing image. With this default, other mistakes are found as well.
+        // `normalize` reports a missing image, beside other mistakes.
         let at_top = node.with_default("image", "").without(&ContainerSpec::AMONG_OTHERS);
         let restart = if pod.kind.is_service() { "always" } else { "never" };
         let at_top = at_top.with_default(RESTART, restart);
@@ -139,15 +130,11 @@ impl ServiceInput {
         let of_pod = document::field_names::<PodSpec>();
         document::check_fields(node, &[head, own, of_pod, of_container].concat())?;
         let fields = document::read_fields(node)?;
-        // Last, because a missing name would hide all other mistakes.
+        // Last: a missing name would hide all other mistakes.
         let NameAndReplicas { name, replicas } = document::read_fields(node)?;
         Ok(Self { name, replicas, fields, pod, form })
     }
 
-    /// Checks the values and returns the normal form.
-    ///
-    /// # Errors
-    /// All violations.
     pub fn normalize(self) -> Result<DesiredService, Vec<Violation>> {
         let Self { name, replicas, fields, mut pod, form } = self;
         let fields = fields.of_app();
@@ -178,7 +165,7 @@ impl ServiceInput {
         Ok(DesiredService { name, replicas, fields, pod })
     }
 
-    /// Returns the long form for serialization, with a list of containers even for a single one.
+    /// A list of containers even for a single one.
     pub fn long_form(&self) -> impl Serialize {
         self.document(None, self.pod.clone())
     }
@@ -242,16 +229,13 @@ impl Serialize for ServiceInput {
     }
 }
 
-/// The desired state of a service, checked and in normal form.
+/// Checked and in normal form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredService {
-    /// Name of the service.
     pub name: ServiceName,
-    /// Desired number of pods.
+    /// Desired pods.
     pub replicas: u32,
-    /// The other fields of the service itself.
     pub fields: ServiceFields,
-    /// Specification of each pod.
     pub pod: PodSpec,
 }
 

@@ -8,10 +8,10 @@ use super::units::Period;
 use super::violation::Violation;
 use crate::service::cron::{Schedule, Zone};
 
-/// More would make `done:<job>` a key that takes Redis too long to read.
+/// More would make `done:<job>` too long to read.
 pub const MAX_COMPLETIONS: u32 = 10_000;
 
-/// The environment variable with the index of a container's pod.
+/// The index of a container's pod.
 pub const JOB_INDEX: &str = "KUBELEET_JOB_INDEX";
 
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);
@@ -63,12 +63,12 @@ impl Default for JobPolicy {
 }
 
 impl JobPolicy {
-    /// Returns the number of failed pods that the job tolerates.
+    /// Failed pods that the job tolerates.
     pub fn backoff_limit(&self) -> u32 {
         self.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)
     }
 
-    /// Returns the wait of an index after this number of failures.
+    /// The wait of an index.
     pub fn backoff(&self, failures: u32) -> Duration {
         let first = self.backoff.map_or(DEFAULT_BACKOFF, Period::duration);
         let doublings = failures.saturating_sub(1).min(16);
@@ -149,7 +149,6 @@ impl Concurrency {
         *self == Self::default()
     }
 
-    /// Returns the word in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -183,17 +182,16 @@ impl Default for CronHistory {
 }
 
 impl CronPolicy {
-    /// Returns the maximum delay of a job's start.
+    /// The maximum delay of a job's start.
     pub fn catch_up(&self) -> Duration {
         self.catch_up.map_or(DEFAULT_CATCH_UP, Period::duration)
     }
 
-    /// Returns the times of jobs as a text, for comparison. Empty while the cron is suspended.
+    /// For comparison; empty while the cron is suspended.
     pub fn times_text(&self) -> String {
         if self.suspend { String::new() } else { format!("{} {}", self.schedule, self.time_zone) }
     }
 
-    /// Returns the violations of its schedule and its time zone.
     pub fn violations(&self) -> Vec<Violation> {
         let of = |field: &str, problem: Option<String>| {
             problem.map(|why| Violation::new(format!("/cron/{field}"), why))

@@ -16,12 +16,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns true for a service, the default that documents and the stored form leave out.
+    /// The default, which documents and the stored form leave out.
     pub fn is_service(&self) -> bool {
         *self == Self::Service
     }
 
-    /// Returns the word in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Service => "service",

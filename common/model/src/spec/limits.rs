@@ -1,12 +1,12 @@
 //! Limits of values that several files use.
 
-/// A larger number of replicas is more likely a typing error than intended.
+/// A larger number is more likely a typing error than intended.
 pub const MAX_REPLICAS: u32 = 2_000_000;
 
-/// Maximum memory of one container: far more than a machine has, and exact in a Lua number.
+/// Far more than a machine has, and exact in a Lua number.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
 
-/// Minimum memory of a container in Docker.
+/// Docker's.
 pub const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;
 
 /// Enough for any service, and few enough that a fork bomb does not stop the machine.

@@ -33,7 +33,7 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
-    /// Returns the reservation: the requests of its containers, without default limits.
+    /// The reservation: the requests of the containers, without default limits.
     pub fn request(&self) -> Resources {
         let requests = self.containers.iter().map(ContainerSpec::request);
         Resources {
@@ -43,22 +43,22 @@ impl PodSpec {
         }
     }
 
-    /// Returns the ports that the pod occupies on its node.
+    /// Occupied on its node.
     pub fn host_ports(&self) -> HostPorts {
         HostPorts::of(self.containers.iter().flat_map(|container| &container.ports))
     }
 
-    /// Returns the time between SIGTERM and SIGKILL when the pod is stopped.
+    /// Between SIGTERM and SIGKILL.
     pub fn grace(&self) -> Duration {
         self.stop_grace_period.duration()
     }
 
-    /// Returns the time for requests in flight before the pod is stopped.
+    /// For requests in flight before a stop.
     pub fn drain(&self) -> Duration {
         self.drain.map_or(DEFAULT_DRAIN, Seconds::duration)
     }
 
-    /// Returns the dependencies of a container: index and condition of each.
+    /// Index and condition of each.
     pub fn dependencies(&self, container: &ContainerSpec) -> Vec<(usize, StartCondition)> {
         let index = |name: &str| {
             let has_name = |one: &ContainerSpec| one.name.as_ref().is_some_and(|own| own.as_str() == name);
@@ -68,21 +68,20 @@ impl PodSpec {
         of_pod.filter_map(|(name, condition)| Some((index(name)?, condition))).collect()
     }
 
-    /// Returns the name of the first container that always restarts, so that the pod never completes;
-    /// `Some(None)` for the only one. Sidecars end with the others.
+    /// The pod never completes: the name of the first container that always restarts, `Some(None)` for the
+    /// only one. Sidecars end with the others.
     pub fn restarts_always(&self) -> Option<Option<&str>> {
         let serving = self.containers.iter().filter(|container| !container.sidecar);
         let mut endless = serving.filter(|container| container.restart == RestartPolicy::Always);
         endless.next().map(|container| container.name.as_ref().map(|name| name.as_str()))
     }
 
-    /// Returns the image of the first container, which the payload contains.
+    /// Of the first container, as in the payload.
     pub fn image(&self) -> &str {
         self.containers.first().map_or("", |c| c.image.as_str())
     }
 
-    /// Returns true if an external worker, which knows only the image name, could run the pod (see
-    /// docs/reference/redis.md).
+    /// An external worker, which knows only the image, could run the pod (see docs/reference/redis.md).
     pub fn needs_only_image(&self) -> bool {
         self.kind.is_service()
             && self.on_disconnect == OnDisconnect::Keep
@@ -103,7 +102,6 @@ pub enum OnDisconnect {
 }
 
 impl OnDisconnect {
-    /// Returns the name of this policy in labels and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             OnDisconnect::Keep => "keep",
@@ -112,11 +110,9 @@ impl OnDisconnect {
     }
 }
 
-/// A [`PodSpec`] and its id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSpec {
     /// The `<id>` in `spec:<id>`.
     pub id: SpecId,
-    /// The specification.
     pub pod: PodSpec,
 }

@@ -8,7 +8,7 @@ use crate::ids::ContainerName;
 pub(super) const MAX_CONTAINERS: usize = 16;
 
 impl PodSpec {
-    /// Returns the violations among the containers, with pointers below `/containers`.
+    /// Pointers are below `/containers`.
     pub fn containers_violations(&self) -> Vec<Violation> {
         let containers = &self.containers;
         let number = match containers.len() {

@@ -12,7 +12,7 @@ use crate::value::ValueKind;
 const MAX_VOLUMES: usize = 32;
 
 impl PodSpec {
-    /// In bytes. A volume shared by containers counts once.
+    /// Bytes; a volume shared by containers counts once.
     pub(super) fn volume_space(&self) -> u64 {
         let (mut by_source, mut total) = (BTreeMap::new(), 0u64);
         for volume in self.containers.iter().flat_map(|container| &container.volumes) {
@@ -29,13 +29,12 @@ impl PodSpec {
         by_source.into_values().fold(total, u64::saturating_add)
     }
 
-    /// Returns true if a container has a shared volume.
     pub fn has_shared_volumes(&self) -> bool {
         let mut all = self.containers.iter().flat_map(|container| &container.volumes);
         all.any(|volume| volume.kind == VolumeKind::Shared)
     }
 
-    /// Returns the shared volumes, each once.
+    /// Each once.
     pub fn shared_volumes(&self) -> BTreeSet<SharedVolume> {
         let all = self.containers.iter().flat_map(|container| &container.volumes);
         let mut found: BTreeSet<SharedVolume> = BTreeSet::new();
@@ -49,8 +48,7 @@ impl PodSpec {
         found
     }
 
-    /// Moves the shared volumes of a service to its app. Returns violations where a document names another
-    /// app.
+    /// Moves shared volumes to the app. Returns violations where a document names another app.
     pub(super) fn share_in_app(
         &mut self,
         app: Option<&AppName>,
@@ -71,7 +69,7 @@ impl PodSpec {
         violations
     }
 
-    /// Returns the persistent volumes, each once.
+    /// Each once.
     pub fn persistent_volumes(&self) -> BTreeSet<PersistentVolume> {
         let all = self.containers.iter().flat_map(|container| &container.volumes);
         let persistent = all.filter(|volume| volume.kind == VolumeKind::Persistent);
@@ -85,7 +83,7 @@ impl PodSpec {
         found
     }
 
-    /// Returns the default of `on_disconnect`. Two pods must not write to one persistent volume.
+    /// Two pods must not write to one persistent volume.
     pub fn default_on_disconnect(&self) -> OnDisconnect {
         if self.persistent_volumes().is_empty() { OnDisconnect::Keep } else { OnDisconnect::Stop }
     }

@@ -15,19 +15,17 @@ use document::whole;
 const MAX_SECONDS: u64 = 86_400;
 const MAX_PERIOD_SECONDS: u64 = 315_360_000;
 
-/// An amount of memory. Read from bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's short
-/// units are binary: `64m` is 64 MiB.
+/// Read from bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's short units are binary: `64m` is 64
+/// MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Memory(u64);
 
 impl Memory {
-    /// Returns an amount of `bytes` bytes.
     pub fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// Returns the amount in bytes.
     pub fn bytes(self) -> u64 {
         self.0
     }
@@ -46,17 +44,15 @@ impl std::str::FromStr for Memory {
     }
 }
 
-/// Processor cores, in thousandths. Read from `0.5`, `2`, `"0.5"` or kubectl's `"500m"`.
+/// Thousandths of a core. Read from `0.5`, `2`, `"0.5"` or kubectl's `"500m"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpus(u64);
 
 impl Cpus {
-    /// Returns a number of cores from thousandths of a core.
     pub fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Returns the number of cores in thousandths of a core.
     pub fn millis(self) -> u64 {
         self.0
     }
@@ -86,19 +82,16 @@ impl std::str::FromStr for Cpus {
     }
 }
 
-/// A duration in whole seconds, by default 10 and at most a day. Read from a number, or a text such as `"1m
-/// 30s"`.
+/// At most a day, by default 10 seconds. Read from a number, or a text such as `"1m 30s"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Seconds(u64);
 
 impl Seconds {
-    /// Returns a duration of `seconds` seconds.
     pub fn new(seconds: u64) -> Self {
         Self(seconds)
     }
 
-    /// Returns the standard library's form.
     pub fn duration(self) -> Duration {
         Duration::from_secs(self.0)
     }
@@ -126,21 +119,18 @@ impl std::str::FromStr for Seconds {
     }
 }
 
-/// A duration in milliseconds, at most a day. Read from a number of seconds, or a text such as `"500ms"`.
-/// Written as a text.
+/// At most a day. Read from a number of seconds, or a text such as `"500ms"`. Written as a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Milliseconds(u64);
 
 impl Milliseconds {
-    /// The maximum.
     pub const MAX: Duration = Duration::from_secs(MAX_SECONDS);
 
-    /// Returns a duration of whole milliseconds, capped at the maximum.
+    /// Capped at the maximum.
     pub fn new(duration: Duration) -> Self {
         Self(duration.min(Self::MAX).as_millis() as u64)
     }
 
-    /// Returns the standard library's form.
     pub fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
@@ -172,13 +162,12 @@ impl std::str::FromStr for Milliseconds {
     }
 }
 
-/// A duration in milliseconds, at most ten years. Read from a number of seconds, or a text such as `"7d"`.
-/// Written as a text.
+/// At most ten years, in milliseconds. Read from a number of seconds, or a text such as `"7d"`. Written as a
+/// text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(u64);
 
 impl Period {
-    /// Returns the standard library's form.
     pub fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
@@ -207,7 +196,7 @@ impl std::str::FromStr for Period {
     }
 }
 
-/// Deserializes through `FromStr`, so that JSON, YAML and flags share one parser.
+/// Through `FromStr`, so that JSON, YAML and flags share one parser.
 macro_rules! number_or_text {
     ($type:ident, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -242,13 +231,13 @@ number_or_text!(Seconds, "a duration such as \"30s\", or seconds");
 number_or_text!(Milliseconds, "a duration such as \"30s\" or \"500ms\", or seconds");
 number_or_text!(Period, "a duration such as \"1h\" or \"7d\", or seconds");
 
-/// A command and its arguments. Read from a list, or from a text in shell syntax.
+/// Read from a list, or from a text in shell syntax.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Command(pub Vec<String>);
 
 impl Command {
-    /// Returns true if unset: the container runs the image's own command.
+    /// The container runs the image's own command.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -274,18 +263,16 @@ impl<'de> Deserialize<'de> for Command {
     }
 }
 
-/// A list of texts. Read from a list, or from one text.
+/// Read from a list, or from one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct TextList(pub Vec<String>);
 
 impl TextList {
-    /// Returns true without texts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the texts.
     pub fn as_slice(&self) -> &[String] {
         &self.0
     }
@@ -310,27 +297,22 @@ impl<'de> Deserialize<'de> for TextList {
     }
 }
 
-/// Environment variables. Read from a map, or from a list of `KEY=value`. `Debug` hides values, which can be
-/// secret.
+/// Read from a map, or from a list of `KEY=value`. `Debug` hides values, which can be secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Returns true without variables.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Iterates over names and values, in the order of the names.
+    /// In the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Adds a variable.
-    ///
-    /// # Errors
-    /// If no operating system accepts the name or the value.
+    /// Fails if no operating system accepts the name or the value.
     pub fn insert(&mut self, name: &str, value: String) -> Result<(), String> {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(format!("{name:?} cannot be the name of an environment variable"));
@@ -348,7 +330,7 @@ impl fmt::Debug for Environment {
 
 impl<'de> Deserialize<'de> for Environment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// An untagged enum would report errors at the whole environment instead of the variable.
+        /// An untagged enum would report errors at the whole environment.
         struct Reader;
         impl<'de> Visitor<'de> for Reader {
             type Value = Environment;
@@ -428,18 +410,11 @@ impl<'de> Deserialize<'de> for KeyValue {
     }
 }
 
-/// Reads a number of replicas; [`super::ServiceInput::normalize`] checks the maximum.
-///
-/// # Errors
-/// If it is not a whole number.
+/// [`super::ServiceInput::normalize`] checks the maximum.
 pub fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     whole_number(deserializer, super::limits::MAX_REPLICAS.into())
 }
 
-/// Reads a number of processes, or `null`.
-///
-/// # Errors
-/// If it is not a whole number.
 pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Pids(u32);
     impl<'de> Deserialize<'de> for Pids {
@@ -450,10 +425,6 @@ pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     Ok(Option::<Pids>::deserialize(deserializer)?.map(|Pids(pids)| pids))
 }
 
-/// Reads a threshold, or `null`.
-///
-/// # Errors
-/// If it is not a whole number.
 pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Count(u32);
     impl<'de> Deserialize<'de> for Count {
@@ -465,9 +436,6 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 }
 
 /// Accepts a text such as `"2"`, as in Docker's log options.
-///
-/// # Errors
-/// If it is no number.
 pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Quoted(u32);
     impl<'de> Deserialize<'de> for Quoted {
@@ -495,18 +463,12 @@ pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     Ok(Option::<Quoted>::deserialize(deserializer)?.map(|Quoted(count)| count))
 }
 
-/// Reads a port number. The checks reject 0.
-///
-/// # Errors
-/// If it is not a whole number up to 65535.
+/// The checks reject 0.
 pub(super) fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     whole_number(deserializer, u16::MAX.into())
 }
 
 /// Accepts `3.0`. Errors name `max` as the largest valid number.
-///
-/// # Errors
-/// If the number has a fraction, or does not fit `T`.
 fn whole_number<'de, D, T>(deserializer: D, max: u64) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -555,7 +517,6 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns the name of the protocol as container engines write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Protocol::Tcp => "tcp",
@@ -564,19 +525,17 @@ impl Protocol {
     }
 }
 
-/// A published port. Read from `80`, `"80"`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`, or an object with these
-/// fields.
+/// Read from `80`, `"80"`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`, or an object with these fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Port {
-    /// Port inside the container.
     pub container: u16,
-    /// Port on the host. If absent, the engine chooses one.
+    /// By default the engine chooses one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<u16>,
-    /// Address on the host. If absent, loopback.
+    /// By default loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_ip: Option<IpAddr>,
-    /// Protocol, by default TCP.
+    /// By default TCP.
     pub protocol: Protocol,
 }
 

@@ -110,7 +110,7 @@ pub enum UpdateOrder {
 }
 
 impl UpdateOrder {
-    /// Returns the default order: start first where two pods of a replica can run side by side.
+    /// Start first where two pods of a replica can run side by side.
     pub fn of_pods(pod: &PodSpec) -> Self {
         let is_alone = pod.on_disconnect == OnDisconnect::Stop
             || !pod.persistent_volumes().is_empty()
@@ -134,23 +134,21 @@ pub enum OnFailure {
 }
 
 impl UpdatePolicy {
-    /// Returns the default policy. A ready pod with a check is good; without one, only time shows that it
-    /// does not crash.
+    /// A ready pod with a check is good; without one, only time shows that it does not crash.
     pub fn without_policy(pod: &PodSpec) -> Self {
         let has_check = pod.containers.iter().any(|one| one.readiness.is_some() || one.healthcheck.is_some());
         Self { monitor: has_check.then(|| Seconds::new(0)), ..Self::default() }.resolved(pod)
     }
 
-    /// Returns the policy with its implied order: `stop-first` if limits allow unavailable replicas, or no
-    /// extra pod.
+    /// With its implied order: `stop-first` if limits allow unavailable replicas, or no extra pod.
     pub fn resolved(&self, pod: &PodSpec) -> Self {
         let by_limits = self.max_surge == Some(0) || self.max_unavailable.is_some_and(|limit| limit > 0);
         let implied = || if by_limits { UpdateOrder::StopFirst } else { UpdateOrder::of_pods(pod) };
         Self { order: Some(self.order.unwrap_or_else(implied)), ..self.clone() }
     }
 
-    /// Returns the effective policy, with the default for `None`. A successor cannot listen beside its
-    /// predecessor on ports of the machine: then the pod is stopped first, unless the user says otherwise.
+    /// The default for `None`. On ports of the machine a successor cannot listen beside its predecessor,
+    /// which is stopped first unless the user says otherwise.
     pub fn in_force(policy: Option<&Self>, pod: &PodSpec, with_machine_ports: bool) -> Self {
         let in_force = policy.map_or_else(|| Self::without_policy(pod), |policy| policy.resolved(pod));
         if with_machine_ports && policy.is_none_or(Self::leaves_order_open) {
@@ -163,7 +161,7 @@ impl UpdatePolicy {
         self.order.is_none() && self.max_surge.is_none() && self.max_unavailable != Some(0)
     }
 
-    /// Returns the policy for a return to a former specification.
+    /// For a return to a former specification.
     pub fn going_back(&self) -> Cow<'_, Self> {
         let Some(RollbackPolicy { order, parallelism, max_surge, max_unavailable, delay, monitor }) =
             self.rollback.as_ref()
@@ -182,28 +180,28 @@ impl UpdatePolicy {
         })
     }
 
-    /// Returns the time that a new pod must have been ready to be good.
+    /// A new pod must have been ready for this time to be good.
     pub fn monitor(&self) -> Duration {
         self.monitor.map_or(DEFAULT_MONITOR, Seconds::duration)
     }
 
-    /// Returns the time limit for a new pod to become ready.
+    /// For a new pod to become ready.
     pub fn deadline(&self) -> Duration {
         self.deadline.map_or(DEFAULT_DEADLINE, Seconds::duration)
     }
 
-    /// Returns the time that a new pod must have been ready before the next one is replaced.
+    /// A new pod must have been ready for this time before the next one is replaced.
     pub fn pace(&self) -> Duration {
         self.monitor().max(self.delay.map_or(Duration::ZERO, Seconds::duration))
     }
 
-    /// Returns the maximum number of unavailable replicas. The policy must be [resolved](Self::resolved).
+    /// The policy must be [resolved](Self::resolved).
     pub fn max_unavailable(&self, pods: usize) -> usize {
         let by_order = || if self.starts_first() { 0 } else { self.parallelism(pods) };
         self.max_unavailable.map_or_else(by_order, |limit| limit as usize)
     }
 
-    /// Returns the maximum number of pods beyond the replicas. The policy must be [resolved](Self::resolved).
+    /// The policy must be [resolved](Self::resolved).
     pub fn max_surge(&self, pods: usize) -> usize {
         let by_order = || if self.starts_first() { self.parallelism(pods) } else { 0 };
         self.max_surge.map_or_else(by_order, |limit| limit as usize)
@@ -221,7 +219,6 @@ impl UpdatePolicy {
         }
     }
 
-    /// Returns true if `bad` of these pods are bad enough for the update to have failed.
     pub fn has_failed(&self, bad: usize, pods: usize) -> bool {
         bad as f64 > self.max_failure_ratio.unwrap_or_default() * pods as f64
     }

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {detail}")]
 pub struct Violation {
-    /// JSON pointer to the field; `""` for the whole document.
+    /// JSON pointer; `""` for the whole document.
     pub pointer: String,
     /// The problem and the valid values.
     pub detail: String,

@@ -1,30 +1,28 @@
 //! Session channels: the messages between client and worker during `exec`, `attach`, `port-forward` or `cp`.
 //! Pure: the encoding of frames, and flow control.
 //!
-//! The frames travel in WebSocket messages between client and API, and in Redis between API and worker.
+//! Frames travel in WebSocket messages between client and API, and in Redis between API and worker.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-/// The WebSocket subprotocol.
+/// Of the WebSocket.
 pub const SUBPROTOCOL: &str = "v1.channel.kubeleet";
-/// Maximum number of data bytes per frame.
+/// Data per frame.
 pub const MAX_DATA_BYTES: usize = 32 * 1024;
-/// Maximum length of a received frame: data with its type, or a text.
+/// Data with its type, or a text.
 pub const MAX_FRAME_BYTES: usize = MAX_DATA_BYTES + 1024;
 /// A side stops sending while the other has this number of bytes unread.
 pub const WINDOW: u64 = 1024 * 1024;
 /// Small frames take memory too.
 const FRAME_OVERHEAD: u64 = 64;
-/// In bytes.
+/// Bytes.
 const MAX_TEXT: usize = 1000;
 
-/// The size of a terminal in characters.
+/// In characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
-    /// The number of columns.
     pub columns: u16,
-    /// The number of rows.
     pub rows: u16,
 }
 
@@ -32,49 +30,45 @@ pub struct TerminalSize {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// Runs a command in a container.
     Exec {
-        /// The program and its arguments.
         command: Vec<String>,
-        /// True for a terminal.
         #[serde(default)]
         tty: bool,
-        /// True if its input comes from the client; otherwise it is empty.
+        /// Its input comes from the client; otherwise it is empty.
         #[serde(default)]
         stdin: bool,
-        /// The size of the terminal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<TerminalSize>,
     },
-    /// Follows a container's output; with `stdin` also its input. If the input belongs to its first client,
-    /// that client also gets all earlier output.
+    /// Follows a container's output. If the input belongs to its first client, that client also gets all
+    /// earlier output.
     Attach {
-        /// True if the container's standard input comes from the client.
+        /// The container's input comes from the client.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stdin: bool,
-        /// The size of the client's terminal, if the container has one.
+        /// If the container has a terminal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<TerminalSize>,
     },
     /// Connects to a port of the pod.
     Forward {
-        /// The port.
+        /// Port.
         port: u16,
     },
-    /// Unpacks the client's tar archive into a directory of a container.
+    /// Unpacks the client's tar archive in a container.
     CopyTo {
-        /// The existing directory.
+        /// Must exist.
         directory: String,
     },
-    /// Sends a file or directory of a container as a tar archive.
+    /// Sends a tar archive.
     CopyFrom {
-        /// The file or directory.
+        /// File or directory.
         path: String,
     },
 }
 
 impl Purpose {
-    /// Returns a description for events, without arguments: they may be secret.
+    /// For events; without arguments, which may be secret.
     pub fn describe(&self) -> String {
         match self {
             Self::Exec { command, tty, .. } => {
@@ -89,7 +83,7 @@ impl Purpose {
         }
     }
 
-    /// Returns a description of the end for events, from the worker's last frame.
+    /// For events, from the worker's last frame.
     pub fn describe_end(&self, last: &Frame) -> String {
         match (self, last) {
             (Self::Exec { .. } | Self::Attach { .. }, Frame::Exit(code)) => format!("exit code {code}"),
@@ -98,7 +92,7 @@ impl Purpose {
         }
     }
 
-    /// Returns the first word of its events' reasons.
+    /// The first word of its events' reasons.
     pub fn event_word(&self) -> &'static str {
         match self {
             Self::Exec { .. } => "Exec",
@@ -108,7 +102,6 @@ impl Purpose {
         }
     }
 
-    /// Returns the problem of an invalid request.
     pub fn problem(&self) -> Option<String> {
         let is_bad = |text: &str| text.contains('\0');
         match self {
@@ -129,53 +122,43 @@ impl Purpose {
     }
 }
 
-/// One message of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// Bytes for the program, connection or archive in the pod.
+    /// For the program, connection or archive in the pod.
     Input(Bytes),
-    /// Bytes from there, or a program's standard output.
+    /// From there; a program's standard output.
     Output(Bytes),
-    /// The standard error of a program.
     ErrorOutput(Bytes),
-    /// The new size of the client's terminal.
     Resize(TerminalSize),
-    /// A signal number for the program.
     Signal(u8),
-    /// No more input follows.
     EndOfInput,
-    /// No more output follows.
     EndOfOutput,
     /// The worker has started the request.
     Started,
-    /// The exit code of a program, otherwise 0. Nothing follows.
+    /// Of a program, otherwise 0. Nothing follows.
     Exit(u8),
-    /// A failure with a reason for people. Nothing follows.
+    /// The reason, for people. Nothing follows.
     Failed(String),
-    /// Total number of bytes that the sender has read, see [`Frame::cost`].
+    /// Total bytes that the sender has read, see [`Frame::cost`].
     Read(u64),
     /// The client has left. Nothing follows.
     Closed,
-    /// A frame of a later version, to be ignored.
+    /// Of a later version; ignored.
     Unknown(u8),
 }
 
-/// The bytes are not a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// No bytes.
     #[error("a message without a type")]
     Empty,
-    /// Too many bytes.
     #[error("a message of {0} bytes; at most {MAX_FRAME_BYTES} are allowed")]
     TooLong(usize),
-    /// The bytes do not fit their type.
     #[error("a malformed message of type {0}")]
     Malformed(u8),
 }
 
 impl Frame {
-    /// Encodes the frame: one byte for the type, then its content.
+    /// One byte for the type, then its content.
     pub fn encode(&self) -> Bytes {
         let of = |kind: u8, rest: &[u8]| {
             let mut bytes = BytesMut::with_capacity(rest.len() + 1);
@@ -202,7 +185,6 @@ impl Frame {
         }
     }
 
-    /// Decodes a frame.
     pub fn decode(bytes: &Bytes) -> Result<Self, FrameError> {
         let Some(&kind) = bytes.first() else { return Err(FrameError::Empty) };
         if bytes.len() > MAX_FRAME_BYTES {
@@ -237,8 +219,8 @@ impl Frame {
         })
     }
 
-    /// Returns the frame's share of the window. Frames that report read bytes are free: otherwise two full
-    /// windows would wait for each other.
+    /// Share of the window. Frames that report read bytes are free: otherwise two full windows would wait for
+    /// each other.
     pub fn cost(&self) -> u64 {
         let bytes = match self {
             Self::Input(data) | Self::Output(data) | Self::ErrorOutput(data) => data.len(),
@@ -249,13 +231,13 @@ impl Frame {
         bytes as u64 + FRAME_OVERHEAD
     }
 
-    /// Returns true if nothing follows in this direction.
+    /// Nothing follows in this direction.
     pub fn is_last(&self) -> bool {
         matches!(self, Self::Exit(_) | Self::Failed(_) | Self::Closed)
     }
 }
 
-/// Splits data into pieces of at most one frame.
+/// Pieces of at most one frame.
 pub fn pieces(mut data: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let next = data.split_to(data.len().min(MAX_DATA_BYTES));

@@ -4,23 +4,21 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::ids::{ContainerName, PodId};
 
-/// A line of a log, without its end.
+/// Without its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Nanoseconds since the Unix epoch on the clock of its node.
+    /// Nanoseconds since the Unix epoch on its node's clock.
     pub time: u64,
-    /// The pod.
     pub pod: PodId,
-    /// The pod's name with its index, such as `web-0`.
+    /// With its index, such as `web-0`.
     pub name: String,
-    /// The container, if the pod has several.
+    /// If the pod has several.
     pub container: Option<ContainerName>,
-    /// The text.
     pub text: Bytes,
 }
 
 impl LogLine {
-    /// Appends the encoded line: the fields, separated by tabs, and a line feed.
+    /// The fields, separated by tabs, and a line feed.
     pub fn encode(&self, to: &mut BytesMut) {
         let container = self.container.as_ref().map_or("", ContainerName::as_str);
         to.put_slice(format!("{}\t{}\t{}\t{container}\t", self.time, self.pod, self.name).as_bytes());
@@ -28,7 +26,7 @@ impl LogLine {
         to.put_u8(b'\n');
     }
 
-    /// Decodes [`LogLine::encode`], without the line feed; `None` if malformed.
+    /// Without the line feed; `None` if malformed.
     pub fn decode(line: &Bytes) -> Option<Self> {
         let mut fields = line.splitn(5, |byte| *byte == b'\t');
         let mut text = || std::str::from_utf8(fields.next()?).ok();
@@ -42,14 +40,13 @@ impl LogLine {
     }
 }
 
-/// Splits a stream of bytes into whole lines.
 #[derive(Debug, Default)]
 pub struct LineSplitter {
     rest: BytesMut,
 }
 
 impl LineSplitter {
-    /// Returns the complete lines, without line feeds. Keeps an incomplete one.
+    /// Without line feeds. Keeps an incomplete line.
     pub fn add(&mut self, bytes: &[u8]) -> Vec<Bytes> {
         self.rest.extend_from_slice(bytes);
         let mut lines = Vec::new();
@@ -61,12 +58,12 @@ impl LineSplitter {
         lines
     }
 
-    /// Returns the last line, if it was incomplete.
+    /// If it was incomplete.
     pub fn finish(self) -> Option<Bytes> {
         (!self.rest.is_empty()).then(|| self.rest.freeze())
     }
 
-    /// Returns the number of bytes of the incomplete line.
+    /// Bytes of the incomplete line.
     pub fn waiting(&self) -> usize {
         self.rest.len()
     }

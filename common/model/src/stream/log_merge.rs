@@ -1,17 +1,16 @@
 //! Merges logs of several sources in order of time. Pure.
 //!
-//! A line is passed on when no source can have an older one: each has a line waiting, or has ended. A
-//! followed source may be quiet forever, so lines wait only for a while. Later ones are passed on late rather
-//! than not at all.
+//! A line is passed on when each source has a line waiting, or has ended. A followed source may be quiet
+//! forever, so lines wait only for a while; later ones are late rather than missing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// A merge of several sources. `T` is a line.
+/// `T` is a line.
 #[derive(Debug)]
 pub struct LogMerge<K, T> {
     sources: BTreeMap<K, MergeSource<T>>,
-    /// Maximum wait of a line for sources without one.
+    /// A line's wait for sources without one.
     hold: Option<Duration>,
 }
 
@@ -29,12 +28,11 @@ struct WaitingLine<T> {
 }
 
 impl<K: Ord + Clone, T> LogMerge<K, T> {
-    /// Creates a merge without sources.
     pub fn new(hold: Option<Duration>) -> Self {
         Self { sources: BTreeMap::new(), hold }
     }
 
-    /// Adds a source without lines. An ended source begins again.
+    /// An ended source begins again.
     pub fn begin(&mut self, source: K) {
         self.sources
             .entry(source)
@@ -42,21 +40,19 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
             .or_insert(MergeSource { waiting: VecDeque::new(), ended: false });
     }
 
-    /// Adds a line of a source.
     pub fn push(&mut self, source: &K, time: u64, line: T, arrived: Instant) {
         if let Some(source) = self.sources.get_mut(source) {
             source.waiting.push_back(WaitingLine { time, arrived, line });
         }
     }
 
-    /// Ends a source.
     pub fn end(&mut self, source: &K) {
         if let Some(source) = self.sources.get_mut(source) {
             source.ended = true;
         }
     }
 
-    /// Returns the oldest line that need not wait any longer; of equal ones that of the first source.
+    /// The oldest line that need not wait; of equal ones that of the first source.
     pub fn pop(&mut self, now: Instant) -> Option<T> {
         self.sources.retain(|_, source| !source.ended || !source.waiting.is_empty());
         let (key, first) = self.oldest()?;
@@ -69,18 +65,17 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
         self.sources.get_mut(&key)?.waiting.pop_front().map(|waiting| waiting.line)
     }
 
-    /// Returns the time at which the next line stops waiting.
+    /// When the next line stops waiting.
     pub fn due_at(&self) -> Option<Instant> {
         let (_, first) = self.oldest()?;
         Some(first.arrived + self.hold?)
     }
 
-    /// Returns the number of waiting lines of a source.
+    /// Waiting lines of a source.
     pub fn waiting(&self, source: &K) -> usize {
         self.sources.get(source).map_or(0, |source| source.waiting.len())
     }
 
-    /// Returns true if all sources have ended and no line waits.
     pub fn is_done(&self) -> bool {
         self.sources.values().all(|source| source.ended && source.waiting.is_empty())
     }

@@ -1,5 +1,4 @@
-//! Messages between clients and containers: the frames of channels (`exec`, `cp`, `port-forward`), and
-//! lines of logs with their merge by time.
+//! Messages between clients and containers: frames of channels, and lines of logs with their merge by time.
 
 pub mod channel;
 pub mod log_line;

@@ -1,5 +1,5 @@
 //! Values: secrets and configs in versions (`record`), their encryption (`secret`, `secret_key`), and the
-//! logins for image registries, which are encrypted with the same key.
+//! logins for registries, encrypted with the same key.
 
 mod record;
 pub mod registry;

@@ -9,24 +9,22 @@ use crate::RedisMillis;
 use crate::ids::{AppName, ValueName};
 use crate::value::secret_key::{DecryptError, SecretKey};
 
-/// Maximum size of a value in bytes, as for a payload: it delays no heartbeat on shared connections.
+/// As for a payload: it delays no heartbeat on shared connections.
 pub const MAX_VALUE_BYTES: usize = 256 * 1024;
 
-/// Number of kept versions of a value.
+/// Of a value.
 pub const KEPT_VERSIONS: u64 = 5;
 
-/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueKind {
     /// Encrypted; no process shows it.
     Secret,
-    /// Stored in plain text.
+    /// Plain text.
     Config,
 }
 
 impl ValueKind {
-    /// Returns the word for the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Secret => "secret",
@@ -41,17 +39,15 @@ impl fmt::Display for ValueKind {
     }
 }
 
-/// The secret bytes of a value. `Debug` shows their number only.
+/// `Debug` shows their number only.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ValueBytes(Vec<u8>);
 
 impl ValueBytes {
-    /// Wraps bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// Returns the bytes themselves.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -104,22 +100,20 @@ impl<'de> Deserialize<'de> for ValueBytes {
     }
 }
 
-/// A secret or config without its content.
+/// Without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueInfo {
-    /// Its name.
     pub name: ValueName,
-    /// The current version: 1, plus one for each rotation.
+    /// 1, plus one for each rotation.
     pub version: u64,
-    /// Time of creation.
     pub created_at: RedisMillis,
-    /// Time of the current version.
+    /// The current version.
     pub updated_at: RedisMillis,
-    /// The app of its creation, if any.
+    /// Of its creation.
     pub app: Option<AppName>,
 }
 
-/// A stored version of a value, encrypted if it is a secret.
+/// Encrypted if it is a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredValue {
     kind: ValueKind,
@@ -128,10 +122,8 @@ pub struct StoredValue {
     bytes: Vec<u8>,
 }
 
-/// The content of a stored value is unreadable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// The process has no key.
     #[error(
         "this process has no key for secrets: set KUBELEET_SECRET_KEY_FILE to a file with the cluster's key"
     )]
@@ -142,15 +134,11 @@ pub enum ReadError {
 }
 
 impl StoredValue {
-    /// Wraps stored bytes.
     pub fn new(kind: ValueKind, name: ValueName, version: u64, bytes: Vec<u8>) -> Self {
         Self { kind, name, version, bytes }
     }
 
-    /// Returns this content in stored form: encrypted for a secret.
-    ///
-    /// # Errors
-    /// Why encryption failed.
+    /// Encrypts a secret.
     pub fn seal(
         kind: ValueKind,
         name: ValueName,
@@ -168,7 +156,6 @@ impl StoredValue {
         Ok(Self { kind, name, version, bytes })
     }
 
-    /// Returns the content.
     pub fn open(&self, key: Option<&SecretKey>) -> Result<ValueBytes, ReadError> {
         match self.kind {
             ValueKind::Config => Ok(ValueBytes::new(self.bytes.clone())),
@@ -180,22 +167,19 @@ impl StoredValue {
         }
     }
 
-    /// Returns the kind.
     pub fn kind(&self) -> ValueKind {
         self.kind
     }
 
-    /// Returns the name.
     pub fn name(&self) -> &ValueName {
         &self.name
     }
 
-    /// Returns the version.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Returns the stored bytes.
+    /// As stored.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

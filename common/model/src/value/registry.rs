@@ -1,4 +1,4 @@
-//! Image registries: the registry of an image, and the credentials of `kubeleet registry login`.
+//! Image registries, and the credentials of `kubeleet registry login`.
 
 use std::fmt;
 
@@ -10,19 +10,16 @@ use crate::value::secret_key::SecretKey;
 use crate::value::{ReadError, ValueBytes};
 
 const DOCKER_HUB: &str = "docker.io";
-/// The name of Docker Hub in the file of `docker login` and in credential helpers.
+/// In the file of `docker login` and in credential helpers.
 const DOCKER_HUB_SERVER: &str = "https://index.docker.io/v1/";
 
-/// Maximum size of a password in bytes: tokens of cloud registries have a few thousand.
+/// Tokens of cloud registries have a few thousand bytes.
 pub const MAX_PASSWORD_BYTES: usize = 16 * 1024;
 const MAX_USER_BYTES: usize = 255;
 
 impl RegistryHost {
-    /// Parses an address as of `docker login`: `https://Registry.example:5000/v2/` is
-    /// `registry.example:5000`. Docker Hub has several names.
-    ///
-    /// # Errors
-    /// If it contains no host.
+    /// Reads an address of `docker login`: `https://Registry.example:5000/v2/` is `registry.example:5000`.
+    /// Docker Hub has several names.
     pub fn of_address(address: &str) -> Result<Self, InvalidName> {
         let host = address.split_once("://").map_or(address, |(_, rest)| rest);
         let host = host.split('/').next().unwrap_or_default().to_ascii_lowercase();
@@ -32,7 +29,6 @@ impl RegistryHost {
         }
     }
 
-    /// Returns the registry of an image, if its name is valid.
     pub fn of_image(image: &str) -> Option<Self> {
         let host = match image.split_once('/') {
             Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => host,
@@ -41,46 +37,40 @@ impl RegistryHost {
         Self::of_address(host).ok()
     }
 
-    /// Returns its name in the file of `docker login` and in credential helpers, which call a registry a
-    /// server.
+    /// Its name in the file of `docker login`, which calls a registry a server.
     pub fn server(&self) -> &str {
         if self.as_str() == DOCKER_HUB { DOCKER_HUB_SERVER } else { self.as_str() }
     }
 }
 
-/// User and password of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryLogin {
-    /// The user name.
     pub user: String,
-    /// The password or token.
+    /// Or token.
     pub password: ValueBytes,
 }
 
-/// A login without its password.
+/// Without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryInfo {
-    /// The registry.
     pub host: RegistryHost,
-    /// The user name.
     pub user: String,
-    /// Time of storage.
     pub updated_at: RedisMillis,
 }
 
-/// The answer of a registry about a login.
+/// A registry's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginVerdict {
-    /// The login is right, or the registry needs none.
+    /// Or the registry needs no login.
     Accepted,
-    /// The login is wrong, with the reason.
+    /// The reason.
     Denied(String),
-    /// The login was not checked, with the reason.
+    /// Why it was not checked.
     Unknown(String),
 }
 
-/// A stored login, with an encrypted password.
+/// With an encrypted password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLogin {
     host: RegistryHost,
@@ -89,22 +79,16 @@ pub struct StoredLogin {
 }
 
 impl StoredLogin {
-    /// Returns a login from the fields that Redis has.
     pub fn new(host: RegistryHost, user: String, password: Vec<u8>) -> Self {
         Self { host, user, password }
     }
 
-    /// Returns this login in stored form.
-    ///
-    /// # Errors
-    /// Why encryption failed.
     pub fn seal(host: RegistryHost, login: &RegistryLogin, key: &SecretKey) -> Result<Self, String> {
         let password =
             key.encrypt(&associated_data(&host, &login.user), login.password.expose())?.into_bytes();
         Ok(Self { host, user: login.user.clone(), password })
     }
 
-    /// Decrypts the login.
     pub fn open(&self, key: Option<&SecretKey>) -> Result<RegistryLogin, ReadError> {
         let text = String::from_utf8_lossy(&self.password);
         let password =
@@ -112,17 +96,15 @@ impl StoredLogin {
         Ok(RegistryLogin { user: self.user.clone(), password: ValueBytes::new(password) })
     }
 
-    /// Returns the registry.
     pub fn host(&self) -> &RegistryHost {
         &self.host
     }
 
-    /// Returns the user name.
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Returns the encrypted password.
+    /// Encrypted.
     pub fn password(&self) -> &[u8] {
         &self.password
     }
@@ -134,16 +116,12 @@ impl fmt::Debug for StoredLogin {
     }
 }
 
-/// Binds the password to its registry, so that a client with write access to Redis cannot have it sent to a
-/// registry of its own.
+/// Binds the password to its registry: a client with write access to Redis cannot have it sent elsewhere.
 fn associated_data(host: &RegistryHost, user: &str) -> String {
     format!("kubeleet registry {host} user {user}")
 }
 
-/// Checks a user name and a password. The error contains no part of the password.
-///
-/// # Errors
-/// If a registry cannot accept them.
+/// The error contains no part of the password.
 pub fn check_login(user: &str, password: &ValueBytes) -> Result<(), String> {
     if user.is_empty() || user.len() > MAX_USER_BYTES || user.contains(|c: char| c == ':' || c.is_control()) {
         return Err(format!(

@@ -2,17 +2,15 @@
 
 use std::fmt;
 
-/// A text that must not be shown or logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a secret text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Returns the text, for sending or comparison.
+    /// For sending or comparison.
     pub fn expose(&self) -> &str {
         &self.0
     }

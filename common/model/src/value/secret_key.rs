@@ -13,37 +13,31 @@ const KEY_BYTES: usize = 32;
 /// Another algorithm would have another name.
 const ALGORITHM: &str = "chacha20poly1305";
 
-/// The key of a cluster. `Debug` shows its id only.
+/// `Debug` shows its id only.
 #[derive(Clone)]
 pub struct SecretKey {
     key: Arc<LessSafeKey>,
     id: String,
 }
 
-/// A text cannot be decrypted. No variant contains a part of the secret.
+/// No variant contains a part of the secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecryptError {
-    /// It was encrypted with another key.
     #[error("it was encrypted with the key {of_text}, and the key of this process is {own}")]
     OtherKey {
-        /// Id of the key of the text.
+        /// Key id of the text.
         of_text: String,
-        /// Id of this key.
         own: String,
     },
     /// This key did not encrypt it under this name and version.
     #[error("it was changed, or belongs to another name or version")]
     Changed,
-    /// Unknown format.
     #[error("it is in a form that this program does not know")]
     UnknownForm,
 }
 
 impl SecretKey {
-    /// Parses a key of [`SecretKey::generate`].
-    ///
-    /// # Errors
-    /// If the text is not 64 hexadecimal digits. The error contains no part of it.
+    /// Reads [`SecretKey::generate`]. The error contains no part of the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let digits = text.trim().as_bytes();
         let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -55,10 +49,7 @@ impl SecretKey {
         Ok(Self::from_bytes(&bytes))
     }
 
-    /// Returns a new random key as text.
-    ///
-    /// # Errors
-    /// If the system has no random bytes.
+    /// As text. Fails if the system has no random bytes.
     pub fn generate() -> Result<String, String> {
         let mut bytes = [0; KEY_BYTES];
         fill_randomly(&mut bytes)?;
@@ -72,15 +63,13 @@ impl SecretKey {
         Self { key: Arc::new(LessSafeKey::new(key)), id: hex(&digest[..4]) }
     }
 
-    /// Returns eight digits that distinguish keys and do not reveal them.
+    /// Eight digits that do not reveal the key.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Encrypts a text. Decryption needs the same key and the same `context` (a name and a version).
-    ///
-    /// # Errors
-    /// If the system has no random bytes.
+    /// Decryption needs the same key and `context` (a name and a version). Fails if the system has no random
+    /// bytes.
     pub fn encrypt(&self, context: &str, plain: &[u8]) -> Result<String, String> {
         let mut nonce = [0; NONCE_LEN];
         fill_randomly(&mut nonce)?;
@@ -92,14 +81,13 @@ impl SecretKey {
         Ok(format!("{ALGORITHM}:{}:{sealed}", self.id))
     }
 
-    /// Returns the key id of an encrypted text.
     pub fn id_of_text(text: &str) -> Option<&str> {
         let mut parts = text.splitn(3, ':');
         let (algorithm, key) = (parts.next()?, parts.next()?);
         (algorithm == ALGORITHM && parts.next().is_some()).then_some(key)
     }
 
-    /// Decrypts the result of [`SecretKey::encrypt`] with the same context.
+    /// With the same context.
     pub fn decrypt(&self, context: &str, text: &str) -> Result<Vec<u8>, DecryptError> {
         let mut parts = text.splitn(3, ':');
         let (Some(ALGORITHM), Some(key), Some(sealed)) = (parts.next(), parts.next(), parts.next()) else {

@@ -1,44 +1,38 @@
 //! Taken and due ticks of a cron.
 //!
 //! A tick is *taken* when its job was created, or when it was skipped for good. Taken ticks are stored as
-//! ranges, mostly one. A clock that jumps ahead leaves a gap: after its correction the ticks in the gap are
-//! still due, and those in the ranges are not repeated.
+//! ranges, mostly one. A clock that jumps ahead leaves a gap, whose ticks are still due after the correction.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use super::{Schedule, Zone};
 
-/// Maximum number of ticks made up after a time without a scheduler. Earlier ones are missed.
+/// After a time without a scheduler. Earlier ones are missed.
 pub const MAX_MADE_UP: usize = 100;
 
 /// A day of one tick per second.
 const MAX_OPEN: usize = 100_000;
 
-/// Maximum number of ranges, which only a jumping clock exceeds. The gap between the oldest two then counts
-/// as taken.
+/// Only a jumping clock exceeds it. The gap between the oldest two then counts as taken.
 pub const MAX_RANGES: usize = 8;
 
-/// The taken ticks of a cron.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ticks {
-    /// First and last tick of each range, in order.
+    /// First and last tick of each, in order.
     ranges: Vec<(i64, i64)>,
 }
 
-/// A tick that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
-    /// The tick.
     pub tick: i64,
-    /// The taken ticks, including this one.
+    /// Including this one.
     pub taken: Ticks,
-    /// Number of missed ticks before it, at most [`MAX_MADE_UP`].
+    /// Before it, at most [`MAX_MADE_UP`].
     pub missed: usize,
 }
 
 impl Ticks {
-    /// Returns the latest taken tick.
     pub fn last(&self) -> Option<i64> {
         self.ranges.last().map(|(_, last)| *last)
     }
@@ -47,7 +41,7 @@ impl Ticks {
         self.ranges.iter().find(|(first, last)| (*first..=*last).contains(&at)).map(|(_, last)| *last)
     }
 
-    /// Returns the first tick after `after` that is not taken.
+    /// Not taken.
     pub fn next_after(&self, schedule: &Schedule, zone: &Zone, after: i64) -> Option<i64> {
         let mut at = after;
         loop {
@@ -59,8 +53,7 @@ impl Ticks {
         }
     }
 
-    /// Returns the first due tick at `now`, in seconds: after `since`, at most `catch_up` seconds ago, and
-    /// not taken.
+    /// The first one: after `since`, at most `catch_up` seconds ago, and not taken.
     pub fn due(&self, schedule: &Schedule, zone: &Zone, since: i64, now: i64, catch_up: i64) -> Option<Due> {
         let begin = since.max(now.saturating_sub(catch_up).saturating_sub(1));
         let is_due = |tick: &i64| *tick <= now;
@@ -119,7 +112,6 @@ impl fmt::Display for Ticks {
     }
 }
 
-/// The text is not a list of tick ranges.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no list of ranges of times, such as 1700000000-1700000060")]
 pub struct InvalidTicks(String);

@@ -7,24 +7,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const UTC: &str = "UTC";
 
-/// A time zone of the IANA database, such as `Europe/Berlin`.
+/// Of the IANA database, such as `Europe/Berlin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
     name: String,
 }
 
 impl Zone {
-    /// Returns true for UTC, which documents leave out.
+    /// Documents leave it out.
     pub fn is_utc(&self) -> bool {
         self.name == UTC
     }
 
-    /// Returns the error of an invalid time zone from a document.
     pub fn problem(&self) -> Option<String> {
         self.name.parse::<Self>().err()
     }
 
-    /// Returns the rules of the zone.
     pub fn time_zone(&self) -> TimeZone {
         // The checks reject an unknown zone earlier.
         TimeZone::get(&self.name).unwrap_or(TimeZone::UTC)

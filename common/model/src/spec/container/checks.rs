@@ -1,4 +1,4 @@
-//! The rules for single values of a container. Pure: each returns the problem in words.
+//! The rules for single values of a container: each returns the problem in words.
 
 use crate::spec::limits::{MAX_MEMORY_BYTES, MAX_PIDS, MIN_MEMORY_BYTES};
 use crate::spec::units::{Cpus, Memory};
@@ -7,7 +7,7 @@ const MAX_TEXT: usize = 4096;
 
 pub(in crate::spec) fn memory(memory: Memory) -> Option<String> {
     match memory.bytes() {
-        // A number without a unit, which most other tools take for mebibytes.
+        // Most other tools take such a number for mebibytes.
         bytes if bytes < 1 << 16 && bytes % 1000 != 0 && bytes % 1024 != 0 => {
             Some(format!("must be at least 6 MiB, and {bytes} without a unit is in bytes: write {bytes}MiB"))
         }

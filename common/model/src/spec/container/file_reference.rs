@@ -16,57 +16,51 @@ const MAX_FILES: usize = 64;
 const SECRETS_DIRECTORY: &str = "/run/secrets";
 const MAX_TARGET: usize = 4096;
 
-/// A secret or config as a file. Read from its name, or from a map with these fields.
+/// Read from its name, or from a map with these fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileReference {
-    /// The secret or config.
     pub source: ValueName,
-    /// The file: an absolute path, or a name below `/run/secrets` (a config's: below `/`). By default the
-    /// source.
+    /// An absolute path, or a name below `/run/secrets` (a config's: below `/`). By default the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// User id of the file's owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// Group id of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
-    /// The permissions of the file, by default `0444`.
+    /// By default `0444`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// The reaction to a change: by default the pod is replaced.
+    /// By default the pod is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_change: Option<OnChange>,
-    /// The signal of `on_change: signal`, by default `SIGHUP`.
+    /// By default `SIGHUP`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<StopSignal>,
 }
 
-/// The reaction of running containers to a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
-    /// The pods are replaced step by step, as after a change of the service.
+    /// Step by step, as after a change of the service.
     #[default]
     Restart,
-    /// The file is replaced in running containers, and they get a signal.
+    /// Replaces the file in running containers, and sends them a signal.
     Signal,
-    /// No reaction: containers keep their version.
+    /// Containers keep their version.
     None,
 }
 
 impl FileReference {
-    /// Returns the reaction to a change.
     pub fn on_change(&self) -> OnChange {
         self.on_change.unwrap_or_default()
     }
 
-    /// Returns the signal for running containers after a change, if any.
+    /// After a change, if any.
     pub fn reload_signal(&self) -> Option<StopSignal> {
         (self.on_change() == OnChange::Signal).then(|| self.signal.unwrap_or(StopSignal::HANG_UP))
     }
 
-    /// Returns the path of the file in the container.
+    /// In the container.
     pub fn path(&self, kind: ValueKind) -> String {
         let target = self.target.as_deref().unwrap_or(self.source.as_str());
         match kind {
@@ -77,13 +71,12 @@ impl FileReference {
     }
 }
 
-/// The permissions of a file: octal digits of chmod(1), each 0 or readable. Decimal digits are taken as
-/// octal: YAML has no octal numbers of this form.
+/// Octal digits of chmod(1), each 0 or readable. Decimal digits count as octal: YAML has no octal numbers of
+/// this form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMode(u32);
 
 impl FileMode {
-    /// Returns the permission bits.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -99,7 +92,7 @@ impl std::str::FromStr for FileMode {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim().trim_start_matches("0o").trim_start_matches('0');
-        // 256, which is 0400 in decimal, has a digit that grants more than reading.
+        // 256, which is 0400 in decimal, grants more than reading.
         let is_valid = (1..=3).contains(&digits.len())
             && digits.bytes().all(|digit| matches!(digit, b'0' | b'4'..=b'7'));
         let bits = u32::from_str_radix(digits, 8).ok().filter(|_| is_valid);

@@ -69,36 +69,30 @@ pub struct HealthCheck {
     pub healthy_threshold: Option<u32>,
 }
 
-/// The method of a probe.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProbeMethod {
-    /// A request to the container's address.
     Http(HttpCheck),
-    /// A connection to the container's address.
     Tcp(TcpCheck),
-    /// A program and its arguments, inside the container.
+    /// Inside the container.
     Command(Vec<String>),
 }
 
-/// Timing and thresholds of probes.
+/// Of probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckTiming {
-    /// Time between two probes.
     pub interval: Duration,
-    /// Time limit of a probe.
     pub timeout: Duration,
-    /// Time after the start in which failures do not count until a probe has passed.
+    /// Failures after the start do not count until a probe has passed.
     pub start_period: Duration,
-    /// Time between two probes during the start.
+    /// Between probes during the start.
     pub start_interval: Duration,
-    /// Consecutive failures that make the container unhealthy.
+    /// Consecutive failures until it is unhealthy.
     pub retries: u32,
-    /// Consecutive successes that make the container healthy.
+    /// Consecutive successes until it is healthy.
     pub healthy_threshold: u32,
 }
 
 impl HealthCheck {
-    /// Returns the probe method, if any.
     pub fn method(&self) -> Option<ProbeMethod> {
         if self.disable || self.test.as_ref().is_some_and(HealthTest::is_none) {
             return None;
@@ -110,7 +104,6 @@ impl HealthCheck {
         test().or_else(http).or_else(tcp).or_else(command)
     }
 
-    /// Returns true if it only sets timing and thresholds.
     pub fn has_only_times(&self) -> bool {
         let times =
             Self { interval: None, timeout: None, start_period: None, start_interval: None, ..self.clone() };
@@ -118,7 +111,7 @@ impl HealthCheck {
         says_nothing && *self != Self::default()
     }
 
-    /// Returns the image's check with the timing and thresholds set here.
+    /// The image's check with this timing and these thresholds.
     #[must_use]
     pub fn of_image_with_times(&self, of_image: &Self) -> Self {
         Self {
@@ -132,7 +125,7 @@ impl HealthCheck {
         }
     }
 
-    /// Returns timing and thresholds, with defaults.
+    /// With defaults.
     pub fn timing(&self) -> CheckTiming {
         let or = |given: Option<Milliseconds>, default| given.map_or(default, Milliseconds::duration);
         let interval = or(self.interval, DEFAULT_INTERVAL);
@@ -214,14 +207,12 @@ fn words_problem(words: &[String]) -> Option<String> {
     words.first().is_some_and(String::is_empty).then(|| "must begin with a program".to_owned())
 }
 
-/// A command as Compose writes it: a text for a shell, or a list that begins with `CMD`, `CMD-SHELL` or
-/// `NONE`.
+/// As Compose writes it: a text for a shell, or a list that begins with `CMD`, `CMD-SHELL` or `NONE`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct HealthTest(Vec<String>);
 
 impl HealthTest {
-    /// Returns a test from a list.
     pub fn new(words: Vec<String>) -> Self {
         Self(words)
     }

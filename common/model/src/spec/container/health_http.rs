@@ -102,18 +102,16 @@ fn header_problem(name: &str, value: &str) -> Option<String> {
     (!is_valid).then(|| "a value has at most 4 KiB of printable ASCII characters".to_owned())
 }
 
-/// The headers of a request. `Debug` hides the values, which can be secret.
+/// `Debug` hides the values, which can be secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HttpHeaders(BTreeMap<String, String>);
 
 impl HttpHeaders {
-    /// Returns true without headers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Iterates over names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -129,8 +127,8 @@ impl fmt::Debug for HttpHeaders {
     }
 }
 
-/// Good statuses, by default 200 to 399. Read from a number, a text such as `"200-299,401"`, or a list of
-/// these. Written as a text.
+/// By default 200 to 399. Read from a number, a text such as `"200-299,401"`, or a list of these. Written as
+/// a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusCodes(Vec<(u16, u16)>);
 
@@ -141,7 +139,6 @@ impl Default for StatusCodes {
 }
 
 impl StatusCodes {
-    /// Returns true for a good status.
     pub fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|(first, last)| (*first..=*last).contains(&status))
     }
@@ -177,7 +174,7 @@ impl std::str::FromStr for StatusCodes {
         let status = |text: &str| text.trim().parse().ok().filter(|status| (100..=599).contains(status));
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            // `HttpCheck::problems` checks the order of the two.
+            // `HttpCheck::problems` checks their order.
             status(first).zip(status(last)).ok_or_else(bad)
         };
         let ranges = text.split(',').map(range).collect::<Result<Vec<_>, _>>()?;

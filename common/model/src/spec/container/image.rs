@@ -1,14 +1,11 @@
 //! Image references, by the grammar of the OCI distribution project: `[registry/]name[:tag][@digest]`.
 
-/// In bytes. The grammar limits only the name, to 255 bytes, and the tag, to 128.
+/// Bytes; the grammar limits only the name, to 255, and the tag, to 128.
 const MAX_REFERENCE: usize = 512;
 const MAX_NAME: usize = 255;
 const MAX_TAG: usize = 128;
 
-/// Checks the syntax of an image reference.
-///
-/// # Errors
-/// The broken rule, without the text, which a dead letter may have to keep secret.
+/// The error does not quote the text, which a dead letter may have to keep secret.
 pub fn check_image(image: &str) -> Result<(), &'static str> {
     if image.is_empty() {
         return Err("an image is required, as for `docker run`");
@@ -23,7 +20,7 @@ pub fn check_image(image: &str) -> Result<(), &'static str> {
         Some((rest, digest)) => (rest, Some(digest)),
         None => (image, None),
     };
-    // A colon before a slash belongs to the port of a registry.
+    // A colon before a slash belongs to a registry's port.
     let (name, tag) = match rest.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (rest, None),
@@ -54,7 +51,7 @@ fn is_registry(part: &str) -> bool {
 
 fn check_registry(registry: &str) -> Result<(), &'static str> {
     let (host, port) = match registry.rsplit_once(':') {
-        // The colons of an IPv6 address are in brackets.
+        // An IPv6 address has its colons in brackets.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (registry, None),
     };
@@ -77,7 +74,7 @@ fn check_registry(registry: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Groups of lower-case letters and digits, separated by `.`, `_`, `__` or any number of `-`.
+/// Lower-case letters and digits, separated by `.`, `_`, `__` or any number of `-`.
 fn check_component(part: &str) -> Result<(), &'static str> {
     let is_group = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     if part.is_empty() {

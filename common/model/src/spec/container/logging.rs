@@ -51,7 +51,6 @@ pub struct LogOptions {
 }
 
 impl LogDriver {
-    /// Returns the engine's name of the driver.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::JsonFile => "json-file",
@@ -61,7 +60,7 @@ impl LogDriver {
 }
 
 impl Logging {
-    /// Returns the size of a file in bytes, and the number of files.
+    /// Bytes per file, and files.
     pub fn limits(&self) -> (u64, u32) {
         let LogOptions { max_size, max_file } = self.options;
         (max_size.map_or(DEFAULT_SIZE, Memory::bytes), max_file.unwrap_or(DEFAULT_FILES))

@@ -16,18 +16,16 @@ const NAMES: [&str; 31] = [
 const REAL_TIME_MIN: u8 = 34;
 const MAX: u8 = 64;
 
-/// A Linux signal. Read from its number, or its name with or without `SIG`: `QUIT`, `SIGRTMIN+3`.
+/// Read from its number, or its name with or without `SIG`: `QUIT`, `SIGRTMIN+3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopSignal(u8);
 
 impl StopSignal {
-    /// The signal on which daemons reload their configuration.
+    /// Daemons reload their configuration.
     pub const HANG_UP: Self = Self(1);
 
-    /// The signal that no process can ignore.
     pub const KILL: Self = Self(9);
 
-    /// Returns the number of the signal.
     pub fn number(self) -> i32 {
         self.0.into()
     }
@@ -68,7 +66,7 @@ impl fmt::Display for StopSignal {
     }
 }
 
-/// Writes names where they exist, otherwise the number as a text.
+/// The number as a text where there is no name.
 impl Serialize for StopSignal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

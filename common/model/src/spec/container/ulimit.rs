@@ -7,7 +7,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 
-/// The limits that a pod may set. `nice`, `rtprio` and `rttime` would take time from other pods.
+/// `nice`, `rtprio` and `rttime` would take time from other pods.
 pub const ULIMITS: [&str; 12] = [
     "core",
     "cpu",
@@ -23,12 +23,11 @@ pub const ULIMITS: [&str; 12] = [
     "stack",
 ];
 
-/// A limit; -1 is unlimited. Read from one number, or from `soft` and `hard`.
+/// -1 is unlimited. Read from one number, or from `soft` and `hard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ulimit {
-    /// The effective limit; a process may raise it up to the hard one.
+    /// A process may raise it up to the hard one.
     pub soft: i64,
-    /// The maximum of the soft limit.
     pub hard: i64,
 }
 

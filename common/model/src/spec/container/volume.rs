@@ -28,7 +28,6 @@ pub enum VolumeKind {
 }
 
 impl VolumeKind {
-    /// Returns the name of this kind in documents and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             VolumeKind::Local => "local",
@@ -40,32 +39,28 @@ impl VolumeKind {
     }
 }
 
-/// A mounted volume. Read from Compose's text (`data:/var/lib/app`, `/cache`) or a map.
+/// Read from Compose's text (`data:/var/lib/app`, `/cache`) or a map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VolumeMount {
-    /// The lifetime and place of its data.
     pub kind: VolumeKind,
     /// Its name in the service, or the path of the host; `None` for a container's own volume, and in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Its path in the container.
+    /// In the container.
     pub target: String,
-    /// True if the container cannot write to it.
     #[serde(skip_serializing_if = "is_false")]
     pub read_only: bool,
     /// Requested size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Memory>,
-    /// User id of its folder's owner at creation.
+    /// Of its folder at creation, like the next two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// Group id of its folder at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
-    /// Permissions of its folder at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// The app whose services share it; otherwise `None`.
+    /// The app whose services share it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
     /// Never stored, because it is refused.
@@ -77,20 +72,16 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Owner and permissions of a new volume's folder.
+/// Of a new volume's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderOwner {
-    /// User id.
     pub uid: u32,
-    /// Group id.
     pub gid: u32,
-    /// Permission bits.
     pub mode: u32,
 }
 
 impl VolumeMount {
-    /// Returns the owner of a new folder; `None` leaves it to the image. If only a group is set, it may
-    /// write.
+    /// `None` leaves a new folder to the image. If only a group is set, it may write.
     pub fn folder_owner(&self) -> Option<FolderOwner> {
         if self.uid.is_none() && self.gid.is_none() && self.mode.is_none() {
             return None;
@@ -101,23 +92,21 @@ impl VolumeMount {
     }
 }
 
-/// A pod's persistent volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PersistentVolume {
-    /// Its name in the service.
+    /// In the service.
     pub source: String,
-    /// Requested size in bytes.
+    /// Bytes.
     pub space: Option<u64>,
 }
 
-/// A pod's shared volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedVolume {
-    /// Its name in the app or service.
+    /// In the app or service.
     pub source: String,
-    /// The app whose services share it; `None` if it belongs to the service.
+    /// `None` if it belongs to the service.
     pub app: Option<AppName>,
-    /// Requested size in bytes.
+    /// Bytes.
     pub space: Option<u64>,
 }
 
