@@ -52,7 +52,6 @@ pub enum JobPhase {
 }
 
 impl JobPhase {
-    /// Returns the word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",

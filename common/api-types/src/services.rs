@@ -77,7 +77,7 @@ fn with_labels<S: Serializer>(fields: &ServiceFields, serializer: S) -> Result<S
 }
 
 impl ServiceView {
-    /// The fields that only the API sets.
+    /// Only the API sets them.
     pub const SERVER_FIELDS: [&str; 13] = [
         "state",
         "generation",
@@ -94,7 +94,7 @@ impl ServiceView {
         "durability",
     ];
 
-    /// Returns a service with this status, without the status of a job or cron.
+    /// Without the status of a job or cron.
     pub fn new(service: Service, status: ServiceStatus) -> Self {
         Self {
             name: service.name,
@@ -117,7 +117,6 @@ impl ServiceView {
         }
     }
 
-    /// Returns the desired state.
     pub fn desired(&self) -> DesiredService {
         let Self { name, replicas, fields, pod, .. } = self.clone();
         DesiredService { name, replicas, fields, pod }
@@ -160,22 +159,21 @@ pub struct ServiceStatus {
 }
 
 impl ServiceStatus {
-    /// Sets the summary from the counts.
     pub fn summarize(&mut self, state: ServiceState) {
         self.summary = self.word(state, self.ready).to_owned();
     }
 
-    /// Returns the summary. Versions before 0.2 send none: then every running pod counts as ready.
+    /// Versions before 0.2 send none: then every running pod counts as ready.
     pub fn summary(&self, state: ServiceState) -> &str {
         if self.summary.is_empty() { self.word(state, self.running) } else { &self.summary }
     }
 
-    /// Returns the number of ready pods; see [`ServiceStatus::summary`].
+    /// See [`ServiceStatus::summary`].
     pub fn ready_pods(&self) -> u64 {
         if self.summary.is_empty() { self.running } else { self.ready }
     }
 
-    /// Returns true if pods that are not ready have only started: no problem, or no check passed yet.
+    /// No problem, or no check passed yet.
     fn is_starting(&self) -> bool {
         self.message.is_empty() || self.message.contains(": Starting: ")
     }
@@ -242,7 +240,7 @@ pub struct RolloutView {
 }
 
 impl RolloutView {
-    /// Returns the state of a generation's rollout, if noteworthy.
+    /// If noteworthy.
     fn of(generation: u64, marks: RolloutMarks) -> Option<Self> {
         let view = |state, generation, message| Self { state, generation, message };
         let paused = marks.paused.map(|why| view(RolloutState::Paused, generation, why));

@@ -28,21 +28,16 @@ pub struct ValueInput {
 }
 
 impl ValueInput {
-    /// Returns the document for this content.
     pub fn new(name: Option<ValueName>, content: &ValueBytes) -> Self {
         let encoded = ValueBytes::new(STANDARD.encode(content.expose()).into_bytes());
         Self { name, value: None, data: Some(encoded), app: None }
     }
 
-    /// Returns the document for a part of this app.
     pub fn of_app(self, app: AppName) -> Self {
         Self { app: Some(app), ..self }
     }
 
-    /// Returns the content.
-    ///
-    /// # Errors
-    /// The problem, without a part of the content.
+    /// The error contains no part of the content.
     pub fn content(self) -> Result<ValueBytes, &'static str> {
         match (self.value, self.data) {
             (Some(value), None) => Ok(value),

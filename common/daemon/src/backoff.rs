@@ -6,7 +6,6 @@ use model::duration::delay;
 
 const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Counts consecutive failures, and computes the wait after each.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,
@@ -15,36 +14,35 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Doubles the wait from `first` up to `max`, or stays at `first` if that is longer.
+    /// Doubles from `first` up to `max`, or stays at `first` if that is longer.
     pub const fn new(first: Duration, max: Duration) -> Self {
         Self { first, max, failures: 0 }
     }
 
-    /// Doubles the wait from `first` up to five seconds.
+    /// Up to five seconds.
     pub const fn starting_at(first: Duration) -> Self {
         Self::new(first, DEFAULT_MAX_WAIT)
     }
 
-    /// Counts a failure and returns the next wait, without jitter. Waits never shrink.
+    /// Counts a failure; returns the next wait, without jitter.
     pub fn next_exact(&mut self) -> Duration {
         let wait = delay(self.first, self.max, self.failures);
         self.failures = self.failures.saturating_add(1);
         wait
     }
 
-    /// Like [`Backoff::next_exact`], with jitter (see [`jittered`]).
+    /// Like [`Backoff::next_exact`], with jitter.
     #[expect(clippy::should_implement_trait, reason = "it never ends, and a loop over it would not wait")]
     pub fn next(&mut self) -> Duration {
         jittered(self.next_exact())
     }
 
-    /// Forgets all failures.
     pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
-/// Returns a random duration in the upper half of `wait`, so that processes do not retry in step.
+/// In the upper half of `wait`, so that processes do not retry in step.
 pub fn jittered(wait: Duration) -> Duration {
     with_jitter(wait, rand::random())
 }

@@ -1,36 +1,33 @@
-//! The clock of leases: monotonic, and counting while the machine is suspended.
-//!
-//! Its values never reach Redis (invariant 6): they measure durations on one machine only.
+//! The clock of leases: monotonic, and counting while the machine is suspended. Its values never reach Redis
+//! (invariant 6).
 
 use std::time::Duration;
 
-/// A point on the boot-time clock, comparable among processes of the same boot only.
+/// Comparable among processes of the same boot only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct BootInstant {
-    /// Milliseconds since boot, including suspended time.
+    /// Since boot, including suspended time.
     pub millis: u64,
 }
 
 impl BootInstant {
-    /// Returns the point `duration` later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self { millis: self.millis.saturating_add(duration.as_millis() as u64) }
     }
 
-    /// Returns the time since `earlier`, at least zero.
+    /// At least zero.
     pub fn since(self, earlier: BootInstant) -> Duration {
         Duration::from_millis(self.millis.saturating_sub(earlier.millis))
     }
 }
 
-/// The clock of leases. Tests use their own.
+/// Tests use their own.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the current time.
     fn now(&self) -> BootInstant;
 }
 
-/// `CLOCK_BOOTTIME`. It counts during suspend, so a resumed laptop notices that its lease has expired.
+/// Counts during suspend, so a resumed laptop notices that its lease has expired.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 

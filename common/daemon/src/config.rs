@@ -1,9 +1,8 @@
-//! The table of settings: [`Config`] and the groups in it. A row has the field, the name of the environment
-//! variable, the default as users would write it, and the parser of its text.
+//! The table of settings: [`Config`] and the groups in it. A row has the field, the environment variable, the
+//! default as users would write it, and the parser of its text.
 //!
-//! The key in the configuration file is the name without `KUBELEET_`, in lower case. A value comes from a
-//! flag, the environment, the file or the default, in this order, and is checked before anything starts.
-//! `docs/reference/settings.md` has a row for each setting, with the same default.
+//! The key in the configuration file is the name without `KUBELEET_`, in lower case. A flag wins over the
+//! environment, the file and the default. `docs/reference/settings.md` explains each setting.
 
 mod sources;
 mod values;
@@ -37,7 +36,7 @@ pub use values::{DefaultMemory, MetricsListen, RuntimeKind, TunnelListen, proxy_
 const MAX_PIDS: u64 = 1 << 30;
 const INGRESS_TLS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
-/// Declares a group of settings: a struct whose fields say how they are read by the [`SettingsReader`] `$s`.
+/// A struct whose fields say how the [`SettingsReader`] `$s` reads them.
 macro_rules! settings {
     (
         |$s:ident|
@@ -59,148 +58,122 @@ settings! { |s|
 /// The checked configuration of a daemon.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Timing of failure detection.
     pub timing: Timing = Timing {
         heartbeat: s.value("KUBELEET_HEARTBEAT", "5s", duration),
         fence_after: s.value("KUBELEET_FENCE_AFTER", "15s", duration),
         dead_after: s.value("KUBELEET_DEAD_AFTER", "20s", duration),
     },
-    /// URL of Redis.
     pub redis: RedisUrl = s.value("KUBELEET_REDIS_URL", "redis://127.0.0.1:6379", parsed),
-    /// Address of the API.
+    /// Of the API.
     pub listen: SocketAddr = s.value("KUBELEET_LISTEN", "127.0.0.1:7070", address("127.0.0.1:7070")),
-    /// Address of the metrics of scheduler, worker and proxy.
+    /// Of scheduler, worker and proxy.
     pub metrics_listen: MetricsListen = s.metrics_listen("KUBELEET_METRICS_LISTEN"),
-    /// Maximum number of connections to the API. Half of them may be streams.
+    /// Half of them may be streams.
     pub max_connections: usize = s.value("KUBELEET_MAX_CONNECTIONS", "1024", positive),
-    /// Bearer token of the API, which without one listens on loopback only.
+    /// Without one, the API listens on loopback only.
     pub token: Option<Secret> = s.token("KUBELEET_TOKEN", "KUBELEET_TOKEN_FILE"),
-    /// A second, read-only token.
     pub read_token: Option<Secret> = s.token("KUBELEET_READ_TOKEN", "KUBELEET_READ_TOKEN_FILE"),
-    /// The key of secrets, required to create or read them.
+    /// Required to create or read secrets.
     pub secret_key: Option<SecretKey> = s.file("KUBELEET_SECRET_KEY_FILE", |path, text| {
         SecretKey::parse(text).map_err(|problem| format!("{path}: {problem}"))
     }),
-    /// Name of this node.
     pub node: NodeName = s.node("KUBELEET_NODE"),
-    /// Labels of this node.
     pub labels: BTreeMap<String, String> = s.value("KUBELEET_LABELS", "", labels),
-    /// The container runtime.
     pub runtime: RuntimeKind = s.value("KUBELEET_RUNTIME", "docker", parsed),
-    /// `DOCKER_HOST`, if set.
     pub docker_host: Option<String> = s.variable("DOCKER_HOST"),
-    /// File with registry credentials, as of `docker login`. A configured file must be readable; that of
-    /// `docker login` may appear later.
+    /// A configured file must be readable; that of `docker login` may appear later.
     pub registry_config: Option<PathBuf> = s
         .file("KUBELEET_REGISTRY_CONFIG", |path, _| Ok(path.into()))
         .or_else(|| s.docker_login()),
-    /// Limits of the cluster's growth.
     pub growth: GrowthLimits = GrowthLimits::read(s),
-    /// True if a supervisor restarts the worker and enforces its lease.
+    /// A supervisor restarts the worker and enforces its lease.
     pub guard: bool = s.value("KUBELEET_GUARD", "on", boolean),
-    /// Directory for leases. It must survive a restart of the worker but not of the machine.
+    /// For leases: must survive a restart of the worker but not of the machine.
     pub state_dir: PathBuf = s.value("KUBELEET_STATE_DIR", "/run/kubeleet", parsed),
-    /// The socket between worker and proxy of a host, if any; by default in the state directory.
+    /// By default in the state directory.
     pub proxy_socket: Option<PathBuf> = s.optional("KUBELEET_PROXY_SOCKET", or_off(socket_path)).flatten(),
-    /// Address of the ingress for HTTP, if any. The proxy takes port 80 of all interfaces only if asked to.
+    /// The proxy takes port 80 of all interfaces only if asked to.
     pub ingress_listen: Option<SocketAddr> =
         s.value("KUBELEET_INGRESS_LISTEN", "127.0.0.1:8080", or_off(address("0.0.0.0:80, or off"))),
-    /// Address of the ingress for HTTPS. By default none without a directory of certificates.
+    /// By default none without a directory of certificates.
     pub ingress_tls_listen: Option<SocketAddr> = s
         .optional("KUBELEET_INGRESS_TLS_LISTEN", or_off(address("0.0.0.0:80, or off")))
         .unwrap_or_else(|| s.find("KUBELEET_CERTIFICATES").map(|_| INGRESS_TLS_LISTEN)),
-    /// Directory with the certificates and keys of the ingress.
     pub certificates: Option<PathBuf> =
         s.optional("KUBELEET_CERTIFICATES", absolute_path("/etc/letsencrypt/live")),
-    /// The authority for rules with `tls: auto`.
     pub acme: AcmeSettings = AcmeSettings::read(s),
-    /// Address for the proxies of other hosts.
+    /// For the proxies of other hosts.
     pub tunnel_listen: TunnelListen = s.value("KUBELEET_TUNNEL_LISTEN", "auto", parsed),
     /// Time that volumes outlive their service; `None` for ever.
     pub volume_grace: Option<Duration> = s.value("KUBELEET_VOLUME_GRACE", "off", or_off(volume_grace)),
-    /// Maximum wait of a request or connection for a pod.
+    /// Of a request or connection.
     pub pod_wait: Duration = s.value("KUBELEET_POD_WAIT", "10s", duration),
-    /// True if containers have a network with names of services.
+    /// Containers have a network with names of services.
     pub names: bool = s.value("KUBELEET_NAMES", "true", boolean),
-    /// Addresses that pods on that network cannot reach. By default the metadata services of clouds: most of
-    /// them, Azure, Alibaba, Oracle.
+    /// By default the metadata services of clouds: most of them, Azure, Alibaba, Oracle.
     pub closed_to_pods: Vec<AddressRange> = s.value(
         "KUBELEET_CLOSED_TO_PODS",
         "169.254.0.0/16,168.63.129.16,100.100.100.200,192.0.0.192",
         address_ranges_or_none,
     ),
-    /// Proxies in front of the ingress whose forwarding headers are kept.
+    /// Their forwarding headers are kept.
     pub trusted_proxies: Vec<AddressRange> = s.value("KUBELEET_TRUSTED_PROXIES", "", address_ranges),
-    /// Maximum number of ingress connections per client address.
+    /// Per address.
     pub client_connections: u64 = s.value("KUBELEET_CLIENT_CONNECTIONS", "1000", positive),
-    /// Directory of the pods of the `process` runtime.
+    /// Pods of the `process` runtime.
     pub data_dir: PathBuf = s.value("KUBELEET_DATA_DIR", "/var/lib/kubeleet", parsed),
-    /// Directory of shared volumes, shared with other nodes.
     pub shared_volumes_dir: Option<PathBuf> =
         s.optional("KUBELEET_SHARED_VOLUMES_DIR", absolute_path("/mnt/shared")),
-    /// Policy for pods on this node.
     pub policy: PodPolicy = PodPolicy::read(s),
-    /// Maximum number of pods on this node.
     pub max_pods: u64 = s.value("KUBELEET_MAX_PODS", "250", at_most(1_000_000)),
-    /// Maximum number of containers that start at the same time.
+    /// At the same time.
     pub start_concurrency: usize = s.value("KUBELEET_START_CONCURRENCY", "8", at_most(10_000)),
-    /// Offered CPU; by default the machine's less the reserve.
+    /// By default the machine's less the reserve, like the next three.
     pub cpus: Option<Cpus> = s.optional("KUBELEET_CPUS", parsed),
-    /// Offered memory; by default the machine's less the reserve.
     pub memory: Option<Memory> = s.optional("KUBELEET_MEMORY", memory),
-    /// Offered processes and threads; by default the machine's less the reserve.
     pub pids: Option<u64> = s.optional("KUBELEET_PIDS", at_most(MAX_PIDS)),
-    /// Disk offered to volumes; by default the machine's less the reserve.
+    /// For volumes.
     pub disk: Option<Memory> = s.optional("KUBELEET_DISK", memory),
-    /// Resources kept for the system.
     pub reserve: Reserve = Reserve {
         cpus: s.optional("KUBELEET_RESERVED_CPUS", parsed),
         memory: s.optional("KUBELEET_RESERVED_MEMORY", memory),
         pids: s.optional("KUBELEET_RESERVED_PIDS", at_most_or_zero(MAX_PIDS)),
         disk: s.optional("KUBELEET_RESERVED_DISK", memory),
     },
-    /// Number of simulated workers: `<node>-1` … `<node>-N`.
+    /// `<node>-1` … `<node>-N`.
     pub sim_workers: u32 = s.value("KUBELEET_SIM_WORKERS", "1", at_most(100_000)),
-    /// Wait before the first restart of a container. Doubles up to five minutes.
+    /// Doubles up to five minutes.
     pub restart_backoff: Duration = s.value("KUBELEET_RESTART_BACKOFF", "10s", duration),
-    /// Thresholds of the container disk.
     pub disk_marks: DiskMarks = DiskMarks::read(s),
-    /// Time that logs of removed containers are kept; zero keeps none.
+    /// Logs of removed containers; zero keeps none.
     pub log_keep: Duration = s.value("KUBELEET_LOG_KEEP", "24h", duration_or_zero),
-    /// Maximum size of kept logs, in bytes.
     pub log_keep_bytes: u64 = s.value("KUBELEET_LOG_KEEP_SIZE", "256MiB", bytes),
-    /// Log filter in the syntax of `tracing`.
+    /// In the syntax of `tracing`.
     pub log: String = s.value("KUBELEET_LOG", "info", parsed),
-    /// True if log lines are JSON.
     pub log_json: bool = s.value("KUBELEET_LOG_FORMAT", "text", log_format),
 }
 }
 
 settings! { |s|
-/// Limits of the cluster's growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrowthLimits {
-    /// Percentage of Redis' `maxmemory` above which the API adds nothing.
+    /// Of Redis' `maxmemory`: above it the API adds nothing.
     pub memory_percent: u8 = s.value("KUBELEET_REDIS_MEMORY_LIMIT", "80", percentage),
-    /// Maximum number of services of the cluster.
     pub max_services: u64 = s.value("KUBELEET_CLUSTER_MAX_SERVICES", "10000", positive),
-    /// Maximum number of desired pods.
+    /// Desired pods.
     pub max_pods: u64 = s.value("KUBELEET_CLUSTER_MAX_PODS", "2000000", positive),
-    /// Maximum number of secrets, and of configs.
+    /// And of configs.
     pub max_secrets: u64 = s.value("KUBELEET_CLUSTER_MAX_SECRETS", "1000", positive),
 }
 }
 
 settings! { |s|
-/// The certificate authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcmeSettings {
-    /// URL of the ACME directory.
     pub directory: String =
         s.value("KUBELEET_ACME_DIRECTORY", "https://acme-v02.api.letsencrypt.org/directory", https_url),
-    /// Contact address for the authority, if any.
     pub email: Option<String> = s.optional("KUBELEET_ACME_EMAIL", mail_address),
-    /// File with the authorities to trust for the directory; by default those of this machine.
+    /// Authorities to trust for the directory; by default those of this machine.
     pub ca_file: Option<PathBuf> =
         s.optional("KUBELEET_ACME_CA_FILE", absolute_path("/etc/kubeleet/acme-ca.pem")),
 }
@@ -210,36 +183,34 @@ settings! { |s|
 /// The node operator's policy for pods, and default limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPolicy {
-    /// True if pods may be plain processes (`process` runtime outside `kubeleet dev`).
+    /// Outside `kubeleet dev`.
     pub processes: bool = s.value("KUBELEET_ALLOW_PROCESSES", "false", boolean),
-    /// Access of pods to the host.
     pub host: HostAccess = HostAccess {
         port_addresses: s.value("KUBELEET_PORT_ADDRESSES", "any", port_addresses),
         bind_prefixes: s.value("KUBELEET_BIND_PREFIXES", "none", bind_prefixes),
     },
-    /// Memory limit of a pod that sets none.
+    /// Of a pod that sets none.
     pub default_memory: DefaultMemory =
         s.optional("KUBELEET_DEFAULT_MEMORY", parsed).unwrap_or(DefaultMemory::HalfOfNode),
-    /// Dropped Linux capabilities, without `CAP_`. By default those of the engine that hardly any image
-    /// needs: raw sockets (spoofed packets), device nodes, the kernel's audit log, and capabilities on files,
-    /// which `no-new-privileges` makes useless. `SETPCAP` stays: the entry point of the `redis` image uses it
-    /// to drop its privileges.
+    /// Without `CAP_`. By default those that hardly any image needs: raw sockets (spoofed packets), device
+    /// nodes, the kernel's audit log, and capabilities on files, which `no-new-privileges` makes useless.
+    /// `SETPCAP` stays: the `redis` image drops its privileges with it.
     pub dropped_capabilities: Vec<String> =
         s.value("KUBELEET_DROP_CAPABILITIES", "AUDIT_WRITE,MKNOD,NET_RAW,SETFCAP", capabilities),
-    /// True if people may run commands in pods, connect to ports and copy files.
+    /// People may run commands in pods, connect to ports and copy files.
     pub exec: bool = s.value("KUBELEET_EXEC", "true", boolean),
 }
 }
 
 settings! { |s|
-/// Thresholds of the container disk, in percent.
+/// Percent of the container disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskMarks {
-    /// Collection of kept logs and unused images starts above this.
+    /// Collection of kept logs and unused images starts.
     pub high: u8 = s.value("KUBELEET_IMAGE_GC_HIGH", "85", percentage),
-    /// Collection stops below this.
+    /// Collection stops.
     pub low: u8 = s.value("KUBELEET_IMAGE_GC_LOW", "80", percentage),
-    /// The node takes no new pods from this on.
+    /// The node takes no new pods.
     pub full: u8 = s.value("KUBELEET_DISK_PRESSURE", "95", percentage),
 }
 }
@@ -250,20 +221,17 @@ impl Default for PodPolicy {
     }
 }
 
-/// The HTTP server of a process. Daemons may share a settings file, so each needs a token only for its own
+/// The HTTP server of a process. Daemons may share a settings file: each needs a token only for its own
 /// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serves {
-    /// The API, at [`Config::listen`].
     Api,
-    /// Metrics, at [`Config::metrics_listen`].
     Metrics,
-    /// Neither.
     Nothing,
 }
 
 impl Config {
-    /// Returns the resources offered to pods on the given machine.
+    /// Offered to pods.
     pub fn capacity(&self, machine: Resources) -> Resources {
         let rest = machine.saturating_sub(self.reserved(machine));
         Resources {
@@ -275,7 +243,7 @@ impl Config {
         }
     }
 
-    /// Returns the resources of `machine` kept for the system: none of a resource with a configured offer.
+    /// Kept for the system: none of a resource with a configured offer.
     pub fn reserved(&self, machine: Resources) -> Resources {
         let kept = self.reserve.of(machine);
         Resources {
@@ -288,7 +256,7 @@ impl Config {
     }
 }
 
-/// Returns all settings by environment variable, each with its default if that is a text.
+/// By environment variable, each with its default if that is a text.
 pub fn settings() -> BTreeMap<&'static str, Option<&'static str>> {
     let nothing = Sources::none();
     let mut reader = SettingsReader::new(&nothing);
@@ -296,10 +264,7 @@ pub fn settings() -> BTreeMap<&'static str, Option<&'static str>> {
     reader.asked
 }
 
-/// Parses a configuration file (TOML). Returns the settings by environment variable.
-///
-/// # Errors
-/// If the text is not TOML or has an unknown key.
+/// TOML; returns the settings by environment variable.
 pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
     let known = settings();
@@ -319,10 +284,7 @@ pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
 }
 
 impl Sources<'_> {
-    /// Returns the checked configuration of a process that serves `serves`.
-    ///
-    /// # Errors
-    /// All invalid settings, not only the first one.
+    /// Fails with all invalid settings, not only the first one.
     pub fn config(&self, serves: Serves) -> Result<Config, Vec<ConfigError>> {
         let mut reader = SettingsReader::new(self);
         let mut config = Config::read(&mut reader);
@@ -345,8 +307,7 @@ impl SettingsReader<'_> {
         self.optional(setting, |text| MetricsListen::parse(text, origin)).unwrap_or(MetricsListen::Default)
     }
 
-    /// Reads a token. A flag wins over the environment, and the environment over the file. Within one source
-    /// the token wins over the name of its file.
+    /// Of two sources the stronger one wins; within one the token wins over the name of its file.
     fn token(&mut self, own: &'static str, of_file: &'static str) -> Option<Secret> {
         let (token, file_origin) = (self.find(own), self.origin(of_file));
         if let Some((text, origin)) = token
@@ -371,7 +332,6 @@ impl SettingsReader<'_> {
         self.optional(setting, parsed).unwrap_or(host)
     }
 
-    /// Returns the file that `docker login` writes.
     fn docker_login(&self) -> Option<PathBuf> {
         let directory =
             self.variable("DOCKER_CONFIG").or_else(|| Some(self.variable("HOME")? + "/.docker"))?;
@@ -379,7 +339,6 @@ impl SettingsReader<'_> {
     }
 }
 
-/// Checks of several settings.
 impl SettingsReader<'_> {
     fn check_timing(&mut self, timing: &Timing) {
         if timing.heartbeat >= timing.fence_after || timing.fence_after >= timing.dead_after {
@@ -398,7 +357,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// Rejects a reserve beside a configured offer: it would have no effect.
+    /// A reserve beside a configured offer would have no effect.
     fn check_reserve(&mut self) {
         for (offer, reserve) in [
             ("KUBELEET_CPUS", "KUBELEET_RESERVED_CPUS"),
@@ -415,8 +374,8 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// Rejects an address that is open to other machines without a token, and a read-only token that keeps no
-    /// client from writing.
+    /// An address that is open to other machines needs a token. A read-only token beside none keeps no client
+    /// from writing.
     fn check_access(&mut self, config: &Config, serves: Serves) {
         let is_open = config.token.is_none();
         let open = match (serves, config.metrics_listen) {

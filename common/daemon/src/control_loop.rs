@@ -1,6 +1,6 @@
 //! Runs control loops: a step, a wait, and again, with a backoff after failures.
 //!
-//! Hints only shorten the wait. Each step reads the state on its own, so a missed hint only costs time.
+//! Hints only shorten the wait: each step reads the state on its own.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -14,64 +14,54 @@ const STOP_GRACE_PERIOD: Duration = Duration::from_secs(2);
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const FAILURES_METRIC: &str = "kubeleet_loop_failures_total";
 
-/// The action after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Runs the next step at once.
+    /// At once.
     Again,
     /// Waits for the next tick or hint.
     Rest,
-    /// Ends the loop.
     End,
 }
 
-/// A control loop. `E` is the error of a failed step.
+/// `E` is the error of a failed step.
 pub trait Loop<E>: Send + 'static {
-    /// The loop's name in logs and metrics.
+    /// In logs and metrics.
     const NAME: &'static str;
-    /// The bounds of the waits after failed steps.
     const BACKOFF: Backoff = Backoff::starting_at(FIRST_BACKOFF);
     /// False if something else logs the failures.
     const LOGS_FAILURES: bool = true;
 
-    /// Reads the state and does the due work.
+    /// Does the due work.
     ///
     /// # Cancel safety
     /// A step must be idempotent: it can fail, or be dropped, at any `await`.
     fn step(&mut self) -> impl Future<Output = Result<Next, E>> + Send;
 
-    /// Waits for a tick or a hint.
-    ///
-    /// # Cancel safety
-    /// The future can be dropped at any `await`.
+    /// Waits for a tick or a hint. Can be dropped at any `await`.
     fn rest(&mut self) -> impl Future<Output = Result<(), E>> + Send;
 
-    /// Returns the name of this loop in log messages.
+    /// In log messages.
     fn label(&self) -> String {
         format!("the {} loop", Self::NAME)
     }
 
-    /// Returns [`Self::BACKOFF`], unless it depends on settings. Called once, before the first step.
+    /// Called once, before the first step; settings may change [`Self::BACKOFF`].
     fn backoff(&self) -> Backoff {
         Self::BACKOFF
     }
 
-    /// Returns true if a failure is worth a warning; `failures` counts consecutive ones. Only the first
-    /// warning of a series and the recovery are logged.
+    /// `failures` counts consecutive ones. Only the first warning of a series and the recovery are logged.
     fn is_logged(&self, _error: &E, _failures: u32) -> bool {
         Self::LOGS_FAILURES
     }
 
-    /// Waits after a failed step, by default for exactly `wait`.
-    ///
-    /// # Cancel safety
-    /// The future can be dropped at any `await`.
+    /// Can be dropped at any `await`.
     fn back_off(&mut self, wait: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(wait)
     }
 }
 
-/// Runs a loop until it ends or `stop` is cancelled. Then drops a running step after two more seconds.
+/// Until the loop ends or `stop` is cancelled; then drops a running step after two more seconds.
 pub async fn run_loop<E: Display + Send, L: Loop<E>>(mut work: L, stop: CancellationToken) {
     let mut health = LoopHealth::new(work.backoff());
     while !stop.is_cancelled() {
@@ -103,12 +93,11 @@ pub async fn run_loop<E: Display + Send, L: Loop<E>>(mut work: L, stop: Cancella
     }
 }
 
-/// Describes the metrics of all loops.
 pub fn describe_metrics() {
     metrics::describe_counter!(FAILURES_METRIC, "Failed steps of a control loop");
 }
 
-/// Logs only changes, not every failure.
+/// Only changes, not every failure.
 struct LoopHealth {
     backoff: Backoff,
     failures: u32,

@@ -7,24 +7,18 @@
 //!
 //! Failpoints exist in builds with debug assertions only. A release build does not read the variable.
 
-/// Side of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Before the call is sent.
     Before,
-    /// After the reply has arrived and before the caller sees it.
+    /// The reply has arrived, and the caller has not seen it.
     After,
 }
 
-/// Evaluates a failpoint: does nothing in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn check(_boundary: &str, _call: &str, _side: Side) {}
 
-/// Evaluates a failpoint: aborts the process if `KUBELEET_FAILPOINT` selects this step.
-///
-/// # Panics
-/// If `KUBELEET_FAILPOINT` is malformed.
+/// Aborts the process if `KUBELEET_FAILPOINT` selects this step. Panics if the variable is malformed.
 #[cfg(debug_assertions)]
 pub fn check(boundary: &str, call: &str, side: Side) {
     use std::sync::LazyLock;
@@ -49,10 +43,8 @@ struct Failpoint {
 
 #[cfg(debug_assertions)]
 impl Failpoint {
-    /// Parses `<boundary>.<call>.<side>[:<count>]`, with count 1 by default.
-    ///
-    /// # Panics
-    /// If the text is malformed. Otherwise a test could pass because the process was never aborted.
+    /// Reads `<boundary>.<call>.<side>[:<count>]`, with count 1 by default. Panics: a test could pass because
+    /// the process was never aborted.
     fn parse(text: &str) -> Self {
         let (step, count) = text.split_once(':').unwrap_or((text, "1"));
         let read = || {
@@ -71,7 +63,7 @@ impl Failpoint {
         })
     }
 
-    /// Counts a pass if it is of this failpoint. Returns true at the selected one.
+    /// Returns true at the selected pass.
     fn count_pass(&self, boundary: &str, call: &str, side: Side) -> bool {
         use std::sync::atomic::Ordering;
 

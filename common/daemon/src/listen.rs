@@ -6,13 +6,12 @@ use std::net::{SocketAddr, UdpSocket};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// The kernel lowers it to `net.core.somaxconn`. A burst of connections fills the usual 128, and the next
-/// client waits a second until its kernel retries.
+/// At most `net.core.somaxconn`. A burst of connections fills the usual 128, and the next client waits a
+/// second until its kernel retries.
 const BACKLOG: u32 = 4096;
 
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
-/// Presence of the listening address on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// It is an error if the host lacks the address.
@@ -21,21 +20,15 @@ pub enum Presence {
     Expected,
 }
 
-/// Listens on an address; port 0 means any free port.
-///
-/// # Errors
-/// The system's error, such as an address in use. It names a missing privilege.
+/// Port 0 means any free port. The error names a missing privilege.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     listen_at(address, Presence::Required)
 }
 
-/// Like [`listen`], also on an address that this host does not have yet.
-///
-/// # Errors
-/// See [`listen`].
+/// Also on an address that this host does not have yet.
 pub fn listen_at(address: SocketAddr, presence: Presence) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A restarted process gets its address back while old connections are still closing.
+    // A restarted process gets its address back while old connections close.
     socket.set_reuseaddr(true)?;
     if presence == Presence::Expected {
         sockopt::set_ip_freebind(&socket, true)?;
@@ -44,10 +37,6 @@ pub fn listen_at(address: SocketAddr, presence: Presence) -> io::Result<TcpListe
     socket.listen(BACKLOG)
 }
 
-/// Opens a UDP socket.
-///
-/// # Errors
-/// The system's error.
 pub fn datagrams_at(address: SocketAddr, presence: Presence) -> io::Result<UdpSocket> {
     if presence == Presence::Required {
         return UdpSocket::bind(address);
@@ -59,7 +48,7 @@ pub fn datagrams_at(address: SocketAddr, presence: Presence) -> io::Result<UdpSo
     Ok(socket.into())
 }
 
-/// Adds a remedy if the port needs a privilege that this process lacks.
+/// If the port needs a privilege that this process lacks.
 fn with_missing_right(error: io::Error, address: SocketAddr) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied || address.port() >= FIRST_UNPRIVILEGED_PORT {
         return error;
@@ -82,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// With Podman the host has its address in a network only while a container runs there.
+    /// With Podman the host has its address only while a container runs.
     #[tokio::test]
     async fn an_address_that_the_host_does_not_have_is_listened_on_if_it_is_expected() {
         let address = SocketAddr::from(([203, 0, 113, 7], 0));

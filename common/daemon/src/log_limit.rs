@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Limits a line to one in an interval, for each key.
+/// One line in an interval, for each key.
 #[derive(Debug)]
 pub struct LogLimit<K = ()> {
     interval: Duration,
@@ -22,7 +22,7 @@ struct LoggedLine {
     left_out: LeftOut,
 }
 
-/// Number of suppressed lines since the last one. Its `Display` fits after a sentence.
+/// Suppressed lines since the last one. `Display` fits after a sentence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut(u64);
 
@@ -32,7 +32,7 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// One line in 10 s, for warnings that may occur with each connection.
+/// For warnings that may occur with each connection.
 impl<K> Default for LogLimit<K> {
     fn default() -> Self {
         Self { interval: Duration::from_secs(10), max_keys: usize::MAX, logged: Mutex::default() }
@@ -40,18 +40,17 @@ impl<K> Default for LogLimit<K> {
 }
 
 impl<K: Eq + Hash> LogLimit<K> {
-    /// One line in ten minutes, for errors that no retry mends. Beyond 256 keys, which may be texts of
-    /// errors, all are forgotten, and logged again.
+    /// For errors that no retry mends. Beyond 256 keys, which may be texts of errors, all are forgotten.
     pub fn of_retries() -> Self {
         Self { interval: Duration::from_secs(600), max_keys: 256, ..Self::default() }
     }
 
-    /// Counts a line. Returns true if it may be logged now.
+    /// Returns true if a line may be logged now.
     pub fn admit(&self, key: K) -> bool {
         self.admit_counting(key).is_some()
     }
 
-    /// Counts a line. Returns the number of suppressed ones before it if it may be logged now.
+    /// If a line may be logged now, returns the number of suppressed ones before it.
     pub fn admit_counting(&self, key: K) -> Option<LeftOut> {
         let mut logged = self.logged.lock();
         if let Some(last) = logged.get_mut(&key) {
@@ -62,7 +61,7 @@ impl<K: Eq + Hash> LogLimit<K> {
             last.at = Instant::now();
             return Some(std::mem::take(&mut last.left_out));
         }
-        // Forgets keys that were not logged for long.
+        // Not logged for long.
         logged.retain(|_, last| last.at.elapsed() < self.interval * 10);
         if logged.len() >= self.max_keys {
             logged.clear();

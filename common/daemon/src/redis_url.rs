@@ -18,28 +18,24 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode
 
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
 
-/// A parsed Redis URL. `Display` and `Debug` hide the passwords.
+/// `Display` and `Debug` hide the passwords.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
-    /// The server, or the Sentinels.
     pub endpoint: RedisEndpoint,
-    /// The login to the server.
     pub login: RedisLogin,
-    /// The login to the Sentinels.
     pub sentinel_login: RedisLogin,
     /// Number of the database.
     pub db: u32,
-    /// TLS settings; `None` for connections without TLS.
+    /// `None` without TLS.
     pub tls: Option<RedisTls>,
 }
 
 impl RedisUrl {
-    /// Returns true if Sentinels name the master.
     pub fn has_sentinels(&self) -> bool {
         matches!(self.endpoint, RedisEndpoint::Sentinel { .. })
     }
 
-    /// Returns the hosts and ports of the servers; none for a Unix socket.
+    /// None for a Unix socket.
     pub fn servers(&self) -> Vec<(&str, u16)> {
         let servers = match &self.endpoint {
             RedisEndpoint::Tcp(server) => std::slice::from_ref(server),
@@ -50,52 +46,43 @@ impl RedisUrl {
     }
 }
 
-/// User and password. Without a password there is no AUTH; the default user is `default`.
+/// Without a password there is no AUTH.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RedisLogin {
-    /// The user; `None` for `default`.
+    /// `None` for `default`.
     pub user: Option<String>,
-    /// The password; `None` for no AUTH.
     pub password: Option<String>,
 }
 
-/// The server, or the Sentinels that name the master.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RedisEndpoint {
-    /// A server on a TCP port.
     Tcp(HostPort),
-    /// A server on a Unix socket.
     Unix(PathBuf),
-    /// Sentinels.
+    /// They name the master.
     Sentinel {
-        /// Their addresses.
         peers: Vec<HostPort>,
-        /// The name of the master.
         name: String,
     },
 }
 
-/// TLS settings.
+/// PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisTls {
-    /// PEM file with the authority to trust instead of the system's.
+    /// The authority to trust instead of the system's.
     pub ca: Option<PathBuf>,
-    /// PEM file with the client certificate, for servers that ask for one.
+    /// For servers that ask for a client certificate.
     pub cert: Option<PathBuf>,
-    /// PEM file with the key of that certificate.
     pub key: Option<PathBuf>,
 }
 
-/// A TCP address with a host name or an IP address.
+/// With a host name or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
-    /// The host.
     pub host: String,
-    /// The port.
     pub port: u16,
 }
 
-/// The message omits the URL, which can contain a password.
+/// Omits the URL, which can contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the Redis URL {why}; valid are for example redis://127.0.0.1:6379 and \
@@ -256,7 +243,7 @@ impl Query {
                 "db" => query.db = parse_db(&value)?,
                 "sentinel_user" => query.sentinel_login.user = Some(value),
                 "sentinel_password" => query.sentinel_login.password = Some(value),
-                // The key may be a part of a password that contains '?'.
+                // It may be a part of a password that contains '?'.
                 _ => return Err(bad("has an unknown option after '?' (write a '?' in a password as %3F)")),
             }
         }
@@ -267,8 +254,7 @@ impl Query {
     }
 }
 
-/// Decodes `%xx`. Unlike the crate, rejects a `%` that does not begin an escape: it is likely part of a
-/// password.
+/// Decodes `%xx`. A `%` that does not begin an escape is likely part of a password.
 fn decode(text: &str) -> Result<String, UrlError> {
     let begins_escape =
         |after: &str| after.len() >= 2 && after.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);

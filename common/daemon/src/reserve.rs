@@ -3,29 +3,27 @@
 use model::node::Resources;
 use model::spec::{Cpus, Memory};
 
-/// Minimum and maximum by default, in bytes.
+/// Minimum and maximum of the default, in bytes.
 const MEMORY: (u64, u64) = (100 << 20, 1 << 30);
 const MEMORY_DIVISOR: u64 = 20;
-/// Minimum and maximum by default, in bytes. The disk also holds images and logs.
+/// The disk also holds images and logs.
 const DISK: (u64, u64) = (1 << 30, 100 << 30);
 const DISK_DIVISOR: u64 = 5;
 const PIDS: u64 = 1024;
 
-/// The configured reserve.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// By default none: a CPU shortage slows everything down, but kills nothing.
+    /// By default none: a CPU shortage kills nothing.
     pub cpus: Option<Cpus>,
-    /// By default a twentieth of the machine's, from 100 MiB to 1 GiB.
+    /// By default a twentieth of the machine's.
     pub memory: Option<Memory>,
-    /// By default 1024 processes and threads.
     pub pids: Option<u64>,
-    /// By default a fifth of the disk of the volumes, from 1 GiB to 100 GiB.
+    /// By default a fifth of the disk of the volumes.
     pub disk: Option<Memory>,
 }
 
 impl Reserve {
-    /// Returns the reserve of a machine with these resources. A default takes at most half of them.
+    /// A default takes at most half of the machine.
     pub fn of(&self, machine: Resources) -> Resources {
         let memory = (machine.memory_bytes / MEMORY_DIVISOR).clamp(MEMORY.0, MEMORY.1);
         let memory = memory.min(machine.memory_bytes / 2);

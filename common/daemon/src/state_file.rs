@@ -11,10 +11,6 @@ use serde::de::DeserializeOwned;
 
 /// Turns the error of a missing file into `None`.
 pub trait IfFound<T> {
-    /// Returns the value, or `None` if there is no such file.
-    ///
-    /// # Errors
-    /// All other errors.
     fn if_found(self) -> io::Result<Option<T>>;
 }
 
@@ -27,8 +23,7 @@ impl<T> IfFound<T> for io::Result<T> {
     }
 }
 
-/// A file whose content is always replaced as a whole: after a crash at any point it has the old content or
-/// the new one.
+/// Replaced as a whole: after a crash at any point it has the old content or the new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFile {
     path: PathBuf,
@@ -38,53 +33,44 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// Returns the file at this path. A write waits until it is on disk, so that it survives a crash of the
-    /// machine.
+    /// A write waits until it is on disk, so that it survives a crash of the machine.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), mode: 0o666, is_durable: true, creates_directory: false }
     }
 
-    /// Makes it readable for this user only.
+    /// Readable for this user only.
     #[must_use]
     pub fn private(self) -> Self {
         Self { mode: 0o600, ..self }
     }
 
-    /// Does not wait for the disk, because the content is useless after a reboot.
+    /// Does not wait for the disk: useless after a reboot.
     #[must_use]
     pub fn until_reboot(self) -> Self {
         Self { is_durable: false, ..self }
     }
 
-    /// Creates its directory if that was removed.
+    /// If the directory was removed.
     #[must_use]
     pub fn creating_directory(self) -> Self {
         Self { creates_directory: true, ..self }
     }
 
-    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the content, or `None` without a file.
-    ///
-    /// # Errors
-    /// The file system's errors.
+    /// `None` without a file.
     pub fn read(&self) -> io::Result<Option<Vec<u8>>> {
         fs::read(&self.path).if_found()
     }
 
-    /// Returns the value saved as JSON, or `None` without a file.
-    ///
-    /// # Errors
-    /// The file system's errors, and those of a file that is no such JSON.
+    /// JSON; `None` without a file.
     pub fn load<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         Ok(self.read()?.map(|text| serde_json::from_slice(&text)).transpose()?)
     }
 
-    /// Returns the saved value, or the default. `loss` is logged if the file is unreadable, such as `nothing
-    /// is routed until Redis answers`.
+    /// `loss` is logged if the file is unreadable, such as `nothing is routed until Redis answers`.
     pub fn load_or_default<T: DeserializeOwned + Default>(&self, loss: &str) -> T {
         let loaded = self.load().unwrap_or_else(|why| {
             tracing::warn!("{} cannot be read: {why}; {loss}", self.path.display());
@@ -93,10 +79,6 @@ impl StateFile {
         loaded.unwrap_or_default()
     }
 
-    /// Replaces the content, or creates the file.
-    ///
-    /// # Errors
-    /// The file system's errors.
     pub fn write(&self, content: &[u8]) -> io::Result<()> {
         if self.creates_directory {
             fs::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
@@ -108,19 +90,13 @@ impl StateFile {
         fs::rename(&new, &self.path)
     }
 
-    /// Saves a value as JSON.
-    ///
-    /// # Errors
-    /// The file system's errors.
+    /// As JSON.
     pub fn save<T: Serialize>(&self, value: &T) -> io::Result<()> {
         self.write(&serde_json::to_vec(value)?)
     }
 
-    /// Creates the file, and returns false if there is one already. Of several writers one is first, even on
-    /// two machines, and a reader sees all of the content or none.
-    ///
-    /// # Errors
-    /// The file system's errors.
+    /// Returns false if the file exists. Of several writers one is first, even on two machines, and a reader
+    /// sees all of the content or none.
     pub fn create(&self, content: &[u8]) -> io::Result<bool> {
         let new = self.beside(&format!("{:016x}", rand::random::<u64>()));
         let linked = self.write_new(&new, content).and_then(|()| fs::hard_link(&new, &self.path));
@@ -132,10 +108,7 @@ impl StateFile {
         }
     }
 
-    /// Like [`write`](Self::write), on a thread where a slow disk delays nothing else.
-    ///
-    /// # Errors
-    /// The file system's errors.
+    /// Like [`write`](Self::write); a slow disk delays nothing else.
     pub async fn write_on_thread(&self, content: Vec<u8>) -> io::Result<()> {
         let file = self.clone();
         let written = tokio::task::spawn_blocking(move || file.write(&content)).await;
@@ -207,7 +180,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = StateFile::new(folder.path().join("state"));
         file.write(b"old").unwrap();
-        // Nothing can be written beside it, as if the disk were full.
+        // As if the disk were full.
         fs::create_dir(file.beside("tmp")).unwrap();
         assert!(file.write(b"new").is_err());
         assert_eq!(file.read().unwrap().as_deref(), Some(&b"old"[..]));

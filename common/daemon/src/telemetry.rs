@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging with a filter in the syntax of `KUBELEET_LOG`. Later calls have no effect.
+/// Later calls have no effect.
 pub fn init(filter: &str, json: bool) {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let builder = tracing_subscriber::fmt().with_env_filter(env_filter(filter)).with_writer(std::io::stderr);
@@ -15,11 +15,10 @@ pub fn init(filter: &str, json: bool) {
     } else {
         builder.with_ansi(colour).with_target(false).try_init()
     };
-    // The process already has a subscriber, as in tests and in `dev`.
+    // In tests and in `dev` the process already has a subscriber.
     drop(result);
 }
 
-/// Starts logging to a file.
 pub fn init_to_file(filter: &str, json: bool, file: File) {
     let builder = tracing_subscriber::fmt().with_env_filter(env_filter(filter)).with_writer(Mutex::new(file));
     let result = if json {
@@ -38,7 +37,7 @@ fn env_filter(filter: &str) -> EnvFilter {
         .add_directive(no_request_bodies)
 }
 
-/// Removes the directives about bollard: one about a module of it would outweigh the limit of [`init`].
+/// A directive about a module of bollard would outweigh that limit.
 fn without_bollard(filter: &str) -> String {
     let others = filter.split(',').filter(|directive| !directive.trim_start().starts_with("bollard"));
     others.collect::<Vec<_>>().join(",")

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A number of tokens for each second, all of which may be taken at once after a pause.
+/// Per second; all may be taken at once after a pause.
 #[derive(Debug)]
 pub struct TokenBucket {
     per_second: f64,
@@ -13,12 +13,12 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Returns a full bucket.
+    /// Full.
     pub fn new(per_second: f64) -> Self {
         Self { per_second, tokens: per_second, at: Instant::now() }
     }
 
-    /// Takes tokens. Returns the time to wait before they are used.
+    /// Returns the time to wait before the tokens are used.
     pub fn take(&mut self, tokens: u64, now: Instant) -> Duration {
         let earned = now.duration_since(self.at).as_secs_f64() * self.per_second;
         self.tokens = (self.tokens + earned).min(self.per_second) - tokens as f64;

@@ -45,7 +45,7 @@ fn variable(word: &str) -> Option<(String, String)> {
     name.starts_with("KUBELEET_").then(|| (name.to_owned(), value))
 }
 
-/// Returns the here-documents of a page, each with its path.
+/// Each with its path.
 fn documents(page: &str) -> Vec<(String, String)> {
     let mut lines = page.lines().map(str::trim_start);
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ fn documents(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the blocks that are a drop-in, each with the path from the text before it.
+/// Each with the path from the text before it.
 fn printed_drop_ins(page: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (at, _) in page.match_indices("\n\n    [Service]\n") {
@@ -72,7 +72,7 @@ fn printed_drop_ins(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the packaged drop-ins that a page installs, once for each unit of the surrounding loop.
+/// Once for each unit of the surrounding loop.
 fn installed_drop_ins(page: &str) -> Vec<(String, String)> {
     let (mut found, mut units) = (Vec::new(), Vec::new());
     for line in page.lines().map(str::trim) {

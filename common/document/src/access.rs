@@ -4,70 +4,60 @@ use std::borrow::Cow;
 
 use super::node::{DocumentEntry, DocumentNode, TextPosition, Value, plain};
 
-/// A field of a map.
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Position of the name.
+    /// Of the name.
     pub place: Option<TextPosition>,
-    /// Its value.
     pub value: &'a DocumentNode,
 }
 
 impl DocumentNode {
-    /// Returns an empty map.
     pub fn empty_map(place: Option<TextPosition>) -> Self {
         Self::new(Value::Map(Vec::new()), place)
     }
 
-    /// Returns `null`.
     pub fn null(place: Option<TextPosition>) -> Self {
         Self::new(Value::Null, place)
     }
 
-    /// Returns a list.
     pub fn list(items: Vec<DocumentNode>, place: Option<TextPosition>) -> Self {
         Self::new(Value::List(items), place)
     }
 
-    /// Returns a text at the position of this node.
+    /// At the position of this node.
     pub fn with_text(&self, text: impl Into<String>) -> Self {
         Self::new(Value::Text(text.into()), self.place)
     }
 
-    /// Returns the position of the node.
     pub fn place(&self) -> Option<TextPosition> {
         self.place
     }
 
-    /// Returns the tag, such as `!reset`; `None` for tags of YAML itself.
+    /// Such as `!reset`; `None` for tags of YAML itself.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Returns the node without its tag.
     #[must_use]
     pub fn untagged(&self) -> Self {
         Self { tag: None, ..self.clone() }
     }
 
-    /// Returns true for a text, number or boolean without quotation marks in YAML.
+    /// Without quotation marks in YAML.
     pub fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// Returns true if the node is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self.value, Value::Null | Value::Removed)
     }
 
-    /// Returns true if the node is a map.
     pub fn is_map(&self) -> bool {
         matches!(self.value, Value::Map(_))
     }
 
-    /// Returns true for `null`, `false` and empty nodes.
+    /// `null`, `false` and empty nodes.
     pub fn is_blank(&self) -> bool {
         match &self.value {
             Value::Null | Value::Removed => true,
@@ -77,7 +67,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the kind in words: `a list`.
+    /// In words: `a list`.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null | Value::Removed => "null",
@@ -93,7 +83,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the spelling of a text, number or boolean.
+    /// The spelling of a text, number or boolean.
     pub fn scalar(&self) -> Option<Cow<'_, str>> {
         match &self.value {
             Value::Text(text) | Value::Plain(_, text) => Some(Cow::Borrowed(text)),
@@ -105,7 +95,6 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the items of a list.
     pub fn items(&self) -> Option<&[DocumentNode]> {
         match &self.value {
             Value::List(items) => Some(items),
@@ -113,7 +102,6 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the items of a list for change.
     pub fn items_mut(&mut self) -> Option<&mut Vec<DocumentNode>> {
         match &mut self.value {
             Value::List(items) => Some(items),
@@ -121,7 +109,7 @@ impl DocumentNode {
         }
     }
 
-    /// Iterates over the fields of a map in order; nothing for other nodes.
+    /// In order; nothing for other nodes than maps.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         let entries = match &self.value {
             Value::Map(entries) => entries.as_slice(),
@@ -130,23 +118,20 @@ impl DocumentNode {
         entries.iter().map(|entry| Field { name: &entry.key, place: entry.key_place, value: &entry.node })
     }
 
-    /// Returns the value of a field.
     pub fn get(&self, name: &str) -> Option<&DocumentNode> {
         self.field(name).map(|field| field.value)
     }
 
-    /// Returns a field.
     pub fn field(&self, name: &str) -> Option<Field<'_>> {
         self.fields().find(|field| field.name == name)
     }
 
-    /// Returns the value of a field for change.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut DocumentNode> {
         let Value::Map(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == name).map(|entry| &mut entry.node)
     }
 
-    /// Sets a field of a map. Does nothing for other nodes.
+    /// Does nothing for other nodes than maps.
     pub fn set(&mut self, name: &str, key_place: Option<TextPosition>, node: DocumentNode) {
         let Value::Map(entries) = &mut self.value else { return };
         match entries.iter_mut().find(|entry| entry.key == name) {
@@ -155,7 +140,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns the node as if its text had no quotation marks: `"3"` becomes a number.
+    /// As if its text had no quotation marks: `"3"` becomes a number.
     pub fn unquoted(&self) -> Self {
         match &self.value {
             Value::Text(text) => Self { value: plain(text.clone()), ..self.clone() },
@@ -163,7 +148,7 @@ impl DocumentNode {
         }
     }
 
-    /// Returns a map with these fields [unquoted](Self::unquoted).
+    /// These fields of a map [unquoted](Self::unquoted).
     pub fn parts_unquoted(&self, names: &[&str]) -> Self {
         let mut node = self.clone();
         if let Value::Map(entries) = &mut node.value {
@@ -174,7 +159,7 @@ impl DocumentNode {
         node
     }
 
-    /// Sets the source number of the node and its parts.
+    /// Of the node and its parts.
     pub fn set_file(&mut self, file: usize) {
         let set = |place: &mut Option<TextPosition>| {
             if let Some(place) = place {
@@ -192,7 +177,7 @@ impl DocumentNode {
         }
     }
 
-    /// Replaces texts, numbers and booleans by texts; keys of maps stay.
+    /// Texts, numbers and booleans become texts; keys of maps stay.
     pub fn replace_scalars(&mut self, replace: &mut dyn FnMut(&str, Option<TextPosition>) -> Option<String>) {
         match &mut self.value {
             Value::Text(text) | Value::Plain(_, text) => {

@@ -184,7 +184,7 @@ impl<'de> de::Deserializer<'de> for FieldsDeserializer<'de> {
     }
 }
 
-/// Returns the field names of the struct `T` in documents, with aliases.
+/// With aliases.
 pub fn field_names<T: de::DeserializeOwned>() -> Vec<&'static str> {
     T::deserialize(TellsFields).err().map(DocumentReadError::into_known_fields).unwrap_or_default()
 }
@@ -214,7 +214,7 @@ impl<'de> de::Deserializer<'de> for TellsFields {
     }
 }
 
-/// Accepts strings only: nothing else is the name of a variant.
+/// Nothing else is the name of a variant.
 struct WantsName(&'static [&'static str]);
 
 impl Visitor<'_> for WantsName {

@@ -1,17 +1,16 @@
 //! JSON pointers (RFC 6901) to fields, for errors.
 
-/// Returns `key` as one segment of a pointer: `~` becomes `~0` and `/` becomes `~1`.
+/// `~` becomes `~0` and `/` becomes `~1`.
 pub fn escape(key: &str) -> String {
     // The other order would escape the `~` of `~1` again.
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Reverses [`escape`].
 pub fn unescape(segment: &str) -> String {
     segment.replace("~1", "/").replace("~0", "~")
 }
 
-/// Returns a readable pointer: `containers[0].image` for `/containers/0/image`.
+/// `containers[0].image` for `/containers/0/image`.
 pub fn readable(pointer: &str) -> String {
     let mut name = String::new();
     for segment in pointer.split('/').skip(1).map(unescape) {

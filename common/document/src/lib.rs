@@ -1,8 +1,8 @@
 //! YAML, JSON and queries that people write, with every mistake in plain words at its place.
 //!
-//! The parsers' own errors are for programmers, stop at the first mistake, and lose the position of a value.
-//! Here a text first becomes [`DocumentNode`]s, which keep positions. [`read`] turns a node into a type that
-//! implements `Deserialize`, and collects the mistakes.
+//! The parsers' own errors are for programmers, stop at the first mistake, and lose positions. Here a text
+//! first becomes [`DocumentNode`]s, which keep them. [`read`] turns a node into a type that implements
+//! `Deserialize`, and collects the mistakes.
 //!
 //! Imports no other crate of kubeleet.
 //!
@@ -31,23 +31,19 @@ pub use node::{DocumentNode, TextPosition};
 pub use number::whole;
 pub use parse::{json, yaml};
 
-/// Maximum number of reported mistakes per document. Each costs another pass over the document.
+/// Each costs another pass over the document.
 pub const MAX_MISTAKES: usize = 20;
 
-/// The result of reading a document as `T`.
 #[derive(Debug)]
 pub struct Reading<T> {
-    /// The value; with mistakes, that of the document without the faulty parts.
+    /// With mistakes, that of the document without the faulty parts.
     pub value: Option<T>,
-    /// The mistakes, in the order of the document.
+    /// In the order of the document.
     pub mistakes: Vec<Mistake>,
 }
 
 impl<T> Reading<T> {
-    /// Returns the value of a document without mistakes.
-    ///
-    /// # Errors
-    /// All mistakes.
+    /// Fails with all mistakes.
     pub fn into_result(self) -> Result<T, Vec<Mistake>> {
         match self.value {
             Some(value) if self.mistakes.is_empty() => Ok(value),
@@ -56,14 +52,12 @@ impl<T> Reading<T> {
     }
 }
 
-/// Reads a document as `T`, and collects up to 20 mistakes, unknown fields among them.
+/// Collects up to 20 mistakes, unknown fields among them.
 pub fn read<T: DeserializeOwned>(document: &DocumentNode, vocabulary: Vocabulary) -> Reading<T> {
     read_with(document, vocabulary, |node| read_once(node))
 }
 
-/// Reads a document with `reader`, and collects up to 20 mistakes.
-///
-/// Removes each faulty part and reads the rest again. So only the types describe valid documents.
+/// Removes each faulty part and reads the rest again, so only the types describe valid documents.
 pub fn read_with<T>(
     document: &DocumentNode,
     vocabulary: Vocabulary,
@@ -88,26 +82,17 @@ pub fn read_with<T>(
     }
 }
 
-/// Reads a document as `T`.
-///
-/// # Errors
-/// The first mistake.
+/// Fails at the first mistake.
 pub fn read_once<'de, T: Deserialize<'de>>(document: &'de DocumentNode) -> Result<T, DocumentReadError> {
     T::deserialize(DocumentPart(document)).map_err(DocumentReadError::at_root)
 }
 
-/// Reads the struct `T` from a map that several structs share. `null` counts as left out.
-///
-/// # Errors
-/// The first mistake in these fields.
+/// One of several structs that share the map. `null` counts as left out.
 pub fn read_fields<T: DeserializeOwned>(map: &DocumentNode) -> Result<T, DocumentReadError> {
     T::deserialize(FieldsDeserializer(map)).map_err(DocumentReadError::at_root)
 }
 
-/// Checks that a map has only `known` fields.
-///
-/// # Errors
-/// The first unknown field.
+/// Fails at the first unknown field.
 pub fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), DocumentReadError> {
     match map.field_names().find(|name| !known.contains(name)) {
         Some(name) => Err(DocumentReadError::unknown(name, known.to_vec()).at_root()),
@@ -124,7 +109,7 @@ fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
     position
 }
 
-/// Document order: JSON has an order, but no positions.
+/// JSON has an order, but no positions.
 fn sorted(mut mistakes: Vec<(Vec<usize>, Mistake)>) -> Vec<Mistake> {
     mistakes.sort_by(|(position, mistake), (other_position, other)| {
         mistake.place.cmp(&other.place).then_with(|| position.cmp(other_position))

@@ -7,14 +7,13 @@ use serde::de::{self, Expected, Unexpected};
 use super::node::{DocumentNode, Step, TextPosition};
 use crate::json_pointer;
 
-/// A mistake in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// JSON pointer to the field; `""` for the whole document.
+    /// JSON pointer; `""` for the whole document.
     pub pointer: String,
-    /// Its position, if the document has lines.
+    /// If the document has lines.
     pub place: Option<TextPosition>,
-    /// The problem, with the name of the field and the valid values.
+    /// With the name of the field and the valid values.
     pub detail: String,
 }
 
@@ -30,27 +29,25 @@ impl fmt::Display for Mistake {
 /// The word for the parts of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vocabulary {
-    /// Fields of a service or another object.
     Fields,
-    /// Parameters of a query.
+    /// Of a query.
     Parameters,
 }
 
-/// Visibility of the document's values in messages.
+/// In messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
-    /// Messages may repeat them.
     Shown,
     /// They can be secrets.
     Hidden,
 }
 
-/// Names accepted for compatibility, never proposed.
+/// Accepted for compatibility, never proposed.
 const ALIASES: [&str; 5] = ["replica", "numInstances", "unless-stopped", "no", "host_port"];
-/// A field of `update`; as a value of `restart` another spelling of this one.
+/// As a value of `restart` another spelling of this one.
 const ON_FAILURE: (&str, &str) = ("on_failure", "on-failure");
 
-/// Names of fields elsewhere, and their names here.
+/// Elsewhere and here.
 const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("env", "environment"),
     ("args", "command"),
@@ -68,7 +65,7 @@ const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("grace_period", "stop_grace_period"),
 ];
 
-/// Fields known from elsewhere, and why they are missing here.
+/// Known from elsewhere, with the reason.
 const NOT_SUPPORTED: [(&str, &str); 14] = [
     ("schedule", "it belongs in `cron`: {schedule: …}"),
     ("networks", "kubeleet has no networks"),
@@ -94,18 +91,17 @@ fn is_check(field: &str) -> bool {
     ["healthcheck", "readiness"].contains(&field)
 }
 
-/// In characters.
+/// Characters.
 const MAX_QUOTE: usize = 60;
 
 /// Only services have more.
 const MAX_LISTED: usize = 12;
 
-/// A document could not be read as a type.
 #[derive(Debug)]
 pub struct DocumentReadError {
-    /// Innermost step first: it grows while the error propagates.
+    /// Innermost first: it grows while the error propagates.
     steps: Vec<Step>,
-    /// Outermost step first.
+    /// Outermost first.
     path: Vec<Step>,
     problem: MistakeKind,
 }
@@ -158,7 +154,7 @@ impl DocumentReadError {
         )
     }
 
-    /// Returns true if the map's visitor raised the error for the key that it has just read.
+    /// The map's visitor raised the error for the key that it has just read.
     pub(super) fn lacks_its_key(&self) -> bool {
         matches!(self.problem, MistakeKind::OtherName { .. }) && self.steps.is_empty()
     }
@@ -173,7 +169,7 @@ impl DocumentReadError {
         self
     }
 
-    /// Returns the part to remove before the next pass: for a missing field, its whole parent.
+    /// To remove before the next pass: for a missing field, its whole parent.
     pub(super) fn faulty_part(&self) -> &[Step] {
         &self.path
     }
@@ -201,7 +197,7 @@ impl DocumentReadError {
         Mistake { place, detail: self.message(vocabulary, Values::Shown), pointer }
     }
 
-    /// Returns the problem, with the name of the field.
+    /// With the name of the field.
     pub fn message(&self, vocabulary: Vocabulary, values: Values) -> String {
         let shown = values == Values::Shown;
         let name = self.name();
@@ -296,7 +292,7 @@ fn without_quotes(text: &str) -> String {
     hidden
 }
 
-/// Returns the name that the author probably meant.
+/// The name that the author probably meant.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let foreign = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| *own);
@@ -308,7 +304,7 @@ pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance <= near.len() / 3).then_some(near)
 }
 
-/// Cuts a text, and removes terminal control characters.
+/// Also removes terminal control characters.
 fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(MAX_QUOTE).collect();
     if short.len() < text.len() {

@@ -4,14 +4,13 @@ use std::fmt;
 
 use crate::json_pointer;
 
-/// A position in a text, counted from 1.
+/// Counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextPosition {
-    /// Number of the source text, if a document has several; otherwise 0.
+    /// If a document has several sources; otherwise 0.
     pub file: usize,
-    /// Line.
     pub line: u64,
-    /// Column, in characters.
+    /// Characters.
     pub column: u64,
 }
 
@@ -21,15 +20,15 @@ impl fmt::Display for TextPosition {
     }
 }
 
-/// A value in a document. No `Debug`: values can be secrets.
+/// No `Debug`: values can be secrets.
 #[derive(Clone)]
 pub struct DocumentNode {
     pub(super) value: Value,
     /// `None` in a query or a body on one line.
     pub(super) place: Option<TextPosition>,
-    /// A tag such as `!reset`.
+    /// Such as `!reset`.
     pub(super) tag: Option<String>,
-    /// True without quotation marks in YAML.
+    /// Without quotation marks in YAML.
     pub(super) is_plain: bool,
 }
 
@@ -41,11 +40,11 @@ pub(super) enum Value {
     Signed(i64),
     Float(f64),
     Text(String),
-    /// A number or boolean without quotation marks, and its spelling for readers of text.
+    /// A number or boolean, and its spelling for readers of text.
     Plain(Box<Value>, String),
     List(Vec<DocumentNode>),
     Map(Vec<DocumentEntry>),
-    /// A removed item: the others keep their indexes.
+    /// The other items keep their indexes.
     Removed,
 }
 
@@ -67,23 +66,21 @@ impl DocumentNode {
         Self { value, place, tag: None, is_plain: false }
     }
 
-    /// Returns a map of texts without quotation marks, such as query parameters.
+    /// Texts without quotation marks, such as query parameters.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let entry = |(key, text)| DocumentEntry { key, key_place: None, node: Self::new(plain(text), None) };
         Self::new(Value::Map(pairs.into_iter().map(entry).collect()), None)
     }
 
-    /// Returns a text as a document.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(Value::Text(text.into()), None)
     }
 
-    /// Returns true for a map with this field.
     pub fn has_field(&self, name: &str) -> bool {
         matches!(&self.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == name))
     }
 
-    /// Returns true for a map with this field, unless its value is `null`.
+    /// Not `null`.
     pub fn has_value(&self, name: &str) -> bool {
         let is_set = |entry: &DocumentEntry| entry.key == name && !matches!(entry.node.value, Value::Null);
         matches!(&self.value, Value::Map(entries) if entries.iter().any(is_set))
@@ -97,7 +94,7 @@ impl DocumentNode {
         entries.iter().map(|entry| entry.key.as_str())
     }
 
-    /// Adds this field to a map without a value for it.
+    /// If the map has no value for it.
     pub fn with_default(&self, name: &str, text: &str) -> std::borrow::Cow<'_, Self> {
         let mut node = std::borrow::Cow::Borrowed(self);
         if let Value::Map(_) = self.value
@@ -110,7 +107,6 @@ impl DocumentNode {
         node
     }
 
-    /// Returns the node without these fields.
     pub fn without(&self, names: &[&str]) -> Self {
         let mut node = self.clone();
         if let Value::Map(entries) = &mut node.value {
@@ -119,12 +115,11 @@ impl DocumentNode {
         node
     }
 
-    /// Removes a field of a map, if present.
     pub fn remove_field(&mut self, name: &str) {
         while self.remove(&[Step::Field(name.to_owned())]) {}
     }
 
-    /// Takes the items of the list in this field. Returns `None` without a change if it is not a list.
+    /// `None` without a change if it is not a list.
     pub fn take_list(&mut self, field: &str) -> Option<Vec<DocumentNode>> {
         let Value::Map(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == field).and_then(|entry| match &mut entry.node.value {
@@ -133,7 +128,7 @@ impl DocumentNode {
         })
     }
 
-    /// Iterates over the list in this field; nothing without a list.
+    /// Nothing without a list.
     pub fn items_of(&self, field: &str) -> impl Iterator<Item = &DocumentNode> {
         let items = match &self.value {
             Value::Map(entries) => {
@@ -148,7 +143,7 @@ impl DocumentNode {
         .iter()
     }
 
-    /// Returns the position of a pointer, or of the innermost existing part around it.
+    /// Or of the innermost existing part around it.
     pub fn place_of(&self, pointer: &str) -> Option<TextPosition> {
         let mut node = self;
         for key in pointer.split('/').skip(1).map(json_pointer::unescape) {
@@ -175,7 +170,7 @@ impl DocumentNode {
         key.or_else(|| self.place_of(pointer))
     }
 
-    /// Returns the index of each part in its parent, up to the first missing one.
+    /// The index of each part in its parent, up to the first missing one.
     pub(super) fn position_of(&self, path: &[Step]) -> Vec<usize> {
         let (mut node, mut position) = (self, Vec::new());
         for step in path {
@@ -203,7 +198,7 @@ impl DocumentNode {
         })
     }
 
-    /// Removes a part, the last one of a repeated key. Returns false without such a part.
+    /// The last one of a repeated key. Returns false without such a part.
     pub(super) fn remove(&mut self, path: &[Step]) -> bool {
         let Some((step, rest)) = path.split_first() else { return false };
         match (&mut self.value, step) {

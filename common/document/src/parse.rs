@@ -12,14 +12,13 @@ use super::syntax;
 
 /// Through aliases (`*name`) a short text can grow without bound.
 const MAX_REPEATED_VALUES: usize = 20_000;
-/// No document needs ten levels, and each takes much stack: 30 KiB without optimization.
+/// No document needs ten levels, and each takes 30 KiB of stack without optimization.
 const MAX_DEPTH: usize = 32;
 
-/// Parses the YAML documents of a text, without empty ones. JSON is YAML, too.
+/// Without empty documents. JSON is YAML, too.
 ///
-/// # Errors
-/// Syntax mistakes. The parser stops at the first one, unless it is a repeated key. Then the document is
-/// returned without the later value, so that other mistakes can be found.
+/// The parser stops at the first mistake. Only a document with a repeated key is returned, without the later
+/// value, so that other mistakes can be found.
 pub fn yaml(text: &str) -> (Vec<DocumentNode>, Vec<Mistake>) {
     match yaml_documents(text, DuplicateKeyPolicy::Error) {
         Ok(documents) => (documents, Vec::new()),
@@ -39,12 +38,12 @@ fn yaml_documents(
     duplicates: DuplicateKeyPolicy,
 ) -> Result<Vec<DocumentNode>, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
-        // As in YAML 1.2, only `true` and `false` are booleans. Otherwise `y` in a command is rejected.
+        // As in YAML 1.2: otherwise `y` in a command is rejected.
         strict_booleans: true,
         // An excerpt would repeat secrets of the environment.
         with_snippet: false,
         duplicate_keys: duplicates,
-        // Many aliases of few anchors are usual. Repetition has a limit of its own.
+        // Many aliases of few anchors are usual.
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH, enforce_alias_anchor_ratio: false },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED_VALUES },
     };
@@ -56,7 +55,7 @@ type SpannedTag = Spanned<Tagged<Parsed>>;
 
 fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
     let place = syntax::place(&parsed.referenced);
-    // The text of the value, without the type that YAML infers.
+    // Without the type that YAML infers.
     let written = || {
         let span = parsed.defined.span();
         let start = usize::try_from(span.byte_offset()?).ok()?;
@@ -152,10 +151,6 @@ impl<'de> Deserialize<'de> for Parsed {
     }
 }
 
-/// Parses one JSON value.
-///
-/// # Errors
-/// The syntax mistake.
 pub fn json(text: &[u8]) -> Result<DocumentNode, Mistake> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = WithoutPlaces::deserialize(&mut reader).map_err(|error| syntax::of_json(&error))?;

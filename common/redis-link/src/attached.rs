@@ -2,21 +2,18 @@
 
 use std::collections::BTreeMap;
 
-/// In seconds. Redis draws the same line (`min-replicas-max-lag` in `sentinel/redis.conf`); a healthy replica
-/// acknowledges every second.
+/// Seconds, as `min-replicas-max-lag` in `sentinel/redis.conf`; a healthy replica acknowledges every second.
 const MAX_LAG: u64 = 3;
 
-/// A replica attached to the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachedReplica {
-    /// Its address in the Sentinels' form, `10.0.0.2:6379`.
+    /// In the Sentinels' form, `10.0.0.2:6379`.
     pub address: String,
-    /// True if it receives a full copy or lags, and so cannot confirm a write soon.
+    /// It receives a full copy or lags, and cannot confirm a write soon.
     pub is_behind: bool,
 }
 
-/// Parses a reply to `INFO replication` into replicas sorted by address:
-/// `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`, as the Sentinels name it.
+/// Sorted by address: `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`.
 pub fn attached_replicas(info: &str) -> Vec<AttachedReplica> {
     let read = |line: &str| {
         let (_, fields) = line.strip_prefix("slave")?.split_once(":ip=")?;

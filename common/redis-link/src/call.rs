@@ -4,28 +4,25 @@ use std::ops::{Deref, DerefMut};
 
 use redis::{Cmd, ScriptInvocation};
 
-/// First word of the names of failpoints at calls of Redis, such as `redis:claim:before`.
+/// Of failpoints, such as `redis:claim:before`.
 pub(crate) const BOUNDARY: &str = "redis";
 
-/// A call of a script: its keys and arguments, and the script's name for errors and failpoints.
+/// The script's name is for errors and failpoints.
 pub struct ScriptCall<'a> {
     name: &'static str,
     invocation: ScriptInvocation<'a>,
 }
 
 impl<'a> ScriptCall<'a> {
-    /// Creates a call of the script `name`.
     pub fn new(name: &'static str, invocation: ScriptInvocation<'a>) -> Self {
         Self { name, invocation }
     }
 
-    /// For tests of calls alone.
     #[cfg(test)]
     pub(crate) fn unnamed(invocation: ScriptInvocation<'a>) -> Self {
         Self::new("EVALSHA", invocation)
     }
 
-    /// Returns the name of the script.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -46,7 +43,7 @@ impl DerefMut for ScriptCall<'_> {
     }
 }
 
-/// Returns the command's first word only, because arguments can be secrets. Empty if it is not a plain one.
+/// The first word only: arguments can be secrets. Empty if it is not a plain one.
 pub(crate) fn command_name(cmd: &Cmd) -> String {
     match cmd.args_iter().next() {
         Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

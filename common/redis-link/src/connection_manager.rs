@@ -1,5 +1,5 @@
-//! The connection manager: a task that connects to the master, checks an idle connection, and finds the next
-//! master. All other code waits for its result.
+//! The connection manager: a task that connects to the master, checks the connection, and finds the next
+//! master.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use daemon::backoff::Backoff;
 use daemon::redis_url::{HostPort, RedisEndpoint};
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// After this silence of a Sentinel, the listener checks that it is there.
+/// Of a Sentinel; then the listener checks that it is there.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(shared: &SharedState, endpoint: RedisEndpoint) {
@@ -77,7 +77,7 @@ async fn stay_connected(shared: &SharedState, locator: &mut MasterLocator, maste
     }
 }
 
-/// An announcement ends the wait: when the Sentinels elect a master, the backoff can be seconds long.
+/// An announcement ends the wait: the backoff can be seconds long.
 async fn wait_to_retry(backoff: &mut Backoff, master_switched: &Notify) {
     tokio::select! {
         () = sleep(backoff.next()) => {}
@@ -118,7 +118,7 @@ async fn check_sentinels(
             Err(LinkFault::not_master())
         }
         Ok(_) => Ok(()),
-        // Without Sentinels there is no failover, so the master stays in use.
+        // Without Sentinels there is no failover: the master stays in use.
         Err(fault) => {
             tracing::debug!(error = %fault.error, "the Sentinels cannot be asked for the master");
             Ok(())
@@ -126,7 +126,7 @@ async fn check_sentinels(
     }
 }
 
-/// Listens to one Sentinel after another for a failover. [`monitor`] would notice it later.
+/// One Sentinel after another. [`monitor`] would notice a failover later.
 async fn listen_for_switches(shared: &SharedState, peers: &[HostPort], name: &str, master_switched: &Notify) {
     let mut backoff = reconnect_backoff();
     for peer in peers.iter().cycle() {

@@ -14,9 +14,8 @@ use daemon::failpoint::{self, Side};
 
 /// A connection with one user, so that a command can block on it.
 ///
-/// Any error, a dropped future, or a new master ends it, and every later call fails at once: ask the link for
-/// a new one. Otherwise a dropped future would leave its reply to the next command, and an element that the
-/// server popped would be lost.
+/// Any error, a dropped future, or a new master ends it: ask the link for a new one. Otherwise a dropped
+/// future would leave its reply to the next command, and an element that the server popped would be lost.
 pub struct DedicatedConnection {
     shared: Arc<SharedState>,
     term: u64,
@@ -48,13 +47,8 @@ impl DedicatedConnection {
         Self { shared, term, response_timeout, connection: Some(connection) }
     }
 
-    /// Runs a command, which may block for less than the response timeout.
-    ///
-    /// # Errors
-    /// See [`StoreError`]. Any error ends the connection.
-    ///
-    /// # Cancel safety
-    /// Dropping the future closes the connection.
+    /// The command may block for less than the response timeout. Any error, and dropping the future, closes
+    /// the connection.
     pub async fn query<T: FromRedisValue>(&mut self, cmd: &Cmd) -> Result<T, StoreError> {
         self.query_blocking(cmd, Duration::ZERO).await
     }
@@ -73,8 +67,7 @@ impl DedicatedConnection {
         self.put_back(&what, connection, reply)
     }
 
-    /// Runs a command that may block and then a script, in one round trip. See
-    /// [`DedicatedConnection::query`].
+    /// A command that may block and then a script, in one round trip. See [`DedicatedConnection::query`].
     pub async fn query_then<T: FromRedisValue>(
         &mut self,
         cmd: &Cmd,
@@ -99,11 +92,8 @@ impl DedicatedConnection {
         self.put_back(&what, connection, reply)
     }
 
-    /// Runs a script, perhaps a second one, and a command, in one round trip. Loads and repeats unknown
-    /// scripts. A reply after the first is `None` on failure.
-    ///
-    /// # Errors
-    /// Only those of the first script.
+    /// A script, perhaps a second one, and a command, in one round trip. Loads and repeats unknown scripts. A
+    /// reply after the first is `None` on failure.
     pub(super) async fn script_and_query<T: FromRedisValue>(
         &mut self,
         call: &ScriptCall<'_>,
@@ -117,8 +107,7 @@ impl DedicatedConnection {
         names().for_each(|name| failpoint::check(BOUNDARY, name, Side::Before));
         let all = async {
             let also = async { also?.invoke_async::<Value>(&mut second).await.ok() };
-            // A biased join! polls in this order, also in the second try of unknown scripts. Without it, the
-            // second script may run first.
+            // A biased join! polls in this order, also in the second try of unknown scripts.
             let (reply, also, queried) = tokio::join!(
                 biased;
                 call.invoke_async(&mut connection),

@@ -71,7 +71,7 @@ impl RedisDialer {
         }
     }
 
-    /// The Redis has just confirmed that it is a master and serves commands.
+    /// The server has just confirmed that it is a master.
     pub(super) async fn connect_to_master(
         &self,
         address: &Address,
@@ -122,7 +122,7 @@ impl RedisDialer {
             .map_err(|error| LinkFault::of("connect", &error))
     }
 
-    /// Called for every new connection: certificates are replaced while processes run.
+    /// For every new connection: certificates are replaced while processes run.
     pub(super) async fn read_tls_files(&self) -> Result<TlsFiles, LinkFault> {
         let Some(tls) = &self.tls else { return Ok(TlsFiles::default()) };
         Ok(TlsFiles {
@@ -232,12 +232,12 @@ impl RedisDialer {
 
 fn tls_address(at: &HostPort) -> ConnectionAddr {
     static PROVIDER: Once = Once::new();
-    // The process already has a provider.
+    // The process may have a provider.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     ConnectionAddr::TcpTls { host: at.host.clone(), port: at.port, insecure: false, tls_params: None }
 }
 
-/// TCP keepalive, for connections that only listen. Others detect a vanished peer by the response timeout.
+/// For connections that only listen: others have the response timeout.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
@@ -249,7 +249,7 @@ fn tcp_settings() -> TcpSettings {
         .set_user_timeout(Duration::from_secs(20))
 }
 
-/// In PEM.
+/// PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct TlsFiles {
     /// Instead of the system's.
@@ -265,7 +265,7 @@ async fn read_pem(what: &str, path: Option<&Path>) -> Result<Option<Vec<u8>>, Li
     })
 }
 
-/// Advises if only one side speaks TLS, or if the server asks for a certificate.
+/// If only one side speaks TLS, or the server asks for a certificate.
 fn tls_hint(tls: Option<&RedisTls>, error: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
     match tls {
@@ -289,8 +289,7 @@ enum ServerRole {
 }
 
 impl RedisDialer {
-    /// Fails unless the server serves commands and is a master. While data is loaded, only PING fails with
-    /// LOADING.
+    /// While data is loaded, only PING fails with LOADING.
     pub(super) async fn check_master(
         &self,
         connection: &LinkConnection,
@@ -319,7 +318,7 @@ impl RedisDialer {
     }
 }
 
-/// Like `check_master`, with the READONLY error of a refused write for a replica.
+/// A replica fails with the READONLY error of a refused write.
 pub(super) async fn require_master(connection: &mut impl ConnectionLike) -> RedisResult<()> {
     match ask_role(connection).await? {
         ServerRole::Master => Ok(()),

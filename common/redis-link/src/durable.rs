@@ -1,7 +1,7 @@
 //! Writes of desired state: a script, then WAIT until every replica that could become the master has the
 //! write.
 //!
-//! WAIT covers earlier writes *on the same connection*, so durable writes use a pool of their own.
+//! WAIT covers earlier writes *on the same connection*, so durable writes have a pool of their own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::attached::attached_replicas;
 use crate::call::ScriptCall;
 use crate::error::StoreError;
 
-/// Limits concurrent durable writes. They come from users of the API, not from queues.
+/// They come from users of the API, not from queues.
 const MAX_CONNECTIONS: usize = 16;
 
 pub(super) struct DurableWriter {
@@ -31,11 +31,10 @@ pub(super) struct DurableWriter {
     current: Mutex<Option<MasterPool>>,
 }
 
-/// A new master gets a new pool.
+/// A new master or certificate gets a new pool.
 struct MasterPool {
     pool: Pool,
     term: u64,
-    /// A new certificate gets a new pool.
     tls: TlsFiles,
 }
 
@@ -44,12 +43,8 @@ impl DurableWriter {
         Self { shared, current: Mutex::default() }
     }
 
-    /// Runs a script, and perhaps a second one in the same round trip. Then waits at most `wait` for the
-    /// replicas.
-    ///
-    /// # Errors
-    /// Those of the first script. Later failures are not errors, because the write is done: the second reply
-    /// is `None`, or the durability is `Unconfirmed`.
+    /// Waits at most `wait` for the replicas. Fails only if the first script does: later the write is done,
+    /// and the second reply is `None`, or the durability `Unconfirmed`.
     pub(super) async fn run(
         &self,
         call: &ScriptCall<'_>,
@@ -69,7 +64,7 @@ impl DurableWriter {
         Ok((value, also, self.wait_for_replicas(&mut lease.connection, attached, wait).await))
     }
 
-    /// `attached` has the number of those behind; it is `None` if the master did not list them.
+    /// With the number of those behind; `None` if the master did not list them.
     async fn wait_for_replicas(
         &self,
         connection: &mut DedicatedConnection,
@@ -85,7 +80,7 @@ impl DurableWriter {
             return Durability::SingleMachine;
         }
         let mut command = redis::cmd("WAIT");
-        // A timeout of 0 would mean no limit.
+        // 0 would mean no limit.
         command.arg(expected).arg(wait.as_millis().max(1) as u64);
         match connection.query_blocking::<usize>(&command, wait).await {
             Ok(replicas) if replicas >= required => Durability::Confirmed { replicas },
@@ -133,7 +128,7 @@ impl DurableWriter {
         }
     }
 
-    /// Replaces the pool of another master, or of changed certificates on disk.
+    /// Replaces the pool of another master, or of changed certificates.
     async fn pool_for(&self, master: &MasterConnection) -> Result<Pool, StoreError> {
         let tls = self.shared.dialer.read_tls_files().await;
         let mut current = self.current.lock();
@@ -162,8 +157,7 @@ impl DurableWriter {
         let timeouts = Timeouts {
             // The redis crate limits the time to connect, and the hook below that of its check.
             create: None,
-            // For the PING before reuse. On a dead connection it would otherwise take a whole response
-            // timeout.
+            // For the PING before reuse: a dead connection would take a whole response timeout.
             recycle: Some(*connect_timeout),
             wait: Some(*response_timeout),
         };
@@ -201,10 +195,9 @@ impl DurableWriter {
     }
 }
 
-/// A connection for one write. It returns to its pool only if all its commands succeeded.
-///
-/// The pool would also take it back after an error or a dropped future. A WAIT that still runs would then
-/// delay the next write, and a dead connection would fail it.
+/// A connection for one write, which returns to its pool only if all its commands succeeded. The pool would
+/// also take it back after an error or a dropped future. A WAIT that still runs would then delay the next
+/// write.
 struct Checkout {
     connection: DedicatedConnection,
     pooled: Option<deadpool_redis::Connection>,

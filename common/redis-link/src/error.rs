@@ -2,58 +2,50 @@
 
 use super::refusal::{RefusalCause, with_remedy};
 
-/// A failed operation on the store.
-///
 /// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) Redis may have carried the
-/// operation out: perhaps only the reply was lost. So every operation is safe to repeat. After the other
-/// variants nothing has changed.
+/// operation out: so every operation is safe to repeat. After the other variants nothing has changed.
 ///
 /// `what` is the command without its arguments, which can contain secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// There is no connection to a master, or it broke during the command.
+    /// Or the connection broke during the command.
     #[error("Redis is unreachable ({why}); check KUBELEET_REDIS_URL and that Redis runs")]
     Unreachable {
-        /// The command.
         what: String,
-        /// The reason from the network or the resolver.
+        /// From the network or the resolver.
         why: String,
     },
-    /// Redis did not answer in time.
     #[error("Redis did not answer {what} in time; it is overloaded, paused, or cut off by the network")]
     Timeout {
         /// The command.
         what: String,
     },
-    /// A key of a type that kubeleet never uses for it: another program wrote it.
+    /// Another program wrote the key.
     #[error("a key in Redis has the wrong type: {detail}; inspect it with redis-cli, then DEL or RENAME it")]
     WrongType {
         /// Redis' own words.
         detail: String,
     },
-    /// The server is no longer the master; the next call goes to the new one.
+    /// The next call goes to the new master.
     #[error("this Redis is a replica, not the master; a retry finds the new master")]
     NotMaster,
-    /// The server at the Redis URL is a replica.
+    /// At the Redis URL.
     #[error("the Redis at {at} is a replica of {master} and takes no writes: {advice}")]
     Replica {
-        /// Its address.
         at: String,
-        /// The address of its master.
         master: String,
         /// The remedy.
         advice: String,
     },
-    /// Redis answers, but took no write in time.
     #[error(
         "Redis answers reads, but took no write within {limit_ms} ms: it is paused (`CLIENT PAUSE … WRITE`; \
          `CLIENT UNPAUSE` ends that), or busy with another program"
     )]
     WritesPaused {
-        /// The limit, in milliseconds.
+        /// Milliseconds.
         limit_ms: u64,
     },
-    /// Redis refused the command: the server's own error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
+    /// The server's own error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
     #[error("Redis refused: {}", with_remedy(.0))]
     Refused(String),
     /// kubeleet never writes such a reply or stored value.
@@ -61,12 +53,11 @@ pub enum StoreError {
     Corrupt {
         /// The command or the record.
         what: String,
-        /// The problem.
         why: String,
     },
 }
 
-/// Transient codes of [`StoreError::Refused`] about one command.
+/// About one command.
 const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
 
 /// The results of [`StoreError::cause`].
@@ -89,13 +80,12 @@ pub const CAUSES: [&str; 15] = [
 ];
 
 impl StoreError {
-    /// Returns true if one key is broken. Other keys are readable.
+    /// Other keys are readable.
     pub fn is_broken_key(&self) -> bool {
         matches!(self, Self::WrongType { .. } | Self::Corrupt { .. })
     }
 
-    /// Returns true if Redis as a whole is the cause: the operation can succeed later, and no object of
-    /// kubeleet is broken. See also [`StoreError::needs_operator`].
+    /// Redis as a whole is the cause: the operation can succeed later, and no object of kubeleet is broken.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Refused(text) => RefusalCause::of(text).is_some() || TRANSIENT_CODES.contains(&code(text)),
@@ -103,14 +93,13 @@ impl StoreError {
         }
     }
 
-    /// Returns true if a person must change the configuration of Redis or kubeleet before any command can
-    /// succeed.
+    /// A person must change the configuration before any command can succeed.
     pub fn needs_operator(&self) -> bool {
         let Self::Refused(text) = self else { return false };
         RefusalCause::of(text).map_or_else(|| !TRANSIENT_CODES.contains(&code(text)), |cause| !cause.passes())
     }
 
-    /// Returns the cause if Redis as a whole is unusable, as a word of [`CAUSES`].
+    /// If Redis as a whole is unusable: a word of [`CAUSES`].
     pub fn cause(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable { .. } => Some("unreachable"),
@@ -122,7 +111,7 @@ impl StoreError {
         }
     }
 
-    /// Returns true if Redis refused a write because it uses all of its `maxmemory`.
+    /// It uses all of its `maxmemory`.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Refused(text) if code(text) == "OOM")
     }

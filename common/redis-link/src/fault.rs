@@ -14,12 +14,11 @@ pub(super) struct LinkFault {
 /// In order of severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionAction {
-    /// The server answered, and the connection works.
     Keep,
-    /// The server answered, but a failover may have replaced it.
+    /// A failover may have replaced the server.
     Recheck,
     Reconnect,
-    /// The server is no longer the master: close every connection to it.
+    /// Close every connection to the former master.
     NewMaster,
 }
 
@@ -38,7 +37,7 @@ impl LinkFault {
                 "WRONGPASS Redis does not accept the user or password in the Redis URL",
                 ConnectionAction::Reconnect,
             ),
-            // Also a protocol violation. The client then closes the connection, and the next command fails.
+            // Also a protocol violation: then the client closes the connection, and the next command fails.
             ErrorKind::UnexpectedReturnType | ErrorKind::Parse => Self {
                 error: StoreError::Corrupt { what: what(), why: error.to_string() },
                 action: ConnectionAction::Keep,
@@ -65,7 +64,7 @@ impl LinkFault {
         let (code, detail) = inside_script(&code, &detail);
         let text = format!("{code} {detail}").trim_end().to_owned();
         let action = match code {
-            // A replica answers MASTERDOWN. A blocked command ends with UNBLOCKED when the master becomes a
+            // A replica answers MASTERDOWN. UNBLOCKED ends a blocked command when the master becomes a
             // replica.
             "READONLY" | "MASTERDOWN" | "UNBLOCKED" => return Self::not_master(),
             "WRONGTYPE" => {
@@ -95,7 +94,7 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
         return Some(errors.iter().map(code_and_detail).collect());
     }
     match error.kind() {
-        // The client creates these while it sets up a connection.
+        // The client creates these while it connects.
         ErrorKind::Server(_) => {
             let code = error.code().unwrap_or("ERR").to_owned();
             Some(vec![(code, error.detail().map_or_else(|| error.to_string(), str::to_owned))])
@@ -104,8 +103,8 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Redis before version 7 wraps an error inside a script in `ERR Error running script … @user_script:1: …`,
-/// and puts a minus before the codes of refusals.
+/// Redis before 7 wraps an error inside a script in `ERR Error running script … @user_script:1: …`, and puts
+/// a minus before the codes of refusals.
 fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);
@@ -175,7 +174,7 @@ mod tests {
             assert_eq!((fault.action, fault.error.is_transient()), (action, transient), "{line}: {fault:?}");
         }
         assert!(matches!(from_server("WRONGTYPE x").error, StoreError::WrongType { .. }));
-        // As 6.2: a failed command without a minus, and a refusal with two places.
+        // As 6.2: without a minus, and with two places.
         let old = "ERR Error running script (call to f_a1522a9e): @user_script:1: ";
         let wrong_type = from_server(&format!("{old}WRONGTYPE Operation against a key")).error;
         assert!(matches!(&wrong_type, StoreError::WrongType { .. }), "{wrong_type:?}");

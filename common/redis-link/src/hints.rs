@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 
 use crate::hub::Subscription;
 
-/// Waits for `period` or the first hint. Returns all hints that have arrived.
+/// For `period` or the first hint. Returns all that have arrived.
 pub async fn tick_or_hints(period: Duration, hints: &mut Subscription) -> Vec<bytes::Bytes> {
     let Ok(first) = tokio::time::timeout(period, hints.next()).await else { return Vec::new() };
     let mut arrived = vec![first];
@@ -14,7 +14,7 @@ pub async fn tick_or_hints(period: Duration, hints: &mut Subscription) -> Vec<by
     arrived
 }
 
-/// Returns unread hints, without waiting.
+/// Without waiting.
 pub fn pending_hints(hints: &mut Subscription) -> Vec<bytes::Bytes> {
     std::iter::from_fn(|| hints.next().now_or_never()).collect()
 }

@@ -1,7 +1,7 @@
 //! Published messages: one connection listens to all subscribed channels.
 //!
-//! Messages are hints, lost without a connection or if a subscriber reads slowly. It then gets one empty
-//! message, and must read the state on its own.
+//! Messages are hints, lost without a connection or with a slow reader. The subscriber then gets one empty
+//! message, and must read the state.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ use super::transport::MessageHandler;
 
 /// One empty message replaces more.
 const MAX_UNREAD: usize = 64;
-/// After this silence, the hub checks that the server is there.
+/// Then the hub checks that the server is there.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -49,14 +49,14 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Tells the subscriber to read the state: unread messages are superfluous.
+    /// Unread messages are superfluous then.
     fn put_missed(&self) {
         *self.messages.lock() = VecDeque::from([Bytes::new()]);
         self.arrived.notify_one();
     }
 }
 
-/// A subscription to one channel. Dropping it ends the subscription.
+/// Dropping it ends the subscription.
 pub struct Subscription {
     inbox: Arc<Inbox>,
     /// Keeps the connection open.
@@ -65,13 +65,11 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Waits for the next message and returns its payload.
+    /// The payload of the next message. An empty one means that messages may have been missed: it comes first
+    /// when the subscription has taken effect, after every reconnect, and in place of more than 64 unread
+    /// messages.
     ///
-    /// An empty payload means that messages may have been missed. It comes first when the subscription has
-    /// taken effect, after every reconnect, and in place of more than 64 unread messages.
-    ///
-    /// # Cancel safety
-    /// No message is lost when the future is dropped.
+    /// Cancel safe.
     pub async fn next(&mut self) -> Bytes {
         loop {
             if let Some(message) = self.inbox.messages.lock().pop_front() {
@@ -176,7 +174,7 @@ impl Hub {
 struct Listener<'a> {
     hub: &'a Hub,
     sink: PubSubSink,
-    /// Channels confirmed by the server.
+    /// Confirmed by the server.
     channels: HashSet<String>,
     response_timeout: Duration,
 }
@@ -209,7 +207,6 @@ impl Listener<'_> {
         }
     }
 
-    /// Matches the server's subscriptions to the subscribed channels.
     async fn update_channels(&mut self) -> Result<(), LinkFault> {
         let wanted = self.hub.subscribed_channels();
         let surplus: Vec<String> = self.channels.difference(&wanted).cloned().collect();

@@ -6,10 +6,8 @@
 //! - Published messages arrive on one more connection ([`Subscription`]).
 //!
 //! One task of each link, the connection manager, connects. Without a connection, a command waits for a
-//! bounded time and then fails with [`StoreError::Unreachable`]. The link never repeats a command whose reply
+//! bounded time, then fails with [`StoreError::Unreachable`]. The link never repeats a command whose reply
 //! was lost: only the caller knows whether that is safe.
-//!
-//! May import `daemon` and `model`. Its tests start and kill servers and Sentinels.
 //!
 //! Tests: beside the code
 

@@ -25,12 +25,11 @@ use crate::transport::Transport;
 use daemon::failpoint::{self, Side};
 use daemon::redis_url::{RedisEndpoint, RedisUrl};
 
-/// Timeouts of a link.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// Time limit of a command that does not block.
+    /// Of a command that does not block.
     pub response_timeout: Duration,
-    /// Time limit to connect, also of a command's wait for a connection.
+    /// Also of a command's wait for a connection.
     pub connect_timeout: Duration,
 }
 
@@ -40,9 +39,8 @@ impl Default for LinkOptions {
     }
 }
 
-/// A handle to the connection to the master. Cheap to clone; the connections close with the last clone.
-///
-/// Must be used within a Tokio runtime.
+/// A handle to the connection to the master, cheap to clone; the connections close with the last clone. Must
+/// be used within a Tokio runtime.
 #[derive(Clone)]
 pub struct Link {
     inner: Arc<LinkInner>,
@@ -59,12 +57,12 @@ struct LinkInner {
 }
 
 impl Link {
-    /// Creates a link to the Redis at `url`. It connects on first use.
+    /// Connects on first use.
     pub fn new(url: RedisUrl, options: LinkOptions) -> Self {
         Self::build(None, url, options)
     }
 
-    /// Creates a link over `transport` instead of a network.
+    /// Instead of a network.
     pub fn with_transport(transport: Arc<dyn Transport>, url: RedisUrl, options: LinkOptions) -> Self {
         Self::build(Some(transport), url, options)
     }
@@ -97,15 +95,11 @@ impl Link {
         }
     }
 
-    /// Returns the database number.
     pub fn database(&self) -> u32 {
         self.inner.url.db
     }
 
-    /// Runs a command that does not block.
-    ///
-    /// # Errors
-    /// See [`StoreError`]. Takes at most the response timeout plus the connect timeout.
+    /// A command that does not block. Takes at most the response timeout plus the connect timeout.
     pub async fn query<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, StoreError> {
         let what = command_name(cmd);
         let mut master = self.master(&what).await?;
@@ -115,10 +109,7 @@ impl Link {
         self.handle_reply(&what, &master, reply)
     }
 
-    /// Sends several commands in one round trip, as a transaction only if `pipe` is one.
-    ///
-    /// # Errors
-    /// See [`Link::query`].
+    /// In one round trip, as a transaction only if `pipe` is one.
     pub async fn pipeline<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
         let what = pipe.cmd_iter().next().map(command_name).unwrap_or_default();
         let mut master = self.master(&what).await?;
@@ -128,11 +119,8 @@ impl Link {
         self.handle_reply(&what, &master, reply)
     }
 
-    /// Like [`Link::pipeline`], but a refused command, for example on a key of another type, does not affect
-    /// the others.
-    ///
-    /// # Errors
-    /// Only those that retrying may help, see [`StoreError::is_transient`].
+    /// A refused command, for example on a key of another type, does not affect the others. Fails only with
+    /// [transient](StoreError::is_transient) errors.
     pub async fn pipeline_each(
         &self,
         mut pipe: Pipeline,
@@ -153,11 +141,8 @@ impl Link {
         Ok(each)
     }
 
-    /// Runs a script by its hash. If Redis does not know it (after a restart or SCRIPT FLUSH), nothing was
-    /// executed: loads it and runs it again.
-    ///
-    /// # Errors
-    /// See [`Link::query`].
+    /// By its hash. If Redis does not know it (after a restart or SCRIPT FLUSH), nothing was executed: loads
+    /// it and runs it again.
     pub async fn script(&self, call: &ScriptCall<'_>) -> Result<Value, StoreError> {
         let what = call.name();
         let mut master = self.master(what).await?;
@@ -177,23 +162,17 @@ impl Link {
         }
     }
 
-    /// Opens a connection for one loop of blocking commands.
+    /// For one loop of blocking commands.
     ///
-    /// `response_timeout` must be several seconds longer than the longest block. If it ends first, an element
+    /// `response_timeout` must be several seconds longer than the longest block: if it ends first, an element
     /// that Redis pops is lost.
-    ///
-    /// # Errors
-    /// See [`Link::query`].
     pub async fn dedicated(&self, response_timeout: Duration) -> Result<DedicatedConnection, StoreError> {
         self.ensure_started();
         DedicatedConnection::open(self.inner.shared.clone(), response_timeout).await
     }
 
-    /// Runs a script like [`Link::script`]. Then waits, at most for `wait`, until all replicas that could
-    /// become the master have its writes.
-    ///
-    /// # Errors
-    /// See [`Link::query`]. After the script, failures only make the durability `Unconfirmed`.
+    /// Then waits, at most for `wait`, until all replicas that could become the master have its writes. After
+    /// the script, failures only make the durability `Unconfirmed`.
     pub async fn durable_script(
         &self,
         call: &ScriptCall<'_>,
@@ -203,11 +182,7 @@ impl Link {
         Ok((reply, durability))
     }
 
-    /// Like [`Link::durable_script`], with a second script in the same round trip. Its reply is `None` if it
-    /// failed.
-    ///
-    /// # Errors
-    /// See [`Link::durable_script`].
+    /// With a second script in the same round trip. Its reply is `None` if it failed.
     pub async fn durable_scripts(
         &self,
         call: &ScriptCall<'_>,
@@ -218,7 +193,7 @@ impl Link {
         self.inner.durable.run(call, also, wait).await
     }
 
-    /// Asks each Sentinel for its report, within some seconds. Empty without Sentinels.
+    /// Within some seconds; empty without Sentinels.
     pub async fn inspect_sentinels(&self) -> Vec<SentinelReport> {
         match &self.inner.inspected_sentinels {
             Some(sentinels) => sentinels.lock().await.inspect(&self.inner.shared.dialer).await,
@@ -226,13 +201,12 @@ impl Link {
         }
     }
 
-    /// Returns the current connection state and its changes.
     pub fn health(&self) -> watch::Receiver<LinkHealth> {
         self.ensure_started();
         self.inner.shared.health()
     }
 
-    /// Subscribes to a channel. Messages are hints only, see [`Subscription::next`].
+    /// Messages are hints only, see [`Subscription::next`].
     pub fn subscribe(&self, channel: &str) -> Subscription {
         self.ensure_started();
         // A transport delivers messages to the hub on its own.

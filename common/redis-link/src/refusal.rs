@@ -1,8 +1,7 @@
-//! Conditions under which Redis answers but refuses commands: their names and remedies.
-//!
-//! Pure. Only this file reads Redis' errors for people; `fault.rs` reads them for the connection.
+//! Conditions under which Redis answers but refuses commands: their names and remedies. Pure. `fault.rs`
+//! reads the same errors for the connection.
 
-/// Not an object of kubeleet: Redis refuses every command of the kind.
+/// Redis refuses every command of the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefusalCause {
     NoReplicas,
@@ -55,14 +54,14 @@ const BY_WORDS: &[(&str, RefusalCause)] = &[
 ];
 
 impl RefusalCause {
-    /// Classifies a server error, code first; `None` if it concerns only the command or its key.
+    /// Code first; `None` if the error concerns only the command or its key.
     pub(super) fn of(text: &str) -> Option<Self> {
         let code = text.split([' ', ':']).next().unwrap_or_default();
         let coded = BY_CODE.iter().find(|(known, _)| *known == code);
         coded.or_else(|| BY_WORDS.iter().find(|(words, _)| text.contains(words))).map(|(_, cause)| *cause)
     }
 
-    /// Returns true if it passes without a change of the configuration.
+    /// Without a change of the configuration.
     pub(super) fn passes(self) -> bool {
         match self {
             NoReplicas | Memory | Disk | Clients | Loading | Busy => true,

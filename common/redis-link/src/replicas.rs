@@ -6,13 +6,13 @@
 //! - those that the Sentinels may elect;
 //! - those attached recently, unless the Sentinels report that they cannot be elected.
 //!
-//! A write must also reach at least half of all replicas, so that the smaller side of a network partition
-//! never calls a write durable. `docs/how-to/high-availability.md` has the reasoning.
+//! A write must also reach at least half of all replicas: the smaller side of a partition never calls a write
+//! durable. Reasons: `docs/how-to/high-availability.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// A replica counts for this time, if no Sentinel reports on it.
+/// If no Sentinel reports on it.
 const RECENTLY_ATTACHED: Duration = Duration::from_secs(60);
 
 /// After that, the wait would only delay every reply.
@@ -20,32 +20,32 @@ const WAIT_FOR_MISSING: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfirmTarget {
-    /// Replicas that make the write durable.
+    /// They make the write durable.
     pub(super) required: usize,
-    /// Replicas that should have the write soon, for which it waits.
+    /// They should have the write soon, and it waits for them.
     pub(super) expected: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SentinelView {
     pub(super) master: String,
-    /// True for replicas that a Sentinel could elect.
+    /// True for those that a Sentinel could elect.
     pub(super) replicas: BTreeMap<String, bool>,
-    /// Less than a majority cannot rule out the election of a replica.
+    /// Less than a majority cannot rule out an election.
     pub(super) is_majority: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct ReplicaTracker {
-    /// Last attachment of each replica.
+    /// Last attachment of each.
     attached: BTreeMap<String, Instant>,
     view: SentinelView,
-    /// Start of the time with too few attached replicas.
+    /// Too few attached replicas.
     incomplete_since: Option<Instant>,
 }
 
 impl ReplicaTracker {
-    /// `behind` of the replicas receive a full copy or lag: they count, but no write waits for them.
+    /// `behind` of them receive a full copy or lag: they count, but no write waits for them.
     pub(super) fn record_attached(
         &mut self,
         now: Instant,
@@ -76,7 +76,7 @@ impl ReplicaTracker {
         self.view.replicas.extend(view.replicas.into_keys().map(|replica| (replica, true)));
     }
 
-    /// Returns the number of replicas that a write must reach, without asking the master.
+    /// Without asking the master.
     pub(super) fn required(&self, now: Instant) -> usize {
         self.count(&BTreeSet::new(), now)
     }

@@ -17,18 +17,18 @@ use crate::error::StoreError;
 use daemon::redis_url::HostPort;
 
 const MAJORITY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Shorter than the limit for the majority, so that a dead connection is noticed and replaced.
+/// Shorter than the limit for the majority, so that a dead connection is replaced.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A replica that a Sentinel could not reach for this time is not elected before it has caught up. By then
-/// all Sentinels know that others have more data: they ask every 10 s, and a replica can still read the
-/// master's output for `repl-timeout`, 10 s.
+/// A replica that a Sentinel could not reach for so long is not elected before it has caught up. By then all
+/// Sentinels know that others have more data: they ask every 10 s, and a replica can read the master's output
+/// for `repl-timeout`, 10 s.
 const UNELECTABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Keeps a connection to each Sentinel that answered last time.
 pub(super) struct Sentinels {
     name: String,
     peers: Vec<SentinelPeer>,
-    /// The newest accepted configuration.
+    /// Newest accepted.
     epoch: u64,
 }
 
@@ -42,7 +42,7 @@ struct SentinelAnswer {
     master: HostPort,
     /// Every failover increments it.
     epoch: u64,
-    /// Replicas of that master (`host:port`), also those that are down; true for those that it could elect.
+    /// `host:port`, also those that are down; true for those that it could elect.
     replicas: BTreeMap<String, bool>,
 }
 
@@ -52,10 +52,10 @@ impl Sentinels {
         Self { name, peers, epoch: 0 }
     }
 
-    /// Asks all Sentinels at once and accepts the newest configuration.
+    /// Accepts the newest configuration.
     ///
-    /// A Sentinel that was cut off still names the old master, so one answer is not enough while more can
-    /// come. Waits for more than half of the Sentinels or a timeout.
+    /// A Sentinel that was cut off still names the old master. So this waits for more than half of the
+    /// Sentinels or a timeout.
     pub(super) async fn ask(&mut self, dialer: &RedisDialer) -> Result<(HostPort, SentinelView), LinkFault> {
         let needed = self.peers.len() / 2 + 1;
         let deadline = Instant::now() + MAJORITY_TIMEOUT;
@@ -95,17 +95,17 @@ fn combine(master: &HostPort, answers: &[SentinelAnswer], needed: usize) -> Sent
     SentinelView { master, replicas, is_majority: agreeing.len() >= needed }
 }
 
-/// Returns the answer with the newest configuration; among equals the first one.
+/// The newest configuration; among equals the first one.
 ///
-/// An answer older than the `known` configuration is from a Sentinel that was cut off. If more than half of
-/// the Sentinels answer so, they were set up anew, and it is accepted.
+/// An answer older than the `known` configuration is from a Sentinel that was cut off. If more than half
+/// answer so, they were set up anew, and it is accepted.
 fn newest_answer(answers: &[SentinelAnswer], needed: usize, known: u64) -> Option<&SentinelAnswer> {
     let is_majority = answers.len() >= needed;
     let newest = answers.iter().reduce(|best, next| if next.epoch > best.epoch { next } else { best })?;
     (is_majority || newest.epoch >= known).then_some(newest)
 }
 
-/// A Sentinel that refuses the connection is the reason: an operator must act. Otherwise lists all reasons.
+/// An operator must act if a Sentinel refuses the connection. Otherwise lists all reasons.
 fn no_master(failures: Vec<LinkFault>) -> LinkFault {
     let mut reasons = Vec::new();
     for fault in failures {
@@ -194,13 +194,13 @@ fn parse_answer(address: Value, fields: Value, replicas: Value) -> Option<Sentin
     })
 }
 
-/// Returns true if a Sentinel with this report of a replica could elect it before it has caught up.
+/// Before it has caught up.
 fn is_electable(fields: &BTreeMap<String, String>) -> bool {
     let millis = |field: &str| fields.get(field).and_then(|text| text.parse::<u64>().ok());
-    // The field exists only while the Sentinel considers the replica down.
+    // Exists only while the Sentinel considers the replica down.
     let is_gone = millis("s-down-time").is_some_and(|down| down >= UNELECTABLE_AFTER.as_millis() as u64);
-    // Sentinel refuses a replica that lost its master ten times down-after-milliseconds ago. The limit here
-    // is twice as long, as another Sentinel may have another setting.
+    // Sentinel refuses a replica that lost its master ten times down-after-milliseconds ago. Twice as long
+    // here: another Sentinel may have another setting.
     let limit = millis("down-after-milliseconds").unwrap_or(30_000).saturating_mul(20);
     let is_outdated = millis("master-link-down-time").is_some_and(|down| down > limit);
     !is_gone && !is_outdated && millis("slave-priority") != Some(0)

@@ -1,32 +1,28 @@
-//! The Sentinels' reports for people. The choice of the master is in `sentinel.rs`.
+//! The Sentinels' reports for people; `sentinel.rs` chooses the master.
 
 use std::collections::BTreeMap;
 
 use redis::Value;
 
-/// The report of one Sentinel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentinelReport {
-    /// Its address in the Redis URL.
+    /// In the Redis URL.
     pub at: String,
-    /// Its facts, or the reason of a missing answer.
+    /// Or the reason of a missing answer.
     pub facts: Result<SentinelFacts, String>,
 }
 
-/// A Sentinel's view of the master and the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentinelFacts {
-    /// Address of the server that it monitors as the master.
     pub master: String,
-    /// True if that server says that it is a replica.
+    /// That server says that it is a replica.
     pub is_replica: bool,
-    /// Number of Sentinels that must agree on the master's failure.
     pub quorum: usize,
-    /// Number of known Sentinels, itself included.
+    /// Known ones, itself included.
     pub sentinels: usize,
-    /// Number of reachable Sentinels, itself included.
+    /// Itself included.
     pub reachable_sentinels: usize,
-    /// `replica-priority` of the known replicas, by address.
+    /// `replica-priority` by address.
     pub replicas: BTreeMap<String, u64>,
 }
 

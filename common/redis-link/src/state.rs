@@ -69,10 +69,7 @@ impl SharedState {
         self.health.subscribe()
     }
 
-    /// Waits for a missing connection at most for the connect timeout.
-    ///
-    /// # Errors
-    /// The reason; at once if an operator must change something first.
+    /// Waits at most for the connect timeout, and not at all if an operator must act first.
     pub(super) async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
         if let MasterStatus::Connected(master) = &self.state.borrow().status {
             return Ok(master.clone());
@@ -90,7 +87,7 @@ impl SharedState {
         }
     }
 
-    /// Waits for a missing connection without a limit.
+    /// Without a limit.
     pub(super) async fn wait_for_master(&self) -> MasterConnection {
         let mut state = self.state.subscribe();
         loop {
@@ -165,7 +162,7 @@ impl SharedState {
         }
     }
 
-    /// A failure of a dedicated connection does not prove that the shared one broke as well.
+    /// It does not prove that the shared connection broke as well.
     pub(super) fn handle_dedicated_fault(&self, term: u64, fault: &LinkFault) {
         match fault.action {
             ConnectionAction::Keep => {}
@@ -194,7 +191,7 @@ impl SharedState {
         });
     }
 
-    /// Makes the connection manager check at once that the master is still the master.
+    /// The connection manager checks at once that the master is still the master.
     pub(super) fn request_check(&self) {
         self.check_requested.notify_one();
     }
@@ -217,7 +214,7 @@ impl SharedState {
     }
 }
 
-/// Returns the error of a command that was not sent, after an earlier `error`.
+/// After an earlier `error`.
 fn not_sent(what: &str, error: &StoreError) -> StoreError {
     let why = match error {
         StoreError::Unreachable { why, .. } => why.clone(),

@@ -1,6 +1,5 @@
-//! Carriers of commands to Redis: the `redis` crate, or a [`Transport`].
-//!
-//! A transport replaces the network and the server. The schedule simulator uses one to order all commands.
+//! Carriers of commands to Redis: the `redis` crate, or a [`Transport`], with which the schedule simulator
+//! orders all commands.
 
 use std::io;
 use std::sync::Arc;
@@ -12,24 +11,23 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Arg, Cmd, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 use tokio::time::timeout;
 
-/// Name and arguments of a command.
+/// Name and arguments.
 pub type RedisCommand = Vec<Vec<u8>>;
-/// Receives published messages: channel and payload.
+/// Channel and payload.
 pub type MessageHandler = Box<dyn Fn(&str, Bytes) + Send + Sync>;
 
-/// A carrier of commands in place of a network.
+/// In place of a network.
 pub trait Transport: Send + Sync + 'static {
-    /// Opens a connection. Dropping it closes it.
+    /// Dropping it closes it.
     fn open(&self) -> Arc<dyn TransportConnection>;
 
-    /// Registers a handler for all messages from now on. An empty payload means that messages may have been
-    /// missed.
+    /// For all messages from now on. An empty payload means that messages may have been missed.
     fn listen(&self, handler: MessageHandler);
 }
 
-/// One connection of a [`Transport`]. Replies arrive in the order of the commands.
+/// Replies arrive in the order of the commands.
 pub trait TransportConnection: Send + Sync {
-    /// Sends commands at once and returns one reply to each.
+    /// One reply to each.
     ///
     /// # Cancel safety
     /// Not cancel safe: dropping the future does not take back sent commands.

@@ -1,31 +1,25 @@
-//! Where settings come from: flags, the environment and a file. Nothing here reads the environment of the
-//! process on its own.
+//! Where settings come from: flags, the environment and a file. Nothing here reads the process's environment
+//! on its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} (from {origin}): {problem}")]
 pub struct ConfigError {
-    /// Name of the environment variable.
+    /// The environment variable.
     pub setting: String,
-    /// Source of the value.
     pub origin: Origin,
     /// The fault, and the valid values.
     pub problem: String,
 }
 
-/// Source of a value, in order of precedence.
+/// In order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// A command-line flag.
     Flag,
-    /// The environment.
     Environment,
-    /// The configuration file.
     File,
-    /// The built-in default.
     Default,
 }
 
@@ -40,22 +34,18 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The sources of settings.
 pub struct Sources<'a> {
-    /// Flags, by environment variable.
+    /// By environment variable.
     pub flags: BTreeMap<String, String>,
-    /// Reads one environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// Settings of the configuration file, by environment variable.
+    /// By environment variable.
     pub file: BTreeMap<String, String>,
-    /// Reads the file of a `…_FILE` setting.
+    /// For `…_FILE` settings.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
-    /// Host name of the machine.
     pub host_name: String,
 }
 
 impl Sources<'_> {
-    /// Returns sources without any setting.
     pub(crate) fn none() -> Self {
         Self {
             flags: BTreeMap::new(),
@@ -80,10 +70,9 @@ impl Sources<'_> {
     }
 }
 
-/// Reads settings from their sources, and keeps what it was asked for and what was wrong.
 pub(crate) struct SettingsReader<'a> {
     pub(crate) sources: &'a Sources<'a>,
-    /// Every setting that was asked for, with its default if that is a text.
+    /// With its default if that is a text.
     pub(crate) asked: BTreeMap<&'static str, Option<&'static str>>,
     pub(crate) problems: Vec<ConfigError>,
 }
@@ -102,7 +91,7 @@ impl<'a> SettingsReader<'a> {
         self.find(setting).map_or(Origin::Default, |(_, origin)| origin)
     }
 
-    /// Returns an environment variable that is not a setting.
+    /// Not a setting.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         (self.sources.environment)(name).filter(|text| !text.is_empty())
     }
@@ -111,7 +100,7 @@ impl<'a> SettingsReader<'a> {
         self.problems.push(ConfigError { setting: setting.to_owned(), origin, problem: problem.into() });
     }
 
-    /// Reads a setting without a default.
+    /// Without a default.
     pub(crate) fn optional<T>(
         &mut self,
         setting: &'static str,
@@ -121,7 +110,7 @@ impl<'a> SettingsReader<'a> {
         parse(&text).map_err(|problem| self.refuse(setting, origin, problem)).ok()
     }
 
-    /// Reads a setting whose default is written as users would write it.
+    /// The default is written as users would write it.
     pub(crate) fn value<T>(
         &mut self,
         setting: &'static str,
@@ -133,7 +122,7 @@ impl<'a> SettingsReader<'a> {
         value.unwrap_or_else(|| parse(default).expect("a valid default"))
     }
 
-    /// Reads a setting that names a file. `parse` gets its path and its text.
+    /// The setting names a file; `parse` gets its path and its text.
     pub(crate) fn file<T>(
         &mut self,
         setting: &'static str,

@@ -15,17 +15,15 @@ use model::spec::{MAX_MEMORY_BYTES, MIN_MEMORY_BYTES, Memory};
 
 /// A typing error must not lose data.
 const SHORTEST_VOLUME_GRACE: Duration = Duration::from_secs(60 * 60);
-/// The longest socket path, less the suffix that a proxy appends while it binds it.
+/// Less the suffix that a proxy appends while it binds the socket.
 const MAX_SOCKET_PATH: usize = 100;
 
-/// The container runtime of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeKind {
-    /// A Docker engine, or Podman through its compatible socket.
+    /// Or Podman through its compatible socket.
     Docker,
-    /// Plain processes on this machine.
     Process,
-    /// Simulated pods, for tests of large clusters.
+    /// For tests of large clusters.
     Sim,
 }
 
@@ -44,17 +42,13 @@ impl FromStr for RuntimeKind {
 /// Address of `/metrics` and `/healthz` of scheduler, worker and proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsListen {
-    /// The daemon's default; if the address is in use, it only warns.
+    /// The daemon's default; if it is in use, the daemon only warns.
     Default,
-    /// Metrics are not served.
     Off,
-    /// The configured address and its origin.
     Address {
-        /// The interface.
         ip: IpAddr,
-        /// The port; by default the daemon's own.
+        /// By default the daemon's own.
         port: Option<u16>,
-        /// Source of the setting.
         origin: Origin,
     },
 }
@@ -70,14 +64,13 @@ impl MetricsListen {
     }
 }
 
-/// Address for the proxies of other hosts.
+/// For the proxies of other hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelListen {
     /// The local address of the connection to Redis, unless it is loopback.
     Auto,
     /// Only this host's own proxy reaches its pods.
     Off,
-    /// This address.
     Address(SocketAddr),
 }
 
@@ -92,14 +85,12 @@ impl FromStr for TunnelListen {
     }
 }
 
-/// The memory limit of a pod that sets none. It reserves nothing.
+/// Of a pod that sets none. It reserves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultMemory {
-    /// Half of the node's memory: one pod cannot take the whole machine.
+    /// One pod cannot take the whole machine.
     HalfOfNode,
-    /// This amount.
     Limit(Memory),
-    /// No limit.
     None,
 }
 
@@ -118,7 +109,7 @@ impl FromStr for DefaultMemory {
 }
 
 impl DefaultMemory {
-    /// Returns the limit on a node with `node_memory` bytes; `None` for no limit.
+    /// In bytes; `None` for no limit.
     pub fn on_node(self, node_memory: u64) -> Option<Memory> {
         match self {
             // A node with unknown memory offers none.
@@ -131,18 +122,16 @@ impl DefaultMemory {
     }
 }
 
-/// Returns the proxy's socket in a runtime directory; `None` if its path is too long.
+/// `None` if its path is too long.
 pub fn proxy_socket_in(directory: &Path) -> Option<PathBuf> {
     let path = directory.join(SOCKET_NAME);
     (path.as_os_str().len() <= MAX_SOCKET_PATH).then_some(path)
 }
 
-/// Parses a value whose type says how.
 pub(super) fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// Parses what `parse` does, or `off`.
 pub(super) fn or_off<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> impl Fn(&str) -> Result<Option<T>, String> {
@@ -217,7 +206,7 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Returns true for JSON.
+/// True for JSON.
 pub(super) fn log_format(text: &str) -> Result<bool, String> {
     match text {
         "json" => Ok(true),
@@ -230,7 +219,7 @@ pub(super) fn address(example: &str) -> impl Fn(&str) -> Result<SocketAddr, Stri
     move |text| text.parse().map_err(|_| format!("{text:?} is not an address with a port: write {example}"))
 }
 
-/// Parses the addresses of this machine that pods may use; `any` is `None`.
+/// `any` is `None`.
 pub(super) fn port_addresses(text: &str) -> Result<Option<Vec<IpAddr>>, String> {
     let address = |part: &str| {
         let bad = |_| format!("{part:?} is not an IP address: write 10.0.0.5,10.1.0.5, any or none");
@@ -266,7 +255,7 @@ fn is_absolute(path: &Path) -> bool {
     path.is_absolute() && !path.components().any(|part| part == Component::ParentDir)
 }
 
-/// Parses an absolute path other than `/`.
+/// Other than `/`.
 pub(super) fn absolute_path(example: &str) -> impl Fn(&str) -> Result<PathBuf, String> {
     move |text| {
         let path = Path::new(text.trim());

@@ -47,12 +47,12 @@ async fn all_known_replicas_must_confirm_a_write() {
     replica.thaw();
     assert_eq!(write(&link, Duration::from_secs(10)).await, Durability::Confirmed { replicas: 2 });
 
-    // A lost replica counts for a while: it could be the one that is promoted.
+    // It could be the one that is promoted.
     other.kill();
     let durability = write(&link, Duration::from_millis(300)).await;
     assert_eq!(durability, Durability::Unconfirmed { confirmed: 1, known: 2 });
 
-    // If it stays away, replies no longer wait for it.
+    // It stays away: replies no longer wait for it.
     eventually("a write returns at once", async || {
         let start = Instant::now();
         let durability = write(&link, Duration::from_millis(1000)).await;
@@ -103,13 +103,13 @@ async fn first_write(link: &Link, server: &Redis) -> String {
     let _: Value = link.query(&redis::cmd("PING")).await.unwrap();
     let before = open_connections(server).await;
     write(link, Duration::from_secs(1)).await;
-    // The question's own connection is closed in between, or is closing.
+    // The question's own connection is closed or closing.
     let opened = eventually("only the new connection is left", async || {
         let opened: Vec<String> = open_connections(server).await.difference(&before).cloned().collect();
         (opened.len() == 2).then_some(opened)
     })
     .await;
-    // Ids grow with time; the younger one is the question's.
+    // The younger one is the question's.
     opened.into_iter().min_by_key(|id| id.trim_start_matches("id=").parse::<u64>().unwrap()).unwrap()
 }
 

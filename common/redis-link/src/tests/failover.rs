@@ -93,7 +93,7 @@ async fn the_link_follows_the_sentinels_to_the_new_master() {
     let new = format!("127.0.0.1:{}", trio.replicas[0].port());
     assert!(matches!(&*link.health().borrow(), LinkHealth::Connected { master, .. } if *master == new));
 
-    // The dead master now counts as a replica: it can come back and be promoted, and it lacks this write.
+    // The dead master counts as a replica without this write: it can come back and be promoted.
     let durability = link.durable_script(&durable, Duration::from_millis(100)).await.unwrap().1;
     assert_eq!(durability, Durability::Unconfirmed { confirmed: 0, known: 1 });
 }
@@ -115,7 +115,7 @@ async fn all_connections_leave_a_frozen_master_for_the_new_one() {
     assert!(matches!(own.query::<Value>(&redis::cmd("PING")).await, Err(StoreError::NotMaster)));
     assert!(link.dedicated(Duration::from_secs(60)).await.is_ok());
 
-    // The old master resumes and considers itself the master for a moment.
+    // The old master considers itself the master for a moment.
     trio.master.thaw();
     for _ in 0..20 {
         eventually_set(&link, "later", "1").await;

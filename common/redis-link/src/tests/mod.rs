@@ -18,7 +18,7 @@ use testkit::eventually;
 use super::{Link, LinkHealth, LinkOptions};
 use crate::error::StoreError;
 
-/// For slow machines: a successful test takes a fraction of it.
+/// A successful test takes a fraction of it.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn options() -> LinkOptions {

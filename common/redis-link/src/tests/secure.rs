@@ -12,7 +12,7 @@ use super::{eventually_set, get, link, set};
 use crate::call::ScriptCall as Call;
 use crate::error::StoreError;
 
-/// Returns false without openssl.
+/// False without openssl.
 fn make_certificates(dir: &Path) -> bool {
     std::fs::write(dir.join("extensions"), "subjectAltName=IP:127.0.0.1\n").unwrap();
     let steps = [
