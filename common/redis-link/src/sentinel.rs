@@ -19,7 +19,7 @@ use daemon::redis_url::HostPort;
 const MAJORITY_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Shorter than the limit for the majority, so that a dead connection is replaced.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A replica that a Sentinel could not reach for so long is not elected before it has caught up. By then all
+/// A replica that a Sentinel could not reach for this time is not elected before it has caught up. By then all
 /// Sentinels know that others have more data: they ask every 10 s, and a replica can read the master's output
 /// for `repl-timeout`, 10 s.
 const UNELECTABLE_AFTER: Duration = Duration::from_secs(30);
