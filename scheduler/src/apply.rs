@@ -1,7 +1,7 @@
 //! Executes decisions about pods.
 //!
 //! Every payload here is in this scheduler's in-flight list until a script moves it. After an error its next
-//! step takes the rest again; after its death, another scheduler does, once the reclaim loop has returned it.
+//! step takes the rest again; after its death, the reclaim loop of another one returns it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::metrics;
 
 /// A few milliseconds of Redis per script.
 const PODS_PER_SCRIPT: usize = 250;
-/// Redis runs them in order; the next is on its way meanwhile.
+/// The next is on its way while Redis runs one.
 const CONCURRENT_SCRIPTS: usize = 3;
 
 pub(crate) struct Executor<'a> {
@@ -36,10 +36,10 @@ pub(crate) enum AssignResult {
 }
 
 impl Executor<'_> {
-    /// Returns one result each. A node refuses if it has more pods than `max_pods`. With such a limit pass at
-    /// most the pods of one script: each of them counts.
+    /// A node refuses if it has more pods than `max_pods`. With such a limit pass at most the pods of one
+    /// script: each of them counts.
     ///
-    /// After an error, some of the pods may have been assigned.
+    /// After an error, some may have been assigned.
     pub(crate) async fn assign(
         &self,
         assignments: &[Assignment],
@@ -96,7 +96,7 @@ impl Executor<'_> {
         Err(error)
     }
 
-    /// After an error, some of the pods may have been recorded.
+    /// After an error, some may have been recorded.
     pub(crate) async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
         for chunk in parked.chunks(PODS_PER_SCRIPT) {
             match self.store.park(self.id, chunk).await {
@@ -180,8 +180,8 @@ fn is_broken<T>(read: Result<T, StoreError>) -> Result<bool, StoreError> {
     }
 }
 
-/// Returns "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". Leaves out details with changing
-/// numbers: each change would be an event.
+/// "0/3 nodes are available: 2 InsufficientMemory, 1 Cordoned". Leaves out changing numbers: each change
+/// would be an event.
 pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> String {
     if nodes == 0 {
         return "the cluster has no nodes; start `kubeleet worker` on a machine".to_owned();

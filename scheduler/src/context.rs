@@ -14,7 +14,7 @@ use crate::timings::LoopTimings;
 pub(crate) struct SchedulerContext {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Random for each start of the process.
+    /// New at each start.
     pub(crate) id: SchedulerId,
     pub(crate) timings: LoopTimings,
     pub(crate) external_worker_pods: u64,

@@ -9,17 +9,16 @@ use store::CronTick;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CronStep {
     Take(CronTick),
-    /// End these jobs first: the tick is for their successor.
+    /// End these jobs first.
     Replace(Vec<ServiceName>),
-    /// Wait until the pods of replaced jobs are gone.
+    /// Until the pods of replaced jobs are gone.
     Wait,
-    /// Until the next tick, if any.
     Sleep(Option<i64>),
 }
 
 pub(crate) struct CronJob<'a> {
     pub(crate) service: &'a Service,
-    /// Not ended. Only known if the cron replaces jobs.
+    /// Only counted if the cron replaces jobs.
     pub(crate) active_pods: usize,
 }
 
@@ -67,7 +66,7 @@ fn is_of_time(job: &Service, cron: &Service) -> bool {
     job.state == ServiceState::Active && job.progress.of_cron.as_ref().is_some_and(|(of, _)| *of == cron.name)
 }
 
-/// `jobs` are those of the cron, the oldest first.
+/// `jobs` has the oldest first.
 pub(crate) fn surplus_history<'a>(policy: &CronPolicy, jobs: &[&'a Service]) -> Vec<&'a Service> {
     let of = |is_complete: bool, kept: u32| {
         let ended: Vec<&Service> = jobs

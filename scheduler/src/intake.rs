@@ -1,4 +1,4 @@
-//! Parses payloads from the queue, and reads the specifications of their pods.
+//! Parses payloads from the queue, and reads their specifications.
 
 use bytes::Bytes;
 use model::ids::{NodeName, PodId, ServiceName};
@@ -39,7 +39,7 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// A missing or unreadable specification affects only its own pods.
+    /// A faulty specification affects only its own pods.
     pub(crate) async fn read(store: &Store, payloads: Vec<Bytes>) -> Result<Self, StoreError> {
         let mut intake = Self::default();
         let mut parsed = Vec::with_capacity(payloads.len());
@@ -65,7 +65,7 @@ impl Intake {
             }
             return Ok(());
         };
-        // Cached by now, unless missing or unreadable.
+        // Cached, unless missing or unreadable.
         let message = match store.pod_spec(spec).await {
             Ok(Some(spec)) => {
                 // A service's pods have its name.
@@ -84,7 +84,6 @@ impl Intake {
     }
 }
 
-/// Its payload contains its specification.
 fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     match payload.inline_spec() {
         Ok(inline) => Ok(pending_pod(payload, &inline.pod, None)),
@@ -92,14 +91,13 @@ fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     }
 }
 
-/// A volume with an unreadable record counts as being removed, so that its pod waits.
+/// A pod waits while a volume's record is unreadable.
 pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Result<(), StoreError> {
     let names: Vec<_> = pods.iter().flat_map(|pod| &pod.volumes).map(|claim| claim.name.clone()).collect();
     if names.is_empty() {
         return Ok(());
     }
     let records = store.volumes(&names).await?;
-    // A shared volume is on no node.
     let is_certain = |claim: &VolumeClaim, record: &Result<Option<Volume>, StoreError>| {
         claim.scope.is_shared()
             || record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
@@ -126,7 +124,7 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
     Ok(())
 }
 
-/// Returns the machines that have not reported, and those whose copy must still be settled.
+/// Those that have not reported, or whose copy must still be settled.
 fn unreported_volume(
     claim: &VolumeClaim,
     unreported: &[UnreportedNode],

@@ -1,5 +1,4 @@
-//! The scheduler: assigns pending pods to nodes, and restores the desired state of the cluster after
-//! failures.
+//! The scheduler: assigns pods to nodes, and restores the desired state after failures.
 //!
 //! ```text
 //! the crate placement, write_witness.rs,
@@ -75,15 +74,12 @@ pub enum SchedulerError {
     },
 }
 
-/// Runs until `shutdown`. While Redis is unavailable, the loops wait.
-///
-/// Fails only if a loop panicked.
+/// While Redis is unavailable, the loops wait. Fails only if a loop panicked.
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), SchedulerError> {
     let store = Store::new(config.redis.clone(), LinkOptions::default());
     run_with(config, store, shutdown).await
 }
 
-/// As [`run`], with an existing store.
 pub async fn run_with(
     config: Arc<Config>,
     store: Store,
@@ -92,7 +88,6 @@ pub async fn run_with(
     run_with_clock(config, store, Arc::new(BootClock), shutdown).await
 }
 
-/// As [`run_with`], with a clock.
 pub async fn run_with_clock(
     config: Arc<Config>,
     store: Store,
@@ -140,7 +135,7 @@ pub(crate) async fn run_context(
     loops.spawn(ExternalWorkerLoop::new(&context), &stop);
     loops.spawn(FreeAddressLoop::new(&context), &stop);
     let result = loops.join_all(&stop).await;
-    // Only saves time: otherwise another scheduler reclaims the payloads.
+    // Otherwise another scheduler reclaims the payloads, later.
     let returned = tokio::time::timeout(RETURN_TIMEOUT, retire(&context)).await;
     if returned.is_err() {
         tracing::warn!(
@@ -152,7 +147,7 @@ pub(crate) async fn run_context(
     result
 }
 
-/// Aborts the loops when dropped.
+/// Aborts them when dropped.
 #[derive(Default)]
 struct LoopSet {
     tasks: JoinSet<()>,
@@ -165,7 +160,7 @@ impl LoopSet {
         self.names.insert(task.id(), L::NAME);
     }
 
-    /// A panic stops the others; returns the first one.
+    /// A panic stops the others.
     async fn join_all(mut self, stop: &CancellationToken) -> Result<(), SchedulerError> {
         let mut result = Ok(());
         while let Some(ended) = self.tasks.join_next().await {
@@ -179,11 +174,10 @@ impl LoopSet {
     }
 }
 
-/// Also marks this scheduler as silent.
 async fn retire(context: &SchedulerContext) {
     loop {
         match context.store.retire_scheduler(&context.id, RETURN_BATCH).await {
-            // This scheduler's last heartbeat was in this very millisecond.
+            // The last heartbeat was in this very millisecond.
             Ok(None) => tokio::time::sleep(Duration::from_millis(2)).await,
             Ok(Some(0)) => return,
             Ok(Some(_)) => {}

@@ -1,4 +1,4 @@
-//! The lease on a loop for which one scheduler is enough: it only saves work, two holders do no harm.
+//! The lease on a loop. It only saves work: two holders do no harm.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ impl LoopLease {
         })
     }
 
-    /// For long work. The next [`LoopLease::acquire`] notices a loss.
+    /// The next [`LoopLease::acquire`] notices a loss.
     pub(crate) async fn renew(&mut self) -> Result<(), StoreError> {
         if self.renewed_at.elapsed() >= self.renewal_interval() {
             self.ask().await?;

@@ -1,5 +1,5 @@
-//! The intervals and timeouts of all loops, derived from `KUBELEET_DEAD_AFTER`: faster detection means faster
-//! reactions. Comments give the values for its default.
+//! The intervals and timeouts of all loops, derived from `KUBELEET_DEAD_AFTER`. Comments give the default
+//! values.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ pub(crate) struct LoopTimings {
     /// 20 s.
     pub(crate) dead_after: Duration,
     pub(crate) detection: Timing,
-    /// 10 s. After longer without a successful write, the silence of nodes counts anew.
+    /// 10 s; then the silence of nodes counts anew.
     pub(crate) max_write_gap: Duration,
     /// 1 s.
     pub(crate) death_check_interval: Duration,
-    /// 30 s, without Sentinels 20 s; see [`Timing::master_change_pause`].
+    /// 30 s, without Sentinels 20 s.
     pub(crate) master_change_pause: Duration,
     /// 2 s, in the whole cluster.
     pub(crate) min_death_interval: Duration,
-    /// 5 s; a declaration triggers a check at once.
+    /// 5 s.
     pub(crate) drain_interval: Duration,
     /// 5 s; also for obsolete dead letters.
     pub(crate) reclaim_interval: Duration,
@@ -29,9 +29,9 @@ pub(crate) struct LoopTimings {
     pub(crate) reclaim_after: Duration,
     /// 30 s.
     pub(crate) full_pass_interval: Duration,
-    /// 30 s; an older pod may have lost its payload.
+    /// 30 s; then a pod may have lost its payload.
     pub(crate) settle_time: Duration,
-    /// 20 s, for reports of held pods: four heartbeats, but at most `dead_after`.
+    /// 20 s, for reports of held pods.
     pub(crate) lost_record_wait: Duration,
     /// 500 ms per page of keys.
     pub(crate) scan_interval: Duration,

@@ -1,5 +1,5 @@
-//! This scheduler's copy of the nodes in Redis. It may be outdated: the script refuses invalid decisions, and
-//! those nodes are read again.
+//! This scheduler's copy of the nodes. It may be outdated: the script refuses invalid decisions, and those
+//! nodes are read again.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -10,18 +10,16 @@ use model::node::Node;
 use placement::{ClusterSnapshot, Weights};
 use store::{Assignment, Store, StoreError};
 
-/// A removed node is noticed within it.
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);
-/// Overlap before the newest known heartbeat: it costs little and misses none.
+/// Before the newest known heartbeat: none is missed.
 const BEAT_OVERLAP_MILLIS: RedisMillis = 1_000;
-/// For a node with broken keys.
+/// Of a node with broken keys.
 const QUARANTINE_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RefreshScope {
-    /// Nodes with a heartbeat since the last refresh.
     Changes,
-    /// The same, and the list of all nodes.
+    /// Also the list of all nodes.
     Members,
     All,
 }
@@ -29,7 +27,6 @@ enum RefreshScope {
 pub(crate) struct ClusterView {
     snapshot: ClusterSnapshot,
     newest_beat: RedisMillis,
-    /// The time of Redis, and when it was read.
     clock: Option<(RedisMillis, Instant)>,
     members_read_at: Option<Instant>,
     all_read_at: Option<Instant>,
@@ -58,12 +55,11 @@ impl ClusterView {
         self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, name);
     }
 
-    /// As last read, plus the time since on the monotonic clock.
+    /// Redis' clock as last read, plus the time since.
     pub(crate) fn now(&self) -> RedisMillis {
         self.clock.map_or(0, |(time, read_at)| time + read_at.elapsed().as_millis() as RedisMillis)
     }
 
-    /// If the view is older than `max_age`.
     pub(crate) async fn refresh(&mut self, store: &Store, max_age: Duration) -> Result<(), StoreError> {
         if self.clock.is_some_and(|(_, read_at)| read_at.elapsed() < max_age) {
             return Ok(());
@@ -76,7 +72,7 @@ impl ClusterView {
         self.all_read_at.map(|at| at.elapsed())
     }
 
-    /// Unless they were read after `moment`.
+    /// Unless read after `moment`.
     pub(crate) async fn read_all_after(&mut self, store: &Store, moment: Instant) -> Result<(), StoreError> {
         if self.all_read_at.is_some_and(|at| at >= moment) {
             return Ok(());
@@ -95,7 +91,6 @@ impl ClusterView {
         Ok(())
     }
 
-    /// Its keys are broken.
     pub(crate) fn quarantine(&mut self, name: &NodeName, error: &StoreError) {
         self.snapshot.remove(name);
         if self.quarantined.insert(name.clone(), Instant::now()).is_none() {
@@ -126,8 +121,7 @@ impl ClusterView {
             self.retain_members(&beats);
         }
         self.read_nodes(store, &names).await?;
-        // The newest of this read, not of all: after a failover the clock may be behind, and newer heartbeats
-        // have smaller times.
+        // Of this read: after a failover the clock may be behind, and newer heartbeats have smaller times.
         if let Some(newest) = beats.iter().map(|(_, beat)| *beat).max() {
             self.newest_beat = newest;
         }

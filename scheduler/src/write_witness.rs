@@ -1,7 +1,7 @@
 //! The silence of nodes that a scheduler can prove (invariant 16). Pure.
 //!
-//! While Redis takes no writes, all nodes are as silent as dead ones. So silence counts only while this
-//! scheduler's own writes succeed. After an outage or a mass loss, every silence begins anew.
+//! While Redis takes no writes, all nodes are silent. So silence counts only while this scheduler's own
+//! writes succeed. After an outage or a mass loss, every silence begins anew.
 
 use std::time::Duration;
 
@@ -9,14 +9,13 @@ use daemon::clock::BootInstant;
 use model::RedisMillis;
 use store::{SilenceProof, StoreError};
 
-/// Of Redis' clock ahead of this scheduler's. A larger step means that it was set: every heartbeat looks too
-/// old.
+/// Ahead of this scheduler's: a larger step means that the clock was set, and every heartbeat looks too old.
 const MAX_CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// Longer than any silence that must be proven.
 const ALWAYS: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// Its clock includes the time of a suspended machine.
+/// Its clock counts during suspend.
 #[derive(Debug)]
 pub(crate) struct WriteWitness {
     max_gap: Duration,
@@ -26,20 +25,17 @@ pub(crate) struct WriteWitness {
 
 #[derive(Debug, Clone, Copy)]
 enum Calm {
-    /// Since this scheduler started.
     Always,
     No,
-    /// When the breaker was first seen closed again.
+    /// First seen closed again.
     Since(BootInstant),
 }
 
 #[derive(Debug, Clone, Copy)]
 struct UnbrokenWrites {
-    /// First reply.
     since: BootInstant,
-    /// Latest write.
     sent: BootInstant,
-    /// When Redis executed the latest write.
+    /// Of the latest write.
     redis_time: RedisMillis,
 }
 
@@ -58,7 +54,7 @@ impl WriteWitness {
         self.unbroken = Some(UnbrokenWrites { since, sent, redis_time });
     }
 
-    /// A broken connection says nothing about writes: the next write comes soon, or is the first after a gap.
+    /// Nothing about writes: the next one comes soon, or is the first after a gap.
     pub(crate) fn failed(&mut self, error: &StoreError) {
         if !matches!(error, StoreError::Unreachable { .. }) {
             self.unbroken = None;
@@ -73,7 +69,7 @@ impl WriteWitness {
         };
     }
 
-    /// As of the latest write. For a node that an operator `gave_up`, it counts even during a mass loss.
+    /// For a node that an operator `gave_up`, silence counts even during a mass loss.
     pub(crate) fn proof(&self, gave_up: bool) -> SilenceProof {
         let Some(UnbrokenWrites { since, sent, redis_time }) = self.unbroken else {
             return SilenceProof::default();

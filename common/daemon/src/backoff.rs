@@ -1,4 +1,4 @@
-//! Exponential backoff with jitter, for every retry of every process.
+//! Exponential backoff with jitter.
 
 use std::time::Duration;
 
@@ -24,14 +24,14 @@ impl Backoff {
         Self::new(first, DEFAULT_MAX_WAIT)
     }
 
-    /// Counts a failure; returns the next wait, without jitter.
+    /// Without jitter.
     pub fn next_exact(&mut self) -> Duration {
         let wait = delay(self.first, self.max, self.failures);
         self.failures = self.failures.saturating_add(1);
         wait
     }
 
-    /// Like [`Backoff::next_exact`], with jitter.
+    /// With jitter.
     #[expect(clippy::should_implement_trait, reason = "it never ends, and a loop over it would not wait")]
     pub fn next(&mut self) -> Duration {
         jittered(self.next_exact())
@@ -42,7 +42,7 @@ impl Backoff {
     }
 }
 
-/// In the upper half of `wait`, so that processes do not retry in step.
+/// In the upper half of `wait`: processes do not retry in step.
 pub fn jittered(wait: Duration) -> Duration {
     with_jitter(wait, rand::random())
 }
@@ -71,7 +71,6 @@ mod tests {
             assert_eq!(delay(Duration::MAX, Duration::MAX, failures), Duration::MAX);
             assert_eq!(delay(Duration::from_secs(1), Duration::from_secs(5), failures).as_secs(), 5);
         }
-        // An operator may have set a first wait longer than the maximum.
         assert_eq!(delay(Duration::from_secs(9), Duration::from_secs(5), 3).as_secs(), 9);
     }
 

@@ -1,12 +1,10 @@
-//! The clock of leases: monotonic, and counting while the machine is suspended. Its values never reach Redis
-//! (invariant 6).
+//! The clock of leases: monotonic, and counting during suspend. Its values never reach Redis (invariant 6).
 
 use std::time::Duration;
 
 /// Comparable among processes of the same boot only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct BootInstant {
-    /// Since boot, including suspended time.
     pub millis: u64,
 }
 
@@ -16,7 +14,6 @@ impl BootInstant {
         Self { millis: self.millis.saturating_add(duration.as_millis() as u64) }
     }
 
-    /// At least zero.
     pub fn since(self, earlier: BootInstant) -> Duration {
         Duration::from_millis(self.millis.saturating_sub(earlier.millis))
     }
@@ -27,7 +24,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> BootInstant;
 }
 
-/// Counts during suspend, so a resumed laptop notices that its lease has expired.
+/// A resumed laptop notices that its lease has expired.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 

@@ -1,8 +1,6 @@
-//! The table of settings: [`Config`] and the groups in it. A row has the field, the environment variable, the
-//! default as users would write it, and the parser of its text.
-//!
-//! The key in the configuration file is the name without `KUBELEET_`, in lower case. A flag wins over the
-//! environment, the file and the default. `docs/reference/settings.md` explains each setting.
+//! The table of settings. A row has the field, the environment variable, the default as users would write it,
+//! and the parser of its text. The key in the configuration file lacks `KUBELEET_`.
+//! `docs/reference/settings.md` explains each setting.
 
 mod sources;
 mod values;
@@ -36,7 +34,7 @@ pub use values::{DefaultMemory, MetricsListen, RuntimeKind, TunnelListen, proxy_
 const MAX_PIDS: u64 = 1 << 30;
 const INGRESS_TLS_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
-/// A struct whose fields say how the [`SettingsReader`] `$s` reads them.
+/// The fields say how the [`SettingsReader`] `$s` reads them.
 macro_rules! settings {
     (
         |$s:ident|
@@ -55,7 +53,6 @@ macro_rules! settings {
 }
 
 settings! { |s|
-/// The checked configuration of a daemon.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub timing: Timing = Timing {
@@ -66,14 +63,13 @@ pub struct Config {
     pub redis: RedisUrl = s.value("KUBELEET_REDIS_URL", "redis://127.0.0.1:6379", parsed),
     /// Of the API.
     pub listen: SocketAddr = s.value("KUBELEET_LISTEN", "127.0.0.1:7070", address("127.0.0.1:7070")),
-    /// Of scheduler, worker and proxy.
+    /// Of the other daemons.
     pub metrics_listen: MetricsListen = s.metrics_listen("KUBELEET_METRICS_LISTEN"),
     /// Half of them may be streams.
     pub max_connections: usize = s.value("KUBELEET_MAX_CONNECTIONS", "1024", positive),
     /// Without one, the API listens on loopback only.
     pub token: Option<Secret> = s.token("KUBELEET_TOKEN", "KUBELEET_TOKEN_FILE"),
     pub read_token: Option<Secret> = s.token("KUBELEET_READ_TOKEN", "KUBELEET_READ_TOKEN_FILE"),
-    /// Required to create or read secrets.
     pub secret_key: Option<SecretKey> = s.file("KUBELEET_SECRET_KEY_FILE", |path, text| {
         SecretKey::parse(text).map_err(|problem| format!("{path}: {problem}"))
     }),
@@ -88,27 +84,22 @@ pub struct Config {
     pub growth: GrowthLimits = GrowthLimits::read(s),
     /// A supervisor restarts the worker and enforces its lease.
     pub guard: bool = s.value("KUBELEET_GUARD", "on", boolean),
-    /// For leases: must survive a restart of the worker but not of the machine.
+    /// Must survive a restart of the worker but not of the machine.
     pub state_dir: PathBuf = s.value("KUBELEET_STATE_DIR", "/run/kubeleet", parsed),
-    /// By default in the state directory.
     pub proxy_socket: Option<PathBuf> = s.optional("KUBELEET_PROXY_SOCKET", or_off(socket_path)).flatten(),
     /// The proxy takes port 80 of all interfaces only if asked to.
     pub ingress_listen: Option<SocketAddr> =
         s.value("KUBELEET_INGRESS_LISTEN", "127.0.0.1:8080", or_off(address("0.0.0.0:80, or off"))),
-    /// By default none without a directory of certificates.
     pub ingress_tls_listen: Option<SocketAddr> = s
         .optional("KUBELEET_INGRESS_TLS_LISTEN", or_off(address("0.0.0.0:80, or off")))
         .unwrap_or_else(|| s.find("KUBELEET_CERTIFICATES").map(|_| INGRESS_TLS_LISTEN)),
     pub certificates: Option<PathBuf> =
         s.optional("KUBELEET_CERTIFICATES", absolute_path("/etc/letsencrypt/live")),
     pub acme: AcmeSettings = AcmeSettings::read(s),
-    /// For the proxies of other hosts.
     pub tunnel_listen: TunnelListen = s.value("KUBELEET_TUNNEL_LISTEN", "auto", parsed),
-    /// Time that volumes outlive their service; `None` for ever.
+    /// `None` for ever.
     pub volume_grace: Option<Duration> = s.value("KUBELEET_VOLUME_GRACE", "off", or_off(volume_grace)),
-    /// Of a request or connection.
     pub pod_wait: Duration = s.value("KUBELEET_POD_WAIT", "10s", duration),
-    /// Containers have a network with names of services.
     pub names: bool = s.value("KUBELEET_NAMES", "true", boolean),
     /// By default the metadata services of clouds: most of them, Azure, Alibaba, Oracle.
     pub closed_to_pods: Vec<AddressRange> = s.value(
@@ -118,21 +109,17 @@ pub struct Config {
     ),
     /// Their forwarding headers are kept.
     pub trusted_proxies: Vec<AddressRange> = s.value("KUBELEET_TRUSTED_PROXIES", "", address_ranges),
-    /// Per address.
     pub client_connections: u64 = s.value("KUBELEET_CLIENT_CONNECTIONS", "1000", positive),
-    /// Pods of the `process` runtime.
     pub data_dir: PathBuf = s.value("KUBELEET_DATA_DIR", "/var/lib/kubeleet", parsed),
     pub shared_volumes_dir: Option<PathBuf> =
         s.optional("KUBELEET_SHARED_VOLUMES_DIR", absolute_path("/mnt/shared")),
     pub policy: PodPolicy = PodPolicy::read(s),
     pub max_pods: u64 = s.value("KUBELEET_MAX_PODS", "250", at_most(1_000_000)),
-    /// At the same time.
     pub start_concurrency: usize = s.value("KUBELEET_START_CONCURRENCY", "8", at_most(10_000)),
     /// By default the machine's less the reserve, like the next three.
     pub cpus: Option<Cpus> = s.optional("KUBELEET_CPUS", parsed),
     pub memory: Option<Memory> = s.optional("KUBELEET_MEMORY", memory),
     pub pids: Option<u64> = s.optional("KUBELEET_PIDS", at_most(MAX_PIDS)),
-    /// For volumes.
     pub disk: Option<Memory> = s.optional("KUBELEET_DISK", memory),
     pub reserve: Reserve = Reserve {
         cpus: s.optional("KUBELEET_RESERVED_CPUS", parsed),
@@ -140,15 +127,13 @@ pub struct Config {
         pids: s.optional("KUBELEET_RESERVED_PIDS", at_most_or_zero(MAX_PIDS)),
         disk: s.optional("KUBELEET_RESERVED_DISK", memory),
     },
-    /// `<node>-1` … `<node>-N`.
     pub sim_workers: u32 = s.value("KUBELEET_SIM_WORKERS", "1", at_most(100_000)),
     /// Doubles up to five minutes.
     pub restart_backoff: Duration = s.value("KUBELEET_RESTART_BACKOFF", "10s", duration),
     pub disk_marks: DiskMarks = DiskMarks::read(s),
-    /// Logs of removed containers; zero keeps none.
+    /// Zero keeps none.
     pub log_keep: Duration = s.value("KUBELEET_LOG_KEEP", "24h", duration_or_zero),
     pub log_keep_bytes: u64 = s.value("KUBELEET_LOG_KEEP_SIZE", "256MiB", bytes),
-    /// In the syntax of `tracing`.
     pub log: String = s.value("KUBELEET_LOG", "info", parsed),
     pub log_json: bool = s.value("KUBELEET_LOG_FORMAT", "text", log_format),
 }
@@ -157,12 +142,11 @@ pub struct Config {
 settings! { |s|
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrowthLimits {
-    /// Of Redis' `maxmemory`: above it the API adds nothing.
+    /// Of Redis' `maxmemory`.
     pub memory_percent: u8 = s.value("KUBELEET_REDIS_MEMORY_LIMIT", "80", percentage),
     pub max_services: u64 = s.value("KUBELEET_CLUSTER_MAX_SERVICES", "10000", positive),
-    /// Desired pods.
     pub max_pods: u64 = s.value("KUBELEET_CLUSTER_MAX_PODS", "2000000", positive),
-    /// And of configs.
+    /// And configs.
     pub max_secrets: u64 = s.value("KUBELEET_CLUSTER_MAX_SECRETS", "1000", positive),
 }
 }
@@ -173,14 +157,13 @@ pub struct AcmeSettings {
     pub directory: String =
         s.value("KUBELEET_ACME_DIRECTORY", "https://acme-v02.api.letsencrypt.org/directory", https_url),
     pub email: Option<String> = s.optional("KUBELEET_ACME_EMAIL", mail_address),
-    /// Authorities to trust for the directory; by default those of this machine.
+    /// By default those of this machine.
     pub ca_file: Option<PathBuf> =
         s.optional("KUBELEET_ACME_CA_FILE", absolute_path("/etc/kubeleet/acme-ca.pem")),
 }
 }
 
 settings! { |s|
-/// The node operator's policy for pods, and default limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPolicy {
     /// Outside `kubeleet dev`.
@@ -189,15 +172,13 @@ pub struct PodPolicy {
         port_addresses: s.value("KUBELEET_PORT_ADDRESSES", "any", port_addresses),
         bind_prefixes: s.value("KUBELEET_BIND_PREFIXES", "none", bind_prefixes),
     },
-    /// Of a pod that sets none.
     pub default_memory: DefaultMemory =
         s.optional("KUBELEET_DEFAULT_MEMORY", parsed).unwrap_or(DefaultMemory::HalfOfNode),
-    /// Without `CAP_`. By default those that hardly any image needs: raw sockets (spoofed packets), device
-    /// nodes, the kernel's audit log, and capabilities on files, which `no-new-privileges` makes useless.
-    /// `SETPCAP` stays: the `redis` image drops its privileges with it.
+    /// By default those that hardly any image needs: raw sockets (spoofed packets), device nodes, the
+    /// kernel's audit log, and capabilities on files, which `no-new-privileges` makes useless. `SETPCAP`
+    /// stays: the `redis` image drops its privileges with it.
     pub dropped_capabilities: Vec<String> =
         s.value("KUBELEET_DROP_CAPABILITIES", "AUDIT_WRITE,MKNOD,NET_RAW,SETFCAP", capabilities),
-    /// People may run commands in pods, connect to ports and copy files.
     pub exec: bool = s.value("KUBELEET_EXEC", "true", boolean),
 }
 }
@@ -206,11 +187,10 @@ settings! { |s|
 /// Percent of the container disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskMarks {
-    /// Collection of kept logs and unused images starts.
+    /// Collection of kept logs and unused images starts, and stops at `low`.
     pub high: u8 = s.value("KUBELEET_IMAGE_GC_HIGH", "85", percentage),
-    /// Collection stops.
     pub low: u8 = s.value("KUBELEET_IMAGE_GC_LOW", "80", percentage),
-    /// The node takes no new pods.
+    /// No new pods.
     pub full: u8 = s.value("KUBELEET_DISK_PRESSURE", "95", percentage),
 }
 }
@@ -221,8 +201,7 @@ impl Default for PodPolicy {
     }
 }
 
-/// The HTTP server of a process. Daemons may share a settings file: each needs a token only for its own
-/// address.
+/// Daemons may share a settings file: each needs a token only for its own address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Serves {
     Api,
@@ -231,7 +210,6 @@ pub enum Serves {
 }
 
 impl Config {
-    /// Offered to pods.
     pub fn capacity(&self, machine: Resources) -> Resources {
         let rest = machine.saturating_sub(self.reserved(machine));
         Resources {
@@ -243,7 +221,7 @@ impl Config {
         }
     }
 
-    /// Kept for the system: none of a resource with a configured offer.
+    /// None of a resource with a configured offer.
     pub fn reserved(&self, machine: Resources) -> Resources {
         let kept = self.reserve.of(machine);
         Resources {
@@ -256,7 +234,7 @@ impl Config {
     }
 }
 
-/// By environment variable, each with its default if that is a text.
+/// By environment variable, with defaults that are texts.
 pub fn settings() -> BTreeMap<&'static str, Option<&'static str>> {
     let nothing = Sources::none();
     let mut reader = SettingsReader::new(&nothing);
@@ -264,7 +242,7 @@ pub fn settings() -> BTreeMap<&'static str, Option<&'static str>> {
     reader.asked
 }
 
-/// TOML; returns the settings by environment variable.
+/// By environment variable.
 pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
     let known = settings();
@@ -284,12 +262,12 @@ pub fn parse_file(text: &str) -> Result<BTreeMap<String, String>, String> {
 }
 
 impl Sources<'_> {
-    /// Fails with all invalid settings, not only the first one.
+    /// Fails with all invalid settings.
     pub fn config(&self, serves: Serves) -> Result<Config, Vec<ConfigError>> {
         let mut reader = SettingsReader::new(self);
         let mut config = Config::read(&mut reader);
         config.disk_marks.low = config.disk_marks.low.min(config.disk_marks.high);
-        // Simulated pods have no address, and thousands of workers would look for a socket each second.
+        // Simulated pods have no address; thousands of workers would look for a socket each second.
         if reader.find("KUBELEET_PROXY_SOCKET").is_none() && config.runtime != RuntimeKind::Sim {
             config.proxy_socket = proxy_socket_in(&config.state_dir);
         }
@@ -300,14 +278,13 @@ impl Sources<'_> {
     }
 }
 
-/// Settings whose default is not a text, or which depend on others.
 impl SettingsReader<'_> {
     fn metrics_listen(&mut self, setting: &'static str) -> MetricsListen {
         let origin = self.origin(setting);
         self.optional(setting, |text| MetricsListen::parse(text, origin)).unwrap_or(MetricsListen::Default)
     }
 
-    /// Of two sources the stronger one wins; within one the token wins over the name of its file.
+    /// Of two sources the stronger one wins; within one the token wins over its file.
     fn token(&mut self, own: &'static str, of_file: &'static str) -> Option<Secret> {
         let (token, file_origin) = (self.find(own), self.origin(of_file));
         if let Some((text, origin)) = token
@@ -323,7 +300,7 @@ impl SettingsReader<'_> {
 
     fn node(&mut self, setting: &'static str) -> NodeName {
         let host = NodeName::new(self.sources.host_name.clone());
-        // Machines that silently shared a name would take over each other's pods.
+        // Machines with the same name would take over each other's pods.
         if let (Err(invalid), None) = (&host, self.find(setting)) {
             let problem = format!("is not set, and the host name cannot take its place: {invalid}; set it");
             self.refuse(setting, Origin::Default, problem);
@@ -374,8 +351,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// An address that is open to other machines needs a token. A read-only token beside none keeps no client
-    /// from writing.
+    /// A read-only token beside no other one keeps no client from writing.
     fn check_access(&mut self, config: &Config, serves: Serves) {
         let is_open = config.token.is_none();
         let open = match (serves, config.metrics_listen) {

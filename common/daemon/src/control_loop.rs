@@ -1,6 +1,5 @@
-//! Runs control loops: a step, a wait, and again, with a backoff after failures.
-//!
-//! Hints only shorten the wait: each step reads the state on its own.
+//! Control loops: a step, a wait, and again, with a backoff after failures. Hints only shorten the wait: each
+//! step reads the state on its own.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -16,19 +15,15 @@ const FAILURES_METRIC: &str = "kubeleet_loop_failures_total";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// At once.
     Again,
-    /// Waits for the next tick or hint.
+    /// Until the next tick or hint.
     Rest,
     End,
 }
 
-/// `E` is the error of a failed step.
 pub trait Loop<E>: Send + 'static {
-    /// In logs and metrics.
     const NAME: &'static str;
     const BACKOFF: Backoff = Backoff::starting_at(FIRST_BACKOFF);
-    /// False if something else logs the failures.
     const LOGS_FAILURES: bool = true;
 
     /// Does the due work.
@@ -37,20 +32,19 @@ pub trait Loop<E>: Send + 'static {
     /// A step must be idempotent: it can fail, or be dropped, at any `await`.
     fn step(&mut self) -> impl Future<Output = Result<Next, E>> + Send;
 
-    /// Waits for a tick or a hint. Can be dropped at any `await`.
+    /// Can be dropped at any `await`.
     fn rest(&mut self) -> impl Future<Output = Result<(), E>> + Send;
 
-    /// In log messages.
     fn label(&self) -> String {
         format!("the {} loop", Self::NAME)
     }
 
-    /// Called once, before the first step; settings may change [`Self::BACKOFF`].
+    /// Called once, before the first step.
     fn backoff(&self) -> Backoff {
         Self::BACKOFF
     }
 
-    /// `failures` counts consecutive ones. Only the first warning of a series and the recovery are logged.
+    /// Only the first warning of a series and the recovery are logged.
     fn is_logged(&self, _error: &E, _failures: u32) -> bool {
         Self::LOGS_FAILURES
     }
@@ -61,7 +55,7 @@ pub trait Loop<E>: Send + 'static {
     }
 }
 
-/// Until the loop ends or `stop` is cancelled; then drops a running step after two more seconds.
+/// Drops a running step two seconds after `stop`.
 pub async fn run_loop<E: Display + Send, L: Loop<E>>(mut work: L, stop: CancellationToken) {
     let mut health = LoopHealth::new(work.backoff());
     while !stop.is_cancelled() {
@@ -97,7 +91,6 @@ pub fn describe_metrics() {
     metrics::describe_counter!(FAILURES_METRIC, "Failed steps of a control loop");
 }
 
-/// Only changes, not every failure.
 struct LoopHealth {
     backoff: Backoff,
     failures: u32,

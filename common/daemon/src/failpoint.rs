@@ -5,7 +5,7 @@
 //! command of the store, by its name), `engine` (the worker's calls to its runtime) and `docker` (each
 //! request to the Docker engine).
 //!
-//! Failpoints exist in builds with debug assertions only. A release build does not read the variable.
+//! They exist in builds with debug assertions only.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -18,7 +18,7 @@ pub enum Side {
 #[inline(always)]
 pub fn check(_boundary: &str, _call: &str, _side: Side) {}
 
-/// Aborts the process if `KUBELEET_FAILPOINT` selects this step. Panics if the variable is malformed.
+/// Panics if `KUBELEET_FAILPOINT` is malformed.
 #[cfg(debug_assertions)]
 pub fn check(boundary: &str, call: &str, side: Side) {
     use std::sync::LazyLock;
@@ -43,8 +43,7 @@ struct Failpoint {
 
 #[cfg(debug_assertions)]
 impl Failpoint {
-    /// Reads `<boundary>.<call>.<side>[:<count>]`, with count 1 by default. Panics: a test could pass because
-    /// the process was never aborted.
+    /// Panics: a test could pass because the process was never aborted.
     fn parse(text: &str) -> Self {
         let (step, count) = text.split_once(':').unwrap_or((text, "1"));
         let read = || {
@@ -63,7 +62,6 @@ impl Failpoint {
         })
     }
 
-    /// Returns true at the selected pass.
     fn count_pass(&self, boundary: &str, call: &str, side: Side) -> bool {
         use std::sync::atomic::Ordering;
 

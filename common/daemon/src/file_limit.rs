@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// As far as allowed. The usual 1024 is for programs that use `select`. Child processes inherit it.
+/// The usual 1024 is for programs that use `select`. Child processes inherit it.
 pub fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: maximum, maximum };

@@ -1,7 +1,6 @@
-//! The environment of every kubeleet process: settings, control loops, retries, logging, files, sockets, and
-//! the clock.
+//! The environment of every kubeleet process.
 //!
-//! May import `model`. The URL of Redis is a setting here; nothing connects to Redis.
+//! The URL of Redis is a setting here; nothing connects to Redis.
 //!
 //! Tests: beside the code, documented_settings
 

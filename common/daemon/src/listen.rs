@@ -6,26 +6,24 @@ use std::net::{SocketAddr, UdpSocket};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// At most `net.core.somaxconn`. A burst of connections fills the usual 128, and the next client waits a
-/// second until its kernel retries.
+/// At most `net.core.somaxconn`. A burst fills the usual 128, and the next client waits a second for its
+/// kernel's retry.
 const BACKLOG: u32 = 4096;
 
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It is an error if the host lacks the address.
     Required,
-    /// The host may get and lose the address later. IPv4 only.
+    /// The host may get and lose it later. IPv4 only.
     Expected,
 }
 
-/// Port 0 means any free port. The error names a missing privilege.
+/// The error names a missing privilege.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     listen_at(address, Presence::Required)
 }
 
-/// Also on an address that this host does not have yet.
 pub fn listen_at(address: SocketAddr, presence: Presence) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // A restarted process gets its address back while old connections close.
@@ -48,7 +46,6 @@ pub fn datagrams_at(address: SocketAddr, presence: Presence) -> io::Result<UdpSo
     Ok(socket.into())
 }
 
-/// If the port needs a privilege that this process lacks.
 fn with_missing_right(error: io::Error, address: SocketAddr) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied || address.port() >= FIRST_UNPRIVILEGED_PORT {
         return error;
@@ -71,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// With Podman the host has its address only while a container runs.
+    /// With Podman the host has it only while a container runs.
     #[tokio::test]
     async fn an_address_that_the_host_does_not_have_is_listened_on_if_it_is_expected() {
         let address = SocketAddr::from(([203, 0, 113, 7], 0));

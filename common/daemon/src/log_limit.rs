@@ -1,4 +1,4 @@
-//! Limits lines that would recur in the log with each connection or each retry.
+//! Limits lines that would recur with each connection or retry.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// One line in an interval, for each key.
+/// One line in an interval for each key.
 #[derive(Debug)]
 pub struct LogLimit<K = ()> {
     interval: Duration,
@@ -22,7 +22,7 @@ struct LoggedLine {
     left_out: LeftOut,
 }
 
-/// Suppressed lines since the last one. `Display` fits after a sentence.
+/// `Display` fits after a sentence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut(u64);
 
@@ -32,7 +32,6 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// For warnings that may occur with each connection.
 impl<K> Default for LogLimit<K> {
     fn default() -> Self {
         Self { interval: Duration::from_secs(10), max_keys: usize::MAX, logged: Mutex::default() }
@@ -40,17 +39,16 @@ impl<K> Default for LogLimit<K> {
 }
 
 impl<K: Eq + Hash> LogLimit<K> {
-    /// For errors that no retry mends. Beyond 256 keys, which may be texts of errors, all are forgotten.
+    /// For errors that no retry mends. Keys may be texts of errors: beyond 256 all are forgotten.
     pub fn of_retries() -> Self {
         Self { interval: Duration::from_secs(600), max_keys: 256, ..Self::default() }
     }
 
-    /// Returns true if a line may be logged now.
     pub fn admit(&self, key: K) -> bool {
         self.admit_counting(key).is_some()
     }
 
-    /// If a line may be logged now, returns the number of suppressed ones before it.
+    /// The number of suppressed lines before this one.
     pub fn admit_counting(&self, key: K) -> Option<LeftOut> {
         let mut logged = self.logged.lock();
         if let Some(last) = logged.get_mut(&key) {

@@ -24,9 +24,7 @@ pub struct RedisUrl {
     pub endpoint: RedisEndpoint,
     pub login: RedisLogin,
     pub sentinel_login: RedisLogin,
-    /// Number of the database.
     pub db: u32,
-    /// `None` without TLS.
     pub tls: Option<RedisTls>,
 }
 
@@ -35,7 +33,6 @@ impl RedisUrl {
         matches!(self.endpoint, RedisEndpoint::Sentinel { .. })
     }
 
-    /// None for a Unix socket.
     pub fn servers(&self) -> Vec<(&str, u16)> {
         let servers = match &self.endpoint {
             RedisEndpoint::Tcp(server) => std::slice::from_ref(server),
@@ -46,10 +43,9 @@ impl RedisUrl {
     }
 }
 
-/// Without a password there is no AUTH.
+/// No password: no AUTH.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RedisLogin {
-    /// `None` for `default`.
     pub user: Option<String>,
     pub password: Option<String>,
 }
@@ -58,9 +54,9 @@ pub struct RedisLogin {
 pub enum RedisEndpoint {
     Tcp(HostPort),
     Unix(PathBuf),
-    /// They name the master.
     Sentinel {
         peers: Vec<HostPort>,
+        /// Of the master.
         name: String,
     },
 }
@@ -68,21 +64,20 @@ pub enum RedisEndpoint {
 /// PEM files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisTls {
-    /// The authority to trust instead of the system's.
+    /// Instead of the system's.
     pub ca: Option<PathBuf>,
-    /// For servers that ask for a client certificate.
+    /// For the client.
     pub cert: Option<PathBuf>,
     pub key: Option<PathBuf>,
 }
 
-/// With a host name or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPort {
     pub host: String,
     pub port: u16,
 }
 
-/// Omits the URL, which can contain a password.
+/// Omits the URL: it can contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the Redis URL {why}; valid are for example redis://127.0.0.1:6379 and \
@@ -254,7 +249,7 @@ impl Query {
     }
 }
 
-/// Decodes `%xx`. A `%` that does not begin an escape is likely part of a password.
+/// A `%` that does not begin an escape is likely part of a password.
 fn decode(text: &str) -> Result<String, UrlError> {
     let begins_escape =
         |after: &str| after.len() >= 2 && after.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);

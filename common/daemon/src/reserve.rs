@@ -3,7 +3,7 @@
 use model::node::Resources;
 use model::spec::{Cpus, Memory};
 
-/// Minimum and maximum of the default, in bytes.
+/// Bounds of the default, in bytes.
 const MEMORY: (u64, u64) = (100 << 20, 1 << 30);
 const MEMORY_DIVISOR: u64 = 20;
 /// The disk also holds images and logs.
@@ -13,12 +13,10 @@ const PIDS: u64 = 1024;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// By default none: a CPU shortage kills nothing.
+    /// A CPU shortage kills nothing: by default none.
     pub cpus: Option<Cpus>,
-    /// By default a twentieth of the machine's.
     pub memory: Option<Memory>,
     pub pids: Option<u64>,
-    /// By default a fifth of the disk of the volumes.
     pub disk: Option<Memory>,
 }
 

@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Turns the error of a missing file into `None`.
 pub trait IfFound<T> {
     fn if_found(self) -> io::Result<Option<T>>;
 }
@@ -23,7 +22,7 @@ impl<T> IfFound<T> for io::Result<T> {
     }
 }
 
-/// Replaced as a whole: after a crash at any point it has the old content or the new one.
+/// After a crash at any point it has the old content or the new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateFile {
     path: PathBuf,
@@ -33,24 +32,22 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// A write waits until it is on disk, so that it survives a crash of the machine.
+    /// A write waits for the disk: it survives a crash of the machine.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), mode: 0o666, is_durable: true, creates_directory: false }
     }
 
-    /// Readable for this user only.
     #[must_use]
     pub fn private(self) -> Self {
         Self { mode: 0o600, ..self }
     }
 
-    /// Does not wait for the disk: useless after a reboot.
+    /// The content is useless after a reboot.
     #[must_use]
     pub fn until_reboot(self) -> Self {
         Self { is_durable: false, ..self }
     }
 
-    /// If the directory was removed.
     #[must_use]
     pub fn creating_directory(self) -> Self {
         Self { creates_directory: true, ..self }
@@ -60,17 +57,15 @@ impl StateFile {
         &self.path
     }
 
-    /// `None` without a file.
     pub fn read(&self) -> io::Result<Option<Vec<u8>>> {
         fs::read(&self.path).if_found()
     }
 
-    /// JSON; `None` without a file.
     pub fn load<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         Ok(self.read()?.map(|text| serde_json::from_slice(&text)).transpose()?)
     }
 
-    /// `loss` is logged if the file is unreadable, such as `nothing is routed until Redis answers`.
+    /// `loss` is logged if it is unreadable: `nothing is routed until Redis answers`.
     pub fn load_or_default<T: DeserializeOwned + Default>(&self, loss: &str) -> T {
         let loaded = self.load().unwrap_or_else(|why| {
             tracing::warn!("{} cannot be read: {why}; {loss}", self.path.display());
@@ -90,13 +85,12 @@ impl StateFile {
         fs::rename(&new, &self.path)
     }
 
-    /// As JSON.
     pub fn save<T: Serialize>(&self, value: &T) -> io::Result<()> {
         self.write(&serde_json::to_vec(value)?)
     }
 
-    /// Returns false if the file exists. Of several writers one is first, even on two machines, and a reader
-    /// sees all of the content or none.
+    /// Returns false if it exists. Of several writers one is first, even on two machines; a reader sees all
+    /// of the content or none.
     pub fn create(&self, content: &[u8]) -> io::Result<bool> {
         let new = self.beside(&format!("{:016x}", rand::random::<u64>()));
         let linked = self.write_new(&new, content).and_then(|()| fs::hard_link(&new, &self.path));
@@ -108,15 +102,13 @@ impl StateFile {
         }
     }
 
-    /// Like [`write`](Self::write); a slow disk delays nothing else.
     pub async fn write_on_thread(&self, content: Vec<u8>) -> io::Result<()> {
         let file = self.clone();
         let written = tokio::task::spawn_blocking(move || file.write(&content)).await;
         written.unwrap_or_else(|panicked| Err(io::Error::other(panicked)))
     }
 
-    /// Writes `text()` after each change from `saved`, forever. The first of several failures is logged, with
-    /// `loss`, such as `a proxy that is restarted without Redis will not know the routes`.
+    /// Writes `text()` after each change, forever. Of several failures the first is logged, with `loss`.
     pub async fn keep(&self, interval: Duration, mut saved: String, text: impl Fn() -> String, loss: &str) {
         let mut is_logged = false;
         loop {

@@ -1,11 +1,10 @@
 //! The operating system's errors in messages for people.
 
-/// Without its number: `Connection refused`, not `Connection refused (os error 111)`.
+/// `Connection refused`, not `Connection refused (os error 111)`.
 pub fn system_error(error: &dyn std::error::Error) -> String {
     without_error_numbers(&error.to_string())
 }
 
-/// Removes ` (os error 111)`.
 pub fn without_error_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Logging through `tracing`, to standard error or a file. Standard output is for data only.
+//! Logging to standard error or a file: standard output is for data.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -15,7 +15,7 @@ pub fn init(filter: &str, json: bool) {
     } else {
         builder.with_ansi(colour).with_target(false).try_init()
     };
-    // In tests and in `dev` the process already has a subscriber.
+    // Tests and `dev` already have a subscriber.
     drop(result);
 }
 
@@ -30,7 +30,7 @@ pub fn init_to_file(filter: &str, json: bool, file: File) {
 }
 
 fn env_filter(filter: &str) -> EnvFilter {
-    // At `debug` bollard logs the bodies of its requests, which contain environment values.
+    // At `debug` bollard logs the bodies of requests, with environment values.
     let no_request_bodies = "bollard=info".parse().expect("a valid directive");
     EnvFilter::try_new(without_bollard(filter))
         .unwrap_or_else(|_| EnvFilter::new("info"))

@@ -1,4 +1,4 @@
-//! Limits a rate, such as the bytes that are sent through Redis, which also carries heartbeats.
+//! Limits a rate, such as bytes through Redis, which also carries heartbeats.
 
 use std::time::Duration;
 
@@ -13,12 +13,11 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Full.
     pub fn new(per_second: f64) -> Self {
         Self { per_second, tokens: per_second, at: Instant::now() }
     }
 
-    /// Returns the time to wait before the tokens are used.
+    /// Returns how long to wait before using the tokens.
     pub fn take(&mut self, tokens: u64, now: Instant) -> Duration {
         let earned = now.duration_since(self.at).as_secs_f64() * self.per_second;
         self.tokens = (self.tokens + earned).min(self.per_second) - tokens as f64;

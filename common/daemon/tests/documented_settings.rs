@@ -45,7 +45,6 @@ fn variable(word: &str) -> Option<(String, String)> {
     name.starts_with("KUBELEET_").then(|| (name.to_owned(), value))
 }
 
-/// Each with its path.
 fn documents(page: &str) -> Vec<(String, String)> {
     let mut lines = page.lines().map(str::trim_start);
     let mut found = Vec::new();
@@ -58,7 +57,6 @@ fn documents(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Each with the path from the text before it.
 fn printed_drop_ins(page: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (at, _) in page.match_indices("\n\n    [Service]\n") {
@@ -72,7 +70,6 @@ fn printed_drop_ins(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Once for each unit of the surrounding loop.
 fn installed_drop_ins(page: &str) -> Vec<(String, String)> {
     let (mut found, mut units) = (Vec::new(), Vec::new());
     for line in page.lines().map(str::trim) {

@@ -1,4 +1,4 @@
-//! Access to the parts of a document, which keep their positions.
+//! Access to the parts of a document.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,6 @@ use super::node::{DocumentEntry, DocumentNode, TextPosition, Value, plain};
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
     pub name: &'a str,
-    /// Of the name.
     pub place: Option<TextPosition>,
     pub value: &'a DocumentNode,
 }
@@ -25,7 +24,6 @@ impl DocumentNode {
         Self::new(Value::List(items), place)
     }
 
-    /// At the position of this node.
     pub fn with_text(&self, text: impl Into<String>) -> Self {
         Self::new(Value::Text(text.into()), self.place)
     }
@@ -67,7 +65,7 @@ impl DocumentNode {
         }
     }
 
-    /// In words: `a list`.
+    /// `a list`.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null | Value::Removed => "null",
@@ -83,7 +81,6 @@ impl DocumentNode {
         }
     }
 
-    /// The spelling of a text, number or boolean.
     pub fn scalar(&self) -> Option<Cow<'_, str>> {
         match &self.value {
             Value::Text(text) | Value::Plain(_, text) => Some(Cow::Borrowed(text)),
@@ -109,7 +106,7 @@ impl DocumentNode {
         }
     }
 
-    /// In order; nothing for other nodes than maps.
+    /// None unless a map.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         let entries = match &self.value {
             Value::Map(entries) => entries.as_slice(),
@@ -131,7 +128,7 @@ impl DocumentNode {
         entries.iter_mut().find(|entry| entry.key == name).map(|entry| &mut entry.node)
     }
 
-    /// Does nothing for other nodes than maps.
+    /// Does nothing unless a map.
     pub fn set(&mut self, name: &str, key_place: Option<TextPosition>, node: DocumentNode) {
         let Value::Map(entries) = &mut self.value else { return };
         match entries.iter_mut().find(|entry| entry.key == name) {
@@ -140,7 +137,7 @@ impl DocumentNode {
         }
     }
 
-    /// As if its text had no quotation marks: `"3"` becomes a number.
+    /// `"3"` becomes a number.
     pub fn unquoted(&self) -> Self {
         match &self.value {
             Value::Text(text) => Self { value: plain(text.clone()), ..self.clone() },
@@ -148,7 +145,6 @@ impl DocumentNode {
         }
     }
 
-    /// These fields of a map [unquoted](Self::unquoted).
     pub fn parts_unquoted(&self, names: &[&str]) -> Self {
         let mut node = self.clone();
         if let Value::Map(entries) = &mut node.value {
@@ -159,7 +155,6 @@ impl DocumentNode {
         node
     }
 
-    /// Of the node and its parts.
     pub fn set_file(&mut self, file: usize) {
         let set = |place: &mut Option<TextPosition>| {
             if let Some(place) = place {
@@ -177,7 +172,7 @@ impl DocumentNode {
         }
     }
 
-    /// Texts, numbers and booleans become texts; keys of maps stay.
+    /// Keys of maps stay.
     pub fn replace_scalars(&mut self, replace: &mut dyn FnMut(&str, Option<TextPosition>) -> Option<String>) {
         match &mut self.value {
             Value::Text(text) | Value::Plain(_, text) => {

@@ -10,7 +10,7 @@ use super::mistake::{DocumentReadError, one_of};
 use super::node::{DocumentEntry, DocumentNode, Step, Value};
 use crate::number::whole;
 
-/// Errors contain the path from this part on.
+/// Errors have the path from this part on.
 pub(super) struct DocumentPart<'de>(pub(super) &'de DocumentNode);
 
 impl<'de> DocumentPart<'de> {
@@ -21,7 +21,7 @@ impl<'de> DocumentPart<'de> {
         }
     }
 
-    /// Accepts whole numbers written as `3.0`.
+    /// Accepts `3.0`.
     fn visit_whole<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentReadError> {
         let value = match &self.0.value {
             Value::Plain(value, _) => value,
@@ -184,12 +184,10 @@ impl<'de> de::Deserializer<'de> for FieldsDeserializer<'de> {
     }
 }
 
-/// With aliases.
 pub fn field_names<T: de::DeserializeOwned>() -> Vec<&'static str> {
     T::deserialize(TellsFields).err().map(DocumentReadError::into_known_fields).unwrap_or_default()
 }
 
-/// Only answers with the names of a struct's fields.
 struct TellsFields;
 
 impl<'de> de::Deserializer<'de> for TellsFields {

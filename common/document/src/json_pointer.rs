@@ -1,6 +1,5 @@
 //! JSON pointers (RFC 6901) to fields, for errors.
 
-/// `~` becomes `~0` and `/` becomes `~1`.
 pub fn escape(key: &str) -> String {
     // The other order would escape the `~` of `~1` again.
     key.replace('~', "~0").replace('/', "~1")

@@ -1,10 +1,8 @@
 //! YAML, JSON and queries that people write, with every mistake in plain words at its place.
 //!
 //! The parsers' own errors are for programmers, stop at the first mistake, and lose positions. Here a text
-//! first becomes [`DocumentNode`]s, which keep them. [`read`] turns a node into a type that implements
-//! `Deserialize`, and collects the mistakes.
-//!
-//! Imports no other crate of kubeleet.
+//! first becomes [`DocumentNode`]s, which keep them. [`read`] turns a node into any `Deserialize` type, and
+//! collects the mistakes.
 //!
 //! Tests: beside the code, model::spec::input::document_tests
 
@@ -36,14 +34,13 @@ pub const MAX_MISTAKES: usize = 20;
 
 #[derive(Debug)]
 pub struct Reading<T> {
-    /// With mistakes, that of the document without the faulty parts.
+    /// Without the faulty parts.
     pub value: Option<T>,
-    /// In the order of the document.
     pub mistakes: Vec<Mistake>,
 }
 
 impl<T> Reading<T> {
-    /// Fails with all mistakes.
+    /// All mistakes.
     pub fn into_result(self) -> Result<T, Vec<Mistake>> {
         match self.value {
             Some(value) if self.mistakes.is_empty() => Ok(value),
@@ -52,7 +49,7 @@ impl<T> Reading<T> {
     }
 }
 
-/// Collects up to 20 mistakes, unknown fields among them.
+/// Unknown fields are mistakes.
 pub fn read<T: DeserializeOwned>(document: &DocumentNode, vocabulary: Vocabulary) -> Reading<T> {
     read_with(document, vocabulary, |node| read_once(node))
 }
@@ -82,17 +79,17 @@ pub fn read_with<T>(
     }
 }
 
-/// Fails at the first mistake.
+/// The first mistake.
 pub fn read_once<'de, T: Deserialize<'de>>(document: &'de DocumentNode) -> Result<T, DocumentReadError> {
     T::deserialize(DocumentPart(document)).map_err(DocumentReadError::at_root)
 }
 
-/// One of several structs that share the map. `null` counts as left out.
+/// `null` counts as left out.
 pub fn read_fields<T: DeserializeOwned>(map: &DocumentNode) -> Result<T, DocumentReadError> {
     T::deserialize(FieldsDeserializer(map)).map_err(DocumentReadError::at_root)
 }
 
-/// Fails at the first unknown field.
+/// The first unknown field.
 pub fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), DocumentReadError> {
     match map.field_names().find(|name| !known.contains(name)) {
         Some(name) => Err(DocumentReadError::unknown(name, known.to_vec()).at_root()),
@@ -100,7 +97,6 @@ pub fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), Do
     }
 }
 
-/// Missing fields come last.
 fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
     let mut position = document.position_of(error.faulty_part());
     if error.is_about_missing() {
@@ -109,7 +105,7 @@ fn position(document: &DocumentNode, error: &DocumentReadError) -> Vec<usize> {
     position
 }
 
-/// JSON has an order, but no positions.
+/// By position: JSON has none, but an order.
 fn sorted(mut mistakes: Vec<(Vec<usize>, Mistake)>) -> Vec<Mistake> {
     mistakes.sort_by(|(position, mistake), (other_position, other)| {
         mistake.place.cmp(&other.place).then_with(|| position.cmp(other_position))

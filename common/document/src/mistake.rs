@@ -11,9 +11,7 @@ use crate::json_pointer;
 pub struct Mistake {
     /// JSON pointer; `""` for the whole document.
     pub pointer: String,
-    /// If the document has lines.
     pub place: Option<TextPosition>,
-    /// With the name of the field and the valid values.
     pub detail: String,
 }
 
@@ -26,15 +24,12 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The word for the parts of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vocabulary {
     Fields,
-    /// Of a query.
     Parameters,
 }
 
-/// In messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Values {
     Shown,
@@ -44,10 +39,9 @@ pub enum Values {
 
 /// Accepted for compatibility, never proposed.
 const ALIASES: [&str; 5] = ["replica", "numInstances", "unless-stopped", "no", "host_port"];
-/// As a value of `restart` another spelling of this one.
+/// In `restart` another spelling of the other.
 const ON_FAILURE: (&str, &str) = ("on_failure", "on-failure");
 
-/// Elsewhere and here.
 const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("env", "environment"),
     ("args", "command"),
@@ -65,7 +59,6 @@ const FOREIGN_NAMES: [(&str, &str); 14] = [
     ("grace_period", "stop_grace_period"),
 ];
 
-/// Known from elsewhere, with the reason.
 const NOT_SUPPORTED: [(&str, &str); 14] = [
     ("schedule", "it belongs in `cron`: {schedule: …}"),
     ("networks", "kubeleet has no networks"),
@@ -154,7 +147,7 @@ impl DocumentReadError {
         )
     }
 
-    /// The map's visitor raised the error for the key that it has just read.
+    /// Of the key that the map's visitor has just read.
     pub(super) fn lacks_its_key(&self) -> bool {
         matches!(self.problem, MistakeKind::OtherName { .. }) && self.steps.is_empty()
     }
@@ -169,7 +162,7 @@ impl DocumentReadError {
         self
     }
 
-    /// To remove before the next pass: for a missing field, its whole parent.
+    /// For a missing field, its whole parent.
     pub(super) fn faulty_part(&self) -> &[Step] {
         &self.path
     }
@@ -197,7 +190,6 @@ impl DocumentReadError {
         Mistake { place, detail: self.message(vocabulary, Values::Shown), pointer }
     }
 
-    /// With the name of the field.
     pub fn message(&self, vocabulary: Vocabulary, values: Values) -> String {
         let shown = values == Values::Shown;
         let name = self.name();
@@ -292,7 +284,7 @@ fn without_quotes(text: &str) -> String {
     hidden
 }
 
-/// The name that the author probably meant.
+/// Probably meant.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let foreign = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| *own);

@@ -7,7 +7,7 @@ use crate::json_pointer;
 /// Counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextPosition {
-    /// If a document has several sources; otherwise 0.
+    /// Of several sources.
     pub file: usize,
     pub line: u64,
     /// Characters.
@@ -26,9 +26,7 @@ pub struct DocumentNode {
     pub(super) value: Value,
     /// `None` in a query or a body on one line.
     pub(super) place: Option<TextPosition>,
-    /// Such as `!reset`.
     pub(super) tag: Option<String>,
-    /// Without quotation marks in YAML.
     pub(super) is_plain: bool,
 }
 
@@ -40,11 +38,11 @@ pub(super) enum Value {
     Signed(i64),
     Float(f64),
     Text(String),
-    /// A number or boolean, and its spelling for readers of text.
+    /// With its spelling, for readers of text.
     Plain(Box<Value>, String),
     List(Vec<DocumentNode>),
     Map(Vec<DocumentEntry>),
-    /// The other items keep their indexes.
+    /// Keeps the indexes of other items.
     Removed,
 }
 
@@ -66,7 +64,7 @@ impl DocumentNode {
         Self { value, place, tag: None, is_plain: false }
     }
 
-    /// Texts without quotation marks, such as query parameters.
+    /// Such as query parameters.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let entry = |(key, text)| DocumentEntry { key, key_place: None, node: Self::new(plain(text), None) };
         Self::new(Value::Map(pairs.into_iter().map(entry).collect()), None)
@@ -80,7 +78,6 @@ impl DocumentNode {
         matches!(&self.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == name))
     }
 
-    /// Not `null`.
     pub fn has_value(&self, name: &str) -> bool {
         let is_set = |entry: &DocumentEntry| entry.key == name && !matches!(entry.node.value, Value::Null);
         matches!(&self.value, Value::Map(entries) if entries.iter().any(is_set))
@@ -94,7 +91,6 @@ impl DocumentNode {
         entries.iter().map(|entry| entry.key.as_str())
     }
 
-    /// If the map has no value for it.
     pub fn with_default(&self, name: &str, text: &str) -> std::borrow::Cow<'_, Self> {
         let mut node = std::borrow::Cow::Borrowed(self);
         if let Value::Map(_) = self.value
@@ -119,7 +115,7 @@ impl DocumentNode {
         while self.remove(&[Step::Field(name.to_owned())]) {}
     }
 
-    /// `None` without a change if it is not a list.
+    /// `None` if it is no list.
     pub fn take_list(&mut self, field: &str) -> Option<Vec<DocumentNode>> {
         let Value::Map(entries) = &mut self.value else { return None };
         entries.iter_mut().find(|entry| entry.key == field).and_then(|entry| match &mut entry.node.value {
@@ -128,7 +124,6 @@ impl DocumentNode {
         })
     }
 
-    /// Nothing without a list.
     pub fn items_of(&self, field: &str) -> impl Iterator<Item = &DocumentNode> {
         let items = match &self.value {
             Value::Map(entries) => {
@@ -143,7 +138,7 @@ impl DocumentNode {
         .iter()
     }
 
-    /// Or of the innermost existing part around it.
+    /// Or of the innermost part around it.
     pub fn place_of(&self, pointer: &str) -> Option<TextPosition> {
         let mut node = self;
         for key in pointer.split('/').skip(1).map(json_pointer::unescape) {
@@ -158,7 +153,7 @@ impl DocumentNode {
         node.place
     }
 
-    /// Like [`DocumentNode::place_of`], but prefers the last key with this path.
+    /// Prefers the last key with this path.
     pub(super) fn place_of_key(&self, path: &[Step], pointer: &str) -> Option<TextPosition> {
         let key = match path.split_last() {
             Some((Step::Field(field), parents)) => self.at(parents).and_then(|parent| match &parent.value {
@@ -170,7 +165,7 @@ impl DocumentNode {
         key.or_else(|| self.place_of(pointer))
     }
 
-    /// The index of each part in its parent, up to the first missing one.
+    /// Indexes in the parents, up to the first missing part.
     pub(super) fn position_of(&self, path: &[Step]) -> Vec<usize> {
         let (mut node, mut position) = (self, Vec::new());
         for step in path {
@@ -198,7 +193,7 @@ impl DocumentNode {
         })
     }
 
-    /// The last one of a repeated key. Returns false without such a part.
+    /// The last one of a repeated key.
     pub(super) fn remove(&mut self, path: &[Step]) -> bool {
         let Some((step, rest)) = path.split_first() else { return false };
         match (&mut self.value, step) {

@@ -1,6 +1,6 @@
 //! Numbers in documents.
 
-/// `None` for fractions and negative numbers. JSON has one type, and some writers choose `3.0`.
+/// Some writers choose `3.0`.
 pub fn whole(n: f64) -> Option<u64> {
     // Floats are exact up to here.
     (n.fract() == 0.0 && (0.0..9e15).contains(&n)).then_some(n as u64)

@@ -15,10 +15,8 @@ const MAX_REPEATED_VALUES: usize = 20_000;
 /// No document needs ten levels, and each takes 30 KiB of stack without optimization.
 const MAX_DEPTH: usize = 32;
 
-/// Without empty documents. JSON is YAML, too.
-///
-/// The parser stops at the first mistake. Only a document with a repeated key is returned, without the later
-/// value, so that other mistakes can be found.
+/// JSON is YAML, too. A document with a repeated key is returned, without the later value, so that other
+/// mistakes can be found.
 pub fn yaml(text: &str) -> (Vec<DocumentNode>, Vec<Mistake>) {
     match yaml_documents(text, DuplicateKeyPolicy::Error) {
         Ok(documents) => (documents, Vec::new()),
@@ -158,7 +156,7 @@ pub fn json(text: &[u8]) -> Result<DocumentNode, Mistake> {
     Ok(value.0)
 }
 
-/// The JSON parser reports no positions, and most JSON has only one line.
+/// Most JSON has only one line.
 struct WithoutPlaces(DocumentNode);
 
 impl<'de> Deserialize<'de> for WithoutPlaces {

@@ -6,7 +6,6 @@ use serde_saphyr::Error;
 use super::mistake::Mistake;
 use super::node::TextPosition;
 
-/// And advice for the author.
 const YAML_MESSAGES: [(&str, &str); 24] = [
     ("replay", TOO_MANY_ALIASES),
     ("mapping values are not allowed", UNEXPECTED_COLON),
@@ -105,7 +104,7 @@ pub(super) fn place(location: &serde_saphyr::Location) -> Option<TextPosition> {
     (location.line() > 0).then(|| TextPosition { file: 0, line: location.line(), column: location.column() })
 }
 
-/// In this line or the next. The parser only reports an unexpected end there.
+/// The parser only reports an unexpected end there.
 fn indented_by_tab(text: &str, at: Option<TextPosition>) -> Option<TextPosition> {
     let line = usize::try_from(at?.line).ok()?;
     let lines = text.lines().enumerate().skip(line.saturating_sub(1)).take(2);

@@ -66,13 +66,11 @@ pub struct ClusterEvent {
 }
 
 impl ClusterEvent {
-    /// `None` for an invalid id.
     pub fn position(&self) -> Option<EventPosition> {
         EventPosition::parse(&self.id)
     }
 }
 
-/// In ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventPosition {
     millis: u64,
@@ -98,7 +96,7 @@ impl EventPosition {
         Some(Self { millis: number_of(millis)?, number: number_of(number)?, index })
     }
 
-    /// The XRANGE start after this position: `(` excludes the entry.
+    /// XRANGE start after this position: `(` excludes the entry.
     pub fn entry_begins(self) -> String {
         let exclusive = if self.index == Self::END_OF_ENTRY { "(" } else { "" };
         format!("{exclusive}{}-{}", self.millis, self.number)

@@ -1,10 +1,9 @@
-//! Names and ids, each a newtype, so that they cannot be confused.
+//! Names and ids, each a newtype.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// `Display` names the text and the rule that it breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} is not valid: {rule}")]
 pub struct InvalidName {
@@ -78,7 +77,7 @@ macro_rules! name {
 }
 
 name!(
-    /// A version-4 UUID, or any short printable text for a pushed pod.
+    /// A UUID, or any short printable text for a pushed pod.
     PodId, "pod uuid", "1 to 128 bytes, no control characters and no white space",
     |s| !s.is_empty() && s.len() <= 128 && !s.chars().any(|c| c.is_control() || c.is_whitespace())
 );
@@ -116,7 +115,7 @@ name!(
 );
 
 name!(
-    /// As Compose and Docker allow it.
+    /// As in Compose and Docker.
     ValueName, "name of a secret or config",
     "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
@@ -150,7 +149,7 @@ impl VolumeName {
 }
 
 name!(
-    /// A random UUID, compared for equality only.
+    /// Compared for equality only.
     AssignmentId, "assignment id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -167,12 +166,12 @@ name!(
 );
 
 name!(
-    /// A random UUID in Redis and on every worker.
+    /// In Redis and on every worker.
     ClusterId, "cluster id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One immutable version of a service's pod specification.
+    /// Immutable, of a pod specification.
     SpecId, "spec id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -182,17 +181,17 @@ name!(
 );
 
 name!(
-    /// One client that changes an app.
+    /// A client that changes an app.
     LockId, "lock id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One recovery request to the workers.
+    /// To the workers.
     RecoveryId, "recovery id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// One request to a worker.
+    /// To a worker.
     RequestId, "request id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -245,7 +244,6 @@ macro_rules! random {
 random!(ClusterId, PodId, AssignmentId, Incarnation, LockId, RecoveryId, RequestId, SchedulerId, WriteId);
 
 impl HolderId {
-    /// Sixteen hexadecimal digits.
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().simple().to_string()[..16].to_owned())
     }
@@ -265,12 +263,11 @@ impl SpecId {
 }
 
 impl SchedulerId {
-    /// As much of the node's name as fits, and a random UUID.
     pub fn random_for(node: &NodeName) -> Self {
         Self(format!("{}{}", Self::prefix(node), uuid::Uuid::new_v4()))
     }
 
-    /// Created by [`Self::random_for`] for `node`, or for a name with the same first 27 bytes.
+    /// Also true of a name with the same first 27 bytes.
     pub fn belongs_to(&self, node: &NodeName) -> bool {
         self.0.starts_with(&Self::prefix(node)) && self.0.len() == Self::prefix(node).len() + 36
     }
@@ -282,14 +279,13 @@ impl SchedulerId {
 }
 
 impl PodId {
-    /// For output.
     pub fn short(&self) -> &str {
         self.0.char_indices().nth(8).map_or(&self.0, |(end, _)| &self.0[..end])
     }
 }
 
 impl AppName {
-    /// Without the app's name and `-`; `None` for another app's service.
+    /// `None` for another app's service.
     pub fn short_name<'a>(&self, service: &'a ServiceName) -> Option<&'a str> {
         let short = service.as_str().strip_prefix(self.as_str())?.strip_prefix('-')?;
         (!short.is_empty()).then_some(short)

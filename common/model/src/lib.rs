@@ -1,5 +1,4 @@
-//! The domain of kubeleet: ids, pods, nodes, services, volumes, secrets, events, specifications ([`spec`]),
-//! and the arithmetic over them.
+//! The domain of kubeleet, and the arithmetic over it.
 //!
 //! Pure: no I/O, no clock, no Redis. May import `document` alone.
 //!

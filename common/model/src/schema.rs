@@ -1,6 +1,5 @@
-//! OpenAPI schemas of names and of values with several spellings, and the JSON Schema of a service.
-//!
-//! The parsers in [`crate::ids`] and [`crate::spec`] decide; patterns here repeat their rules for clients.
+//! OpenAPI schemas of names and of values with several spellings, and the JSON Schema of a service. The
+//! parsers in [`crate::ids`] and [`crate::spec`] decide; patterns repeat their rules for clients.
 
 use std::borrow::Cow;
 
@@ -413,7 +412,6 @@ fn owner(description: &str) -> Value {
     })
 }
 
-/// The fields of the service, of its pods, and of their only container.
 impl PartialSchema for ServiceInput {
     fn schema() -> RefOr<Schema> {
         let mut properties = serde_json::Map::new();
@@ -449,7 +447,7 @@ impl ToSchema for ServiceInput {
     }
 }
 
-/// At most one may be given. Derived schemas lack aliases and `not`.
+/// Derived schemas lack aliases and `not`.
 pub fn describe_replicas_aliases(schema: &mut Value) {
     let is_required =
         schema["required"].as_array().is_some_and(|required| required.contains(&json!("replicas")));
@@ -477,7 +475,6 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
     }
 }
 
-/// They allow no other fields.
 pub const STRICT: [&str; 12] = [
     "ContainerSpec",
     "HealthCheck",
@@ -497,7 +494,6 @@ pub fn refuse_other_fields(schema: &mut Value) {
     schema["additionalProperties"] = false.into();
 }
 
-/// For editors and other checkers.
 pub fn of_service() -> Value {
     let mut parts = Vec::new();
     ServiceInput::schemas(&mut parts);
@@ -585,7 +581,6 @@ mod tests {
         assert_eq!(round_trip::<Command>()["anyOf"][0]["items"]["type"], "string");
     }
 
-    /// The reader rejects unknown fields everywhere.
     #[test]
     fn no_part_of_a_document_allows_other_fields() {
         let schema = of_service();

@@ -1,10 +1,8 @@
-//! Specifications: services, their pods, and the containers of a pod.
+//! Specifications of services, pods and containers.
 //!
-//! [`ServiceInput`] is the form that users send, with the spellings of Compose and kubectl, and no unknown
-//! fields. [`PodSpec`] is the normal form, stored once per generation.
-//!
-//! Each field is declared once, in [`ServiceFields`], [`PodSpec`] or [`ContainerSpec`]. Readers, not types,
-//! are strict (documents) or lenient (the stored form).
+//! [`ServiceInput`] is the form that users send, with the spellings of Compose and kubectl; [`PodSpec`] is
+//! the normal form, stored once per generation. Each field is declared once, in [`ServiceFields`],
+//! [`PodSpec`] or [`ContainerSpec`]. Readers, not types, are strict (documents) or lenient (the stored form).
 
 mod aliases;
 mod allow_from;

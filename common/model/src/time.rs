@@ -1,13 +1,12 @@
 //! Times of Redis' clock.
 
-/// Since the Unix epoch on Redis' clock. A worker's clock is never stored.
+/// A worker's clock is never stored.
 pub type RedisMillis = u64;
 
-/// In UTC, for example `2026-01-31T12:00:00.123Z`.
 pub fn rfc3339(at: RedisMillis) -> String {
     let millis = i64::try_from(at).ok();
     let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-    // Only a record that was written by hand is beyond the calendar.
+    // Only a time that was written by hand is beyond the calendar.
     time.unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
 }
 

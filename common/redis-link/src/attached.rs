@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-/// Seconds, as `min-replicas-max-lag` in `sentinel/redis.conf`; a healthy replica acknowledges every second.
+/// Seconds, as `min-replicas-max-lag` in `sentinel/redis.conf`.
 const MAX_LAG: u64 = 3;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachedReplica {
-    /// In the Sentinels' form, `10.0.0.2:6379`.
+    /// As the Sentinels write it.
     pub address: String,
-    /// It receives a full copy or lags, and cannot confirm a write soon.
+    /// Receives a full copy or lags: it confirms no write soon.
     pub is_behind: bool,
 }
 
-/// Sorted by address: `slave0:ip=10.0.0.2,port=6379,state=online,…` is `10.0.0.2:6379`.
+/// Reads `slave0:ip=10.0.0.2,port=6379,state=online,…`.
 pub fn attached_replicas(info: &str) -> Vec<AttachedReplica> {
     let read = |line: &str| {
         let (_, fields) = line.strip_prefix("slave")?.split_once(":ip=")?;

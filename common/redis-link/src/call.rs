@@ -1,13 +1,11 @@
-//! Calls of scripts and commands, and their names in errors and failpoints.
+//! Calls of scripts and commands, with their names for errors and failpoints.
 
 use std::ops::{Deref, DerefMut};
 
 use redis::{Cmd, ScriptInvocation};
 
-/// Of failpoints, such as `redis:claim:before`.
 pub(crate) const BOUNDARY: &str = "redis";
 
-/// The script's name is for errors and failpoints.
 pub struct ScriptCall<'a> {
     name: &'static str,
     invocation: ScriptInvocation<'a>,
@@ -28,7 +26,6 @@ impl<'a> ScriptCall<'a> {
     }
 }
 
-/// Callers add keys and arguments as to the invocation itself.
 impl<'a> Deref for ScriptCall<'a> {
     type Target = ScriptInvocation<'a>;
 
@@ -43,7 +40,7 @@ impl DerefMut for ScriptCall<'_> {
     }
 }
 
-/// The first word only: arguments can be secrets. Empty if it is not a plain one.
+/// Only the first word: arguments can be secrets.
 pub(crate) fn command_name(cmd: &Cmd) -> String {
     match cmd.args_iter().next() {
         Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),

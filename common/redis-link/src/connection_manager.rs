@@ -1,5 +1,4 @@
-//! The connection manager: a task that connects to the master, checks the connection, and finds the next
-//! master.
+//! The task that connects to the master, checks the connection, and finds the next master.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use daemon::backoff::Backoff;
 use daemon::redis_url::{HostPort, RedisEndpoint};
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// Of a Sentinel; then the listener checks that it is there.
+/// Then the listener checks that the Sentinel is there.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(shared: &SharedState, endpoint: RedisEndpoint) {
@@ -77,7 +76,7 @@ async fn stay_connected(shared: &SharedState, locator: &mut MasterLocator, maste
     }
 }
 
-/// An announcement ends the wait: the backoff can be seconds long.
+/// The backoff can be seconds long.
 async fn wait_to_retry(backoff: &mut Backoff, master_switched: &Notify) {
     tokio::select! {
         () = sleep(backoff.next()) => {}
@@ -98,7 +97,7 @@ async fn connect(
 async fn monitor(shared: &SharedState, locator: &mut MasterLocator, master: &MasterConnection) -> LinkFault {
     loop {
         drop(timeout(CHECK_INTERVAL, shared.check_requested()).await);
-        // When the master stops answering, the Sentinels are likely to name another one.
+        // The Sentinels may name another one.
         let is_master = shared.dialer.check_master(&master.connection, &master.address);
         let checked = tokio::try_join!(check_sentinels(shared, locator, master), is_master);
         if let Err(fault) = checked {
@@ -126,7 +125,7 @@ async fn check_sentinels(
     }
 }
 
-/// One Sentinel after another. [`monitor`] would notice a failover later.
+/// [`monitor`] would notice a failover later.
 async fn listen_for_switches(shared: &SharedState, peers: &[HostPort], name: &str, master_switched: &Notify) {
     let mut backoff = reconnect_backoff();
     for peer in peers.iter().cycle() {

@@ -1,4 +1,4 @@
-//! Connections for commands that block, which no other command can share.
+//! Connections for commands that block.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,9 @@ use crate::call::{BOUNDARY, ScriptCall, command_name};
 use crate::error::StoreError;
 use daemon::failpoint::{self, Side};
 
-/// A connection with one user, so that a command can block on it.
-///
-/// Any error, a dropped future, or a new master ends it: ask the link for a new one. Otherwise a dropped
-/// future would leave its reply to the next command, and an element that the server popped would be lost.
+/// A connection with one user. Any error, a dropped future, or a new master ends it: ask the link for a new
+/// one. Otherwise the next command would get the reply of a dropped future, and a popped element would be
+/// lost.
 pub struct DedicatedConnection {
     shared: Arc<SharedState>,
     term: u64,
@@ -47,8 +46,7 @@ impl DedicatedConnection {
         Self { shared, term, response_timeout, connection: Some(connection) }
     }
 
-    /// The command may block for less than the response timeout. Any error, and dropping the future, closes
-    /// the connection.
+    /// `cmd` may block for less than the response timeout.
     pub async fn query<T: FromRedisValue>(&mut self, cmd: &Cmd) -> Result<T, StoreError> {
         self.query_blocking(cmd, Duration::ZERO).await
     }
@@ -67,7 +65,7 @@ impl DedicatedConnection {
         self.put_back(&what, connection, reply)
     }
 
-    /// A command that may block and then a script, in one round trip. See [`DedicatedConnection::query`].
+    /// In one round trip; `cmd` may block.
     pub async fn query_then<T: FromRedisValue>(
         &mut self,
         cmd: &Cmd,
@@ -79,7 +77,7 @@ impl DedicatedConnection {
         let names = || [what.as_str(), then.name()].into_iter();
         names().for_each(|name| failpoint::check(BOUNDARY, name, Side::Before));
         let both = async {
-            // A biased join! sends the commands in this order.
+            // Biased: sends the commands in this order.
             let (reply, then) = tokio::join!(
                 biased;
                 cmd.query_async(&mut connection),
@@ -92,8 +90,7 @@ impl DedicatedConnection {
         self.put_back(&what, connection, reply)
     }
 
-    /// A script, perhaps a second one, and a command, in one round trip. Loads and repeats unknown scripts. A
-    /// reply after the first is `None` on failure.
+    /// In one round trip. Loads unknown scripts and repeats. A reply after the first is `None` on failure.
     pub(super) async fn script_and_query<T: FromRedisValue>(
         &mut self,
         call: &ScriptCall<'_>,
@@ -107,7 +104,7 @@ impl DedicatedConnection {
         names().for_each(|name| failpoint::check(BOUNDARY, name, Side::Before));
         let all = async {
             let also = async { also?.invoke_async::<Value>(&mut second).await.ok() };
-            // A biased join! polls in this order, also in the second try of unknown scripts.
+            // Biased: this order also holds in the second try of unknown scripts.
             let (reply, also, queried) = tokio::join!(
                 biased;
                 call.invoke_async(&mut connection),
@@ -121,12 +118,11 @@ impl DedicatedConnection {
         self.put_back(what, connection, reply)
     }
 
-    /// Does not ask the server.
     pub(super) fn is_usable(&self) -> bool {
         self.connection.is_some() && self.shared.is_current_term(self.term)
     }
 
-    /// While a command runs, only its future owns the connection: dropping it closes the connection.
+    /// Only the future owns the connection: dropping it closes the connection.
     fn take(&mut self, what: &str) -> Result<LinkConnection, StoreError> {
         let connection = self.connection.take();
         if !self.shared.is_current_term(self.term) {
@@ -136,7 +132,7 @@ impl DedicatedConnection {
         connection.ok_or_else(|| LinkFault::lost(what, why).error)
     }
 
-    /// `Err(None)` if another server becomes the master before the reply arrives.
+    /// `Err(None)` if the term ends first.
     async fn unless_term_ends<T>(
         &self,
         command: impl Future<Output = Result<T, RedisError>>,

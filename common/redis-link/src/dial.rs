@@ -21,7 +21,7 @@ use daemon::backoff::Backoff;
 use daemon::redis_url::{HostPort, RedisLogin, RedisTls, RedisUrl};
 use daemon::without_error_numbers;
 
-/// After the loss of a stable connection the first reconnects are quick again.
+/// A connection this old makes the next reconnects quick.
 pub(super) const STABLE_AFTER: Duration = Duration::from_secs(5);
 const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(50);
 
@@ -71,7 +71,6 @@ impl RedisDialer {
         }
     }
 
-    /// The server has just confirmed that it is a master.
     pub(super) async fn connect_to_master(
         &self,
         address: &Address,
@@ -122,7 +121,7 @@ impl RedisDialer {
             .map_err(|error| LinkFault::of("connect", &error))
     }
 
-    /// For every new connection: certificates are replaced while processes run.
+    /// Certificates are replaced while processes run.
     pub(super) async fn read_tls_files(&self) -> Result<TlsFiles, LinkFault> {
         let Some(tls) = &self.tls else { return Ok(TlsFiles::default()) };
         Ok(TlsFiles {
@@ -232,12 +231,11 @@ impl RedisDialer {
 
 fn tls_address(at: &HostPort) -> ConnectionAddr {
     static PROVIDER: Once = Once::new();
-    // The process may have a provider.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     ConnectionAddr::TcpTls { host: at.host.clone(), port: at.port, insecure: false, tls_params: None }
 }
 
-/// For connections that only listen: others have the response timeout.
+/// Connections that only listen have no response timeout.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
@@ -252,7 +250,6 @@ fn tcp_settings() -> TcpSettings {
 /// PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct TlsFiles {
-    /// Instead of the system's.
     authority: Option<Vec<u8>>,
     certificate: Option<Vec<u8>>,
     key: Option<Vec<u8>>,
@@ -265,7 +262,6 @@ async fn read_pem(what: &str, path: Option<&Path>) -> Result<Option<Vec<u8>>, Li
     })
 }
 
-/// If only one side speaks TLS, or the server asks for a certificate.
 fn tls_hint(tls: Option<&RedisTls>, error: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| error.contains(word));
     match tls {
@@ -289,7 +285,7 @@ enum ServerRole {
 }
 
 impl RedisDialer {
-    /// While data is loaded, only PING fails with LOADING.
+    /// While data is loaded, only PING fails.
     pub(super) async fn check_master(
         &self,
         connection: &LinkConnection,
@@ -318,7 +314,7 @@ impl RedisDialer {
     }
 }
 
-/// A replica fails with the READONLY error of a refused write.
+/// With the READONLY error of a refused write.
 pub(super) async fn require_master(connection: &mut impl ConnectionLike) -> RedisResult<()> {
     match ask_role(connection).await? {
         ServerRole::Master => Ok(()),

@@ -2,16 +2,14 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Every replica that could become the master has the write: it survives a failover.
+    /// By every replica that could become the master.
     Confirmed {
         /// With the write.
         replicas: usize,
     },
-    /// Not all replicas confirmed it in time.
     Unconfirmed {
-        /// Replicas that confirmed it.
         confirmed: usize,
-        /// Replicas that must confirm it; 0 if the master could not be asked.
+        /// 0 if the master could not be asked.
         known: usize,
     },
     /// There are no replicas.

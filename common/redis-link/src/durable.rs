@@ -1,5 +1,4 @@
-//! Writes of desired state: a script, then WAIT until every replica that could become the master has the
-//! write.
+//! Writes of desired state: a script, then WAIT for the replicas.
 //!
 //! WAIT covers earlier writes *on the same connection*, so durable writes have a pool of their own.
 
@@ -23,7 +22,7 @@ use crate::attached::attached_replicas;
 use crate::call::ScriptCall;
 use crate::error::StoreError;
 
-/// They come from users of the API, not from queues.
+/// Users of the API write, not queues.
 const MAX_CONNECTIONS: usize = 16;
 
 pub(super) struct DurableWriter {
@@ -31,7 +30,7 @@ pub(super) struct DurableWriter {
     current: Mutex<Option<MasterPool>>,
 }
 
-/// A new master or certificate gets a new pool.
+/// For one master and certificate.
 struct MasterPool {
     pool: Pool,
     term: u64,
@@ -43,8 +42,7 @@ impl DurableWriter {
         Self { shared, current: Mutex::default() }
     }
 
-    /// Waits at most `wait` for the replicas. Fails only if the first script does: later the write is done,
-    /// and the second reply is `None`, or the durability `Unconfirmed`.
+    /// Fails only if the first script does: later the write is done.
     pub(super) async fn run(
         &self,
         call: &ScriptCall<'_>,
@@ -52,7 +50,6 @@ impl DurableWriter {
         wait: Duration,
     ) -> Result<(Value, Option<Value>, Durability), StoreError> {
         let mut lease = self.lease_connection().await?;
-        // The reply lists the attached replicas.
         let mut info = redis::cmd("INFO");
         info.arg("replication");
         let (value, also, info) = lease.connection.script_and_query::<Vec<u8>>(call, also, &info).await?;
@@ -64,7 +61,7 @@ impl DurableWriter {
         Ok((value, also, self.wait_for_replicas(&mut lease.connection, attached, wait).await))
     }
 
-    /// With the number of those behind; `None` if the master did not list them.
+    /// The second part is the number of those behind.
     async fn wait_for_replicas(
         &self,
         connection: &mut DedicatedConnection,
@@ -92,7 +89,7 @@ impl DurableWriter {
     async fn lease_connection(&self) -> Result<Checkout, StoreError> {
         let response_timeout = self.shared.response_timeout;
         if self.shared.dialer.transport.is_some() {
-            // deadpool-redis only pools connections of the redis crate. A transport's cost nothing to open.
+            // deadpool-redis only pools connections of the redis crate.
             let connection = DedicatedConnection::open(self.shared.clone(), response_timeout).await?;
             return Ok(Checkout { connection, pooled: None });
         }
@@ -104,7 +101,7 @@ impl DurableWriter {
             let timeouts = Timeouts { wait, ..pool.timeouts() };
             let checked_out = tokio::select! {
                 checked_out = pool.timeout_get(&timeouts) => checked_out,
-                // Another server is the master: retry with its pool.
+                // Another master: retry with its pool.
                 () = self.shared.term_ended(master.term) => continue,
             };
             match checked_out {
@@ -117,7 +114,6 @@ impl DurableWriter {
                     );
                     return Ok(Checkout { connection, pooled: Some(pooled) });
                 }
-                // Retry with the new pool.
                 Err(PoolError::Closed) => {}
                 Err(error) => {
                     let fault = self.explain(&master.address, error);
@@ -128,7 +124,6 @@ impl DurableWriter {
         }
     }
 
-    /// Replaces the pool of another master, or of changed certificates.
     async fn pool_for(&self, master: &MasterConnection) -> Result<Pool, StoreError> {
         let tls = self.shared.dialer.read_tls_files().await;
         let mut current = self.current.lock();
@@ -136,7 +131,7 @@ impl DurableWriter {
             if current.term > master.term {
                 return Err(StoreError::NotMaster);
             }
-            // While the file is unreadable, open connections stay in use.
+            // An unreadable file changes nothing.
             let is_changed = tls.as_ref().is_ok_and(|tls| *tls != current.tls);
             if current.term == master.term && !is_changed {
                 return Ok(current.pool.clone());
@@ -155,9 +150,9 @@ impl DurableWriter {
         let SharedState { dialer, response_timeout, connect_timeout, .. } = &*self.shared;
         let manager = dialer.pool_manager(address, tls, *response_timeout)?;
         let timeouts = Timeouts {
-            // The redis crate limits the time to connect, and the hook below that of its check.
+            // The redis crate limits it.
             create: None,
-            // For the PING before reuse: a dead connection would take a whole response timeout.
+            // A PING on a dead connection would take a whole response timeout.
             recycle: Some(*connect_timeout),
             wait: Some(*response_timeout),
         };
@@ -195,9 +190,8 @@ impl DurableWriter {
     }
 }
 
-/// A connection for one write, which returns to its pool only if all its commands succeeded. The pool would
-/// also take it back after an error or a dropped future. A WAIT that still runs would then delay the next
-/// write.
+/// Returns to its pool only if all commands succeeded: after an error or a dropped future, a WAIT that still
+/// runs would delay the next write.
 struct Checkout {
     connection: DedicatedConnection,
     pooled: Option<deadpool_redis::Connection>,

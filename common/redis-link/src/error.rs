@@ -3,12 +3,11 @@
 use super::refusal::{RefusalCause, with_remedy};
 
 /// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) Redis may have carried the
-/// operation out: so every operation is safe to repeat. After the other variants nothing has changed.
+/// operation out, so every operation is safe to repeat. After the others nothing has changed.
 ///
-/// `what` is the command without its arguments, which can contain secrets.
+/// `what` is the command without its arguments: they can be secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Or the connection broke during the command.
     #[error("Redis is unreachable ({why}); check KUBELEET_REDIS_URL and that Redis runs")]
     Unreachable {
         what: String,
@@ -20,16 +19,14 @@ pub enum StoreError {
         /// The command.
         what: String,
     },
-    /// Another program wrote the key.
+    /// By another program.
     #[error("a key in Redis has the wrong type: {detail}; inspect it with redis-cli, then DEL or RENAME it")]
     WrongType {
         /// Redis' own words.
         detail: String,
     },
-    /// The next call goes to the new master.
     #[error("this Redis is a replica, not the master; a retry finds the new master")]
     NotMaster,
-    /// At the Redis URL.
     #[error("the Redis at {at} is a replica of {master} and takes no writes: {advice}")]
     Replica {
         at: String,
@@ -45,10 +42,10 @@ pub enum StoreError {
         /// Milliseconds.
         limit_ms: u64,
     },
-    /// The server's own error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
+    /// Code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
     #[error("Redis refused: {}", with_remedy(.0))]
     Refused(String),
-    /// kubeleet never writes such a reply or stored value.
+    /// Never written by kubeleet.
     #[error("cannot read the reply of Redis when {what}: {why}")]
     Corrupt {
         /// The command or the record.
@@ -57,10 +54,8 @@ pub enum StoreError {
     },
 }
 
-/// About one command.
 const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
 
-/// The results of [`StoreError::cause`].
 pub const CAUSES: [&str; 15] = [
     "unreachable",
     "timeout",
@@ -85,7 +80,7 @@ impl StoreError {
         matches!(self, Self::WrongType { .. } | Self::Corrupt { .. })
     }
 
-    /// Redis as a whole is the cause: the operation can succeed later, and no object of kubeleet is broken.
+    /// The operation can succeed later, and no object of kubeleet is broken.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Refused(text) => RefusalCause::of(text).is_some() || TRANSIENT_CODES.contains(&code(text)),
@@ -93,13 +88,13 @@ impl StoreError {
         }
     }
 
-    /// A person must change the configuration before any command can succeed.
+    /// No command succeeds before the configuration is changed.
     pub fn needs_operator(&self) -> bool {
         let Self::Refused(text) = self else { return false };
         RefusalCause::of(text).map_or_else(|| !TRANSIENT_CODES.contains(&code(text)), |cause| !cause.passes())
     }
 
-    /// If Redis as a whole is unusable: a word of [`CAUSES`].
+    /// A word of [`CAUSES`].
     pub fn cause(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable { .. } => Some("unreachable"),
@@ -111,7 +106,6 @@ impl StoreError {
         }
     }
 
-    /// It uses all of its `maxmemory`.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::Refused(text) if code(text) == "OOM")
     }

@@ -1,4 +1,4 @@
-//! Classifies errors of the Redis client: the caller's error, and the action on the connection. Pure.
+//! Classifies errors of the Redis client: the caller's error, and what becomes of the connection. Pure.
 
 use redis::{ErrorKind, RedisError};
 
@@ -15,10 +15,10 @@ pub(super) struct LinkFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionAction {
     Keep,
-    /// A failover may have replaced the server.
+    /// A failover may have replaced it.
     Recheck,
     Reconnect,
-    /// Close every connection to the former master.
+    /// Close all connections to it.
     NewMaster,
 }
 
@@ -37,7 +37,7 @@ impl LinkFault {
                 "WRONGPASS Redis does not accept the user or password in the Redis URL",
                 ConnectionAction::Reconnect,
             ),
-            // Also a protocol violation: then the client closes the connection, and the next command fails.
+            // After a protocol violation the client closes the connection.
             ErrorKind::UnexpectedReturnType | ErrorKind::Parse => Self {
                 error: StoreError::Corrupt { what: what(), why: error.to_string() },
                 action: ConnectionAction::Keep,
@@ -64,8 +64,7 @@ impl LinkFault {
         let (code, detail) = inside_script(&code, &detail);
         let text = format!("{code} {detail}").trim_end().to_owned();
         let action = match code {
-            // A replica answers MASTERDOWN. UNBLOCKED ends a blocked command when the master becomes a
-            // replica.
+            // Answers of a replica; UNBLOCKED when the master becomes one.
             "READONLY" | "MASTERDOWN" | "UNBLOCKED" => return Self::not_master(),
             "WRONGTYPE" => {
                 return Self {
@@ -94,7 +93,6 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
         return Some(errors.iter().map(code_and_detail).collect());
     }
     match error.kind() {
-        // The client creates these while it connects.
         ErrorKind::Server(_) => {
             let code = error.code().unwrap_or("ERR").to_owned();
             Some(vec![(code, error.detail().map_or_else(|| error.to_string(), str::to_owned))])
@@ -103,8 +101,8 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Redis before 7 wraps an error inside a script in `ERR Error running script … @user_script:1: …`, and puts
-/// a minus before the codes of refusals.
+/// Redis before 7 wraps it in `ERR Error running script … @user_script:1: …`, with a minus before the codes
+/// of refusals.
 fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);
@@ -174,7 +172,7 @@ mod tests {
             assert_eq!((fault.action, fault.error.is_transient()), (action, transient), "{line}: {fault:?}");
         }
         assert!(matches!(from_server("WRONGTYPE x").error, StoreError::WrongType { .. }));
-        // As 6.2: without a minus, and with two places.
+        // As in 6.2.
         let old = "ERR Error running script (call to f_a1522a9e): @user_script:1: ";
         let wrong_type = from_server(&format!("{old}WRONGTYPE Operation against a key")).error;
         assert!(matches!(&wrong_type, StoreError::WrongType { .. }), "{wrong_type:?}");

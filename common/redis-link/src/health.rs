@@ -1,18 +1,16 @@
-//! The state of a link: connected, or why not.
+//! The state of a link.
 
 use std::time::Instant;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkHealth {
     Connected {
-        /// Its address.
         master: String,
         /// Every reconnect increments it.
         generation: u64,
     },
     Disconnected {
         since: Instant,
-        /// Of the latest failed attempt.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Waits for a tick or for hints, which are published messages.
+//! Waits for a tick or for hints.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 
 use crate::hub::Subscription;
 
-/// For `period` or the first hint. Returns all that have arrived.
+/// Returns all hints that have arrived.
 pub async fn tick_or_hints(period: Duration, hints: &mut Subscription) -> Vec<bytes::Bytes> {
     let Ok(first) = tokio::time::timeout(period, hints.next()).await else { return Vec::new() };
     let mut arrived = vec![first];
@@ -14,7 +14,6 @@ pub async fn tick_or_hints(period: Duration, hints: &mut Subscription) -> Vec<by
     arrived
 }
 
-/// Without waiting.
 pub fn pending_hints(hints: &mut Subscription) -> Vec<bytes::Bytes> {
     std::iter::from_fn(|| hints.next().now_or_never()).collect()
 }

@@ -1,7 +1,5 @@
-//! Published messages: one connection listens to all subscribed channels.
-//!
-//! Messages are hints, lost without a connection or with a slow reader. The subscriber then gets one empty
-//! message, and must read the state.
+//! Published messages, on one connection. They are hints, lost without a connection or with a slow reader,
+//! who then gets one empty message and must read the state.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
@@ -21,7 +19,6 @@ use super::transport::MessageHandler;
 
 /// One empty message replaces more.
 const MAX_UNREAD: usize = 64;
-/// Then the hub checks that the server is there.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -49,14 +46,12 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// Unread messages are superfluous then.
     fn put_missed(&self) {
         *self.messages.lock() = VecDeque::from([Bytes::new()]);
         self.arrived.notify_one();
     }
 }
 
-/// Dropping it ends the subscription.
 pub struct Subscription {
     inbox: Arc<Inbox>,
     /// Keeps the connection open.
@@ -65,9 +60,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The payload of the next message. An empty one means that messages may have been missed: it comes first
-    /// when the subscription has taken effect, after every reconnect, and in place of more than 64 unread
-    /// messages.
+    /// An empty message means that some may have been missed: it comes first, after every reconnect, and in
+    /// place of more than 64 unread ones.
     ///
     /// Cancel safe.
     pub async fn next(&mut self) -> Bytes {
@@ -82,7 +76,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // The hub must not find the inbox after the notification.
+        // First: the hub must not find it.
         drop(std::mem::take(&mut self.inbox));
         self.hub.changed.notify_one();
     }
@@ -91,14 +85,13 @@ impl Drop for Subscription {
 impl Hub {
     pub(super) fn subscribe(self: &Arc<Self>, channel: &str, link: Arc<dyn Send + Sync>) -> Subscription {
         let inbox = Arc::new(Inbox::default());
-        // If the link already listens, nothing else tells this subscriber to read the state.
+        // Nothing else tells this subscriber to read the state.
         inbox.put_missed();
         self.subscribers.lock().entry(channel.to_owned()).or_default().push(Arc::downgrade(&inbox));
         self.changed.notify_one();
         Subscription { inbox, _link: link, hub: self.clone() }
     }
 
-    /// Forgets channels without subscribers.
     fn subscribed_channels(&self) -> HashSet<String> {
         let mut subscribers = self.subscribers.lock();
         subscribers.retain(|_, inboxes| {
@@ -129,7 +122,6 @@ impl Hub {
         let mut backoff = reconnect_backoff();
         let mut is_logged = false;
         loop {
-            // The connection manager connects and logs failures.
             let master = shared.wait_for_master().await;
             let since = Instant::now();
             let fault = tokio::select! {

@@ -5,9 +5,9 @@
 //! - Writes that must survive a failover wait for the replicas ([`Link::durable_script`]).
 //! - Published messages arrive on one more connection ([`Subscription`]).
 //!
-//! One task of each link, the connection manager, connects. Without a connection, a command waits for a
-//! bounded time, then fails with [`StoreError::Unreachable`]. The link never repeats a command whose reply
-//! was lost: only the caller knows whether that is safe.
+//! One task, the connection manager, connects. Without a connection, a command waits for a bounded time, then
+//! fails with [`StoreError::Unreachable`]. It never repeats a command whose reply was lost: only the caller
+//! knows whether that is safe.
 //!
 //! Tests: beside the code
 

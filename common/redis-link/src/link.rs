@@ -1,4 +1,4 @@
-//! The link: the interface for its users.
+//! The interface of the link.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -27,9 +27,9 @@ use daemon::redis_url::{RedisEndpoint, RedisUrl};
 
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// Of a command that does not block.
+    /// Of commands that do not block.
     pub response_timeout: Duration,
-    /// Also of a command's wait for a connection.
+    /// Also of the wait for a connection.
     pub connect_timeout: Duration,
 }
 
@@ -39,8 +39,7 @@ impl Default for LinkOptions {
     }
 }
 
-/// A handle to the connection to the master, cheap to clone; the connections close with the last clone. Must
-/// be used within a Tokio runtime.
+/// Cheap to clone; the connections close with the last clone. Needs a Tokio runtime.
 #[derive(Clone)]
 pub struct Link {
     inner: Arc<LinkInner>,
@@ -62,7 +61,6 @@ impl Link {
         Self::build(None, url, options)
     }
 
-    /// Instead of a network.
     pub fn with_transport(transport: Arc<dyn Transport>, url: RedisUrl, options: LinkOptions) -> Self {
         Self::build(Some(transport), url, options)
     }
@@ -99,7 +97,7 @@ impl Link {
         self.inner.url.db
     }
 
-    /// A command that does not block. Takes at most the response timeout plus the connect timeout.
+    /// `cmd` must not block. Takes at most the response timeout plus the connect timeout.
     pub async fn query<T: FromRedisValue>(&self, cmd: &Cmd) -> Result<T, StoreError> {
         let what = command_name(cmd);
         let mut master = self.master(&what).await?;
@@ -109,7 +107,7 @@ impl Link {
         self.handle_reply(&what, &master, reply)
     }
 
-    /// In one round trip, as a transaction only if `pipe` is one.
+    /// A transaction only if `pipe` is one.
     pub async fn pipeline<T: FromRedisValue>(&self, pipe: &Pipeline) -> Result<T, StoreError> {
         let what = pipe.cmd_iter().next().map(command_name).unwrap_or_default();
         let mut master = self.master(&what).await?;
@@ -119,8 +117,8 @@ impl Link {
         self.handle_reply(&what, &master, reply)
     }
 
-    /// A refused command, for example on a key of another type, does not affect the others. Fails only with
-    /// [transient](StoreError::is_transient) errors.
+    /// A refused command does not affect the others. Fails only with [transient](StoreError::is_transient)
+    /// errors.
     pub async fn pipeline_each(
         &self,
         mut pipe: Pipeline,
@@ -141,12 +139,11 @@ impl Link {
         Ok(each)
     }
 
-    /// By its hash. If Redis does not know it (after a restart or SCRIPT FLUSH), nothing was executed: loads
-    /// it and runs it again.
+    /// If Redis does not know the script (after a restart or SCRIPT FLUSH), nothing was executed: loads it
+    /// and runs it again.
     pub async fn script(&self, call: &ScriptCall<'_>) -> Result<Value, StoreError> {
         let what = call.name();
         let mut master = self.master(what).await?;
-        // Up to three commands share the limit of one.
         let limit = self.inner.shared.response_timeout;
         failpoint::check(BOUNDARY, what, Side::Before);
         let reply = timeout(limit, call.invoke_async(&mut master.connection)).await;
@@ -162,17 +159,15 @@ impl Link {
         }
     }
 
-    /// For one loop of blocking commands.
-    ///
-    /// `response_timeout` must be several seconds longer than the longest block: if it ends first, an element
-    /// that Redis pops is lost.
+    /// `response_timeout` must be several seconds longer than the longest block: if it ends first, a popped
+    /// element is lost.
     pub async fn dedicated(&self, response_timeout: Duration) -> Result<DedicatedConnection, StoreError> {
         self.ensure_started();
         DedicatedConnection::open(self.inner.shared.clone(), response_timeout).await
     }
 
-    /// Then waits, at most for `wait`, until all replicas that could become the master have its writes. After
-    /// the script, failures only make the durability `Unconfirmed`.
+    /// Waits for the replicas, at most for `wait`. After the script, failures only make the durability
+    /// `Unconfirmed`.
     pub async fn durable_script(
         &self,
         call: &ScriptCall<'_>,
@@ -182,7 +177,7 @@ impl Link {
         Ok((reply, durability))
     }
 
-    /// With a second script in the same round trip. Its reply is `None` if it failed.
+    /// In one round trip. The second reply is `None` if that script failed.
     pub async fn durable_scripts(
         &self,
         call: &ScriptCall<'_>,
@@ -193,7 +188,7 @@ impl Link {
         self.inner.durable.run(call, also, wait).await
     }
 
-    /// Within some seconds; empty without Sentinels.
+    /// Takes some seconds; empty without Sentinels.
     pub async fn inspect_sentinels(&self) -> Vec<SentinelReport> {
         match &self.inner.inspected_sentinels {
             Some(sentinels) => sentinels.lock().await.inspect(&self.inner.shared.dialer).await,
@@ -206,7 +201,7 @@ impl Link {
         self.inner.shared.health()
     }
 
-    /// Messages are hints only, see [`Subscription::next`].
+    /// Messages are hints only.
     pub fn subscribe(&self, channel: &str) -> Subscription {
         self.ensure_started();
         // A transport delivers messages to the hub on its own.

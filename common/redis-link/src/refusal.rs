@@ -1,7 +1,5 @@
-//! Conditions under which Redis answers but refuses commands: their names and remedies. Pure. `fault.rs`
-//! reads the same errors for the connection.
+//! Conditions under which Redis answers but refuses commands: their names and remedies. Pure.
 
-/// Redis refuses every command of the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RefusalCause {
     NoReplicas,
@@ -54,7 +52,7 @@ const BY_WORDS: &[(&str, RefusalCause)] = &[
 ];
 
 impl RefusalCause {
-    /// Code first; `None` if the error concerns only the command or its key.
+    /// `None` if it concerns only the command or its key.
     pub(super) fn of(text: &str) -> Option<Self> {
         let code = text.split([' ', ':']).next().unwrap_or_default();
         let coded = BY_CODE.iter().find(|(known, _)| *known == code);
@@ -129,7 +127,7 @@ pub(super) fn with_remedy(text: &str) -> String {
     }
 }
 
-/// Before version 7 Redis names no user, and inside a script no version names the command.
+/// Before 7 Redis names no user, and inside a script no command.
 fn denied_command(text: &str) -> Option<(&str, &str)> {
     let between = |before: &str, after: &str| text.split_once(before)?.1.split_once(after).map(|(it, _)| it);
     let command = between("permissions to run the '", "'")?;

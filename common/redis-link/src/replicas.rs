@@ -7,7 +7,7 @@
 //! - those attached recently, unless the Sentinels report that they cannot be elected.
 //!
 //! A write must also reach at least half of all replicas: the smaller side of a partition never calls a write
-//! durable. Reasons: `docs/how-to/high-availability.md`.
+//! durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 /// If no Sentinel reports on it.
 const RECENTLY_ATTACHED: Duration = Duration::from_secs(60);
 
-/// After that, the wait would only delay every reply.
+/// Later, the wait would only delay every reply.
 const WAIT_FOR_MISSING: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfirmTarget {
-    /// They make the write durable.
+    /// For a durable write.
     pub(super) required: usize,
-    /// They should have the write soon, and it waits for them.
+    /// The write waits for these.
     pub(super) expected: usize,
 }
 
@@ -37,15 +37,14 @@ pub(super) struct SentinelView {
 
 #[derive(Debug, Default)]
 pub(super) struct ReplicaTracker {
-    /// Last attachment of each.
+    /// When last seen.
     attached: BTreeMap<String, Instant>,
     view: SentinelView,
-    /// Too few attached replicas.
     incomplete_since: Option<Instant>,
 }
 
 impl ReplicaTracker {
-    /// `behind` of them receive a full copy or lag: they count, but no write waits for them.
+    /// Those `behind` receive a full copy or lag: no write waits for them.
     pub(super) fn record_attached(
         &mut self,
         now: Instant,
@@ -76,7 +75,6 @@ impl ReplicaTracker {
         self.view.replicas.extend(view.replicas.into_keys().map(|replica| (replica, true)));
     }
 
-    /// Without asking the master.
     pub(super) fn required(&self, now: Instant) -> usize {
         self.count(&BTreeSet::new(), now)
     }

@@ -17,18 +17,16 @@ use crate::error::StoreError;
 use daemon::redis_url::HostPort;
 
 const MAJORITY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Shorter than the limit for the majority, so that a dead connection is replaced.
+/// Shorter, so that a dead connection is replaced.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A replica that a Sentinel could not reach for this time is not elected before it has caught up. By then all
-/// Sentinels know that others have more data: they ask every 10 s, and a replica can read the master's output
-/// for `repl-timeout`, 10 s.
+/// After that a replica is not elected before it has caught up. All Sentinels know that others have more
+/// data: they ask every 10 s, and a replica can read the master's output for `repl-timeout`, 10 s.
 const UNELECTABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Keeps a connection to each Sentinel that answered last time.
 pub(super) struct Sentinels {
     name: String,
     peers: Vec<SentinelPeer>,
-    /// Newest accepted.
     epoch: u64,
 }
 
@@ -42,7 +40,7 @@ struct SentinelAnswer {
     master: HostPort,
     /// Every failover increments it.
     epoch: u64,
-    /// `host:port`, also those that are down; true for those that it could elect.
+    /// By `host:port`; true if it could be elected. Includes those that are down.
     replicas: BTreeMap<String, bool>,
 }
 
@@ -52,10 +50,8 @@ impl Sentinels {
         Self { name, peers, epoch: 0 }
     }
 
-    /// Accepts the newest configuration.
-    ///
-    /// A Sentinel that was cut off still names the old master. So this waits for more than half of the
-    /// Sentinels or a timeout.
+    /// A Sentinel that was cut off still names the old master. So this waits for more than half of them or a
+    /// timeout.
     pub(super) async fn ask(&mut self, dialer: &RedisDialer) -> Result<(HostPort, SentinelView), LinkFault> {
         let needed = self.peers.len() / 2 + 1;
         let deadline = Instant::now() + MAJORITY_TIMEOUT;
@@ -77,14 +73,13 @@ impl Sentinels {
         Ok((newest.master.clone(), combine(&newest.master, &answers, needed)))
     }
 
-    /// For people. Ends within some seconds.
+    /// Ends within some seconds.
     pub(super) async fn inspect(&mut self, dialer: &RedisDialer) -> Vec<SentinelReport> {
         let name = &self.name;
         join_all(self.peers.iter_mut().map(|peer| peer.inspect(dialer, name))).await
     }
 }
 
-/// Only answers that name this master count.
 fn combine(master: &HostPort, answers: &[SentinelAnswer], needed: usize) -> SentinelView {
     let agreeing: Vec<_> = answers.iter().filter(|answer| answer.master == *master).collect();
     let mut replicas = BTreeMap::new();
@@ -95,17 +90,15 @@ fn combine(master: &HostPort, answers: &[SentinelAnswer], needed: usize) -> Sent
     SentinelView { master, replicas, is_majority: agreeing.len() >= needed }
 }
 
-/// The newest configuration; among equals the first one.
-///
-/// An answer older than the `known` configuration is from a Sentinel that was cut off. If more than half
-/// answer so, they were set up anew, and it is accepted.
+/// An answer older than `known` is from a Sentinel that was cut off. If more than half answer so, they were
+/// set up anew.
 fn newest_answer(answers: &[SentinelAnswer], needed: usize, known: u64) -> Option<&SentinelAnswer> {
     let is_majority = answers.len() >= needed;
     let newest = answers.iter().reduce(|best, next| if next.epoch > best.epoch { next } else { best })?;
     (is_majority || newest.epoch >= known).then_some(newest)
 }
 
-/// An operator must act if a Sentinel refuses the connection. Otherwise lists all reasons.
+/// An operator must act if a Sentinel refuses the connection.
 fn no_master(failures: Vec<LinkFault>) -> LinkFault {
     let mut reasons = Vec::new();
     for fault in failures {
@@ -178,8 +171,7 @@ impl SentinelPeer {
     }
 }
 
-/// `address` is from a separate command: during a failover it is already the promoted server, while `fields`
-/// still describe the old master.
+/// During a failover `address` is already the promoted server, while `fields` still describe the old master.
 fn parse_answer(address: Value, fields: Value, replicas: Value) -> Option<SentinelAnswer> {
     let (host, port): (String, u16) = redis::from_redis_value(address).ok()?;
     let fields: BTreeMap<String, String> = redis::from_redis_value(fields).ok()?;
@@ -194,13 +186,11 @@ fn parse_answer(address: Value, fields: Value, replicas: Value) -> Option<Sentin
     })
 }
 
-/// Before it has caught up.
 fn is_electable(fields: &BTreeMap<String, String>) -> bool {
     let millis = |field: &str| fields.get(field).and_then(|text| text.parse::<u64>().ok());
-    // Exists only while the Sentinel considers the replica down.
+    // Only while the Sentinel considers it down.
     let is_gone = millis("s-down-time").is_some_and(|down| down >= UNELECTABLE_AFTER.as_millis() as u64);
-    // Sentinel refuses a replica that lost its master ten times down-after-milliseconds ago. Twice as long
-    // here: another Sentinel may have another setting.
+    // Sentinel refuses at ten times. Another Sentinel may have another setting.
     let limit = millis("down-after-milliseconds").unwrap_or(30_000).saturating_mul(20);
     let is_outdated = millis("master-link-down-time").is_some_and(|down| down > limit);
     !is_gone && !is_outdated && millis("slave-priority") != Some(0)

@@ -1,4 +1,4 @@
-//! The Sentinels' reports for people; `sentinel.rs` chooses the master.
+//! The Sentinels' reports for people.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,21 @@ use redis::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentinelReport {
-    /// In the Redis URL.
     pub at: String,
-    /// Or the reason of a missing answer.
     pub facts: Result<SentinelFacts, String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentinelFacts {
     pub master: String,
-    /// That server says that it is a replica.
+    /// By its own word.
     pub is_replica: bool,
     pub quorum: usize,
-    /// Known ones, itself included.
+    /// Itself included.
     pub sentinels: usize,
     /// Itself included.
     pub reachable_sentinels: usize,
-    /// `replica-priority` by address.
+    /// With `replica-priority`.
     pub replicas: BTreeMap<String, u64>,
 }
 

@@ -1,7 +1,6 @@
-//! The state that all users of a link share: the connection to the master, or the reason for its absence.
+//! The state that all users of a link share.
 //!
-//! The *generation* counts connections, the *term* counts masters. Dedicated connections outlive a reconnect
-//! of the shared one: only another master ends them.
+//! The *generation* counts connections, the *term* counts masters. A dedicated connection ends with the term.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -34,7 +33,7 @@ struct MasterState {
     status: MasterStatus,
     generation: u64,
     term: u64,
-    /// `None` if the last term has ended and no other master is known yet.
+    /// `None` until the next master is known.
     master: Option<Address>,
 }
 
@@ -69,7 +68,7 @@ impl SharedState {
         self.health.subscribe()
     }
 
-    /// Waits at most for the connect timeout, and not at all if an operator must act first.
+    /// Does not wait if an operator must act first.
     pub(super) async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
         if let MasterStatus::Connected(master) = &self.state.borrow().status {
             return Ok(master.clone());
@@ -79,7 +78,7 @@ impl SharedState {
             MasterStatus::Connected(_) => true,
             MasterStatus::Disconnected { error, .. } => error.needs_operator(),
         });
-        // The state at this moment decides, also after a timeout.
+        // Also after a timeout.
         drop(timeout(self.connect_timeout, settled).await);
         match &self.state.borrow().status {
             MasterStatus::Connected(master) => Ok(master.clone()),
@@ -87,7 +86,6 @@ impl SharedState {
         }
     }
 
-    /// Without a limit.
     pub(super) async fn wait_for_master(&self) -> MasterConnection {
         let mut state = self.state.subscribe();
         loop {
@@ -106,7 +104,6 @@ impl SharedState {
             MasterStatus::Connected(master) => master.generation != generation,
             MasterStatus::Disconnected { .. } => true,
         };
-        // Cannot fail: the sender is a field of self.
         drop(self.state.subscribe().wait_for(is_lost).await);
     }
 
@@ -162,7 +159,7 @@ impl SharedState {
         }
     }
 
-    /// It does not prove that the shared connection broke as well.
+    /// The shared connection may be intact.
     pub(super) fn handle_dedicated_fault(&self, term: u64, fault: &LinkFault) {
         match fault.action {
             ConnectionAction::Keep => {}
@@ -191,7 +188,6 @@ impl SharedState {
         });
     }
 
-    /// The connection manager checks at once that the master is still the master.
     pub(super) fn request_check(&self) {
         self.check_requested.notify_one();
     }
@@ -200,7 +196,6 @@ impl SharedState {
         self.check_requested.notified().await;
     }
 
-    /// Returns the number of replicas that a write must reach.
     pub(super) fn record_attached(&self, replicas: BTreeSet<String>, behind: usize) -> ConfirmTarget {
         self.replicas.lock().record_attached(Instant::now(), replicas, behind)
     }
@@ -214,7 +209,6 @@ impl SharedState {
     }
 }
 
-/// After an earlier `error`.
 fn not_sent(what: &str, error: &StoreError) -> StoreError {
     let why = match error {
         StoreError::Unreachable { why, .. } => why.clone(),

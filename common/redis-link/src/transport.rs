@@ -1,5 +1,4 @@
-//! Carriers of commands to Redis: the `redis` crate, or a [`Transport`], with which the schedule simulator
-//! orders all commands.
+//! Carriers of commands to Redis: the `redis` crate, or a [`Transport`], which the schedule simulator uses.
 
 use std::io;
 use std::sync::Arc;
@@ -16,12 +15,11 @@ pub type RedisCommand = Vec<Vec<u8>>;
 /// Channel and payload.
 pub type MessageHandler = Box<dyn Fn(&str, Bytes) + Send + Sync>;
 
-/// In place of a network.
 pub trait Transport: Send + Sync + 'static {
     /// Dropping it closes it.
     fn open(&self) -> Arc<dyn TransportConnection>;
 
-    /// For all messages from now on. An empty payload means that messages may have been missed.
+    /// An empty payload means that messages may have been missed.
     fn listen(&self, handler: MessageHandler);
 }
 
@@ -63,7 +61,7 @@ async fn send(
 fn to_arguments(command: &Cmd) -> RedisCommand {
     let argument = |arg: Arg<&[u8]>| match arg {
         Arg::Simple(bytes) => bytes.to_vec(),
-        // The initial cursor of SCAN, which no operation of the store uses.
+        // The initial cursor of SCAN, which the store does not use.
         _ => b"0".to_vec(),
     };
     command.args_iter().map(argument).collect()

@@ -1,11 +1,10 @@
-//! Formats amounts for explanations: requests rounded up, free amounts down, so that none reads "needs 2 GiB,
-//! 2 GiB free".
+//! Formats amounts: requests rounded up, free amounts down, so that no explanation reads "needs 2 GiB, 2 GiB
+//! free".
 
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// Two decimals: "1.2 GiB".
 pub(crate) fn bytes_rounded_down(bytes: u64) -> String {
     format_bytes(bytes, |amount, unit| amount * 100 / unit)
 }

@@ -1,11 +1,10 @@
-//! Places the pods of one batch one after the other; each placement counts for the next.
+//! Places the pods of one batch; each placement counts for the next.
 //!
-//! Nodes are visited in the snapshot's order, as far as needed. Visited nodes form the pool of copies, whose
-//! positions follow their loads.
+//! Nodes are visited in the snapshot's order, as far as needed; visited ones form the pool of copies.
 //!
-//! Loads only grow and free resources only shrink within a batch. So an unvisited node keeps its position,
-//! and a refusal holds for all pods of the class. A node can move behind the key up to which a class was
-//! refused, never before it.
+//! Within a batch loads only grow and free resources only shrink. So an unvisited node keeps its position,
+//! and a refusal holds for the class. A node can move behind the key up to which a class was refused, never
+//! before it.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -29,7 +28,7 @@ pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     context: EvalContext,
     unvisited: Peekable<I>,
     pooled: Vec<PooledNode<'a>>,
-    /// The index of a key refers to `pooled`.
+    /// With indexes into `pooled`.
     pool: BTreeSet<RankKey>,
 }
 
@@ -42,7 +41,7 @@ struct PooledNode<'a> {
 pub(crate) struct PodClass {
     pub(crate) requirements: Requirements,
     refused_up_to: Option<RankKey>,
-    /// Final, because a batch frees no resources.
+    /// A batch frees no resources.
     unschedulable: Option<Arc<[Refusal]>>,
 }
 
@@ -70,8 +69,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         }
     }
 
-    /// Returns the node of the next pod, or why there is none. `name` identifies it to pods that need the
-    /// same host port.
+    /// `name` identifies the pod to others that need the same host port.
     pub(crate) fn place(
         &mut self,
         class: &mut PodClass,
@@ -133,8 +131,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         node.target.clone()
     }
 
-    /// Adds the next node to the pool if it can run any pod at all. Returns false if all nodes have been
-    /// visited.
+    /// Returns false if all nodes have been visited.
     fn visit_next(&mut self, requirements: &Requirements) -> bool {
         let Some(key) = self.unvisited.next() else { return false };
         let (candidate, target) = self.snapshot.at(key.index);

@@ -1,4 +1,4 @@
-//! The facts about a node that filters and scores use.
+//! The facts about a node for filters and scores.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,12 @@ use model::spec::HostPorts;
 use crate::policy::Weights;
 use crate::score::{self, LoadScore};
 
-/// A batch works on copies, whose `used` grows with each pod.
+/// Copied by a batch, whose placements `used` includes.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) name: Arc<NodeName>,
     pub(crate) capacity: Resources,
     pub(crate) used: Resources,
-    /// `None` if the node reports no pressure.
     pub(crate) pressure: Option<LoadScore>,
     pub(crate) beat: RedisMillis,
     pub(crate) state: NodeState,
@@ -29,7 +28,7 @@ pub(crate) struct Candidate {
     pub(crate) has_shared_directory: bool,
     pub(crate) engine_id: Option<Arc<str>>,
     pub(crate) host_access: Option<Arc<HostAccess>>,
-    /// Each port with the name of its pod; `None` on most nodes.
+    /// With the pods' names; `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
 }
 
@@ -53,7 +52,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the first of these ports that another pod has, and that pod's name.
+    /// And the name of the pod that has it.
     pub(crate) fn taken_port<'a>(&'a self, ports: &'a HostPorts) -> Option<(&'a str, &'a str)> {
         let taken = self.host_ports.as_ref()?;
         ports.iter().find_map(|port| Some((port, taken.get(port)?.as_str())))
@@ -66,13 +65,11 @@ impl Candidate {
         }
     }
 
-    /// `typical_pressure` counts if the node reports no pressure.
     pub(crate) fn load(&self, weights: &Weights, typical_pressure: LoadScore) -> LoadScore {
         let pods = score::pod_load(self.used.pods, self.capacity.pods, weights);
         pods.saturating_add(self.pressure.unwrap_or(typical_pressure))
     }
 
-    /// Zero if the capacity has shrunk below the usage.
     pub(crate) fn free(&self, resource: Resource) -> u64 {
         self.capacity.left(resource, &self.used)
     }

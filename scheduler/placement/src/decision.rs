@@ -21,19 +21,17 @@ pub struct Decision {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Only if the node's incarnation has not changed.
     Place(Arc<PlacementTarget>),
     Unschedulable {
-        /// Most frequent reason first; a node counts under each of its reasons. Determined at the first pod
-        /// of a class.
+        /// Most frequent first; a node counts for each of its reasons. As of the first pod of a class.
         refusals: Arc<[Refusal]>,
     },
 }
 
-/// Returns one decision for each pod, in their order. Pure.
+/// One decision for each pod, in their order. Pure.
 ///
-/// [`ClusterSnapshot::commit`] the assignments that Redis accepts. If the snapshot has other weights than the
-/// policy, all nodes are sorted first.
+/// [`ClusterSnapshot::commit`] the assignments that Redis accepts. A snapshot with other weights than the
+/// policy is sorted first.
 pub fn decide(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,

@@ -19,7 +19,7 @@ use crate::snapshot::ClusterSnapshot;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeEvaluation {
     pub node: NodeName,
-    /// Without the pod, in thousandths of a point: the sum of the terms.
+    /// Without the pod, in thousandths of a point.
     pub load: LoadScore,
     pub terms: Vec<TermScore>,
     /// Empty if the node can run the pod.
@@ -35,12 +35,10 @@ impl NodeEvaluation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FilterRefusal {
     pub reason: Reason,
-    /// A sentence with numbers.
     pub detail: String,
 }
 
-/// Evaluates every node: feasible ones first, each group by load and then by name. [`decide`](crate::decide)
-/// would place the pod alone on the first one.
+/// Feasible nodes first, by load and then by name: [`decide`](crate::decide) would take the first one.
 pub fn explain(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
@@ -80,8 +78,7 @@ fn evaluate(
     }
 }
 
-/// Most frequent reason first. `current` maps a node's index and candidate to its candidate with the batch's
-/// placements.
+/// `current` gives the candidate with the batch's placements.
 pub(crate) fn refusals<'a>(
     snapshot: &'a ClusterSnapshot,
     requirements: &Requirements,

@@ -1,10 +1,10 @@
-//! The settings of placement, and the reasons for the defaults.
+//! The settings of placement.
 
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementPolicy {
-    /// Silence after which a node gets no new pods, and is declared dead.
+    /// Silence of a dead node.
     pub dead_after: Duration,
     pub weights: Weights,
 }
@@ -15,25 +15,25 @@ impl Default for PlacementPolicy {
     }
 }
 
-/// Thousandths of a point per unit of an observation; integers have the same result everywhere. By default
-/// one pod on a node with 100 slots is 1.1 points: compare everything else with that.
+/// Thousandths of a point: integers have the same result everywhere. By default one pod on a node with 100
+/// slots is 1.1 points; compare everything else with that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weights {
-    /// Per percent of the pod slots in use: large nodes get more pods.
+    /// Per percent in use: large nodes get more pods.
     pub pod_share: u32,
     /// Per pod: idle nodes of different sizes fill side by side, and a pod counts even among very many slots.
     pub pod_count: u32,
-    /// Per percent of time in which some task waited. Low: a busy CPU is not a problem in itself.
+    /// Per percent of time. Low: a busy CPU is not a problem in itself.
     pub cpu_some: u32,
     pub memory_some: u32,
-    /// All tasks waited. The highest: such a node is about to kill a process.
+    /// The highest: such a node is about to kill a process.
     pub memory_full: u32,
     pub io_some: u32,
     pub io_full: u32,
     /// Pressure is rounded down to a multiple of this many percent; 0 counts as 1.
     ///
-    /// With 5, less than 5 % counts as none, so that equal idle nodes fill evenly. Noise around a multiple
-    /// moves a node by one step; by default a step of `cpu_some` is worth about one pod.
+    /// Less than 5 % counts as none, so that equal idle nodes fill evenly. One step of `cpu_some` is worth
+    /// about one pod.
     pub pressure_step: u32,
 }
 

@@ -13,28 +13,27 @@ use model::spec::{HostPorts, PodSpec};
 pub struct PodRequest {
     pub id: PodId,
     pub requirements: Requirements,
-    /// `None` for a pod that was pushed to a queue.
+    /// `None` if it was pushed.
     pub service: Option<ServiceName>,
 }
 
 impl PodRequest {
-    /// Its service, or its own id.
     pub fn name(&self) -> &str {
         self.service.as_ref().map_or(self.id.as_str(), ServiceName::as_str)
     }
 }
 
-/// All that filters know of a pod. A node that refuses one pod refuses all pods with equal requirements.
+/// All that filters know of a pod. A refusal holds for all equal requirements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requirements {
     /// Without the pod's slot.
     pub request: Resources,
-    /// An external worker can run it; see [`PodSpec::needs_only_image`].
+    /// See [`PodSpec::needs_only_image`].
     pub needs_only_image: bool,
     pub host_ports: HostPorts,
     pub host: Option<Arc<HostRequest>>,
     pub needs_shared_directory: bool,
-    /// `None` for nearly all pods: no volumes, or they can be anywhere.
+    /// `None` for nearly all pods.
     pub volumes: Option<Box<VolumePlaces>>,
 }
 
@@ -43,26 +42,23 @@ pub struct VolumePlaces {
     pub bound: Vec<BoundVolume>,
     pub unreported: Option<UnreportedVolume>,
     pub contested: Option<ContestedVolume>,
-    /// A new volume cannot be on the same node.
+    /// A new volume cannot be beside one.
     pub given_up: Vec<GivenUpCopy>,
 }
 
 impl VolumePlaces {
-    /// Returns `None` if the places restrict no node.
     pub fn into_requirement(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 }
 
-/// Its location is unknown, because nodes have not reported.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UnreportedVolume {
     pub name: VolumeName,
-    /// May have its data.
     pub nodes: Vec<UnreportedNode>,
 }
 
-/// An operator has to choose between its copies.
+/// An operator has to choose.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ContestedVolume {
     pub name: VolumeName,
@@ -80,12 +76,12 @@ pub struct BoundVolume {
     pub name: VolumeName,
     pub node: NodeName,
     pub engine_id: Option<String>,
-    /// No pod can use it until the data is gone.
+    /// No pod can use it.
     pub is_removing: bool,
 }
 
-/// Hashing dominates the lookup of a class, by writes rather than bytes: the amounts are one write, and the
-/// defaults of nearly all pods add none.
+/// Hashing dominates the lookup of a class, by writes rather than bytes: the amounts are one write, and
+/// defaults add none.
 impl Hash for Requirements {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Resources { cpu_millis, memory_bytes, pids, disk_bytes, pods: _ } = self.request;

@@ -1,6 +1,6 @@
-//! The load of a node, lower is better: the sum of [`LoadTerm`]s, each an observation times its weight.
+//! The load of a node, lower is better: a sum of observations times weights.
 //!
-//! A load never decreases when a node gets a pod or its pressure rises; batches depend on that.
+//! It never decreases when a node gets a pod or its pressure rises; batches depend on that.
 
 use model::node::{Node, Psi};
 use serde::Serialize;
@@ -13,34 +13,29 @@ pub type LoadScore = u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadTerm {
-    /// Percent of the pod slots in use.
     PodShare,
     PodCount,
-    /// Percent of time in which some task waited.
     CpuSome,
     MemorySome,
-    /// Percent of time in which all tasks waited.
     MemoryFull,
     IoSome,
     IoFull,
-    /// For a node without reported pressure: the median of the others' load from pressure.
+    /// The median of the others, for a node without reported pressure.
     TypicalPressure,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TermScore {
     pub term: LoadTerm,
-    /// As reported: percent, or a number of pods.
+    /// Percent, or pods.
     pub value: f64,
     pub weight: u32,
-    /// In thousandths of a point; pressure is rounded down to whole steps first.
+    /// Of the rounded pressure.
     pub points: LoadScore,
 }
 
-/// Returns the terms of the load that placement uses, pods first.
-///
-/// External workers and kernels without PSI report no pressure. They count with `typical_pressure`: as idle
-/// nodes they would get every pod beside a busy one.
+/// Without PSI, as on external workers, a node counts with `typical_pressure`: as an idle one it would get
+/// every pod beside a busy one.
 pub fn explain(node: &Node, policy: &PlacementPolicy, typical_pressure: LoadScore) -> Vec<TermScore> {
     let weights = &policy.weights;
     let used = node.used.pods;
@@ -74,7 +69,7 @@ pub fn explain(node: &Node, policy: &PlacementPolicy, typical_pressure: LoadScor
     terms
 }
 
-/// Changes while a batch is placed.
+/// Changes within a batch.
 pub(crate) fn pod_load(used: u64, slots: u64, weights: &Weights) -> LoadScore {
     share_points(used, slots, weights).saturating_add(count_points(used, weights))
 }

@@ -1,7 +1,7 @@
-//! All nodes at one moment, ordered from the best to the worst for the next pod.
+//! All nodes, the best for the next pod first.
 //!
-//! Every change updates the order, so a decision examines only the best few nodes. The copy may be outdated:
-//! the script that assigns pods checks again.
+//! Every change updates the order, so a decision examines only the best few. The copy may be outdated: the
+//! script that assigns pods checks again.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use crate::candidate::Candidate;
 use crate::policy::Weights;
 use crate::score::LoadScore;
 
-/// Redis refuses the assignment if the node's worker has registered again since.
+/// Redis refuses if the worker has registered again since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementTarget {
     pub name: NodeName,
@@ -43,26 +43,25 @@ struct NodeEntry {
     key: RankKey,
 }
 
-/// The lowest key is the best node.
+/// The lowest is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RankKey {
     pub(crate) load: LoadScore,
-    /// Ascends with the node's name; unique in a snapshot, and cheaper to compare than names.
+    /// Ascends with the name; cheaper to compare.
     pub(crate) name_rank: u64,
-    /// Index in the snapshot, or in the pool of a batch.
+    /// In the snapshot, or in the pool of a batch.
     pub(crate) index: u32,
 }
 
-/// Leaves gaps for nodes that join later.
+/// Gaps for nodes that join later.
 const NAME_RANK_STRIDE: u64 = 1 << 32;
 
 impl ClusterSnapshot {
-    /// Deciding with other weights sorts all nodes again each time.
     pub fn new(weights: Weights) -> Self {
         Self { weights, ..Self::default() }
     }
 
-    /// Replaces all data of a known node, including commitments.
+    /// Replaces all data, including commitments.
     pub fn upsert(&mut self, node: Node) {
         let candidate = Candidate::new(&node, &self.weights);
         let load = candidate.load(&self.weights, 0);
@@ -84,7 +83,6 @@ impl ClusterSnapshot {
         self.put_in_order(index, load);
     }
 
-    /// Returns false if it was unknown.
     pub fn remove(&mut self, name: &NodeName) -> bool {
         let Some(index) = self.by_name.remove(name) else { return false };
         let last = (self.entries.len() - 1) as u32;
@@ -103,8 +101,8 @@ impl ClusterSnapshot {
         true
     }
 
-    /// Counts an accepted assignment as used until the next [`upsert`](Self::upsert) of that node. Returns
-    /// false if the node is unknown.
+    /// Counts an accepted assignment as used until the next [`upsert`](Self::upsert). Returns false if the
+    /// node is unknown.
     pub fn commit(&mut self, name: &NodeName, request: Resources) -> bool {
         let Some(&index) = self.by_name.get(name) else { return false };
         self.take_out_of_order(index);
@@ -116,7 +114,6 @@ impl ClusterSnapshot {
         true
     }
 
-    /// As [`commit`](Self::commit), for the host ports of the pod `name`.
     pub fn commit_ports(&mut self, node: &NodeName, ports: &HostPorts, name: &str) {
         let Some(&index) = self.by_name.get(node).filter(|_| !ports.is_empty()) else { return };
         let entry = &mut self.entries[index as usize];
@@ -128,7 +125,6 @@ impl ClusterSnapshot {
         self.by_name.get(name).map(|&index| &self.entries[index as usize].node)
     }
 
-    /// In the order of names.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.by_name().map(|(_, _, node)| node)
     }
@@ -150,7 +146,7 @@ impl ClusterSnapshot {
         Cow::Owned(other)
     }
 
-    /// The median of the nodes that report pressure, or 0.
+    /// The median, or 0.
     pub(crate) fn typical_pressure(&self) -> LoadScore {
         let count: usize = self.pressures.values().sum();
         if count == 0 || self.order_without_pressure.is_empty() {
@@ -212,7 +208,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Returns a rank between those of the neighbors; if none is left, assigns all ranks anew.
+    /// Between those of the neighbors; if none is left, assigns all anew.
     fn free_name_rank(&mut self, name: &NodeName) -> u64 {
         loop {
             let rank_of = |index: &u32| self.entries[*index as usize].key.name_rank;

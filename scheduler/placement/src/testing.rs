@@ -54,7 +54,6 @@ impl NodeBuilder {
     }
 }
 
-/// Without a request, it needs only its image.
 pub(crate) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
     PodRequest {
         id: PodId::new(format!("pod-{id}")).unwrap(),

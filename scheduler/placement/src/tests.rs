@@ -64,7 +64,6 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
         && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
 }
 
-/// Evaluates all nodes for each pod.
 fn reference(policy: &PlacementPolicy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
     let mut nodes = nodes.to_vec();
     let mut pressures: Vec<u64> =
@@ -165,7 +164,6 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// So no node gets a pod that it cannot run, and a pod is unschedulable only if no node can run it.
     #[test]
     fn decisions_equal_those_of_a_full_scan(
         nodes in any_nodes(),
@@ -256,8 +254,7 @@ proptest! {
         prop_assert!(most - least <= 1, "{counts:?}");
     }
 
-    /// A node that reports no pressure counts as a typical one: its first report of a low pressure may
-    /// attract pods.
+    /// A node without a report counts as a typical one: its first low pressure may attract pods.
     #[test]
     fn higher_pressure_never_attracts_pods(
         mut nodes in any_nodes(),

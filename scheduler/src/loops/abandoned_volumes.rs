@@ -1,8 +1,8 @@
 //! Removes volumes that have had no service for the time set by the operator.
 //!
-//! Passes count the time in Redis, never from a clock, whose jump would remove data. Nothing counts while no
-//! scheduler runs, or a worker is on hold. A volume with a lost record counts only after its service was seen
-//! again: the service may be lost too.
+//! Passes count in Redis, never by a clock, whose jump would remove data. Nothing counts while no scheduler
+//! runs, or a worker is on hold. After its record was lost, a volume counts only once its service was seen
+//! again.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ impl Loop<StoreError> for AbandonedVolumeLoop {
             LeaseStanding::New => self.counted_at = Instant::now(),
             LeaseStanding::Kept => {
                 let passed = self.counted_at.elapsed().min(MOST_PER_PASS);
-                // A failed pass loses its time, which only prolongs the grace period.
+                // A failed pass only prolongs the grace period.
                 self.counted_at = Instant::now();
                 remove_abandoned(&self.store, passed, self.grace).await?;
             }
@@ -67,8 +67,8 @@ pub(crate) async fn remove_abandoned(
         return Ok(());
     }
     let volumes = store.volumes(&store.volume_names().await?).await?.found();
-    // After the volumes: a volume is bound only for an existing service. The record decides, because another
-    // program may have written the list of names.
+    // After the volumes: they are bound only for existing services. The list of names may be another
+    // program's.
     let mut services: HashSet<ServiceName> =
         volumes.iter().map(|volume| volume.claim.service.clone()).collect();
     let named: Vec<ServiceName> = services.iter().cloned().collect();
@@ -98,7 +98,7 @@ pub(crate) async fn remove_abandoned(
     Ok(())
 }
 
-/// Announces when a volume is first counted, and on its last day.
+/// Also on its last day.
 fn tell(name: &VolumeName, without: Duration, passed: Duration, grace: Duration) {
     let left = grace - without;
     let is_last_day = left <= LAST_DAY && left + passed > LAST_DAY;
@@ -112,7 +112,7 @@ fn tell(name: &VolumeName, without: Duration, passed: Duration, grace: Duration)
     }
 }
 
-/// Volumes shared by an app have no service and stay.
+/// Volumes of an app have no service and stay.
 fn is_abandoned(volume: &Volume, services: &HashSet<ServiceName>) -> bool {
     volume.state == VolumeState::Bound
         && volume.claim.scope != VolumeScope::App

@@ -1,7 +1,6 @@
-//! Confirms writes answered with "stored, not yet confirmed" (202).
+//! Confirms writes that the API answered with 202.
 //!
-//! Once the replicas have the write, an event says so, even if the API that answered is gone. The script
-//! compares, so two schedulers emit one event.
+//! An event says when the replicas have the write. The script compares, so two schedulers emit one event.
 
 use std::time::Duration;
 

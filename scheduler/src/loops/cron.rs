@@ -1,9 +1,9 @@
 //! Takes the ticks of crons, and limits the history of their ended jobs.
 //!
-//! Restores: each tick has its job once, at most `catch_up` late. One script records a tick and creates its
-//! job, unless another scheduler was first; a failover loses both together.
+//! Each tick has its job once, at most `catch_up` late: one script records a tick and creates its job, and a
+//! failover loses both together.
 //!
-//! Reads all crons in regular passes, and one at once after a hint that it changed.
+//! Reads all crons in regular passes, and one at once after a hint.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ pub(crate) struct CronLoop {
     hints: Subscription,
     next_pass_at: Instant,
     crons: HashMap<ServiceName, Instant>,
-    /// Unreadable crons, each logged once.
+    /// Each is logged once.
     broken: HashSet<ServiceName>,
 }
 
@@ -120,8 +120,7 @@ impl CronLoop {
         }
     }
 
-    /// Schedules the crons among these services, and those of jobs among them: they may have a surplus job
-    /// now.
+    /// Also those of jobs among them: they may have a surplus job now.
     async fn look_for_crons(&mut self, names: &[ServiceName]) -> Result<(), StoreError> {
         if names.is_empty() {
             return Ok(());
@@ -132,7 +131,7 @@ impl CronLoop {
         Ok(())
     }
 
-    /// Returns when to check again; `None` if it is no cron any more.
+    /// Returns when to check again, if it still is a cron.
     async fn look_at(&self, name: &ServiceName) -> Result<Option<Duration>, StoreError> {
         for _ in 0..MAX_STEPS {
             let seen_now = self.store.redis_now().await?;
@@ -143,7 +142,7 @@ impl CronLoop {
             let runs = self.store.runs_of(name).await?;
             let names: Vec<ServiceName> = runs.into_iter().map(|(name, _)| name).collect();
             let jobs = self.store.services(&names).await?;
-            // Their records were removed by hand.
+            // Removed by hand.
             self.store.forget_runs(name, &jobs.missing(&names)).await?;
             let mut jobs = jobs.found();
             jobs.retain(|job| job.progress.of_cron.as_ref().is_some_and(|(of, _)| of == name));
@@ -174,7 +173,7 @@ impl CronLoop {
         Ok(Some(Duration::ZERO))
     }
 
-    /// Only counts if a successor waits for these jobs.
+    /// Only if a successor waits for these jobs.
     async fn with_pods<'a>(
         &self,
         cron: &Service,
@@ -197,7 +196,7 @@ impl CronLoop {
         Ok(with_pods)
     }
 
-    /// A future time, written by a former master whose clock was ahead, counts as the moment of the failover.
+    /// A future time of a former master counts as the moment of the failover.
     async fn settled(&self, at: RedisMillis, now: RedisMillis) -> Result<RedisMillis, StoreError> {
         if at <= now {
             return Ok(at);

@@ -1,11 +1,10 @@
 //! Declares nodes dead that were silent for longer than `KUBELEET_DEAD_AFTER`, so that their pods can move.
 //!
-//! The script checks again: a node that has come back stays alive. After a change of the Redis master, and
-//! right after another declaration, it answers "wait".
+//! The script checks again. After a change of the Redis master, and right after another declaration, it
+//! answers "wait".
 //!
 //! A silent node may only be unable to write. So silence counts only while this scheduler's own writes
-//! succeed (invariant 16, [`WriteWitness`]). A node that registered longer times than this scheduler's gets
-//! them (invariant 18).
+//! succeed (invariant 16, [`WriteWitness`]). A node that registered longer times gets them (invariant 18).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use crate::metrics;
 use crate::timings::LoopTimings;
 use crate::write_witness::WriteWitness;
 
-/// For heartbeats that are newer than this scheduler's reading of the time.
+/// Newer than this scheduler's reading of the time.
 const MAX_AHEAD: Duration = Duration::from_secs(1);
 
 pub(crate) struct DeclareDeadLoop {
@@ -38,11 +37,10 @@ pub(crate) struct DeclareDeadLoop {
     is_breaker_open: bool,
     /// As last announced by any scheduler.
     told_breaker: Option<bool>,
-    /// When Redis executed the last write, and why writes have failed since.
     last_write: Option<RedisMillis>,
     refusal: Option<String>,
     is_waiting: bool,
-    /// They cannot be declared dead; each is logged once.
+    /// Each is logged once.
     broken: HashSet<NodeName>,
 }
 
@@ -103,7 +101,7 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// Checks that this scheduler can write. Returns the time of Redis.
+    /// Returns the time of Redis.
     async fn write(&mut self) -> Result<RedisMillis, StoreError> {
         let sent = self.clock.now();
         let written = self.store.scheduler_beat(&self.id, &self.timings.detection).await;
@@ -127,7 +125,7 @@ impl DeclareDeadLoop {
         written
     }
 
-    /// Announces the end of an outage, if it exceeded the maximum gap.
+    /// If it exceeded the maximum gap.
     async fn tell_outage(&mut self, now: RedisMillis) {
         let (since, refusal) = (self.last_write.replace(now), self.refusal.take());
         let (Some(since), Some(refusal)) = (since, refusal) else { return };
@@ -144,7 +142,6 @@ impl DeclareDeadLoop {
         self.tell(ObservedCondition::WriteOutage { since }, &message).await;
     }
 
-    /// Returns false if the announcement failed.
     async fn tell(&self, condition: ObservedCondition<'_>, message: &str) -> bool {
         let told = self.store.note_condition(condition, message).await;
         if let Err(error) = &told {
@@ -162,8 +159,7 @@ impl DeclareDeadLoop {
         self.store.declare_dead(node, dead_after, master_change_pause, min_death_interval, proof).await
     }
 
-    /// They come from a former master whose clock was ahead. Set to now, a dead node falls silent; a live one
-    /// corrects its own.
+    /// Of a former master. Set to now, a dead node falls silent; a live one corrects its own.
     async fn correct_future_beats(&self, now: RedisMillis) -> Result<(), StoreError> {
         let future = self.store.beats_since(now + MAX_AHEAD.as_millis() as RedisMillis).await?;
         if future.is_empty() {
@@ -176,7 +172,7 @@ impl DeclareDeadLoop {
         Ok(())
     }
 
-    /// Declares only one node dead: the next step evaluates the circuit breaker again.
+    /// Only one: the next step evaluates the circuit breaker again.
     async fn declare_first(&mut self, overdue: &[&Node]) -> Result<(), StoreError> {
         let min_death_interval = self.timings.min_death_interval;
         for node in overdue {
@@ -233,7 +229,6 @@ impl DeclareDeadLoop {
         }
     }
 
-    /// While the breaker is open no silence counts.
     async fn report(&mut self, breaker: CircuitBreaker) {
         let is_open = breaker.is_open();
         self.witness.breaker(is_open, self.clock.now());
@@ -256,7 +251,7 @@ impl DeclareDeadLoop {
         }
         self.is_breaker_open = is_open;
         metrics::mass_loss_breaker(is_open);
-        // Also at the start: the scheduler that announced the beginning may be gone.
+        // Also at the start: another scheduler may have announced the beginning.
         if self.told_breaker != Some(is_open)
             && self.tell(ObservedCondition::MassLoss { is_on: is_open }, &message).await
         {

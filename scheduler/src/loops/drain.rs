@@ -1,10 +1,7 @@
-//! Moves the pods of dead nodes.
-//!
-//! Restores invariant 4: their payloads return to `sq` once, however many schedulers drain. Checks all dead
+//! Moves the pods of dead nodes to `sq`, once, however many schedulers drain (invariant 4). Checks all dead
 //! nodes: payloads can be pushed to one later, and a scheduler can die while it drains.
 //!
-//! Also forgets the proxy of a host that was dead for long: the machine may be stolen, and it has the key. A
-//! returning host announces its proxy again.
+//! Also forgets the proxy of a host that was dead for long: the machine may be stolen, and it has the key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +15,9 @@ use tokio::sync::Notify;
 
 use crate::context::SchedulerContext;
 
-/// A hundred pods each, before the next node gets its turn.
+/// Then the next node gets its turn.
 const MAX_SCRIPTS_PER_NODE: usize = 1000;
-/// Multiple of `dead_after`: half an hour by default.
+/// Times `dead_after`: half an hour by default.
 const FORGET_PROXY_AFTER: u32 = 90;
 const PAGE_SIZE: usize = 500;
 
@@ -29,7 +26,7 @@ pub(crate) struct DrainLoop {
     interval: Duration,
     forget_proxy_after: Duration,
     node_died: Arc<Notify>,
-    /// Not drained in the last step; each is logged once.
+    /// Each is logged once.
     failing: Vec<NodeName>,
 }
 
@@ -67,7 +64,6 @@ impl Loop<StoreError> for DrainLoop {
     }
 
     async fn rest(&mut self) -> Result<(), StoreError> {
-        // Both ends lead to the same step.
         let _elapsed = tokio::time::timeout(self.interval, self.node_died.notified()).await;
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Finds and serves external workers: nodes that other programs run (docs/reference/redis.md).
 //!
-//! Restores: every program that writes `hb:<worker>` is a node, alive as long as the value changes, and every
-//! payload in its container set is a running pod.
+//! Every program that writes `hb:<worker>` is a node, alive as long as the value changes; every payload in
+//! its container set is a running pod.
 //!
-//! A heartbeat key alone makes no node: it may be left over, or belong to a kubeleet worker whose record was
-//! lost. That worker writes none before it has registered again, so a worker without a record is external
-//! once its value changes.
+//! A heartbeat key alone makes no node: it may be left over, or a kubeleet worker's whose record was lost.
+//! Such a worker writes none before it has registered again, so a worker without a record is external once
+//! its value changes.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use crate::context::SchedulerContext;
 const SCAN_PAGE_SIZE: usize = 1000;
 const LEASE_NAME: &str = "guests";
 const LEASE_TIME: Duration = Duration::from_secs(10);
-/// Beyond it some problems are logged again.
+/// Beyond it some are logged again.
 const MAX_LOGGED_NAMES: usize = 1000;
 
 pub(crate) struct ExternalWorkerLoop {
@@ -36,7 +36,7 @@ pub(crate) struct ExternalWorkerLoop {
     /// As of the start of the scan.
     kubeleet_workers: HashSet<NodeName>,
     external_workers: HashSet<NodeName>,
-    /// Workers without a record, with their heartbeat when that was first seen; empty before.
+    /// With the heartbeat when their record was first missing; empty before.
     candidates: HashMap<NodeName, Vec<u8>>,
     logged: HashSet<NodeName>,
 }
@@ -134,7 +134,6 @@ impl ExternalWorkerLoop {
         Ok(())
     }
 
-    /// Logs once if the worker has never registered.
     async fn check_queue(&mut self, name: NodeName) -> Result<(), StoreError> {
         if self.kubeleet_workers.contains(&name)
             || self.external_workers.contains(&name)
@@ -194,7 +193,7 @@ impl ExternalWorkerLoop {
             ExternalBeat::Draining => return Ok(()),
         }
         let set = self.store.container_set(name).await?;
-        // Only the external worker can have added an unreadable payload.
+        // Only the external worker can have added another one.
         let running: Vec<Payload> = set.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect();
         self.store.external_ack(name, &running).await?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Frees the addresses of removed services and slots: the cluster shares one pool. Each step reads one page.
+//! Frees the addresses of removed services and slots. Each step reads one page.
 
 use std::time::Duration;
 

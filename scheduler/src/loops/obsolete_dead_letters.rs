@@ -1,7 +1,5 @@
-//! Discards dead letters of pods whose service was corrected or deleted since: their payloads could start
-//! nothing.
-//!
-//! Those of pushed pods stay: each may be the only copy.
+//! Discards dead letters of pods whose service was corrected or deleted since. Those of pushed pods stay:
+//! each may be the only copy.
 
 use std::time::Duration;
 

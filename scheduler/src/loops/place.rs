@@ -1,8 +1,7 @@
-//! The hot path: moves pods from `sq` to the queues of the nodes, under invariants 2, 7 and 9.
+//! The hot path: moves pods from `sq` to the queues of the nodes (invariants 2, 7 and 9).
 //!
-//! A crash loses nothing: BRPOPLPUSH and `take` move payloads into this scheduler's in-flight list, and only
-//! `assign`, `park` and `reject` move them on, atomically. After an error, the next `take` returns the rest
-//! first.
+//! A crash loses nothing: BRPOPLPUSH and `take` move payloads into the in-flight list, and only `assign`,
+//! `park` and `reject` move them on. After an error, the next `take` returns the rest first.
 
 use std::time::{Duration, Instant};
 
@@ -25,29 +24,26 @@ use crate::intake::{Intake, PendingPod, PodWithoutSpec, locate_volumes};
 use crate::metrics;
 use crate::view::ClusterView;
 
-/// For a pod whose node refuses the assignment.
+/// While nodes refuse the pod.
 const MAX_ROUNDS: usize = 6;
-/// Of both pods and nodes. Beyond it, spreading exactly is not worth another round.
+/// Of pods and of nodes. Beyond it, exactness is not worth another round.
 const MAX_EXACT_SPREAD: usize = 64;
-/// Nodes named for each reason.
+/// For each reason.
 const MAX_STORED_EXAMPLES: usize = 5;
 const MIN_BATCH: usize = 64;
-/// Per node: a large batch gives each node more pods at once.
+/// A large batch gives each node more pods at once.
 const MAX_BATCH_PER_NODE: usize = 32;
 const MIN_BATCH_LIMIT: usize = 8_192;
-/// A batch takes some hundred bytes per pod.
+/// Some hundred bytes per pod.
 const MAX_BATCH_LIMIT: usize = 131_072;
-/// If more pods arrive all the time.
 const FLOOD: usize = 512;
-/// Between two looks at a growing queue.
 const GATHER_STEP: Duration = Duration::from_millis(20);
 const MAX_GATHER: Duration = Duration::from_secs(2);
-/// While there is a backlog.
+/// With a backlog.
 const MAX_VIEW_AGE: Duration = Duration::from_millis(200);
-/// For a pod that arrives after an idle time. Shorter than a heartbeat interval; the script refuses decisions
-/// that are wrong because of it.
+/// After an idle time. Shorter than a heartbeat interval; the script refuses wrong decisions.
 const MAX_IDLE_VIEW_AGE: Duration = Duration::from_secs(3);
-/// For a large cluster, after hints that resources became free.
+/// In a large cluster.
 const READ_ALL_COOLDOWN: Duration = Duration::from_millis(500);
 
 pub(crate) struct PlacementLoop {
@@ -56,12 +52,12 @@ pub(crate) struct PlacementLoop {
     queue_block: Duration,
     policy: PlacementPolicy,
     view: ClusterView,
-    /// `None` during a wait and after an error: dropping a wait must also drop its connection.
+    /// `None` during a wait: dropping the wait must also drop its connection.
     queue: Option<SchedulerQueue>,
     received: Vec<Bytes>,
     batch_size: usize,
     hints: Subscription,
-    /// Resources became free without a heartbeat that shows it: a node was uncordoned, or a pod ended.
+    /// A node was uncordoned, or a pod ended: no heartbeat shows it.
     must_read_all: bool,
 }
 
@@ -71,7 +67,7 @@ impl Loop<StoreError> for PlacementLoop {
     async fn step(&mut self) -> Result<Next, StoreError> {
         let started = Instant::now();
         let mut payloads = std::mem::take(&mut self.received);
-        // The wait for payloads has refreshed the view too.
+        // The wait has refreshed the view too.
         let mut max_view_age = MAX_IDLE_VIEW_AGE;
         if payloads.is_empty() {
             self.gather().await?;
@@ -87,7 +83,7 @@ impl Loop<StoreError> for PlacementLoop {
         let ((), intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
         self.place(intake.pending, started).await?;
         self.park_without_spec(intake.without_spec).await?;
-        // Last, so that failing dead letters block no valid pod.
+        // Failing dead letters must block no valid pod.
         for pod in &intake.invalid {
             self.executor().reject(pod).await?;
         }
@@ -103,7 +99,7 @@ impl Loop<StoreError> for PlacementLoop {
             None => self.store.scheduler_queue(&self.id, self.queue_block).await?,
         };
         let store = self.store.clone();
-        // If this wait is dropped or fails, the payloads are taken from the in-flight list.
+        // If this is dropped or fails, the payloads are in the in-flight list.
         let (received, ()) =
             tokio::try_join!(queue.next(self.batch_size), self.view.refresh(&store, MAX_VIEW_AGE))?;
         self.received = received;
@@ -129,8 +125,7 @@ impl PlacementLoop {
         }
     }
 
-    /// While a flood arrives in a large cluster, waits until it fills a batch. A batch costs several scripts
-    /// per node, however few pods the node gets, so parts would take longer.
+    /// A batch costs several scripts per node, so parts of a flood would take longer.
     async fn gather(&mut self) -> Result<(), StoreError> {
         let nodes = self.view.snapshot().len();
         if nodes <= MAX_EXACT_SPREAD {
@@ -164,13 +159,13 @@ impl PlacementLoop {
         Ok(())
     }
 
-    /// For a large cluster, reading costs more than a slightly old view.
+    /// Of a large cluster, reading costs more than an old view.
     fn can_read_all(&self) -> bool {
         self.view.snapshot().len() <= MAX_EXACT_SPREAD
             || self.view.since_all_read().is_none_or(|elapsed| elapsed >= READ_ALL_COOLDOWN)
     }
 
-    /// Keeps the order of the pods: the scripts find the oldest entry of the in-flight list first.
+    /// In order: the scripts find the oldest entry of the in-flight list first.
     async fn place(&mut self, mut pods: Vec<PendingPod>, taken_at: Instant) -> Result<(), StoreError> {
         for round in 1..=MAX_ROUNDS {
             if pods.is_empty() {
@@ -232,10 +227,8 @@ impl PlacementLoop {
         (placed, parked)
     }
 
-    /// Returns the pods whose node refused, after reading these nodes again.
-    ///
-    /// With `spread_exactly`, a node also refuses if another scheduler has just assigned pods to it: all of
-    /// them would choose the same idle node.
+    /// Returns the pods whose node refused, after reading these nodes again. With `spread_exactly`, a node
+    /// also refuses right after another scheduler's assignment: all would choose the same idle node.
     async fn assign(
         &mut self,
         placed: Vec<(PendingPod, Assignment)>,
@@ -273,7 +266,7 @@ impl PlacementLoop {
         stale_nodes.sort();
         stale_nodes.dedup();
         self.view.read_nodes(&self.store, &stale_nodes).await?;
-        // Another scheduler may have bound one of their volumes.
+        // Their volumes may be bound by now.
         locate_volumes(&self.store, &mut refused).await?;
         Ok(refused)
     }
@@ -288,15 +281,15 @@ impl PlacementLoop {
     }
 }
 
-/// Redis stores examples for every unschedulable pod, possibly a hundred thousand.
+/// There may be a hundred thousand unschedulable pods.
 fn with_few_examples(refusal: &Refusal) -> Refusal {
     let Refusal { reason, count, nodes } = refusal;
     let nodes = nodes.iter().take(MAX_STORED_EXAMPLES).cloned().collect();
     Refusal { reason: reason.clone(), count: *count, nodes }
 }
 
-/// Swaps nodes among consecutive equal pods. A script then accesses few nodes, and a worker can claim its
-/// pods together.
+/// Swaps nodes among equal pods, so that a script accesses few nodes, and a worker can claim its pods
+/// together.
 fn group_by_node(pods: &[PodRequest], outcomes: &mut [Outcome]) {
     let is_equal =
         |a: &PodRequest, b: &PodRequest| (&a.requirements, &a.service) == (&b.requirements, &b.service);
@@ -315,7 +308,7 @@ fn group_key(outcome: &Outcome) -> (bool, Option<&NodeName>) {
     }
 }
 
-/// Larger with a backlog, to take few calls; smaller without one, so that schedulers share the pods.
+/// Large batches take few calls; small ones let schedulers share the pods.
 fn next_batch_size(batch_size: usize, taken: usize, nodes: usize) -> usize {
     let next = if taken >= batch_size {
         batch_size * 8
@@ -331,20 +324,20 @@ fn batch_limit(nodes: usize) -> usize {
     (nodes * MAX_BATCH_PER_NODE).clamp(MIN_BATCH_LIMIT, MAX_BATCH_LIMIT)
 }
 
-/// The queue has grown from `before` to `now` in one step.
+/// `before` and `now` are one step apart.
 fn fills_soon(before: usize, now: usize, full: usize) -> bool {
     let steps = (MAX_GATHER.as_millis() / GATHER_STEP.as_millis()) as usize;
     now.saturating_sub(before) * steps >= full
 }
 
-/// Other schedulers were faster in every round.
+/// Other schedulers were faster.
 fn parked_as_contended(pod: PendingPod) -> Parked {
     let message = "the nodes with enough resources filled up or changed during placement; retrying";
     let request = pod.request.requirements.resources();
     parked(pod.payload, request, "Contended", message.to_owned())
 }
 
-/// If its record is missing too, the park script says so.
+/// If the record is missing too, the script says so.
 fn parked_without_spec(pod: PodWithoutSpec) -> Parked {
     parked(pod.payload, Resources::default(), "NoSpecification", pod.message)
 }

@@ -1,7 +1,5 @@
-//! Returns the in-flight payloads of dead schedulers to `sq`, where the oldest is taken first (invariant 2).
-//!
-//! A scheduler that was only paused finds its list empty, and the scripts answer its late decisions with
-//! "gone".
+//! Returns the in-flight payloads of dead schedulers to `sq` (invariant 2). A scheduler that was only paused
+//! finds its list empty, and the scripts answer "gone".
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -30,7 +28,7 @@ impl Loop<StoreError> for ReclaimLoop {
         let now = self.store.redis_now().await?;
         let max_silence_millis = self.silent_after.as_millis() as u64;
         for (id, last_seen) in self.store.schedulers().await? {
-            // The script corrects future times of a former master.
+            // The script corrects future times.
             let is_suspect = now.abs_diff(last_seen) > max_silence_millis;
             if id != self.own_id && is_suspect {
                 match self.reclaim(&id).await {

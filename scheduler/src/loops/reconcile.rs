@@ -1,9 +1,8 @@
-//! Ensures that every service has exactly its desired pods, of its newest generation (invariant 1).
+//! Ensures that every service has exactly its desired pods (invariant 1), and after a failover that lost
+//! writes, that each payload is where the pod's phase says (invariant 2). A lease only saves work: every
+//! script checks again.
 //!
-//! Also restores invariant 2 after a failover that lost writes: each payload is where the pod's phase says. A
-//! lease only saves work: every script checks again.
-//!
-//! Reconciles a service at once after a hint, and everything in regular full passes.
+//! Reconciles a service at once after a hint, and everything in full passes.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::OnceLock;
@@ -45,17 +44,16 @@ const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
 /// A younger service is still being created.
 const CREATION_TIME: Duration = Duration::from_secs(1);
-/// Per service; a hint or a pass continues.
+/// A hint or a pass continues.
 const MAX_PLANS: usize = 4;
-/// Times the last reconciliation: a large service, whose pods all publish hints, takes at most a fifth of
-/// this loop.
+/// Times the last reconciliation: a large service takes at most a fifth of this loop.
 const COOLDOWN_FACTOR: u32 = 4;
 const MAX_COOLDOWN: Duration = Duration::from_secs(5);
 /// Even if hints may have been missed.
 const MIN_PASS_INTERVAL: Duration = Duration::from_secs(2);
-/// Below it a pod should not wait for long.
+/// No pod should wait for long.
 const SHORT_QUEUE_LENGTH: u64 = 10_000;
-/// Queue entries per pass: about one second of Redis.
+/// About one second of Redis.
 const MAX_COMPARISONS: u64 = 2_000_000;
 /// Payloads that one pass searches for.
 const MIN_SEARCHES: u64 = 100;
@@ -67,16 +65,15 @@ pub(crate) struct ReconcileLoop {
     hints: Subscription,
     full_pass_interval: Duration,
     settle_time: Duration,
-    /// A silent node counts as gone, with the dependencies that it runs.
     dead_after: Duration,
     lease: LoopLease,
     next_pass_at: Instant,
     last_pass_ended_at: Instant,
     queued: HashSet<ServiceName>,
     cooldowns: HashMap<ServiceName, Instant>,
-    /// Only created so far: their creator also creates their pods.
+    /// Their creator also creates their pods.
     new_services: HashSet<ServiceName>,
-    /// With many missing pods, and their number at the last check.
+    /// Missing pods at the last check.
     in_creation: HashMap<ServiceName, u64>,
     replacements: Replacements,
     lost: LostPods,
@@ -84,11 +81,11 @@ pub(crate) struct ReconcileLoop {
     held: HeldReplicas,
     /// Each is logged once.
     broken: HashSet<ServiceName>,
-    /// Without a record, but with running pods. Each is logged once.
+    /// With running pods. Each is logged once.
     unknown_services: BTreeSet<ServiceName>,
     /// As of the last pass.
     drifts: HashMap<(NodeName, Incarnation), Drift>,
-    /// Kinds of objects whose shared key is broken. Each is logged once.
+    /// Each is logged once.
     broken_indexes: HashSet<&'static str>,
 }
 
@@ -156,7 +153,7 @@ impl Loop<StoreError> for ReconcileLoop {
 
     async fn rest(&mut self) -> Result<(), StoreError> {
         if !self.lease.is_held() {
-            // The leader receives the same hints, and a new leader starts with a full pass.
+            // A new leader starts with a full pass.
             tokio::time::sleep(self.lease.renewal_interval()).await;
             drop(pending_hints(&mut self.hints));
             return Ok(());
@@ -260,8 +257,8 @@ impl ReconcileLoop {
         result.map(drop)
     }
 
-    /// How long to leave a service alone while the API creates many of its pods: reading all of them would
-    /// slow it down. If the API dies, their number stops growing.
+    /// While the API creates many of its pods: reading all of them would slow it down. If the API dies, their
+    /// number stops growing.
     fn creation_delay(&mut self, name: &ServiceName, counts: Option<(u64, u64)>) -> Option<Duration> {
         let previous = self.in_creation.remove(name);
         let (created, desired) = counts?;
@@ -285,8 +282,8 @@ impl ReconcileLoop {
         if !self.or_logged("the lists of nodes", restored)?.is_empty() {
             tracing::warn!("listed nodes again that were missing from `nodes` or `beats`");
         }
-        // Before the pods: no pod created from here on names one of these specifications, unless one is
-        // reused, which is noticed. Assignments from here on count as reservations.
+        // Before the pods: a later pod names none of these, unless one is reused, which is noticed. Later
+        // assignments count as reservations.
         let former_specs = self.store.former_specs().await.map(|former| vec![former]);
         let former_specs =
             self.or_logged("the former specifications", former_specs)?.pop().unwrap_or_default();
@@ -302,7 +299,7 @@ impl ReconcileLoop {
         if !sums.is_incomplete {
             self.list_services_of_pods(&mut services, &observed).await?;
         }
-        // A pod in no slot is only known from its node.
+        // It is only known from its node.
         sums.is_incomplete |= observed.has_unreadable_nodes;
         self.broken.retain(|name| services.contains(name));
         self.in_creation.retain(|name, _| services.contains(name));
@@ -330,14 +327,13 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Moves keys of a wrong type away that would block more than one object. This pass or their writers
-    /// rebuild them.
+    /// They would block more than one object. This pass or their writers rebuild them.
     async fn set_aside_wrong_types(&mut self) -> Result<(), StoreError> {
         let mut moved = self.store.set_aside_cluster_keys().await?;
         let nodes = self.store.node_names().await?;
         let mut schedulers: Vec<SchedulerId> =
             self.store.schedulers().await?.into_iter().map(|(id, _)| id).collect();
-        // Not listed while its own in-flight list has another type.
+        // Not listed while its in-flight list has another type.
         schedulers.push(self.id.clone());
         moved.extend(self.store.set_aside_queues(&nodes, &schedulers).await?);
         for key in moved {
@@ -351,7 +347,7 @@ impl ReconcileLoop {
     }
 
     async fn observe(&mut self, queues_are_short: bool) -> Result<ObservedState, StoreError> {
-        // First: a pod that changes from here on is too young to be a suspect.
+        // First: a pod that changes later is too young to be a suspect.
         let now = self.store.redis_now().await?;
         let names = self.store.node_names().await;
         let names = self.or_logged("the names of the nodes", names)?;
@@ -386,8 +382,7 @@ impl ReconcileLoop {
         })
     }
 
-    /// No slots, and unchanged for a while. Its pods may still run: a full pass finds them, and nothing is
-    /// created before.
+    /// Its pods may still run: a full pass finds them, and nothing is created before.
     async fn may_have_lost_its_slots(&self, name: &ServiceName) -> Result<bool, StoreError> {
         let now = self.store.redis_now().await?;
         match self.store.service(name).await {
@@ -400,8 +395,7 @@ impl ReconcileLoop {
         }
     }
 
-    /// At the first check of a service that lacks pods: another program may have removed the slots of running
-    /// ones.
+    /// Another program may have removed the slots.
     fn may_lack_slots_of_running_pods(
         &self,
         service: &Service,
@@ -418,7 +412,7 @@ impl ReconcileLoop {
         (0..service.replicas).any(|replica| !taken.contains(&replica))
     }
 
-    /// Plans and executes until there is nothing to do now. Without `observed`, no pod is a suspect.
+    /// Until there is nothing to do now. Without `observed`, no pod is a suspect.
     async fn reconcile(
         &mut self,
         name: &ServiceName,
@@ -431,7 +425,7 @@ impl ReconcileLoop {
             Some(observed) => observed,
             None => {
                 let (now, settle_time) = (self.store.redis_now().await?, self.settle_time);
-                // A restarted worker reports its pods again: until then the old report stands.
+                // Until a restarted worker reports, the old report stands.
                 let mut held = self.held.clone();
                 for (service, replicas) in held_replicas(&self.store.holding_nodes().await?) {
                     held.entry(service).or_default().extend(replicas);
@@ -466,7 +460,6 @@ impl ReconcileLoop {
                 }
                 gone.unlisted.clear();
             }
-            // A service that is being deleted gets no pods.
             let back = match service.state {
                 ServiceState::Active => {
                     self.lost.hold_back(name, &mut slots, &gone, &observed.held, Instant::now())
@@ -496,7 +489,7 @@ impl ReconcileLoop {
         Ok(SeenService::default())
     }
 
-    /// Frees void slots, and lists running pods without a slot again. Returns true if slots have changed.
+    /// Returns true if slots have changed.
     async fn list_again(
         &self,
         service: &Service,
@@ -567,7 +560,6 @@ impl ReconcileLoop {
         Ok(PlannedStep { seen, needs_another, suspects: plan.pods.requeue })
     }
 
-    /// Those with running pods and a record.
     async fn list_services_of_pods(
         &self,
         services: &mut Vec<ServiceName>,
@@ -587,7 +579,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Logs an error of this service alone, once. Returns errors that concern all services.
+    /// Returns errors that concern all services; logs others once.
     fn handle_result(
         &mut self,
         name: &ServiceName,
@@ -620,7 +612,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// If a key that all of these objects need is broken, logs that once and returns none of them.
+    /// Logs a broken key that all of these objects need once, and returns none of them.
     fn or_logged<T>(
         &mut self,
         what: &'static str,
@@ -642,8 +634,7 @@ impl ReconcileLoop {
         }
     }
 
-    /// Repeats stop requests that may be lost, and forgets pods that ended long ago. A pushed pod is desired
-    /// until stopped, and never created anew.
+    /// A pushed pod is desired until stopped, and never created anew.
     async fn reconcile_pushed_pods(
         &self,
         observed: &ObservedState,
@@ -661,7 +652,7 @@ impl ReconcileLoop {
             .iter()
             .zip(records.iter())
             .filter(|(_, record)| match record {
-                // Another program has listed a service's pod here.
+                // A service's pod, listed by another program.
                 Ok(record) => record.as_ref().is_none_or(|pod| pod.service.is_some() || is_over(pod)),
                 Err(_) => false,
             })
@@ -689,7 +680,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// They keep running: a service that was not deleted by its command was lost by accident.
+    /// They keep running: the service was lost by accident.
     async fn count_pods_of_unknown_services(
         &mut self,
         observed: &ObservedState,
@@ -713,7 +704,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Corrects nodes with the same drift in two consecutive passes.
+    /// If the drift is the same in two passes.
     async fn correct_usage(&mut self, usage: &[NodeUsage], sums: &PassSums) -> Result<(), StoreError> {
         let mut drifts = HashMap::new();
         for node in usage {
@@ -731,8 +722,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Searches for as many payloads as Redis can bear. Picks them at random, so that each pass searches for
-    /// others.
+    /// As many as Redis can bear, at random: each pass searches for others.
     async fn restore_lost_payloads(
         &mut self,
         mut suspects: Vec<PodRecord>,
@@ -757,8 +747,7 @@ impl ReconcileLoop {
     }
 }
 
-/// Returns `None` if a key is broken. Its pods are suspects then, and the script that would requeue them
-/// fails.
+/// `None` if a key is broken.
 fn payloads(read: Result<Vec<Bytes>, StoreError>) -> Result<Option<Vec<Payload>>, StoreError> {
     match read {
         Ok(raw) => Ok(Some(raw.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect())),
@@ -772,7 +761,7 @@ fn with_machine_ports(nodes: &[Node]) -> HashSet<NodeName> {
     nodes.iter().filter(has_them).map(|node| node.name.clone()).collect()
 }
 
-/// Unfinished work, for example an unconfirmed write of its cron, is retried soon.
+/// Unfinished work is retried soon.
 fn look_again_in(plan: &JobPlan, needs_another: bool, now: RedisMillis) -> Option<Duration> {
     if needs_another || !plan.is_complete() {
         return Some(UNFINISHED_JOB_INTERVAL);

@@ -1,5 +1,5 @@
-//! Requeues unschedulable pods: when their backoff is over (1 s, doubling up to 60 s), and at once when
-//! resources became free.
+//! Requeues unschedulable pods: after their backoff (1 s, doubling up to 60 s), and when resources became
+//! free.
 
 use std::time::Duration;
 
@@ -10,16 +10,14 @@ use store::{Store, StoreError, Subscription, Unpark, channel};
 use crate::context::SchedulerContext;
 
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// However often resources become free.
 const MIN_STEP_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_BATCH: usize = 1000;
 
 pub(crate) struct UnschedulableLoop {
     store: Store,
     hints: Subscription,
-    /// Since the last step.
     has_free_resources: bool,
-    /// Pods still to requeue: each gets its turn, and one that is parked again goes behind the others.
+    /// Each pod gets its turn: one that is parked again goes behind the others.
     remaining: usize,
 }
 

@@ -1,7 +1,5 @@
-//! Restarts the services that use a changed secret or config, step by step, even if the API that stored it is
-//! gone.
-//!
-//! The script compares times, so two schedulers restart a service once.
+//! Restarts the services that use a changed secret or config. The script compares times, so two schedulers
+//! restart a service once.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -21,8 +19,8 @@ const LEASE_TIME: Duration = Duration::from_secs(8);
 pub(crate) struct ValueRolloutLoop {
     store: Store,
     id: SchedulerId,
-    /// For each note, the services that wait because a key is broken. Only they are retried: after a failover
-    /// to a clock that is behind, the script would restart the others again.
+    /// Services that wait because a key is broken. Only they are retried: with a clock that is behind, the
+    /// script would restart the others again.
     unfinished: HashMap<ValueRolloutNote, BTreeSet<ServiceName>>,
 }
 
@@ -56,7 +54,7 @@ impl ValueRolloutLoop {
         Self { store: context.store.clone(), id: context.id.clone(), unfinished: HashMap::new() }
     }
 
-    /// All services if one of the notes is new.
+    /// All if one of the notes is new.
     async fn names_to_read(&self, notes: &[ValueRolloutNote]) -> Result<Vec<ServiceName>, StoreError> {
         if notes.iter().any(|note| !self.unfinished.contains_key(note)) {
             return self.store.service_names().await;
@@ -65,8 +63,7 @@ impl ValueRolloutLoop {
         Ok(names.into_iter().cloned().collect())
     }
 
-    /// Removes the note last: if this scheduler dies before, the next one continues. A broken key of a
-    /// service that may use the value keeps it.
+    /// Removes the note last: if this scheduler dies, the next one continues. A broken key keeps it.
     async fn roll_out(
         &mut self,
         note: &ValueRolloutNote,
@@ -109,7 +106,7 @@ impl ValueRolloutLoop {
     }
 }
 
-/// Jobs are not restarted: their pods would run again.
+/// The pods of a job would run again.
 fn is_restarted(service: &Service, rollout: &ValueRollout) -> bool {
     let containers = &service.pod.containers;
     let uses = |container: &ContainerSpec| {

@@ -1,4 +1,4 @@
-//! Reads the input of a plan and executes it. Makes no decisions.
+//! Reads the input of a plan and executes it.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ const CONCURRENT_SEARCHES: usize = 16;
 
 pub(crate) const STOPPED_AGAIN: &str = "stop requested again; the first request may have been lost";
 
-/// Also returns the first error if some records are unreadable.
+/// Also returns the first error of a record.
 pub(crate) async fn read_slots(
     store: &Store,
     service: &Service,
@@ -37,9 +37,9 @@ pub(crate) async fn read_slots(
         let holder = match record {
             Ok(Some(pod)) => {
                 let is_holder = match pod.is_of(&service.name, slot) {
-                    // Sorted: the second slot of a replica comes after its first.
+                    // Sorted: the first slot of a replica comes first.
                     true => seen.insert(id.clone()),
-                    // The record was overwritten if the owner it names is missing.
+                    // Without an owner, the record was overwritten.
                     false => !store.has_owner(&pod).await?,
                 };
                 if is_holder { SlotHolder::Pod(Box::new(pod)) } else { SlotHolder::Void }
@@ -55,7 +55,6 @@ pub(crate) async fn read_slots(
     Ok((slots, first_error))
 }
 
-/// Returns true if there were any.
 pub(crate) async fn free_void(
     store: &Store,
     service: &Service,
@@ -101,9 +100,9 @@ pub(crate) async fn read_gone(
     Ok(gone)
 }
 
-/// Converts times of a former master, whose clock may differ by an hour: a future time becomes that of the
-/// failover. So does an earlier one while an update is judged: a pod's earlier state shows nothing.
-/// `seen_now` is from before the slots were read.
+/// A former master's clock may differ by an hour: a future time becomes that of the failover. So does an
+/// earlier one while an update is judged: a pod's earlier state shows nothing. `seen_now` is from before the
+/// slots were read.
 pub(crate) async fn settle_times(
     store: &Store,
     service: &Service,
@@ -116,7 +115,7 @@ pub(crate) async fn settle_times(
     if !is_judged && !has_future {
         return Ok(());
     }
-    // After the slots: later times are in the future.
+    // Later times are in the future.
     let now = store.redis_now().await?;
     let taken_over_at = store.master_changed_at().await?.map(|at| at.min(now));
     let settle = |time: &mut RedisMillis| {
@@ -135,9 +134,7 @@ pub(crate) async fn settle_times(
     Ok(())
 }
 
-/// Except requeueing. Returns true if another plan is needed at once.
-///
-/// If keys of some pods are broken, fails only after everything else.
+/// Except requeueing. Returns true if another plan is needed at once. Broken keys of some pods fail last.
 pub(crate) async fn carry_out(
     store: &Store,
     service: &Service,
@@ -193,7 +190,6 @@ pub(crate) async fn note_held(
         return Ok(());
     }
     match store.mark_rollout(service, RolloutMark::Held(held.unwrap_or_default())).await {
-        // It only informs.
         Err(error) if error.is_out_of_memory() => Ok(()),
         result => result.map(drop),
     }
@@ -228,12 +224,12 @@ async fn try_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Re
     Ok(store.mark_rollout(service, mark).await? != MarkOutcome::Same)
 }
 
-/// The latest generation whose pods were all good; if none is known, the previous one.
+/// The latest whose pods were all good; if none is known, the previous one.
 async fn last_settled(store: &Store, service: &Service) -> Result<Option<FormerGeneration>, StoreError> {
     let former = store.former_generations(&service.name).await?;
     let settled = service.rollout.settled_fingerprint.as_deref();
     let chosen = match settled {
-        // After a restart several generations have it, with other images.
+        // A restart keeps it, with other images.
         Some(settled) => {
             former.into_iter().find(|one| one.fingerprint == settled && one.outcome.failure().is_none())
         }
@@ -242,7 +238,7 @@ async fn last_settled(store: &Store, service: &Service) -> Result<Option<FormerG
     Ok(chosen.filter(|former| former.differs_from(service)))
 }
 
-/// All for the same reason. Returns true if a slot became free, or a pod has moved.
+/// Returns true if a slot became free, or a pod has moved.
 async fn stop(store: &Store, service: &Service, stops: &[PodStop]) -> Result<bool, StoreError> {
     let Some(first) = stops.first() else { return Ok(false) };
     let (reason, message) = event_texts(service, first.reason);
@@ -274,7 +270,6 @@ fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) 
     }
 }
 
-/// Returns the number of requeued pods.
 pub(crate) async fn requeue(
     store: &Store,
     suspects: Vec<PodRecord>,

@@ -1,4 +1,4 @@
-//! Reads the input of a job's plan and executes it; also deletes crons. Makes no decisions.
+//! Reads the input of a job's plan and executes it; also deletes crons.
 
 use model::RedisMillis;
 use model::ids::ServiceName;
@@ -28,9 +28,7 @@ pub(crate) async fn settle_job_times(
     Ok(())
 }
 
-/// Except requeueing. Returns true if another plan is needed at once.
-///
-/// If keys of some pods are broken, fails only after everything else.
+/// As [`super::apply::carry_out`].
 pub(crate) async fn carry_out_job(store: &Store, job: &Service, plan: &JobPlan) -> Result<bool, StoreError> {
     let name = &job.name;
     let mut needs_another = match &plan.step {
@@ -63,7 +61,7 @@ pub(crate) async fn carry_out_job(store: &Store, job: &Service, plan: &JobPlan) 
     Ok(needs_another)
 }
 
-/// Removes it when its jobs are gone. Returns true if there was anything to do.
+/// Returns true if there was anything to do.
 pub(crate) async fn end_cron(store: &Store, cron: &Service) -> Result<bool, StoreError> {
     if cron.state != ServiceState::Deleting {
         return Ok(false);

@@ -1,8 +1,8 @@
 //! Plans the actions on a job. Pure.
 //!
 //! A job has a slot for each index, and pods in at most `parallelism` of them. An index is *done* when any
-//! pod of it has succeeded; the script that ends a pod counts it. A failed index is retried later, until more
-//! pods have failed than the job allows. The pods of an ended job keep their slots for their logs.
+//! pod of it has succeeded; the script that ends a pod counts it. A failed index is retried later, until too
+//! many pods have failed. The pods of an ended job keep their slots for their logs.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::slots::{PodStop, ReplicaSlot, StopReason, pods};
 pub(crate) enum JobStep {
     Count(Vec<PodId>),
     Complete,
-    /// Word and sentence of the reason.
+    /// Word and sentence.
     Fail(&'static str, String),
     Expire,
 }
@@ -32,7 +32,6 @@ pub(crate) struct JobPlan {
     pub(crate) pods: ReconcilePlan,
     pub(crate) step: Option<JobStep>,
     pub(crate) start: Vec<u32>,
-    /// If nothing happens before.
     pub(crate) look_at: Option<RedisMillis>,
 }
 
@@ -51,7 +50,7 @@ pub(crate) struct JobState<'a> {
     pub(crate) observed: &'a ObservedState,
 }
 
-/// `slots` must be sorted, without duplicates, and no time in the future. The job is not being deleted.
+/// `slots` must be sorted, without duplicates, and no time in the future.
 pub(crate) fn plan(job: &JobState<'_>) -> JobPlan {
     debug_assert_eq!(job.service.state, ServiceState::Active);
     let mut plan = JobPlan {
@@ -87,7 +86,7 @@ impl JobState<'_> {
         self.indices.done.contains(&index)
     }
 
-    /// All that run once the job has ended, and those whose index is done or does not exist.
+    /// All of an ended job, and those of indexes that are done or do not exist.
     fn surplus(&self) -> impl Iterator<Item = PodStop> {
         let is_over = !self.service.progress.is_running();
         let reason = move |slot: &ReplicaSlot| match slot.slot.replica {
@@ -120,7 +119,7 @@ impl JobState<'_> {
         self.refused().or_else(|| self.too_many_failures()).or_else(|| self.too_late())
     }
 
-    /// A pod that no node or engine may run would be refused again.
+    /// It would be refused again.
     fn refused(&self) -> Option<JobStep> {
         let is_refused = |(_, pod): &(&ReplicaSlot, &PodRecord)| {
             pod.phase == Phase::Failed && pod.reason == "DeadLettered"
@@ -307,7 +306,7 @@ mod tests {
         let case = Case::new(policy, &phases).failed(&[(0, 1, NOW - 10_000), (2, 2, NOW - 10_000)]);
         assert_eq!(case.stops(), [(0, StopReason::Retried)]);
         assert_eq!(case.plan().look_at, Some(NOW + 10_000), "the second wait is twice as long");
-        // By hand, or by a process that died before it created the next pod.
+        // Its process died before it created the next pod.
         let case = Case::new(policy, &phases[1..]).failed(&[(0, 1, NOW - 9_999), (2, 2, NOW - 10_000)]);
         assert_eq!((case.plan().start, case.plan().look_at), (vec![], Some(NOW + 1)));
         let case = Case::new(policy, &phases[1..]).failed(&[(0, 1, NOW - 10_000), (2, 2, NOW - 10_000)]);

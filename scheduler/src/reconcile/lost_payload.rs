@@ -1,5 +1,5 @@
-//! Decides whether a pod may have lost its payload. Pure, cheap and often wrong: the script `pod_requeue`
-//! searches the queues.
+//! Whether a pod may have lost its payload. Cheap and often wrong: the script `pod_requeue` searches the
+//! queues.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -11,28 +11,28 @@ use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
 
-/// Read by one pass of the reconcile loop, one part after the other: no snapshot.
+/// Read one part after the other: no snapshot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObservedState {
-    /// Read before anything else.
+    /// Read first.
     pub(crate) now: RedisMillis,
-    /// Records that changed within it may contradict each other.
+    /// Younger records may contradict each other.
     pub(crate) settle_time: Duration,
-    /// Only then a pod that waits for long may have lost its payload.
+    /// Otherwise pods wait for long.
     pub(crate) queues_are_short: bool,
-    /// By live node, without unreadable sets. `None` if not read: then no pod is a suspect.
+    /// Without unreadable sets. `None` if not read: then no pod is a suspect.
     pub(crate) container_sets: Option<HashMap<NodeName, HashSet<PodId>>>,
-    /// In these sets and in the queues of live nodes; `None` for pushed pods.
+    /// In the sets and queues of live nodes; `None` for pushed pods.
     pub(crate) on_nodes: HashMap<Option<ServiceName>, BTreeSet<PodId>>,
     pub(crate) has_unreadable_nodes: bool,
-    /// Nodes whose pods share the ports of their machine; `None` if not read.
+    /// `None` if not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
     pub(crate) held: HeldReplicas,
 }
 
 impl ObservedState {
     pub(crate) fn is_settled(&self, pod: &PodRecord) -> bool {
-        // A time far ahead comes from a former master's clock, so it was long ago too.
+        // A time far ahead comes from a former master: it was long ago.
         self.now.abs_diff(pod.since) > self.settle_time.as_millis() as RedisMillis
     }
 }

@@ -1,7 +1,7 @@
 //! Slots of pods that Redis has lost while a node may still run them. They get no pod until all live nodes
-//! had time to report, nor while one of them holds the pod: two pods of one replica would run. Pure.
+//! had time to report, nor while one holds the pod: two pods of one replica would run. Pure.
 //!
-//! An ended pod keeps its record for an hour, so one without a record was lost.
+//! An ended pod keeps its record for an hour: one without a record was lost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::slots::{ReplicaSlot, SlotHolder};
 
 const MAX_NAMED: usize = 5;
 
-/// Replicas that live nodes hold, each with one of those nodes.
+/// On live nodes.
 pub(crate) type HeldReplicas = HashMap<ServiceName, BTreeMap<u32, NodeName>>;
 
 pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldReplicas {
@@ -28,9 +28,7 @@ pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> He
 }
 
 pub(crate) struct LostPods {
-    /// For live nodes to report.
     wait: Duration,
-    /// At the last check, with its time.
     last: HashMap<ServiceName, (Instant, BTreeMap<u32, PodId>)>,
     since: HashMap<PodId, Instant>,
 }
@@ -39,14 +37,13 @@ pub(crate) struct LostPods {
 pub(crate) struct GonePods {
     /// Without a record.
     pub(crate) lost: Vec<(u32, PodId)>,
-    /// Still on a node: a full pass restores their slots.
+    /// A full pass restores their slots.
     pub(crate) unlisted: Vec<(u32, PodId)>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeldBack {
     pub(crate) replicas: BTreeSet<u32>,
-    /// For users.
     pub(crate) why: Option<String>,
     pub(crate) look_again_in: Option<Duration>,
 }
@@ -60,7 +57,7 @@ impl LostPods {
         self.last.contains_key(service)
     }
 
-    /// Their replica has no slot left: their records tell whether they have ended.
+    /// Their replica has no slot: the records tell whether they have ended.
     pub(crate) fn gone(&self, service: &ServiceName, slots: &[ReplicaSlot]) -> Vec<(u32, PodId)> {
         let Some((_, last)) = self.last.get(service) else { return Vec::new() };
         let taken: BTreeSet<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
@@ -68,8 +65,7 @@ impl LostPods {
         gone.map(|(replica, pod)| (*replica, pod.clone())).collect()
     }
 
-    /// Marks slots as taken whose pods a node may run. Returns the replicas without a slot that get no pod
-    /// for that reason.
+    /// Marks slots as taken. Returns the replicas without a slot that get no pod.
     pub(crate) fn hold_back(
         &mut self,
         service: &ServiceName,
@@ -124,7 +120,7 @@ impl LostPods {
         self.last.insert(service.clone(), (now, pods));
     }
 
-    /// A service may vanish with the records of its pods and come back before them.
+    /// A service may come back before its pods.
     pub(crate) fn retain(&mut self, exists: impl Fn(&ServiceName) -> bool, now: Instant) {
         let kept = self.wait * 10;
         self.last.retain(|name, (at, _)| exists(name) || now.saturating_duration_since(*at) < kept);
@@ -234,12 +230,10 @@ mod tests {
             HeldBack::default()
         );
         assert!(lost.gone(&web(), &slots).is_empty(), "it is looked at once");
-        // A running pod without a slot gets it back with the next full pass.
         look(&mut lost, &taken, &held(&[]), begun);
         let unlisted = GonePods { lost: Vec::new(), unlisted: lost.gone(&web(), &slots) };
         let back = lost.hold_back(&web(), &mut slots, &unlisted, &held(&[]), begun + 9 * wait);
         assert_eq!((back.replicas, lost.gone(&web(), &slots).len()), (BTreeSet::from([1, 2]), 2));
-        // The service itself may be lost for a while, and come back before its pods.
         let at = begun + 9 * wait;
         lost.retain(|_| false, at + wait);
         assert_eq!(lost.gone(&web(), &slots).len(), 2);

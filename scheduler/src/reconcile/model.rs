@@ -16,7 +16,7 @@ use super::plan::{ReconcilePlan, plan};
 use super::rollout::RolloutStep;
 use super::slots::{ReplicaSlot, SlotHolder, StopReason, is_ending};
 
-/// `None` is a pod without a record.
+/// `None`: no record.
 type Slots = BTreeMap<Slot, Option<PodRecord>>;
 
 fn read(slots: &Slots) -> Vec<ReplicaSlot> {
@@ -95,7 +95,6 @@ fn with_two_pods(slots: &Slots) -> usize {
     slots.keys().filter(|slot| slot.is_second).count()
 }
 
-/// With the current specification and not ending.
 fn ids_with(service: &Service, slots: &Slots) -> BTreeMap<u32, Vec<PodId>> {
     let desired = if service.state == ServiceState::Active { service.replicas } else { 0 };
     let pods = slots.range(..Slot::first(desired)).filter_map(|(slot, pod)| Some((slot, pod.as_ref()?)));
@@ -117,7 +116,7 @@ fn advance_one(one: prop::sample::Index, slots: &mut Slots) {
 }
 
 fn any_phase() -> impl Strategy<Value = Phase> {
-    // A new pod that has failed stops the replacement; the plan's unit tests cover it.
+    // A failed one stops the replacement; the plan's unit tests cover it.
     prop::sample::select(Phase::ALL.iter().copied().filter(|p| *p != Phase::Failed).collect::<Vec<_>>())
 }
 
@@ -175,7 +174,7 @@ proptest! {
             let pod = pod.as_ref().expect("no slot without a record is left");
             prop_assert_eq!(pod.generation, 3);
         }
-        // One of two pods goes. A pod of this generation is right, whatever its specification is called.
+        // One of two pods goes.
         let kept: Vec<PodId> = slots.values().flatten().map(|pod| pod.id.clone()).collect();
         let is_kept = |(replica, ids): (&u32, &Vec<PodId>)| {
             let left = ids.iter().filter(|id| kept.contains(id)).count();

@@ -1,9 +1,8 @@
 //! Plans the actions on a service and its slots. Pure.
 //!
-//! A *slot* is a place for a pod of a replica; its *holder* is the pod in it. A replica has a second slot
-//! while a successor that starts first replaces its pod. It is *in service* if one of its pods runs without
-//! problems or has succeeded. A pod is *old* if it is of an earlier generation, unless it has the current
-//! specification: the service was changed back.
+//! A *slot* is a place for a pod of a replica, its *holder*. A replica has a second slot while a successor
+//! starts beside its pod. It is *in service* if one of its pods runs without problems or has succeeded. A pod
+//! is *old* if it is of an earlier generation, unless its specification is the current one.
 //!
 //! [`super::replacing`] replaces old pods step by step, while [`super::rollout`] allows it.
 
@@ -22,9 +21,9 @@ use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason, is_ending, is_o
 /// In this order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReconcilePlan {
-    /// Their pod has no record, or a second pod takes the empty slot.
+    /// No record, or a second pod takes an empty slot.
     pub(crate) free: Vec<(Slot, Option<PodId>)>,
-    /// Of an earlier generation, but with the current specification.
+    /// Their specification is the current one.
     pub(crate) keep: Vec<(PodId, u64)>,
     pub(crate) stop: Vec<PodStop>,
     pub(crate) create: Vec<u32>,
@@ -32,7 +31,7 @@ pub(crate) struct ReconcilePlan {
     pub(crate) successors: Vec<u32>,
     pub(crate) requeue: Vec<PodRecord>,
     pub(crate) rollout: Option<RolloutStep>,
-    /// Although the rollout has not failed.
+    /// The rollout has not failed.
     pub(crate) held: Option<String>,
     pub(crate) forget: bool,
 }
@@ -106,7 +105,6 @@ fn new_pods<'a>(
     pods(slots).filter(is_new).filter(is_next).map(|(_, pod)| pod)
 }
 
-/// Those whose pod has no record, and empty ones whose second slot is taken.
 pub(super) fn free(slots: &[ReplicaSlot]) -> Vec<(Slot, Option<PodId>)> {
     let without_record = slots.iter().filter(|slot| slot.holder == SlotHolder::NoRecord);
     let is_taken = |slot: Slot| slots.binary_search_by_key(&slot, |taken| taken.slot).is_ok();
@@ -146,12 +144,12 @@ fn surplus<'a>(
         })
 }
 
-/// Or if the new ones are still judged: each that gets ready allows the next.
+/// A new pod that gets ready allows the next.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
         slot.slot.replica < service.replicas && is_old(service, pod)
     };
-    // Without a policy a full pass finds the first generation good.
+    // A full pass finds the first generation good.
     let is_judged = is_judged(service) && (service.fields.update.is_some() || service.generation > 1);
     let is_paused = service.rollout.paused.is_some();
     service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))
@@ -167,7 +165,7 @@ fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u
     pods(slots).filter(is_kept).map(|(slot, pod)| (slot.id.clone(), pod.generation)).collect()
 }
 
-/// They may be lost: for stopped pods in a slot, and pods that take long to stop.
+/// The requests may be lost.
 pub(super) fn stopped_again<'a>(
     slots: &'a [ReplicaSlot],
     desired: u32,
@@ -372,7 +370,6 @@ mod tests {
         }
     }
 
-    /// It was changed back in the middle of the replacement.
     #[test]
     fn a_pod_of_an_earlier_generation_with_the_current_specification_is_kept() {
         use Phase::{Assigned, Failed, Pending, Running, Stopped, Stopping};
@@ -405,7 +402,7 @@ mod tests {
         assert_eq!(plan_now(&surplus, &slots(&[(1, Running), (1, Running)])).keep.len(), 1);
     }
 
-    /// Manual edits may break the name, in a service or in a pod.
+    /// Manual edits may break the name.
     #[test]
     fn a_pod_of_the_current_generation_is_right_whatever_its_specification_is_called() {
         let mut taken = slots(&[(2, Phase::Running), (2, Phase::Running)]);
@@ -436,7 +433,7 @@ mod tests {
         assert_eq!(stops(&plan_now(&service(4, 2, Active), &taken)), [(0, StopReason::Replaced)]);
     }
 
-    /// Of generation 1, except the last ones: of generation 2, ready for this number of seconds each.
+    /// The last ones are of generation 2, ready for these seconds.
     fn partly_replaced(count: u32, new: &[u64], now: RedisMillis) -> Vec<ReplicaSlot> {
         let mut taken = slots(&vec![(1, Phase::Running); count as usize - new.len()]);
         for (index, seconds) in new.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Before a pod in service is stopped whose successor cannot start beside it, its node must have the image,
-//! and the dependencies must be ready. Otherwise a typo in a tag would take down running pods.
+//! Before a pod is stopped whose successor cannot start beside it, its node must have the image, and the
+//! dependencies must be ready. Otherwise a typo in a tag would take down running pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,18 +13,16 @@ use store::{PreparedImages, Store, StoreError};
 use super::plan::ReconcilePlan;
 use super::rollout::{self, Judgement};
 
-/// For a node's answer: its worker may be gone.
+/// A node's worker may be gone.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
 pub(crate) struct Preparation {
-    /// A sentence.
     missing: Option<String>,
-    /// By node of the pods to stop.
     images: BTreeMap<NodeName, PreparedImages>,
 }
 
-/// Also asks nodes to pull missing images.
+/// Asks nodes to pull missing images.
 pub(crate) async fn look(
     store: &Store,
     service: &Service,
@@ -64,7 +62,7 @@ pub(crate) fn is_needed(plan: &ReconcilePlan) -> bool {
     without_successor(plan).next().is_some()
 }
 
-/// Removes stops that come too early and holds the rollout, or fails it if an image cannot be pulled.
+/// Removes early stops and holds the rollout, or fails it if an image cannot be pulled.
 pub(crate) fn hold_back(
     service: &Service,
     plan: &mut ReconcilePlan,
@@ -143,7 +141,6 @@ mod tests {
             (None, None, PreparedImages::Ready, 1, String::new()),
             (None, None, PreparedImages::Pulling, 0, String::new()),
             (None, None, PreparedImages::Requested(NOW - 19_999), 0, String::new()),
-            // Its worker does not answer.
             (None, None, PreparedImages::Requested(NOW - 20_000), 1, String::new()),
             (None, None, failed(), 0, stays.to_owned()),
             (

@@ -1,7 +1,4 @@
-//! Schedules the checks of services whose pods are being replaced. Pure.
-//!
-//! A new pod publishes no hint when it runs. So a service is read again soon after each step, and less often
-//! while nothing changes.
+//! When to check services whose pods are being replaced: a new pod publishes no hint when it runs. Pure.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,22 +11,22 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// For a job.
 const MIN_WAIT: Duration = Duration::from_millis(10);
-/// The clocks of Redis and this process differ. A full pass checks too.
+/// Redis' clock differs from this process's; a full pass checks too.
 const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SeenService {
     pub(crate) is_replacing: bool,
     pub(crate) has_acted: bool,
-    /// A job has a deadline, or retries.
+    /// Of a job.
     pub(crate) look_again_in: Option<Duration>,
-    /// Slots name pods of other slots.
+    /// There are void slots.
     pub(crate) needs_pass: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
-    /// The last wait and its end; `None` once that was taken.
+    /// And its end, until taken.
     checks: HashMap<ServiceName, (Duration, Option<Instant>)>,
 }
 

@@ -3,7 +3,7 @@
 //! Those not in service go at once. The others are replaced in one of two ways. Either a pod is stopped
 //! first: at most `max_unavailable` replicas are out of service, and [`super::preparing`] has to agree. Or
 //! its successor starts first, in the second slot: at most `max_surge` replicas have two pods. Without room
-//! for two, a service that does not require this order falls back to the other one, pod by pod.
+//! for two, a service that does not require this order falls back to the first one, pod by pod.
 
 use model::RedisMillis;
 use model::node::Resource;
@@ -17,7 +17,7 @@ use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use crate::apply::only_lacks_room;
 
-/// Milliseconds that a successor waits for room beside the old pod.
+/// Milliseconds.
 const ROOM_WAIT: RedisMillis = 10_000;
 
 #[derive(Debug, Default, PartialEq)]
@@ -28,7 +28,7 @@ pub(super) struct Replacing {
     pub(super) successors: Vec<u32>,
 }
 
-/// With readable records: at most two.
+/// At most two.
 type ReplicaPods<'a> = Vec<(&'a ReplicaSlot, &'a PodRecord)>;
 
 #[derive(Clone, Copy)]
@@ -102,7 +102,7 @@ fn replace_only_pod(slot: &ReplicaSlot, pod: &PodRecord, budget: &mut StepBudget
     }
 }
 
-/// If the other one is good, or if it does not serve itself.
+/// If the other one is good, or it does not serve.
 fn replace_one_of_two(
     basis: Basis<'_>,
     (slot, pod): (&ReplicaSlot, &PodRecord),
@@ -114,7 +114,7 @@ fn replace_one_of_two(
     if !is_in_service(pod) || pod.phase.is_terminal() {
         plan.stop.push(PodStop::new(slot, pod, StopReason::Replaced));
     } else if is_old(service, other) {
-        // After two changes in a row the first successor goes, and the serving pod stays.
+        // After two changes in a row the first successor goes.
         if is_in_service(other) && slot.slot.is_second {
             plan.replace.extend(replaced(slot, pod, Some(other)));
         }
@@ -125,7 +125,7 @@ fn replace_one_of_two(
     }
 }
 
-/// Only the replaced pod has its room. A required `start-first` waits.
+/// A required `start-first` waits.
 fn lacks_room_beside(basis: Basis<'_>, pod: &PodRecord, successor: &PodRecord) -> bool {
     let is_asked_for = basis.service.fields.update.as_ref().is_some_and(|policy| policy.order.is_some());
     let waits = successor.phase == Phase::Pending && successor.reason == "Unschedulable";
@@ -141,7 +141,7 @@ fn replaced(slot: &ReplicaSlot, pod: &PodRecord, successor: Option<&PodRecord>) 
     Some(ReplacedPod { id: slot.id.clone(), node: pod.node.clone()?, successor })
 }
 
-/// Stops the one in the second slot, unless only that one serves.
+/// The one in the second slot, unless only that one serves.
 pub(super) fn second_of_equals(
     service: &Service,
     slots: &[ReplicaSlot],
@@ -163,14 +163,14 @@ fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<ReplicaPods<'_>> {
     wanted.chunk_by(|(a, _), (b, _)| a.slot.replica == b.slot.replica).map(<[_]>::to_vec).collect()
 }
 
-/// It serves, and a new one has shown that it is good.
+/// It serves, and a new one is good.
 fn allows_next(Basis { service, policy, now }: Basis<'_>, pod: &PodRecord) -> bool {
     if is_old(service, pod) {
         return is_in_service(pod);
     }
     match rollout::verdict(service, policy, pod, now) {
         RolloutVerdict::Good => is_past_delay(policy, pod, now),
-        // If bad pods are accepted, nothing is waited for.
+        // Bad pods are accepted.
         RolloutVerdict::Bad(_) => policy.on_failure == OnFailure::Continue || service.rollout.is_resumed,
         RolloutVerdict::Young => false,
     }
@@ -190,7 +190,7 @@ mod tests {
 
     const NOW: RedisMillis = 1_000_000;
 
-    /// Unchanged for ten seconds. A running one is ready unless it has a reason.
+    /// For ten seconds.
     type Holder = (u64, Phase, &'static str);
     const OLD: Holder = (1, Running, "");
     const NEW: Holder = (2, Running, "");
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    /// The plan as text: slots stopped at once, slots replaced, and replicas that get a second pod.
+    /// Slots stopped, slots replaced, and replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
         let found = plan(service, &service.replacing_policy(false), slots, service.replicas, NOW);
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();
@@ -303,7 +303,7 @@ mod tests {
             service.rollout.is_promoted = promoted;
             assert_eq!(planned(&service, &slots(&replicas)), expected, "{case}");
         }
-        // None of two would be replaced if a canary counted.
+        // None would be replaced if a canary counted.
         let replicas = [((1, Running, "NotReady"), None), (NEW, None), (NEW, None)];
         let back = |change: fn(&mut RolloutMarks)| {
             let mut service = with_policy(canary, &replicas);

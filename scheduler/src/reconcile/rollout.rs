@@ -1,10 +1,10 @@
 //! Judges the rollout of a generation by its new pods. Pure.
 //!
-//! A generation is judged until it has settled: all pods were good at the same time. Without an `update`
+//! A generation is judged until all its pods were good at the same time: it has settled. Without an `update`
 //! policy a bad pod only holds up the others. A new pod is *good* when it was ready for the time `monitor`.
 //! It is *bad* if before that it fails, restarts, cannot start, is unhealthy, or is not ready in time.
-//! Otherwise it is *young*, and holds up the next one. The earlier failures of a pod that had the
-//! specification before say nothing about this rollout.
+//! Otherwise it is *young*, and holds up the next one. For a pod that had the specification before, earlier
+//! failures do not count.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ pub(crate) enum RolloutVerdict {
 pub(crate) enum RolloutStep {
     /// All pods are good.
     Settle,
-    /// The message of the wait for an operator.
+    /// Waits for an operator.
     AtCanary(String),
-    /// It has failed: no further pod is replaced.
+    /// No further pod is replaced.
     Pause(String),
-    /// It has failed: the service returns to a former specification.
+    /// To a former specification.
     RollBack(String),
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn is_judged(service: &Service) -> bool {
     !service.rollout.is_settled && service.state == ServiceState::Active && service.replicas > 0
 }
 
-/// Pods that are replaced before the others wait for an operator, if they do.
+/// The others wait for an operator.
 pub(crate) fn canary(service: &Service) -> Option<usize> {
     let canary = service.fields.update.as_ref()?.canary? as usize;
     (!service.rollout.is_promoted && !service.goes_back()).then_some(canary)
@@ -142,7 +142,6 @@ pub(crate) fn judge<'a>(
     with_bad(service, policy, bad)
 }
 
-/// Each bad pod has its reason.
 pub(crate) fn with_bad(service: &Service, policy: &UpdatePolicy, bad: Vec<String>) -> Judgement {
     let marks = &service.rollout;
     let has_failed = policy.has_failed(bad.len(), service.replicas as usize);
@@ -156,7 +155,7 @@ pub(crate) fn with_bad(service: &Service, policy: &UpdatePolicy, bad: Vec<String
     if service.fields.update.is_none() {
         return Judgement { step: None, held: Some(why) };
     }
-    // A rollback is not rolled back itself, and an operator judges a paused rollout.
+    // An operator judges a paused rollout.
     let is_judged = marks.paused.is_none() && !marks.is_resumed && marks.rolled_back.is_none() && has_failed;
     let step = match policy.on_failure {
         OnFailure::Pause if is_judged => Some(RolloutStep::Pause(why)),
@@ -180,7 +179,7 @@ fn what_it_says(pod: &PodRecord) -> String {
     with_last_output(pod, said)
 }
 
-/// An unhealthy container's message has its output already.
+/// That of an unhealthy container has it already.
 fn with_last_output(pod: &PodRecord, message: String) -> String {
     match pod.runs.last() {
         Some(run) => EndedRun::explain(message, &run.last_output),
@@ -204,7 +203,7 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
-    /// Unchanged for this number of seconds.
+    /// For these seconds.
     fn pod(phase: Phase, seconds: u64, change: impl FnOnce(&mut PodRecord)) -> PodRecord {
         let at = NOW - seconds * 1000;
         let mut pod = PodRecord { since: at, created_at: at, ..record("web", 0, 2, phase) };

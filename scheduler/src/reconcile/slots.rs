@@ -1,4 +1,4 @@
-//! The slots of a service with their pods, and queries of all planners. [`super::plan`] defines the terms.
+//! The slots of a service; [`super::plan`] defines the terms.
 
 use model::ids::{NodeName, PodId};
 use model::pod::PodRecord;
@@ -10,11 +10,11 @@ use model::service::Service;
 pub(crate) enum SlotHolder {
     Pod(Box<PodRecord>),
     NoRecord,
-    /// A node may still run it: the slot stays taken.
+    /// A node may run it: the slot stays taken.
     Lost,
-    /// Its record names another slot. This one stays taken until a full pass has checked.
+    /// Its record names another slot. Taken until a full pass has checked.
     Void,
-    /// Nothing is done until an operator repairs the record.
+    /// Until an operator repairs the record.
     Unreadable,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum StopReason {
     ServiceDeleted,
     ScaledDown,
     Replaced,
-    /// Its replica has another pod that is as good.
+    /// The replica's other pod is as good.
     Surplus,
     JobEnded,
     Retried,
@@ -64,8 +64,7 @@ pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&R
     slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
 }
 
-/// Not if it has a newer generation than the service that was read. Not if only the specification differs:
-/// one name was edited by hand.
+/// Not with a newer generation, or with only another specification, which was edited by hand.
 pub(super) fn is_old(service: &Service, pod: &PodRecord) -> bool {
     pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
 }

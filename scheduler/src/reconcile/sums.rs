@@ -1,4 +1,4 @@
-//! Sums of a full pass over all pods: usage per node, and used specifications.
+//! Sums of a full pass: usage per node, and used specifications.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,21 +14,20 @@ use super::slots::{ReplicaSlot, SlotHolder};
 pub(crate) struct PassSums {
     pub(crate) suspects: Vec<PodRecord>,
     used: HashMap<NodeName, Resources>,
-    /// Uuid and name of the pods, by port, according to the records.
+    /// Uuid and name, by port.
     ports: HashMap<NodeName, HashMap<String, Vec<String>>>,
     specs: HashSet<SpecId>,
-    /// Counted although their records name another service: they may be met again there.
+    /// Counted; their records name another service, where they may be met again.
     strays: HashSet<PodId>,
-    /// Their pods on nodes were counted. One may be removed within the pass.
+    /// Counted; one may be removed within the pass.
     pub(crate) services: HashSet<ServiceName>,
-    /// Some records are unreadable: the sums are too small.
+    /// The sums are too small.
     pub(crate) is_incomplete: bool,
 }
 
-/// Between a node's usage and the records of its pods.
+/// From the records of a node's pods.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Drift {
-    /// As [`NodeUsage::used`].
     pub(crate) used: [i64; 1 + Resource::ALL.len()],
     pub(crate) ports: Vec<PortCorrection>,
 }
@@ -59,7 +58,7 @@ impl PassSums {
                     }
                 }
                 SlotHolder::Unreadable => self.is_incomplete = true,
-                // Counted in its own slot.
+                // Counted elsewhere.
                 SlotHolder::NoRecord | SlotHolder::Lost | SlotHolder::Void => {}
             }
         }
@@ -91,7 +90,7 @@ impl PassSums {
         let correction = |port: &String| {
             let seen = node.ports.get(port).cloned().unwrap_or_default();
             let holders = of_pods.and_then(|of_pods| of_pods.get(port));
-            // Pods pushed onto one node may want the same port: any of them may have it.
+            // Pushed pods may want the same port.
             let is_right = holders.is_some_and(|holders| holders.contains(&seen));
             let actual = holders.and_then(|holders| holders.first()).cloned().unwrap_or_default();
             (!is_right).then(|| PortCorrection { port: port.clone(), seen, actual })
@@ -112,7 +111,6 @@ mod tests {
     use super::*;
     use crate::reconcile::plan::testing::record;
 
-    /// Another program has copied the slots, and the record is gone.
     #[test]
     fn a_pod_in_the_slot_of_another_service_counts_once() {
         let here = NodeName::new("here").unwrap();

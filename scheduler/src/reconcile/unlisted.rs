@@ -1,7 +1,5 @@
-//! Pods on a node whose slot, or entry in `pushed`, was deleted by hand or lost.
-//!
-//! Such a pod would run for ever beside its replacement. It is listed again if its slot is free, and stopped
-//! otherwise.
+//! Pods on a node whose slot, or entry in `pushed`, was deleted or lost. Such a pod would run for ever beside
+//! its replacement: it is listed again if its slot is free, and stopped otherwise.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
@@ -27,11 +25,11 @@ pub(crate) async fn restore(
     sums: &mut PassSums,
 ) -> Result<bool, StoreError> {
     let name = Some(service.name.clone());
-    // A void slot lists nothing: its pod belongs to another one.
+    // A void slot lists nothing.
     let listed = slots.iter().filter(|slot| slot.holder != SlotHolder::Void);
     let listed: HashSet<&PodId> = listed.map(|slot| &slot.id).collect();
     let mut pods = unlisted(store, &name, &listed, observed, sums).await?;
-    // Of two pods of a replica, the running one with the desired specification goes first.
+    // The first of a replica gets the slot.
     let is_other = |pod: &PodRecord| pod.spec.as_ref() != Some(&service.spec_id);
     pods.sort_by_key(|pod| (pod.phase != Phase::Running, is_other(pod), Reverse(pod.generation)));
     let ids: Vec<PodId> = pods.iter().map(|pod| pod.id.clone()).collect();
@@ -49,7 +47,7 @@ pub(crate) async fn restore(
     Ok(outcomes.contains(&RestoreOutcome::Restored))
 }
 
-/// By their records: the nodes' container sets may be lost too. Returns true if slots have changed.
+/// The nodes' container sets may be lost too. Returns true if slots have changed.
 pub(crate) async fn restore_gone(
     store: &Store,
     service: &Service,
@@ -97,7 +95,7 @@ pub(crate) async fn of_unknown_services(
     Ok(unknown)
 }
 
-/// Also true of an unreadable record, which its reconciliation reports.
+/// An unreadable record counts.
 async fn has_record(store: &Store, name: &ServiceName) -> Result<bool, StoreError> {
     match store.service(name).await {
         Ok(service) => Ok(service.is_some()),

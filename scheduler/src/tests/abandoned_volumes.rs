@@ -26,7 +26,6 @@ fn volume(service: &str) -> SavedVolume {
     }
 }
 
-/// With volumes of `web`, and of `db`, which does not exist.
 async fn cluster() -> Cluster {
     let cluster = Cluster::new(defaults());
     cluster.post(r#"{"name":"web","image":"nginx"}"#, Some(0)).await;

@@ -49,7 +49,7 @@ async fn malformed_payloads_become_dead_letters_and_valid_ones_are_placed() {
     assert_eq!(rejected, bad, "byte for byte");
 }
 
-/// The loop reads pages, the newest dead letters first: these are on the third.
+/// On the third page of the loop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_letters_of_a_deleted_service_are_dropped_and_all_others_stay() {
     need_redis!();
@@ -162,7 +162,7 @@ async fn a_pod_without_specification_waits_with_a_message_until_it_is_back() {
     .await;
 }
 
-/// The broken value is a string, or a field of a hash.
+/// A string, or a field of a hash.
 const BROKEN_KEYS: &[(&str, Option<(&str, &str)>)] = &[
     ("pod:BAD", None),
     ("pod:BAD", Some(("phase", "Running"))),

@@ -27,7 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::timings::LoopTimings;
 use crate::{SchedulerContext, run_context};
 
-/// A node dies after three seconds, for five heartbeats per second.
+/// A node dies after three seconds.
 pub(super) fn fast_failure_detection() -> LoopTimings {
     let timing = Timing {
         heartbeat: Duration::from_millis(200),
@@ -41,7 +41,7 @@ pub(super) fn fast_failure_detection() -> LoopTimings {
     }
 }
 
-/// No node is declared dead, however slow the machine is.
+/// However slow the machine is, no node dies.
 pub(super) fn fast_repair() -> LoopTimings {
     let fast = fast_failure_detection();
     LoopTimings {
@@ -58,7 +58,7 @@ fn a_redis() -> RedisUrl {
     "redis://localhost".parse().unwrap()
 }
 
-/// No node dies and nothing is repaired during a test.
+/// No node dies and nothing is repaired.
 pub(super) fn defaults() -> LoopTimings {
     LoopTimings::of(&Timing::default(), &a_redis())
 }
@@ -69,7 +69,6 @@ pub(super) struct Cluster {
     timings: LoopTimings,
 }
 
-/// Stops when dropped.
 pub(super) struct Scheduler {
     pub(super) id: SchedulerId,
     pub(super) task: JoinHandle<Result<(), crate::SchedulerError>>,
@@ -77,7 +76,7 @@ pub(super) struct Scheduler {
     _guard: DropGuard,
 }
 
-/// Sends heartbeats until dropped. Registers again if declared dead.
+/// Registers again if declared dead.
 pub(super) struct FakeNode {
     pub(super) name: NodeName,
     session: Arc<Mutex<Session>>,
@@ -151,7 +150,7 @@ impl Cluster {
         FakeNode { name, session, held, heartbeats }
     }
 
-    /// Like `POST /service`; with fewer `created` pods than replicas, the API is killed on the way.
+    /// With fewer `created` pods than replicas, the API is killed on the way.
     pub(super) async fn post(&self, json: &str, created: Option<u32>) -> Service {
         let desired =
             ServiceInput::from_value(&serde_json::from_str(json).unwrap()).unwrap().normalize().unwrap();
@@ -166,7 +165,7 @@ impl Cluster {
         let _length: u64 = self.server.blocking_cli(&[b"LPUSH", key.as_bytes(), payload.as_ref()]);
     }
 
-    /// Ten times a second, until the handle is dropped.
+    /// Ten times a second.
     pub(super) fn write_often(&self, key: &'static str) -> AbortOnDropHandle<()> {
         let url = self.server.url();
         AbortOnDropHandle::new(tokio::spawn(async move {
@@ -210,7 +209,7 @@ pub(super) fn pushed(id: &str) -> String {
 }
 
 impl Scheduler {
-    /// Like SIGKILL: returns nothing to the queue.
+    /// Returns nothing to the queue.
     pub(super) async fn kill(mut self) {
         self.task.abort();
         let ended = (&mut self.task).await;
@@ -240,7 +239,7 @@ impl FakeNode {
         let session = self.session();
         let store = session.store();
         let taken = match session.pop_more(max).await {
-            // Others repair it; a worker retries as well.
+            // Others repair it.
             Err(StoreError::WrongType { .. }) => return,
             taken => taken.unwrap(),
         };

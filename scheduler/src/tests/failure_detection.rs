@@ -46,7 +46,6 @@ async fn two_schedulers_move_the_pods_of_a_dead_node_once() {
     })
     .await;
     assert!(declared.elapsed() < Duration::from_secs(5), "{:?}", declared.elapsed());
-    // Once: no payload is left elsewhere.
     let lengths = cluster.store.queue_lengths().await.unwrap();
     assert_eq!((lengths.waiting, lengths.in_flight, lengths.dead, lengths.unschedulable), (0, 0, 0, 0));
     let pods = cluster.pods("web").await;
@@ -101,7 +100,6 @@ async fn a_mass_loss_moves_no_pods_until_nodes_are_cordoned() {
     let (_scheduler, _other) = (cluster.scheduler(), cluster.scheduler());
     let lost: Vec<FakeNode> = nodes.drain(..4).collect();
     lost.iter().for_each(FakeNode::fall_silent);
-    // Twice the time for a single node.
     tokio::time::sleep(Duration::from_secs(6)).await;
     for node in &lost {
         assert_eq!(state(&cluster, node).await, NodeState::Alive);
@@ -133,7 +131,7 @@ async fn told(cluster: &Cluster, reason: &str) -> usize {
     events.iter().filter(|event| event.reason == reason).count()
 }
 
-/// After a failover to a clock that is an hour behind.
+/// The new clock is an hour behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_node_whose_last_heartbeat_lies_in_the_future_is_declared_dead() {
     need_redis!();
@@ -152,7 +150,6 @@ async fn a_dead_node_whose_last_heartbeat_lies_in_the_future_is_declared_dead() 
     .await;
 }
 
-/// Returns the time on Redis' clock.
 async fn death_of(cluster: &Cluster, name: &NodeName) -> u64 {
     let key = format!("node:{name}");
     eventually("the node is declared dead", async || {
@@ -163,7 +160,7 @@ async fn death_of(cluster: &Cluster, name: &NodeName) -> u64 {
 }
 
 async fn wait_for_silence(cluster: &Cluster, name: &NodeName, silence: Duration) {
-    // The node's unanswered writes delay the reads of its connection.
+    // Unanswered writes delay the reads of its connection.
     let store = cluster.server.store();
     eventually("the node is silent", async || {
         let beat = store.node(name).await.unwrap().unwrap().beat;
@@ -173,7 +170,6 @@ async fn wait_for_silence(cluster: &Cluster, name: &NodeName, silence: Duration)
     .await;
 }
 
-/// A node whose writes Redis refuses is as silent as a dead one.
 async fn no_node_dies_because_of(outage: &str, begin: &[&str], end: &[&str]) {
     let timings = fast_failure_detection();
     let cluster = Cluster::new(timings.clone());

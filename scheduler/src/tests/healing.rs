@@ -10,7 +10,6 @@ use store::PreparedImages;
 use super::cluster::{Cluster, FakeNode, defaults, fast_repair, pushed};
 use testkit::{eventually, need_redis};
 
-/// Until exactly `replicas` pods of this generation run, and nothing is queued.
 async fn converge(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replicas: usize, generation: u64) {
     eventually("the service has its pods", async || {
         for node in nodes {
@@ -27,7 +26,6 @@ async fn converge(cluster: &Cluster, nodes: &[&FakeNode], service: &str, replica
     .await;
 }
 
-/// Full passes are 30 s apart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_missing_pods_of_a_new_service_are_created_soon() {
     need_redis!();
@@ -92,7 +90,6 @@ async fn lost_payloads_records_and_slots_are_restored() {
     let _scheduler = cluster.scheduler();
     converge(&cluster, &[&node], "web", 5, 1).await;
 
-    // A lost payload and a lost slot are restored; a pod without a record is created anew.
     let pods = cluster.pods("web").await;
     let member: Vec<u8> = cluster.server.cli(&["SRANDMEMBER", "cs:a"]).await;
     let _: u64 = cluster.server.cli(&[&b"SREM"[..], b"cs:a", &member[..]]).await;
@@ -216,7 +213,6 @@ async fn running(cluster: &Cluster, service: &str) -> Vec<PodId> {
     own.map(|pod| pod.id).collect()
 }
 
-/// They are void, and their owners get the slots back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_were_renamed_or_copied_by_hand_stop_no_pod() {
     need_redis!();
@@ -257,7 +253,6 @@ async fn slots_that_were_renamed_or_copied_by_hand_stop_no_pod() {
     assert_eq!(lines, 7, "no pod was created, and none has ended");
 }
 
-/// Whether or not a slot names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_that_wait_on_a_node_get_their_slots_back_and_count_there() {
     need_redis!();
@@ -279,17 +274,15 @@ async fn pods_that_wait_on_a_node_get_their_slots_back_and_count_there() {
         if now == before { Ok(()) } else { Err(format!("{before:?} {now:?}")) }
     })
     .await;
-    // Three passes, without a change of the usage.
     tokio::time::sleep(3 * fast_repair().full_pass_interval).await;
     assert_eq!(cluster.pending_counts(&[&node]).await, [5], "no other pod was created");
     assert_eq!(cluster.store.node(&node.name).await.unwrap().unwrap().used.pods, 5);
 }
 
-/// Before a scheduler has checked it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
     need_redis!();
-    // The next full pass is half a minute away.
+    // The next full pass is 30 s away.
     let cluster = Cluster::new(defaults());
     let node = cluster.node("a", 100).await;
     let _scheduler = cluster.scheduler();
@@ -312,7 +305,7 @@ async fn a_new_service_that_has_lost_its_slots_gets_no_second_pods() {
     assert_eq!(lines, 4, "no pod was created, and none has ended");
 }
 
-/// All records of pods are lost: filling the slots would start pods twice.
+/// Filling the slots would start pods twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_pod_is_created_in_a_slot_that_a_live_node_holds() {
     need_redis!();
@@ -356,18 +349,16 @@ async fn no_pod_is_created_in_a_slot_that_a_live_node_holds() {
         })
         .await;
     };
-    // The node has not reported yet.
     say("a node may run the pods").await;
     node.hold(&held).await;
     say("node a has containers whose records are lost").await;
-    // Longer than any node is waited for.
     tokio::time::sleep(fast_repair().lost_record_wait).await;
     hint().await;
     say("node a has containers whose records are lost").await;
     let waiting = cluster.store.queue_lengths().await.unwrap().waiting;
     assert_eq!((waiting, cluster.pending_counts(&[&node]).await), (0, vec![0]), "nothing was created");
     assert!(cluster.pods("web").await.is_empty() && cluster.pods("db").await.is_empty());
-    // An operator has removed the containers of one service.
+    // By an operator.
     node.hold(&held[3..]).await;
     converge(&cluster, &[&node], "web", 3, 1).await;
     assert!(cluster.pods("db").await.is_empty());
@@ -420,7 +411,6 @@ async fn an_undone_change_replaces_only_the_pods_that_were_changed() {
     cluster.post(&web("nginx"), None).await;
     converge(&cluster, &[&node], "web", 8, 1).await;
     let before = cluster.pods("web").await;
-    // The node stops working: no third pod follows.
     cluster.post(&web("nginx:2"), Some(0)).await;
     let changed = cluster.store.service(&ServiceName::new("web").unwrap()).await.unwrap().unwrap();
     eventually("the replacement has begun", async || {

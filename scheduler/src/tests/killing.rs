@@ -64,7 +64,6 @@ async fn change_a_service(cluster: &Cluster, round: u32, desired: &mut BTreeMap<
     }
 }
 
-/// Also that each payload is in one place, and that the counts are right.
 async fn check_converged(
     cluster: &Cluster,
     nodes: &[FakeNode],

@@ -31,7 +31,7 @@ async fn a_service_is_spread_evenly() {
 async fn a_node_that_has_just_joined_gets_the_next_pod() {
     need_redis!();
     const ROUNDS: usize = 8;
-    // Hints have their own connection: on a busy machine some come too late, but rarely most.
+    // On a busy machine some hints come too late, but rarely most.
     let mut best = 0;
     for _ in 0..3 {
         best = best.max(new_nodes_seen_in_time(ROUNDS).await);
@@ -42,7 +42,7 @@ async fn a_node_that_has_just_joined_gets_the_next_pod() {
     panic!("only {best} of {ROUNDS} new nodes were seen in time");
 }
 
-/// Each new node is the emptiest, and its hint arrives milliseconds after all nodes were read.
+/// Its hint arrives milliseconds after all nodes were read.
 async fn new_nodes_seen_in_time(rounds: usize) -> usize {
     let cluster = Cluster::new(defaults());
     let _scheduler = cluster.scheduler();
@@ -222,7 +222,6 @@ async fn the_in_flight_pods_of_a_killed_scheduler_are_placed_by_another() {
     for i in 0..40 {
         cluster.push("sq", pushed(&format!("p{i}")));
     }
-    // It took all of them and then died.
     let killed = model::ids::SchedulerId::random();
     assert_eq!(cluster.store.take(&killed, 100).await.unwrap().len(), 40);
     let _scheduler = cluster.scheduler();
@@ -243,7 +242,6 @@ async fn a_graceful_shutdown_leaves_nothing_in_flight_and_no_scheduler_that_coun
         if seen.len() == 2 { Ok(()) } else { Err(format!("{seen:?}")) }
     })
     .await;
-    // As if it had just taken this payload.
     let in_flight = format!("fq:{}", scheduler.id);
     cluster.push(&in_flight, pushed("in-flight"));
     scheduler.stop.cancel();

@@ -1,5 +1,4 @@
-//! Where settings come from: flags, the environment and a file. Nothing here reads the process's environment
-//! on its own.
+//! Where settings come from. Nothing here reads the process's environment on its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +6,8 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} (from {origin}): {problem}")]
 pub struct ConfigError {
-    /// The environment variable.
     pub setting: String,
     pub origin: Origin,
-    /// The fault, and the valid values.
     pub problem: String,
 }
 
@@ -35,12 +32,9 @@ impl fmt::Display for Origin {
 }
 
 pub struct Sources<'a> {
-    /// By environment variable.
     pub flags: BTreeMap<String, String>,
     pub environment: &'a dyn Fn(&str) -> Option<String>,
-    /// By environment variable.
     pub file: BTreeMap<String, String>,
-    /// For `…_FILE` settings.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
     pub host_name: String,
 }
@@ -91,7 +85,6 @@ impl<'a> SettingsReader<'a> {
         self.find(setting).map_or(Origin::Default, |(_, origin)| origin)
     }
 
-    /// Not a setting.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         (self.sources.environment)(name).filter(|text| !text.is_empty())
     }
@@ -100,7 +93,6 @@ impl<'a> SettingsReader<'a> {
         self.problems.push(ConfigError { setting: setting.to_owned(), origin, problem: problem.into() });
     }
 
-    /// Without a default.
     pub(crate) fn optional<T>(
         &mut self,
         setting: &'static str,
@@ -110,7 +102,6 @@ impl<'a> SettingsReader<'a> {
         parse(&text).map_err(|problem| self.refuse(setting, origin, problem)).ok()
     }
 
-    /// The default is written as users would write it.
     pub(crate) fn value<T>(
         &mut self,
         setting: &'static str,
@@ -122,7 +113,7 @@ impl<'a> SettingsReader<'a> {
         value.unwrap_or_else(|| parse(default).expect("a valid default"))
     }
 
-    /// The setting names a file; `parse` gets its path and its text.
+    /// `parse` gets path and text.
     pub(crate) fn file<T>(
         &mut self,
         setting: &'static str,

@@ -1,4 +1,4 @@
-//! Values of settings: their types, and how their texts are parsed.
+//! The values of settings.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -23,7 +23,6 @@ pub enum RuntimeKind {
     /// Or Podman through its compatible socket.
     Docker,
     Process,
-    /// For tests of large clusters.
     Sim,
 }
 
@@ -39,10 +38,9 @@ impl FromStr for RuntimeKind {
     }
 }
 
-/// Address of `/metrics` and `/healthz` of scheduler, worker and proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsListen {
-    /// The daemon's default; if it is in use, the daemon only warns.
+    /// If it is in use, the daemon only warns.
     Default,
     Off,
     Address {
@@ -64,10 +62,9 @@ impl MetricsListen {
     }
 }
 
-/// For the proxies of other hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TunnelListen {
-    /// The local address of the connection to Redis, unless it is loopback.
+    /// The local address of the connection to Redis, unless loopback.
     Auto,
     /// Only this host's own proxy reaches its pods.
     Off,
@@ -85,7 +82,7 @@ impl FromStr for TunnelListen {
     }
 }
 
-/// Of a pod that sets none. It reserves nothing.
+/// It reserves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultMemory {
     /// One pod cannot take the whole machine.
@@ -109,7 +106,6 @@ impl FromStr for DefaultMemory {
 }
 
 impl DefaultMemory {
-    /// In bytes; `None` for no limit.
     pub fn on_node(self, node_memory: u64) -> Option<Memory> {
         match self {
             // A node with unknown memory offers none.
@@ -122,7 +118,7 @@ impl DefaultMemory {
     }
 }
 
-/// `None` if its path is too long.
+/// `None` if too long.
 pub fn proxy_socket_in(directory: &Path) -> Option<PathBuf> {
     let path = directory.join(SOCKET_NAME);
     (path.as_os_str().len() <= MAX_SOCKET_PATH).then_some(path)
@@ -206,7 +202,6 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// True for JSON.
 pub(super) fn log_format(text: &str) -> Result<bool, String> {
     match text {
         "json" => Ok(true),
@@ -219,7 +214,6 @@ pub(super) fn address(example: &str) -> impl Fn(&str) -> Result<SocketAddr, Stri
     move |text| text.parse().map_err(|_| format!("{text:?} is not an address with a port: write {example}"))
 }
 
-/// `any` is `None`.
 pub(super) fn port_addresses(text: &str) -> Result<Option<Vec<IpAddr>>, String> {
     let address = |part: &str| {
         let bad = |_| format!("{part:?} is not an IP address: write 10.0.0.5,10.1.0.5, any or none");
@@ -255,7 +249,6 @@ fn is_absolute(path: &Path) -> bool {
     path.is_absolute() && !path.components().any(|part| part == Component::ParentDir)
 }
 
-/// Other than `/`.
 pub(super) fn absolute_path(example: &str) -> impl Fn(&str) -> Result<PathBuf, String> {
     move |text| {
         let path = Path::new(text.trim());

@@ -17,11 +17,10 @@ pub struct PoolAddress(u32);
 
 impl PoolAddress {
     pub const RESOLVER: Self = Self(1);
-    /// For services.
     pub const FIRST: u32 = 2;
     /// The pool but the first two and the last.
     pub const COUNT: u32 = (1 << 17) - 3;
-    /// The first slots of a service have an address.
+    /// Further slots have no address.
     pub const SLOTS_OF_SERVICE: u32 = 1 << 14;
 
     /// `None` outside the range for services.
@@ -29,7 +28,6 @@ impl PoolAddress {
         (Self::FIRST..Self::FIRST + Self::COUNT).contains(&number).then_some(Self(number))
     }
 
-    /// `None` outside the range for services.
     pub fn from_ip(ip: Ipv4Addr) -> Option<Self> {
         Self::from_number(ip.to_bits().checked_sub(POOL)?)
     }

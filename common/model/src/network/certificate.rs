@@ -15,13 +15,11 @@ use crate::value::secret_key::SecretKey;
 /// Doubles with each further failed order of a host.
 const FIRST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Of an authority's `Retry-After`.
 const LONGEST_ASKED_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// After an order; or half the lifetime, if shorter. Otherwise a wrong clock of Redis would cause order after
 /// order.
 const EARLIEST_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// As Redis and proxies store it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredCertificate {
     pub host: String,
@@ -29,14 +27,13 @@ pub struct StoredCertificate {
     pub id: String,
     /// PEM.
     pub chain: String,
-    /// PEM, encrypted.
+    /// Encrypted PEM.
     #[serde(rename = "key")]
     pub sealed_key: String,
     /// Seconds since 1970.
     pub not_before: u64,
-    /// Seconds since 1970.
     pub not_after: u64,
-    /// URL of the ACME directory.
+    /// URL.
     pub directory: String,
 }
 
@@ -58,7 +55,6 @@ impl StoredCertificate {
         Ok(Self { host, id, chain, sealed_key, not_before, not_after, directory })
     }
 
-    /// As if stored at the start of its validity.
     pub fn status(&self) -> CertificateStatus {
         let certificate = IssuedCertificate {
             id: self.id.clone(),
@@ -70,7 +66,6 @@ impl StoredCertificate {
         CertificateStatus { certificate: Some(certificate), ..CertificateStatus::default() }
     }
 
-    /// PEM.
     pub fn open(&self, key: Option<&SecretKey>) -> Result<Secret, ReadError> {
         let plain = key.ok_or(ReadError::NoKey)?.decrypt(&context(&self.host), &self.sealed_key)?;
         Ok(Secret::new(String::from_utf8_lossy(&plain)))
@@ -101,7 +96,6 @@ fn account_context(directory: &str) -> String {
     format!("kubeleet acme account {directory}")
 }
 
-/// Without the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CertificateStatus {
     pub certificate: Option<IssuedCertificate>,
@@ -109,7 +103,7 @@ pub struct CertificateStatus {
     pub attempts: u32,
     /// The order in progress.
     pub begun_at: Option<RedisMillis>,
-    /// The last one since the last success.
+    /// Since the last success.
     pub failure: Option<OrderFailure>,
 }
 
@@ -118,36 +112,31 @@ pub struct IssuedCertificate {
     pub id: String,
     /// Seconds since 1970.
     pub not_before: u64,
-    /// Seconds since 1970.
     pub not_after: u64,
     pub stored_at: RedisMillis,
-    /// URL of the ACME directory.
     pub directory: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderFailure {
-    /// A sentence.
     pub error: String,
     pub at: RedisMillis,
-    /// Until the next order.
     pub wait: Duration,
 }
 
 impl CertificateStatus {
-    /// Until a certificate must be ordered from this directory. `now` is Redis' time; a stored time in the
-    /// future counts as now.
+    /// Time until an order from this directory is due. A stored time in the future counts as now.
     pub fn wait(&self, directory: &str, now: RedisMillis) -> Duration {
         let due = |since: RedisMillis, wait: Duration| since.min(now).saturating_add(millis(wait));
         let renewal = self.certificate.as_ref().map_or(0, |certificate| {
             let life = certificate.not_after.saturating_sub(certificate.not_before);
             let earliest = due(certificate.stored_at, EARLIEST_RENEWAL.min(Duration::from_secs(life / 2)));
-            // A certificate of another directory does not count, for example after a trial.
+            // That of another directory does not count, for example after a trial.
             let aged = certificate.not_before.saturating_add(life / 3 * 2 + life % 3).saturating_mul(1000);
             if certificate.directory == directory { aged.max(earliest) } else { 0 }
         });
         let failed = self.failure.as_ref().map_or(0, |failure| due(failure.at, failure.wait));
-        // The process has ended, which says nothing about the host the first time.
+        // The process has ended. The first time this says nothing about the host.
         let interrupted =
             self.begun_at.map_or(0, |begun| due(begun, wait_after(self.attempts.saturating_sub(1), None)));
         Duration::from_millis(renewal.max(failed).max(interrupted).saturating_sub(now))
@@ -158,7 +147,6 @@ fn millis(duration: Duration) -> RedisMillis {
     duration.as_millis().try_into().unwrap_or(RedisMillis::MAX)
 }
 
-/// `asked` is the server's `Retry-After`.
 pub fn wait_after(failures: u32, asked: Option<Duration>) -> Duration {
     let own = match failures {
         0 => Duration::ZERO,
@@ -174,7 +162,6 @@ mod tests {
 
     const HOUR: u64 = 3600;
     const DAY: u64 = 24 * HOUR;
-    /// Seconds.
     const NOW: u64 = 100 * DAY;
 
     fn certificate(not_before: u64, life: u64) -> CertificateStatus {

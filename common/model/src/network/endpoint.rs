@@ -1,12 +1,12 @@
-//! The endpoints of a service: pods and nodes. Only the proxy on the pod's node knows the address, so no
-//! reused address is reached by mistake.
+//! The endpoints of a service: pods and nodes. Only the proxy on the pod's node knows the address, so a
+//! reused one is never reached.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::ids::{AssignmentId, NodeName, PodId};
 
-/// A field of `ep:<service>`, named by the pod's id.
+/// A field of `ep:<service>`, named by the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     pub pod: PodId,

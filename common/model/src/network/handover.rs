@@ -1,7 +1,5 @@
-//! The protocol between a worker and the proxy of its host: one JSON document per line over a local socket.
-//! Repeating a message changes nothing.
-//!
-//! Receivers skip unknown messages: worker and proxy may be of different versions.
+//! The protocol between a worker and the proxy of its host: JSON documents, one per line, over a local
+//! socket. Repeating a message changes nothing. Receivers skip unknown ones: versions may differ.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,13 +10,12 @@ use tokio_util::codec::{Framed, LinesCodec};
 
 use crate::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 
-/// In the runtime directory.
 pub const SOCKET_NAME: &str = "proxy.sock";
 
 /// Longer lines end the connection.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// Per message: far less than a line.
+/// Far less than a line.
 pub const MAX_PODS: usize = 1_000;
 
 pub type Lines<S = UnixStream> = Framed<S, LinesCodec>;
@@ -27,7 +24,6 @@ pub fn lines<S: AsyncRead + AsyncWrite>(stream: S) -> Lines<S> {
     Framed::new(stream, LinesCodec::new_with_max_length(MAX_LINE_BYTES))
 }
 
-/// Without the line break.
 pub fn to_line(message: &impl Serialize) -> String {
     serde_json::to_string(message).expect("messages have no maps with other keys than texts")
 }
@@ -38,22 +34,19 @@ pub struct LocalPod {
     pub pod: PodId,
     /// A new assignment is another row.
     pub assignment: AssignmentId,
-    /// Container starts: a restart ends old connections.
+    /// A restart of the container ends old connections.
     pub start: u64,
     /// `None` for a pushed pod.
     #[serde(default)]
     pub service: Option<ServiceName>,
     pub replica: u32,
-    /// On this host.
     pub address: IpAddr,
-    /// The gate admits traffic.
     pub open: bool,
     pub ready: bool,
     /// No container runs: the engine may reuse the address.
     pub ended: bool,
 }
 
-/// The host's address in a network of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Gateway {
     pub address: Ipv4Addr,
@@ -64,13 +57,12 @@ pub struct Gateway {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromWorker {
-    /// The first message.
     Hello {
         node: NodeName,
-        /// A later session replaces the state of an earlier one.
+        /// A later one replaces the state of an earlier one.
         incarnation: Incarnation,
     },
-    /// All pods of the worker: others are gone.
+    /// All pods: others are gone.
     Pods {
         /// [`MAX_PODS`] at most.
         pods: Vec<LocalPod>,
@@ -83,60 +75,56 @@ pub enum FromWorker {
         /// The pod.
         pod: LocalPod,
     },
-    /// The pod is gone.
     Remove {
         pod: PodId,
         assignment: AssignmentId,
     },
-    /// Before a stop: admit no traffic, and report the end of the last request. Needs no
-    /// [`FromWorker::Hello`]: the supervisor of a hanging worker sends it as well.
+    /// Before a stop. Needs no [`FromWorker::Hello`]: the supervisor of a hanging worker sends it as well.
     Close {
         pod: PodId,
         assignment: AssignmentId,
         /// Then the proxy cuts what is still in flight.
         within_ms: u64,
     },
-    /// Resolve names in this network of pods.
+    /// Pods ask for names here.
     Network {
-        /// The host's address there.
         gateway: Ipv4Addr,
         /// See [`Gateway::on_demand`].
         #[serde(default)]
         on_demand: bool,
     },
     Ping,
-    /// From the host's next proxy process: asks for the listening sockets. Afterwards the two proxies use the
-    /// connection.
+    /// From the next proxy process, for the listening sockets. Afterwards the two proxies use the connection.
     TakeOver,
-    /// The next process accepts workers: finish the accepted connections.
+    /// Finish the accepted connections.
     Taken,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromProxy {
-    /// Answers [`FromWorker::Close`] at once: the gate is closed.
+    /// The immediate answer to [`FromWorker::Close`].
     Closed {
         pod: PodId,
         assignment: AssignmentId,
-        /// Admitted requests and connections that have not ended.
+        /// Requests and connections.
         in_flight: u64,
     },
-    /// Nothing is in flight any more: the pod can be stopped.
+    /// The pod can be stopped.
     Drained {
         pod: PodId,
         assignment: AssignmentId,
         /// Since the gate was closed.
         after_ms: u64,
-        /// Requests and connections cut after the time limit.
+        /// After the time limit.
         cut: u64,
     },
-    /// Whether pods reach services by name: at first and after changes.
+    /// Whether pods reach services by name.
     Names {
         /// A sentence without its full stop.
         #[serde(default)]
         problem: Option<String>,
-        /// Those with a resolver: see [`FromWorker::Network`].
+        /// With a resolver: see [`FromWorker::Network`].
         #[serde(default)]
         gateways: Vec<Ipv4Addr>,
     },

@@ -12,7 +12,7 @@ use crate::spec::{Aliases, AllowFrom, Seconds, Violation};
 
 const MAX_RULES: usize = 64;
 const MAX_UPGRADES: usize = 8;
-/// The limit of DNS.
+/// DNS.
 const MAX_HOST: usize = 253;
 const MAX_PATH: usize = 1024;
 
@@ -175,15 +175,14 @@ impl<'de> Deserialize<'de> for IngressRule {
 
 const CALLERS: &str = "from:";
 
-/// The field of `routes` and its value: `from:<service> <service> <names>`, the names separated by commas, or
-/// `-`.
+/// `from:<service>` and `<service> <names>`: separated by commas, or `-`.
 pub fn callers_line(service: &ServiceName, allowed: &AllowFrom) -> String {
     let names: Vec<String> = allowed.services().map(|name| name.to_string()).collect();
     let names = if names.is_empty() { "-".to_owned() } else { names.join(",") };
     format!("{CALLERS}{service} {service} {names}")
 }
 
-/// A malformed value admits only the service's own pods. `None` for another field.
+/// `None` for another field. A malformed value admits only the service's own pods.
 pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet<ServiceName>)> {
     let service = ServiceName::new(route.strip_prefix(CALLERS)?).ok()?;
     let names = target.split_once(' ').map_or("", |(_, names)| names);
@@ -193,18 +192,16 @@ pub fn parse_callers(route: &str, target: &str) -> Option<(ServiceName, BTreeSet
 
 const ALIAS: &str = "alias:";
 
-/// Fields of `routes` and their value: `alias:<app>/<name> <service>`.
+/// `alias:<app>/<name> <service>`.
 pub fn alias_lines(app: &AppName, service: &ServiceName, aliases: &Aliases) -> Vec<String> {
     aliases.names().map(|name| format!("{ALIAS}{app}/{name} {service}")).collect()
 }
 
-/// `None` for another field.
 pub fn alias_of_route(route: &str) -> Option<(AppName, &str)> {
     let (app, name) = route.strip_prefix(ALIAS)?.split_once('/')?;
     Some((AppName::new(app).ok()?, name))
 }
 
-/// `None` for another field.
 pub fn parse_alias(route: &str, target: &str) -> Option<(AppName, String, ServiceName)> {
     let (app, name) = alias_of_route(route)?;
     Some((app, name.to_owned(), ServiceName::new(target).ok()?))
@@ -214,7 +211,6 @@ const OPTIONS: &str = "rule:";
 const ANSWER_TIMEOUT: &str = "answer_timeout=";
 const UPGRADE: &str = "upgrade=";
 
-/// Skips other fields and unknown words.
 pub fn read_rules<'a>(
     fields: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Vec<(ServiceName, IngressRule)> {
@@ -233,7 +229,6 @@ pub fn read_rules<'a>(
 }
 
 impl HttpRule {
-    /// Ignores options of another service.
     fn read_options(&mut self, service: &ServiceName, words: &str) {
         let mut words = words.split(' ');
         if words.next() != Some(service.as_str()) {
@@ -263,7 +258,6 @@ pub fn stored_rules(rules: &serde_json::Value) -> Vec<IngressRule> {
 type RuleProblem = (&'static str, String);
 
 impl IngressRule {
-    /// Of the pods.
     pub fn port(&self) -> u16 {
         match self {
             Self::Http(rule) => rule.port,
@@ -271,7 +265,7 @@ impl IngressRule {
         }
     }
 
-    /// The field of `routes`, unique to one service: `<host><path>`, or `tcp:<port>`.
+    /// `<host><path>`, or `tcp:<port>`: unique to one service.
     pub fn route(&self) -> String {
         match self {
             Self::Http(rule) => format!("{}{}", rule.host, rule.path),
@@ -279,8 +273,7 @@ impl IngressRule {
         }
     }
 
-    /// The value of the route: `<service> <port>`, then `h2c` for pods that speak it, and `tls` or `tls=auto`
-    /// for HTTPS only.
+    /// `<service> <port>`, then `h2c` for pods that speak it, and `tls` or `tls=auto` for HTTPS only.
     ///
     /// Proxies that do not know a word skip the route: they answer 404, never by plain HTTP.
     pub fn target(&self, service: &ServiceName) -> String {
@@ -295,7 +288,7 @@ impl IngressRule {
         format!("{service} {}{words}", self.port())
     }
 
-    /// The field of `routes` and its value: `rule:<route> <service> answer_timeout=300 upgrade=tcp,spdy/3.1`.
+    /// `rule:<route>` and `<service> answer_timeout=300 upgrade=tcp,spdy/3.1`.
     pub fn options(&self, service: &ServiceName) -> Option<(String, String)> {
         let Self::Http(HttpRule { answer_timeout, upgrade, .. }) = self else { return None };
         let timeout = answer_timeout.map(|time| format!(" {ANSWER_TIMEOUT}{}", time.duration().as_secs()));
@@ -341,7 +334,6 @@ impl IngressRule {
         }
     }
 
-    /// The host with a certificate from ACME.
     pub fn auto_host(&self) -> Option<&str> {
         match self {
             Self::Http(HttpRule { host, tls: Some(Tls::Auto), .. }) => Some(host),

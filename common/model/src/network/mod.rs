@@ -1,6 +1,4 @@
-//! The network of pods: ports, addresses, names, ingress rules and their certificates.
-//!
-//! `ingress` is also a field of services, whose checks are there and not in `spec/`. `handover` is the
+//! The network of pods. The fields and checks of `ingress` are here and not in `spec/`; `handover` is the
 //! protocol between worker and proxy.
 
 pub mod address;

@@ -9,12 +9,11 @@ use utoipa::ToSchema;
 use crate::ids::AssignmentId;
 use crate::spec::Protocol;
 
-/// As the engine reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerNetwork {
     /// May be empty.
     pub address: String,
-    /// Sorted. Engines may bind one port to several addresses.
+    /// Sorted; engines may bind one port to several addresses.
     pub ports: Vec<PublishedPort>,
 }
 
@@ -39,7 +38,7 @@ impl fmt::Display for PublishedPort {
     }
 }
 
-/// The assignment, so that ports of an earlier container never count.
+/// Ports of an earlier assignment never count.
 #[derive(Serialize, Deserialize)]
 struct StoredPorts {
     assignment: AssignmentId,
@@ -53,12 +52,12 @@ pub fn ports_to_json(assignment: &AssignmentId, ports: &[PublishedPort]) -> Stri
     serde_json::to_string(&stored).expect("strings and numbers always serialize")
 }
 
-/// Like [`ports_to_json`], but empty without ports: there is nothing to write.
+/// Empty without ports: there is nothing to write.
 pub fn published_field(assignment: &AssignmentId, ports: &[PublishedPort]) -> String {
     if ports.is_empty() { String::new() } else { ports_to_json(assignment, ports) }
 }
 
-/// Leaves out ports of another assignment. Skips unreadable ones: the worker's next report rewrites them.
+/// Skips unreadable ports: the worker's next report rewrites them.
 pub fn ports_from_json(json: &str, assignment: Option<&AssignmentId>) -> Vec<PublishedPort> {
     let Ok(stored) = serde_json::from_str::<StoredPorts>(json) else { return Vec::new() };
     if Some(&stored.assignment) != assignment {

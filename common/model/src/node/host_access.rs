@@ -1,6 +1,5 @@
-//! Access of pods to their node's host. Pure.
-//!
-//! The worker decides for its node. It registers its policy, so that APIs and schedulers know it in advance.
+//! Access of pods to their node's host. The worker decides; it registers its policy, so that APIs and
+//! schedulers know it in advance.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,13 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::{PodSpec, Port, VolumeKind, VolumeMount};
 
-/// Granted by a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostAccess {
-    /// For published ports, besides loopback; `None` for any.
+    /// Besides loopback; `None` for any.
     pub port_addresses: Option<Vec<IpAddr>>,
-    /// Mountable, recursively. Sockets and devices need their exact path.
+    /// Recursive, but sockets and devices need their exact path.
     pub bind_prefixes: Vec<PathBuf>,
 }
 
@@ -28,7 +26,6 @@ pub struct HostRequest {
 }
 
 impl HostRequest {
-    /// `None` for no access.
     pub fn of(pod: &PodSpec) -> Option<Self> {
         let (mut addresses, mut paths) = (BTreeSet::new(), BTreeSet::new());
         for container in &pod.containers {
@@ -50,12 +47,10 @@ impl HostAccess {
         self.check_addresses(request.addresses.iter().copied())
     }
 
-    /// They may bind to loopback and the allowed addresses.
     pub fn check_ports(&self, ports: &[Port]) -> Result<(), String> {
         self.check_addresses(addresses_of(ports))
     }
 
-    /// Paths of the host must be below the allowed ones.
     pub fn check_volumes(&self, volumes: &[VolumeMount]) -> Result<(), String> {
         self.check_paths(paths_of(volumes))
     }

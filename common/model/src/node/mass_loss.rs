@@ -1,9 +1,9 @@
-//! The mass-loss circuit breaker: if much of the cluster falls silent at once, the network has probably
-//! failed, not the nodes. Pure.
+//! The mass-loss circuit breaker: if many nodes fall silent at once, the network has probably failed, not the
+//! nodes. Pure.
 //!
-//! Moving the pods of many nodes can overload the rest, and pods with `on_disconnect: keep` would run twice.
-//! So no node is declared dead until enough are back, or an operator gives them up by cordoning them. Then
-//! the others get as much time again.
+//! Moving their pods can overload the rest, and those with `on_disconnect: keep` would run twice. So no node
+//! is declared dead until enough are back, or an operator gives them up by cordoning them. Then the others
+//! get as much time again.
 
 use std::time::Duration;
 
@@ -17,18 +17,16 @@ const MAX_SILENT_PERCENT: usize = 30;
 /// Nodes that fell silent further apart do not count together.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Without nodes given up by an operator.
+/// Except those given up by an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentNodes {
     /// Not dead, including silent ones.
     pub nodes: usize,
-    /// Of each silent node, in any order.
     pub last_beats: Vec<RedisMillis>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitBreaker {
-    /// Silent nodes may be declared dead.
     Closed,
     /// No node may be declared dead.
     Open {

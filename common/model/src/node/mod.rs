@@ -1,5 +1,4 @@
-//! Nodes: their record, resources and usage, their access to the host (`host_access`), and when one is dead
-//! (`timing`, `mass_loss`).
+//! Nodes: their record, resources and usage, and when one is dead (`timing`, `mass_loss`).
 
 pub mod host_access;
 pub mod mass_loss;

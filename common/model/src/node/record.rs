@@ -61,42 +61,37 @@ pub enum NodeKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeInfo {
     pub labels: BTreeMap<String, String>,
-    /// Offered to pods: the machine's less those kept for the system.
+    /// Without those kept for the system.
     pub capacity: Resources,
-    /// Kept for the system.
     #[serde(default)]
     pub reserved: Resources,
     /// `docker`, `process` or `sim`.
     pub runtime: String,
-    /// Name and version.
     pub engine_version: String,
-    /// Lasting, if any; it changes with the machine or a new setup.
+    /// It changes with the machine or a new setup; may be empty.
     #[serde(default)]
     pub engine_id: String,
-    /// Of kubeleet.
     pub version: String,
     /// External workers have none.
     #[serde(default)]
     pub settings: Option<NodeSettings>,
 }
 
-/// Those of a worker that APIs and schedulers need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeSettings {
-    /// Id of its key for secrets.
+    /// Id of the key.
     pub secret_key: Option<String>,
     pub host: HostAccess,
 }
 
 impl NodeSettings {
-    /// The session and JSON: another session's settings do not count.
+    /// With the session: another one's settings do not count.
     pub fn to_stored(&self, session: &Incarnation) -> String {
         let settings = serde_json::to_string(self).expect("texts and lists serialize");
         format!("{session} {settings}")
     }
 
-    /// `None` if malformed or of another session.
     pub fn from_stored(text: &str, session: &Incarnation) -> Option<Self> {
         let (of, settings) = text.split_once(' ')?;
         serde_json::from_str(settings).ok().filter(|_| of == session.to_string())
@@ -104,7 +99,7 @@ impl NodeSettings {
 }
 
 impl NodeInfo {
-    /// Its pods share the machine's ports: two cannot listen on the same one.
+    /// Two of its pods cannot listen on the same port.
     pub fn runtime_has_machine_ports(runtime: &str) -> bool {
         runtime == "process"
     }
@@ -113,9 +108,8 @@ impl NodeInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharedVolumesState {
-    /// The cluster's directory: pods with shared volumes can run on the node.
     Ready,
-    /// Another directory, or an unusable one, with the reason.
+    /// Another directory, or an unusable one: the reason.
     Refused(String),
 }
 
@@ -128,7 +122,6 @@ impl SharedVolumesState {
         }
     }
 
-    /// `None` for an empty text.
     pub fn from_text(text: String) -> Option<Self> {
         match text.as_str() {
             "" => None,
@@ -138,7 +131,7 @@ impl SharedVolumesState {
     }
 }
 
-/// A service's pod without a record, whose container a node keeps. No other pod may start in its slot.
+/// A pod without a record, whose container a node keeps. No other pod may start in its slot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HeldPod {
     pub service: ServiceName,
@@ -147,7 +140,6 @@ pub struct HeldPod {
 }
 
 impl HeldPod {
-    /// For the node's record.
     pub fn to_line(&self) -> String {
         format!("{} {} {}", self.service, self.replica, self.pod)
     }
@@ -166,38 +158,33 @@ pub struct Node {
     pub state: NodeState,
     /// `None` for an external worker.
     pub incarnation: Option<Incarnation>,
-    /// The last heartbeat.
     pub beat: RedisMillis,
     /// External workers have none.
     #[serde(default)]
     pub timing: Option<Timing>,
-    /// The worker's last registration.
     pub registered_at: RedisMillis,
-    /// The first registration under this name.
+    /// First registration under this name.
     #[serde(default)]
     pub created_at: RedisMillis,
-    /// Excluded from new assignments by an operator.
+    /// By an operator: no new assignments.
     pub cordoned: bool,
-    /// The engine's last error, while it does not work.
     pub engine_problem: Option<String>,
     /// A sentence; `None` while there is room.
     #[serde(default)]
     pub disk_problem: Option<String>,
-    /// Sentences; pods still run and are placed there.
+    /// Pods still run and are placed there.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// Without a record; the node keeps their containers.
     #[serde(default)]
     pub held_pods: Vec<HeldPod>,
     pub facts: NodeInfo,
-    /// `None` if the node declares no directory.
+    /// `None` if it declares no directory.
     #[serde(default)]
     pub shared_volumes: Option<SharedVolumesState>,
-    /// Reserved for assigned pods.
     pub used: Resources,
-    /// Such as `8080/tcp`, each with the name of its pod.
+    /// `8080/tcp`, with the name of its pod.
     #[serde(default)]
     pub host_ports: BTreeMap<String, String>,
-    /// At the last heartbeat; `None` if the kernel does not report it.
+    /// `None` if the kernel does not report it.
     pub psi: Option<Psi>,
 }

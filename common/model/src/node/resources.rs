@@ -1,5 +1,5 @@
-//! Resources of nodes and pods. A kind is declared here and at the top of
-//! `common/store/src/lua/_prelude.lua`; a test compares the two.
+//! Resources of nodes and pods. A kind is declared here and in `common/store/src/lua/_prelude.lua`; a test
+//! compares the two.
 //!
 //! Host ports are not amounts: see [`HostPorts`](crate::spec::HostPorts).
 
@@ -20,14 +20,13 @@ pub struct Resources {
     pub pods: u64,
 }
 
-/// Its amount differs from pod to pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     Cpu,
     Memory,
     /// Processes and threads.
     Pids,
-    /// Space of volumes.
+    /// Volumes.
     Disk,
 }
 
@@ -35,7 +34,6 @@ impl Resource {
     /// In the order of script arguments.
     pub const ALL: [Self; 4] = [Self::Cpu, Self::Memory, Self::Pids, Self::Disk];
 
-    /// The stored field of an offered or requested amount.
     pub const fn field(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -45,7 +43,6 @@ impl Resource {
         }
     }
 
-    /// The stored field of the amount in use on a node.
     pub fn used_field(self) -> String {
         format!("used_{}", self.field())
     }
@@ -78,7 +75,7 @@ impl Resources {
         Ok(resources)
     }
 
-    /// The number of pods, then the amounts in the order of [`Resource::ALL`].
+    /// Pods, then the amounts in the order of [`Resource::ALL`].
     pub fn to_array(&self) -> [u64; 1 + Resource::ALL.len()] {
         let mut amounts = [self.pods; 1 + Resource::ALL.len()];
         for (at, resource) in Resource::ALL.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Timing of failure detection, as configured and as stored in Redis.
+//! Timing of failure detection, as configured and as stored.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Timing {
     pub heartbeat: Duration,
-    /// Age of the last successful heartbeat at which a worker stops its pods with `on_disconnect: stop`.
+    /// Time since the last successful heartbeat; then a worker stops its pods with `on_disconnect: stop`.
     pub fence_after: Duration,
-    /// Silence after which a node is declared dead.
+    /// Silence of a dead node.
     pub dead_after: Duration,
 }
 
@@ -24,17 +24,17 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Whatever a node has registered; `_prelude.lua` has the same number.
+    /// For all nodes; `_prelude.lua` has the same number.
     pub const LONGEST_DEAD_AFTER: Duration = Duration::from_secs(3600);
 
-    /// Three times in milliseconds, and the owner: another session's times do not count.
+    /// Milliseconds, with the owner: another session's times do not count.
     pub fn to_stored(&self, owner: impl Display) -> String {
         let [heartbeat, fence, dead] =
             [self.heartbeat, self.fence_after, self.dead_after].map(|time| time.as_millis());
         format!("{heartbeat} {fence} {dead} {owner}")
     }
 
-    /// `None` if malformed or of another owner. Caps the silence at [`Self::LONGEST_DEAD_AFTER`].
+    /// Caps the silence at [`Self::LONGEST_DEAD_AFTER`].
     pub fn from_stored(text: &str, owner: impl Display) -> Option<Self> {
         let mut words = text.split(' ');
         let mut time = || {
@@ -52,8 +52,8 @@ impl Timing {
         registered.map_or(self.dead_after, |times| self.dead_after.max(times.dead_after))
     }
 
-    /// After a change or restart of the Redis master. Workers with Sentinels must first find the new master;
-    /// a single Redis needs no longer than any heartbeat.
+    /// Workers with Sentinels must first find the new master; a single Redis needs no longer than any
+    /// heartbeat.
     pub fn master_change_pause(&self, has_sentinels: bool) -> Duration {
         let longest = (self.dead_after * 3 / 2).min(Duration::from_secs(30));
         if has_sentinels { longest } else { longest.min(self.dead_after) }

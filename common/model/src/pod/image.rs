@@ -18,7 +18,6 @@ pub struct ImageContent {
 const NO_DIGEST: &str = "-";
 
 impl ImageContent {
-    /// Known to be the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.id == other.id || (self.digest.is_some() && self.digest == other.digest)
     }
@@ -28,13 +27,11 @@ impl ImageContent {
         Some(format!("{}@{}", repository(&self.image), self.digest.as_deref()?))
     }
 
-    /// Digest or id, for people.
     pub fn identity(&self) -> &str {
         self.digest.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// Without tag and digest.
 pub fn repository(image: &str) -> &str {
     let image = image.split_once('@').map_or(image, |(name, _)| name);
     match image.rsplit_once(':') {
@@ -44,7 +41,6 @@ pub fn repository(image: &str) -> &str {
     }
 }
 
-/// The first of `these` whose content differs from `pinned`.
 pub fn differing<'a>(these: &'a [ImageContent], pinned: &[ImageContent]) -> Option<&'a ImageContent> {
     let is_other =
         |one: &&ImageContent| pinned.iter().any(|pinned| pinned.image == one.image && !pinned.is_same(one));
@@ -59,7 +55,7 @@ pub fn to_text(images: &[ImageContent]) -> String {
     images.iter().map(line).collect()
 }
 
-/// Skips unreadable lines, which were written by hand.
+/// Skips lines that were written by hand.
 pub fn from_text(text: &str) -> Vec<ImageContent> {
     let read = |line: &str| {
         let mut words = line.split(' ');

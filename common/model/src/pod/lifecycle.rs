@@ -1,8 +1,7 @@
 //! The phases of a pod: one table of transitions, and the owner of each.
 //!
-//! A pod is desired from the moment its record exists. The Lua scripts carry the transitions out;
-//! `tests/tests/scripts/lifecycle.rs` and `tests/tests/scripts/phases.rs` compare them with the table.
-//! `docs/concepts/lifecycle.md` draws it.
+//! The Lua scripts carry them out; `tests/tests/scripts/lifecycle.rs` and `tests/tests/scripts/phases.rs`
+//! compare both. `docs/concepts/lifecycle.md` draws it.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +32,7 @@ pub enum Phase {
 pub enum PodEvent {
     /// Owner: scheduler.
     Assign,
-    /// Its node runs it. Owner: worker.
+    /// Owner: worker.
     Ack,
     /// The container is gone without an exit code: a new attempt. Owner: worker.
     Lost,
@@ -43,15 +42,15 @@ pub enum PodEvent {
     GiveBack,
     /// It is surplus, or a user stopped it. Owner: reconcile loop and api.
     Stop,
-    /// As requested. Owner: worker.
+    /// Owner: worker.
     Stopped,
     /// Ended by itself. Owner: worker.
     Succeeded,
     /// Ended by itself and is not restarted. Owner: worker.
     Failed,
-    /// Its payload is a dead letter. Owner: the process that held the payload.
+    /// Owner: the process that held the payload.
     Reject,
-    /// A user requeued its dead letter. Owner: api.
+    /// Owner: api.
     Requeue,
 }
 
@@ -74,7 +73,6 @@ pub fn transition(from: Phase, event: PodEvent) -> Result<Phase, IllegalTransiti
         (P::Assigned, E::GiveBack) => P::Pending,
         (P::Pending, E::Stop) => P::Stopped,
         (P::Assigned | P::Running, E::Stop) => P::Stopping,
-        // It was to end anyway.
         (P::Stopping, E::Stopped | E::NodeDied | E::Succeeded | E::Failed) => P::Stopped,
         (P::Succeeded | P::Failed, E::Stop) => P::Stopped,
         (P::Running, E::Succeeded) => P::Succeeded,
@@ -87,7 +85,6 @@ pub fn transition(from: Phase, event: PodEvent) -> Result<Phase, IllegalTransiti
 }
 
 impl Phase {
-    /// In the order in which a pod takes them.
     pub const ALL: [Phase; 7] = [
         Phase::Pending,
         Phase::Assigned,

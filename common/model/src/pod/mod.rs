@@ -1,4 +1,4 @@
-//! Pods: the payload, which never changes, the record, which does, and the phases of a pod (`lifecycle`).
+//! Pods: the payload, which never changes, the record, which does, and the phases (`lifecycle`).
 
 pub mod health;
 pub mod image;

@@ -1,7 +1,5 @@
-//! A pod's payload: the immutable JSON in the queues.
-//!
-//! Pods of a service have their specification in `spec:<id>`, pushed pods in further fields:
-//! [`Payload::inline_spec`].
+//! The immutable JSON in the queues. Pods of a service have their specification in `spec:<id>`, pushed pods
+//! in further fields: [`Payload::inline_spec`].
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -24,7 +22,6 @@ pub enum InvalidPayload {
     /// Position of the first invalid byte.
     #[error("payload is not UTF-8: byte {0} is invalid")]
     NotUtf8(usize),
-    /// No JSON, or a field is missing or has the wrong type.
     #[error("payload is not a pod: {0}")]
     NotAPod(String),
     #[error("payload field `{field}`: {detail}")]
@@ -39,14 +36,13 @@ pub enum InvalidPayload {
 pub struct Payload {
     /// Exact: LREM and SREM find the payload by value.
     pub raw: Bytes,
-    /// Prefix of its container's name.
     pub name: PodName,
     pub id: PodId,
-    /// Of the pod's first container.
+    /// Of the first container.
     pub image: String,
-    /// Index of the pod in its service; not a count.
+    /// Not a count.
     pub replica: u32,
-    /// `None` for a pushed pod, which has it in the payload.
+    /// `None` for a pushed pod.
     pub spec: Option<SpecId>,
 }
 
@@ -83,13 +79,10 @@ impl Payload {
         Self { raw, name, id, image: image.to_owned(), replica, spec }
     }
 
-    /// `None` for a pushed pod.
     pub fn service(&self) -> Option<ServiceName> {
-        // A service's pods have its name.
         self.spec.as_ref().and_then(|_| ServiceName::new(self.name.as_str()).ok())
     }
 
-    /// Of a pushed pod.
     pub fn inline_spec(&self) -> Result<InlineSpec, InvalidPayload> {
         let (pod, unknown) = inline(&self.raw)?;
         if let Some(violation) = pod.containers.iter().find_map(|c| c.violations("").into_iter().next()) {
@@ -115,7 +108,6 @@ impl Payload {
     }
 }
 
-/// Also returns the unknown fields.
 fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     let mut unknown: Map<String, Value> = read(raw)?;
     let mut document = document::json(raw).map_err(|mistake| not_json(&mistake))?;
@@ -124,7 +116,6 @@ fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     let is_known = |name: &&str| !ContainerSpec::AMONG_OTHERS.contains(name);
     let mut known = field_names::<PayloadHead>();
     known.extend(field_names::<ContainerSpec>().into_iter().filter(is_known));
-    // Only services have a kind and a list of containers.
     known.extend(field_names::<PodSpec>().into_iter().filter(|name| !["containers", "kind"].contains(name)));
     unknown.retain(|name, _| !known.contains(&name.as_str()));
     let mut pod: PodSpec = read_fields(&document).map_err(|error| unfit(&error))?;
@@ -157,10 +148,8 @@ fn unfit(error: &DocumentReadError) -> InvalidPayload {
     InvalidPayload::NotAPod(error.message(Vocabulary::Fields, Values::Hidden))
 }
 
-/// Of a pushed pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InlineSpec {
-    /// Known fields.
     pub pod: PodSpec,
     /// No engine gets them; the node's policy checks them.
     pub unknown: Map<String, Value>,

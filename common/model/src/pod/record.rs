@@ -1,4 +1,4 @@
-//! The mutable record of a pod.
+//! The mutable record of a pod: `pod:<uuid>`.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,61 +10,51 @@ use crate::pod::image::ImageContent;
 use crate::pod::lifecycle::Phase;
 use crate::pod::slot::Slot;
 
-/// `pod:<uuid>` in Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodRecord {
     pub id: PodId,
-    /// Prefix of its container's name.
     pub name: PodName,
     pub phase: Phase,
-    /// Index in its service.
     pub replica: u32,
-    /// Of the pod's first container, as in the payload.
+    /// Of the first container.
     pub image: String,
     /// `None` for a pushed pod.
     pub service: Option<ServiceName>,
-    /// `None` for a pushed pod.
     pub spec: Option<SpecId>,
-    /// Of the service at the pod's creation; 0 for a pushed pod.
+    /// At its creation; 0 for a pushed pod.
     pub generation: u64,
-    /// `None` while it waits for one.
     pub node: Option<NodeName>,
     pub assignment: Option<AssignmentId>,
-    /// Starts since the pod last ran.
+    /// Since it last ran.
     pub attempts: u32,
-    /// After the container ended by itself.
+    /// After it ended by itself.
     pub restarts: u32,
-    /// Reserved.
     pub request: Resources,
-    /// Taken on its node.
     #[serde(default)]
     pub host_ports: String,
     pub created_at: RedisMillis,
-    /// The last change of phase.
+    /// Of this phase.
     pub since: RedisMillis,
-    /// A word such as `Unschedulable` or `CrashLoopBackOff`; empty while healthy.
+    /// One word; empty while healthy.
     pub reason: String,
-    /// A sentence, with the engine's own words if any.
     pub message: String,
-    /// Of the container's last run; `None` before its end.
+    /// Of the last run.
     pub exit_code: Option<i64>,
-    /// Empty until its node reports one.
     pub address: String,
-    /// Empty until its node reports them.
     #[serde(default)]
     pub published_ports: Vec<PublishedPort>,
-    /// At the pod's start; empty while unknown.
+    /// At its start.
     #[serde(default)]
     pub images: Vec<ImageContent>,
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,
-    /// Adopted into a later generation with the same specification.
+    /// Into a later generation with the same specification.
     #[serde(default)]
     pub kept_at: Option<RedisMillis>,
-    /// Each of several containers, as last reported.
+    /// If the pod has several.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,
-    /// The last ended runs, oldest first.
+    /// Oldest first.
     #[serde(default)]
     pub runs: Vec<EndedRun>,
 }
@@ -135,7 +125,7 @@ impl EndedRun {
     /// In bytes.
     pub const MAX_OUTPUT: usize = 512;
 
-    /// Adds the last output once: engineers look at it first.
+    /// Once: engineers look at the output first.
     pub fn explain(message: String, last_output: &str) -> String {
         let addition = format!("; it wrote at last: {}", last_output.trim());
         if last_output.trim().is_empty() || message.contains(&addition) {
@@ -166,7 +156,7 @@ impl PodRecord {
         self.phase == Phase::Running && self.reason.is_empty()
     }
 
-    /// Otherwise the slot is void: another program has copied or renamed the service's slots.
+    /// Otherwise the slot is void: another program has copied or renamed slots.
     pub fn is_of(&self, service: &ServiceName, slot: Slot) -> bool {
         self.service.as_ref() == Some(service) && self.replica == slot.replica
     }

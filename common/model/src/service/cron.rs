@@ -1,6 +1,6 @@
-//! Cron schedules: their fields, their times in a time zone, and the due ones. Pure.
+//! Cron schedules, and their times in a time zone. Pure.
 //!
-//! A *tick* is a time of the schedule, in whole seconds since 1970.
+//! A *tick* is a time of the schedule, in seconds since 1970.
 
 mod ticks;
 mod zone;
@@ -22,11 +22,11 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// As in crontab(5), optionally with seconds in front.
+/// crontab(5), optionally with seconds in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
-    /// Bit n of each mask is the value n.
+    /// Bit n is the value n.
     seconds: u64,
     minutes: u64,
     hours: u64,
@@ -165,7 +165,7 @@ impl Serialize for Schedule {
     }
 }
 
-/// Any text: the checks report an invalid schedule with the other fields.
+/// Keeps any text: the checks report an invalid schedule.
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -197,13 +197,10 @@ impl Schedule {
         }
     }
 
-    /// An invalid schedule has no tick.
     pub fn problem(&self) -> Option<String> {
         self.text.parse::<Self>().err()
     }
 
-    /// Seconds since 1970.
-    ///
     /// If a clock change skips times, one tick follows right after the gap. A repeated time counts at its
     /// first occurrence. An hourly schedule ignores both.
     pub fn next_after(&self, zone: &Zone, after: i64) -> Option<i64> {
@@ -247,7 +244,6 @@ impl Schedule {
         }
     }
 
-    /// On a clock without changes.
     fn next_civil(&self, after: DateTime) -> Option<DateTime> {
         let begin = after.checked_add(1.second()).ok()?;
         let last_year = begin.year().checked_add(MAX_YEARS)?;
@@ -351,7 +347,6 @@ mod tests {
         ] {
             let error = text.parse::<Schedule>().expect_err(text);
             assert!(error.contains(said), "{text:?}: {error}");
-            // A document keeps an invalid schedule with its error.
             let read: Schedule = serde_json::from_value(text.into()).unwrap();
             assert_eq!(
                 (read.problem(), read.next_after(&Zone::default(), 0)),
@@ -398,7 +393,6 @@ mod tests {
             new_york("45 * * * *", 4),
             ["11-07 00:45:00-04:00", "11-07 01:45:00-04:00", "11-07 01:45:00-05:00", "11-07 02:45:00-05:00"]
         );
-        // From the second of the two hours on.
         assert_eq!(
             ticks("30 1 * * *", "America/New_York", "2027-11-07T06:10:00Z", 1),
             ["11-08 01:30:00-05:00"]

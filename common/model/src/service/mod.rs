@@ -1,5 +1,4 @@
-//! Services: their record, their volumes, selectors of labels, and the schedules of crons. Their fields are
-//! in `spec/`.
+//! Services: their record, their volumes, selectors of labels, and crons. Their fields are in `spec/`.
 
 pub mod cron;
 mod record;

@@ -9,8 +9,7 @@ use crate::service::cron::Ticks;
 use crate::service::volume::{VolumeClaim, VolumeScope};
 use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
 
-/// Before the API responds. A service that lacks more may still be in creation; one that lacks fewer has lost
-/// them.
+/// A service that lacks more may still be in creation; one that lacks fewer has lost them.
 pub const PODS_CREATED_INLINE: u32 = 250;
 
 /// Whether a service is active or being deleted.
@@ -23,17 +22,16 @@ pub enum ServiceState {
     Deleting,
 }
 
-/// `service:<name>` in Redis, with its specification.
+/// `service:<name>`, with its specification.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
     pub name: ServiceName,
     pub state: ServiceState,
-    /// Of the pod specification: starts at 1 and grows with every change.
+    /// Of the pod specification, from 1.
     pub generation: u64,
-    /// Grows with every change of the desired state.
+    /// Of the desired state.
     pub revision: u64,
     pub spec_id: SpecId,
-    /// Desired pods.
     pub replicas: u32,
     pub fields: ServiceFields,
     pub progress: JobProgress,
@@ -41,61 +39,58 @@ pub struct Service {
     pub rollout: RolloutMarks,
     pub created_at: RedisMillis,
     pub updated_at: RedisMillis,
-    /// Unless a later description changed the number of pods.
+    /// Unless a later description changed the replicas.
     pub scaled_at: Option<RedisMillis>,
     pub pod: PodSpec,
-    /// As of the first pod of this specification; all its pods get these.
+    /// Since its first pod; all its pods get these.
     pub images: Vec<ImageContent>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutMarks {
-    /// The reason; no further pod is replaced.
+    /// No further pod is replaced.
     pub paused: Option<String>,
-    /// Replacements as Redis stores them, which keeps two schedulers from taking the same step.
+    /// As Redis stores it; keeps two schedulers from taking the same step.
     pub step: String,
     /// The first pods (`canary`) are good: the others wait for a person.
     pub at_canary: Option<String>,
-    /// The others may be replaced, too.
     pub is_promoted: bool,
-    /// By hand: it continues despite bad pods.
+    /// By hand: continues despite bad pods.
     pub is_resumed: bool,
-    /// All pods were good at the same time. Later failures do not count.
+    /// All pods were good at the same time; later failures do not count.
     pub is_settled: bool,
-    /// Of the last specification with which all pods were good.
+    /// Of the last settled specification.
     pub settled_fingerprint: Option<String>,
-    /// The service has that specification, after a rollback or undo: no `canary` holds it up.
+    /// After a rollback or undo: no `canary` holds it up.
     pub is_known_good: bool,
-    /// Why it waits without a pause: bad first pods, a failed image pull, or a missing dependency.
+    /// Waits without a pause: bad first pods, a failed image pull, or a missing dependency.
     pub held: Option<String>,
-    /// The generation that this one undoes. Another undo restores the change.
+    /// This one undoes it; another undo restores it.
     pub undone: Option<u64>,
-    /// The failed generation that this one rolls back, and the reason.
+    /// The failed generation, and the reason.
     pub rolled_back: Option<(u64, String)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobProgress {
-    /// The cron and the tick in seconds since 1970; 0 if started by hand.
+    /// The tick is 0 if started by hand.
     pub of_cron: Option<(ServiceName, i64)>,
-    /// Its first pod.
     pub started_at: Option<RedisMillis>,
-    /// Completion or failure.
     pub ended_at: Option<RedisMillis>,
     /// A word and a sentence.
     pub failure: Option<(String, String)>,
-    /// Failed pods.
+    /// Pods.
     pub failures: u32,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CronProgress {
     pub ticks: Ticks,
-    /// In the stored form.
+    /// As stored.
     pub ticks_text: String,
-    /// The latest change of the schedule: earlier ticks are not due.
+    /// Earlier ticks are not due.
     pub since: RedisMillis,
-    /// Of its desired state; it must be unchanged when a tick is taken.
+    /// Of the desired state; must be unchanged when a tick is taken.
     pub write: String,
 }
 
@@ -117,7 +112,6 @@ impl From<Service> for DesiredService {
 }
 
 impl Service {
-    /// `at` is a time of Redis.
     pub fn created(desired: DesiredService, spec_id: SpecId, at: RedisMillis) -> Self {
         let DesiredService { name, replicas, fields, pod } = desired;
         Self {
@@ -143,18 +137,18 @@ impl Service {
         self.pod.kind
     }
 
-    /// To the last good specification, or the one before a failed rollout.
+    /// To the last settled specification, or the one before a failed rollout.
     pub fn goes_back(&self) -> bool {
         self.rollout.is_known_good || self.rollout.rolled_back.is_some()
     }
 
-    /// `with_machine_ports`: a pod is on a node whose pods share the machine's ports.
+    /// `with_machine_ports`: a pod's node shares the ports of its machine.
     pub fn replacing_policy(&self, with_machine_ports: bool) -> UpdatePolicy {
         let policy = self.fields.update_in_force(&self.pod, with_machine_ports);
         if self.goes_back() { policy.going_back().into_owned() } else { policy }
     }
 
-    /// They get a pod at once; only the first ones of a job.
+    /// They get a pod at once.
     pub fn first_replicas(&self) -> Vec<u32> {
         let at_once =
             self.fields.job.as_ref().map_or(self.replicas, |job| job.parallelism.min(self.replicas));

@@ -6,7 +6,6 @@ use std::str::FromStr;
 /// As in the API's description: languages differ about all others.
 const SPACES: [char; 2] = [' ', '\t'];
 
-/// All requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,

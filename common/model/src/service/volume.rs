@@ -11,16 +11,15 @@ use crate::spec::{PodSpec, SharedVolume};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VolumeScope {
-    /// A persistent volume on one node.
+    /// Persistent, on one node.
     Replica(u32),
-    /// A shared volume of all its pods.
+    /// Shared by its pods.
     Service,
-    /// Shared by the pods of all services of an app that name it.
+    /// Shared by all services of an app that name it.
     App,
 }
 
 impl VolumeScope {
-    /// `None` for a shared volume.
     pub fn replica(self) -> Option<u32> {
         match self {
             Self::Replica(replica) => Some(replica),
@@ -28,7 +27,6 @@ impl VolumeScope {
         }
     }
 
-    /// In the directory that nodes share.
     pub fn is_shared(self) -> bool {
         self.replica().is_none()
     }
@@ -58,14 +56,12 @@ impl FromStr for VolumeScope {
     }
 }
 
-/// Needed by a pod of a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeClaim {
-    /// In the cluster.
     pub name: VolumeName,
     /// Or its app, if the app shares it.
     pub service: ServiceName,
-    /// Its name in the service or app.
+    /// In the service or app.
     pub source: String,
     pub scope: VolumeScope,
     /// Bytes.
@@ -73,7 +69,6 @@ pub struct VolumeClaim {
 }
 
 impl VolumeClaim {
-    /// Persistent ones first.
     pub fn of_replica(service: &ServiceName, spec: &PodSpec, replica: u32) -> Vec<Self> {
         let persistent = spec.persistent_volumes().into_iter();
         let persistent = persistent.filter_map(|volume| {
@@ -91,13 +86,12 @@ impl VolumeClaim {
         }
     }
 
-    /// `None` for an invalid source, written to Redis by hand: workers reject the pod.
+    /// `None` for a source that was written by hand: workers reject the pod.
     fn new(service: ServiceName, source: String, scope: VolumeScope, space: Option<u64>) -> Option<Self> {
         let name = VolumeName::of(&service, &source, scope).ok()?;
         Some(Self { name, service, source, scope, space })
     }
 
-    /// Without its space.
     pub fn from_name(name: &VolumeName) -> Option<Self> {
         let (service, rest) = name.as_str().split_once('_')?;
         let (source, scope) = rest.rsplit_once('_')?;
@@ -118,39 +112,36 @@ pub enum VolumeState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     pub claim: VolumeClaim,
-    /// With its data, or that must remove it. `None` for a shared volume, unless it is being removed.
+    /// The node with the data, or that must remove it.
     pub node: Option<NodeName>,
-    /// Of that node. If it differs, the data is on a machine that had the name before.
+    /// If it differs, the data is on a machine that had the name before.
     pub engine_id: Option<String>,
     pub state: VolumeState,
     /// Bytes, as last measured.
     pub used: Option<u64>,
-    /// A sentence, if it holds more than its space.
+    /// A sentence, if it exceeds its space.
     pub over: Option<String>,
     /// A backup recorded its place, and no node has confirmed it since.
     pub is_restored: bool,
-    /// Time of binding in milliseconds, or more than all copies known then: the copy with the greater epoch
-    /// is younger.
+    /// Time of binding, but more than all copies known then: the greater epoch is younger.
     pub epoch: Option<u64>,
-    /// Its node has had the data: if it is missing later, it is lost.
+    /// Its node has had the data: missing later, it is lost.
     pub is_found: bool,
-    /// Its node no longer has the data. No pod gets it before an operator agrees.
+    /// No pod gets it before an operator agrees.
     pub is_lost: bool,
-    /// The record was lost and rewritten, and its service has not been seen since.
+    /// Its record was lost and rewritten, and its service has not been seen since.
     pub is_recovered: bool,
-    /// Nodes with contradicting copies: an operator must choose.
+    /// An operator must choose.
     pub conflict: Vec<NodeName>,
-    /// Binding to its node.
     pub created_at: RedisMillis,
 }
 
-/// Of a persistent volume.
+/// On an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineCopy {
     pub claim: VolumeClaim,
-    /// Of its creation; `None` if its label is missing.
+    /// `None` if its label is missing.
     pub epoch: Option<u64>,
-    /// By a pod of this node.
     pub is_mounted: bool,
 }
 
@@ -160,17 +151,15 @@ impl From<VolumeClaim> for EngineCopy {
     }
 }
 
-/// Of a persistent volume, outside its record.
+/// Outside the volume's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormerCopy {
     pub volume: VolumeName,
     pub node: NodeName,
-    /// Of its creation.
     pub epoch: Option<u64>,
     pub engine_id: Option<String>,
-    /// By a pod of that node.
     pub is_mounted: bool,
-    /// It returns only on request.
+    /// Returns only on request.
     pub is_given_up: bool,
 }
 
@@ -191,21 +180,18 @@ impl FormerCopy {
     }
 }
 
-/// Whether a pod gets a persistent volume of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeVerdict {
-    /// The engine has it. `Some` if no pod is known to have had it: an interrupted start created it.
+    /// `Some` if no pod is known to have had it: an interrupted start created it.
     Use(Option<u64>),
-    /// Never here: its first container creates it with this epoch.
+    /// With this epoch.
     Create(u64),
-    /// Was here, but is gone.
     Lost {
-        /// The engine has an older copy in its place.
+        /// In its place.
         has_older: bool,
     },
-    /// Nodes with contradicting copies.
+    /// Nodes.
     Conflict(String),
-    /// The place of its data is not known yet.
     Unreported,
     /// The engine has an abandoned copy, which must not become the volume.
     Former,
@@ -213,7 +199,7 @@ pub enum VolumeVerdict {
     Removing,
 }
 
-/// A machine that has not reported its volumes.
+/// A machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnreportedNode {
     pub name: NodeName,
@@ -222,7 +208,7 @@ pub struct UnreportedNode {
 }
 
 impl UnreportedNode {
-    /// A field of `volumes:reports`: the node's name, and the engine's id if another machine has that name.
+    /// The node's name, and the engine's id if another machine has that name.
     pub fn from_field(field: &str) -> Option<Self> {
         let (name, is_former) = match field.split_once(' ') {
             Some((name, _engine)) => (name, true),
@@ -237,14 +223,12 @@ pub struct VolumeSize {
     pub name: VolumeName,
     /// Bytes.
     pub used: u64,
-    /// A sentence if it exceeds its space.
+    /// A sentence, or empty.
     pub over: String,
 }
 
-/// A local volume that exceeds its space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalExcess {
     pub pod: PodId,
-    /// A sentence.
     pub over: String,
 }

@@ -47,7 +47,7 @@ impl Aliases {
     }
 }
 
-/// For comparison with aliases: lower case and hyphens.
+/// As in aliases: lower case and hyphens.
 pub fn asked_for(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase().replace('_', "-")
 }

@@ -8,7 +8,6 @@ use super::Violation;
 use crate::ids::{AppName, ServiceName};
 
 const MAX_ALLOWED: usize = 256;
-/// Of a full name within an app.
 const WHOLE: &str = ".kubeleet";
 
 /// Its own pods always reach it.
@@ -17,13 +16,12 @@ const WHOLE: &str = ".kubeleet";
 pub struct AllowFrom(BTreeSet<String>);
 
 impl AllowFrom {
-    /// Full names; skips invalid ones.
+    /// Skips invalid names.
     pub fn services(&self) -> impl Iterator<Item = ServiceName> {
         self.0.iter().filter_map(|name| ServiceName::new(whole(name)).ok())
     }
 
-    /// A stable normal form: within an app, short names mean its services; names of other apps end with
-    /// `.kubeleet`.
+    /// Within an app, short names mean its services; names of other apps end with `.kubeleet`.
     pub(super) fn of_app(self, app: Option<&AppName>) -> Self {
         let Some(app) = app else {
             return Self(self.0.iter().map(|name| whole(name).to_owned()).collect());

@@ -5,7 +5,7 @@ use document::json_pointer;
 use document::{DocumentNode, Mistake, Reading};
 
 impl ServiceInput {
-    /// Collects mistakes in no order.
+    /// In no order.
     pub fn check(document: &DocumentNode) -> Reading<Self> {
         let Reading { value, mut mistakes } = Self::read(document);
         let violations =
@@ -19,7 +19,7 @@ impl ServiceInput {
     }
 }
 
-/// It only follows from a faulty value that was left out.
+/// Of a faulty value that was left out.
 fn is_consequence(violation: &Violation, mistakes: &[Mistake]) -> bool {
     let is_inside = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
     mistakes.iter().any(|mistake| is_inside(&mistake.pointer, &violation.pointer))

@@ -1,5 +1,4 @@
-//! The specification of a container, as read from documents, payloads, the stored form and the API. Workers
-//! apply it, and their policy limits it.
+//! The specification of a container. Workers apply it, and their policy limits it.
 
 mod checks;
 mod file_reference;
@@ -169,7 +168,7 @@ pub struct ContainerSpec {
 }
 
 impl ContainerSpec {
-    /// Not at the top level, for an only container.
+    /// Not at the top level.
     pub(crate) const AMONG_OTHERS: [&str; 3] = ["name", "depends_on", "sidecar"];
 
     pub fn from_image(image: impl Into<String>) -> Self {
@@ -210,7 +209,7 @@ impl ContainerSpec {
             ("cpus", self.cpus.and_then(checks::cpus)),
             ("pids_limit", self.pids_limit.and_then(checks::pids_limit)),
         ];
-        // Workers check each pod, and mostly find no problem.
+        // Workers check each pod, and mostly find nothing.
         let single =
             single.into_iter().filter_map(|(field, problem)| Some((field.to_owned(), Some(problem?))));
         let of_list = |field: &'static str, list: &'_ [String], check: fn(&str) -> Option<String>| {

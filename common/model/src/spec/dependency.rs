@@ -1,4 +1,4 @@
-//! Dependencies of a service: conditions for the start of its pods. Pure.
+//! Conditions for the start of a service's pods. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,23 @@ use document::json_pointer;
 
 const MAX_DEPENDENCIES: usize = 32;
 
-/// A pod with one of these reasons runs.
+/// With these reasons a pod runs.
 const RUNS_WITH: [&str; 5] = ["", "Starting", "NotReady", "Unhealthy", "Restarted"];
 
-/// Pods of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServiceProgress {
     pub wanted: u32,
     /// Running, ready or not.
     pub started: u32,
     pub ready: u32,
-    /// Of the current generation, with exit code 0.
+    /// Of the current generation.
     pub completed: u32,
     /// Of the current generation, for good.
     pub failed: u32,
 }
 
 impl ServiceProgress {
-    /// `is_current` is false for a record from before its machine went down.
+    /// `is_current` is false if the record is older than its machine's last start.
     pub fn add(&mut self, record: &PodRecord, generation: u64, is_current: bool) {
         let is_new = record.generation == generation;
         match record.phase {
@@ -36,7 +35,6 @@ impl ServiceProgress {
                 self.ready += u32::from(record.reason.is_empty());
             }
             Phase::Succeeded => {
-                // It was started.
                 self.started += 1;
                 self.completed += u32::from(is_new);
             }
@@ -46,7 +44,6 @@ impl ServiceProgress {
     }
 }
 
-/// On another service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
     pub service: String,
@@ -56,8 +53,8 @@ pub struct Dependency {
 }
 
 impl Dependency {
-    /// A sentence. One started or ready pod is enough, but all must complete. A service without desired pods
-    /// always meets it.
+    /// One started or ready pod is enough, but all must complete. A service without desired pods meets every
+    /// condition.
     pub fn obstacle(&self) -> Option<String> {
         let name = &self.service;
         let Some(progress) = self.progress else {
@@ -83,7 +80,6 @@ impl Dependency {
 }
 
 impl DependsOn {
-    /// Skips invalid names.
     pub fn services(&self) -> impl Iterator<Item = ServiceName> {
         self.0.keys().filter_map(|name| ServiceName::new(name.as_str()).ok())
     }
@@ -114,8 +110,7 @@ impl DependsOn {
     }
 }
 
-/// The circle that a service would close, such as `shop-web -> shop-db -> shop-web`. `known` has the others'
-/// dependencies.
+/// For example `shop-web -> shop-db -> shop-web`. `known` has the others' dependencies.
 pub fn circle_with(service: &str, needs: &DependsOn, known: &BTreeMap<String, DependsOn>) -> Option<String> {
     let of_one = |name: &str| -> Vec<&str> {
         let own = if name == service { Some(needs) } else { known.get(name) };

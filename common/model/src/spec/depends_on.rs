@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for DependsOn {
     }
 }
 
-/// Each name once, in the order of need.
+/// In the order of need.
 pub fn circle<'a>(names: &[&'a str], needs: impl Fn(&str) -> Vec<&'a str>) -> Option<Vec<&'a str>> {
     let mut done = Vec::new();
     for name in names {

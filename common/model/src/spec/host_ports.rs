@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use super::Port;
 
-/// Pods with a common port cannot share a node, whatever the addresses. Stored as a sorted text: `443/udp
-/// 8080/tcp`.
+/// Pods with a common port cannot share a node, whatever the addresses. Stored sorted: `443/udp 8080/tcp`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostPorts(Option<Arc<str>>);
 
@@ -27,7 +26,6 @@ impl HostPorts {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Texts such as `8080/tcp`.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.as_str().split_ascii_whitespace()
     }

@@ -1,5 +1,5 @@
-//! A service as a user describes it. One document contains its name, number of pods, and the fields of three
-//! structs: service, pod, and, unless it lists `containers`, the only container.
+//! A service as a user describes it. One document has the fields of three structs: service, pod, and, unless
+//! it lists `containers`, the only container.
 
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
@@ -41,11 +41,10 @@ fn one() -> u32 {
     1
 }
 
-/// Well-formed, but not yet checked.
+/// Not checked yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceInput {
     pub name: ServiceName,
-    /// Desired pods.
     pub replicas: u32,
     pub fields: ServiceFields,
     pub pod: PodSpec,
@@ -55,7 +54,7 @@ pub struct ServiceInput {
 #[derive(Debug, Clone, PartialEq)]
 enum Form {
     Short,
-    /// `also_at_top`: fields that are also at the top level.
+    /// They are also at the top level.
     Long {
         also_at_top: Vec<&'static str>,
     },
@@ -66,12 +65,10 @@ impl ServiceInput {
         &self.name
     }
 
-    /// Only containers in a list have them.
     pub fn fields_among_others() -> &'static [&'static str] {
         &ContainerSpec::AMONG_OTHERS
     }
 
-    /// Groups with a title.
     pub fn field_groups() -> [(&'static str, Vec<&'static str>); 3] {
         let without_aliases = |names: Vec<&'static str>| {
             names.into_iter().filter(|name| !REPLICAS_NAMES[1..].contains(name)).collect::<Vec<_>>()
@@ -103,7 +100,7 @@ impl ServiceInput {
         let mut of_container = document::field_names::<ContainerSpec>();
         of_container.retain(|name| !ContainerSpec::AMONG_OTHERS.contains(name));
         let mut pod: PodSpec = document::read_fields(node)?;
-        // `normalize` reports a missing image, beside other mistakes.
+        // `normalize` reports a missing image.
         let at_top = node.with_default("image", "").without(&ContainerSpec::AMONG_OTHERS);
         let restart = if pod.kind.is_service() { "always" } else { "never" };
         let at_top = at_top.with_default(RESTART, restart);
@@ -156,7 +153,6 @@ impl ServiceInput {
             return Err(violations);
         }
         let fields = fields.normal(pod.kind);
-        // A job has a slot per completion; a cron has no pods.
         let replicas = match (pod.kind, &fields.job) {
             (Kind::Job, Some(job)) => job.completions,
             (Kind::Cron, _) => 0,
@@ -165,7 +161,6 @@ impl ServiceInput {
         Ok(DesiredService { name, replicas, fields, pod })
     }
 
-    /// A list of containers even for a single one.
     pub fn long_form(&self) -> impl Serialize {
         self.document(None, self.pod.clone())
     }
@@ -229,11 +224,10 @@ impl Serialize for ServiceInput {
     }
 }
 
-/// Checked and in normal form.
+/// In normal form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredService {
     pub name: ServiceName,
-    /// Desired pods.
     pub replicas: u32,
     pub fields: ServiceFields,
     pub pod: PodSpec,

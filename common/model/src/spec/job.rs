@@ -11,7 +11,6 @@ use crate::service::cron::{Schedule, Zone};
 /// More would make `done:<job>` too long to read.
 pub const MAX_COMPLETIONS: u32 = 10_000;
 
-/// The index of a container's pod.
 pub const JOB_INDEX: &str = "KUBELEET_JOB_INDEX";
 
 const DEFAULT_BACKOFF: Duration = Duration::from_secs(10);
@@ -63,12 +62,10 @@ impl Default for JobPolicy {
 }
 
 impl JobPolicy {
-    /// Failed pods that the job tolerates.
     pub fn backoff_limit(&self) -> u32 {
         self.backoff_limit.unwrap_or(DEFAULT_BACKOFF_LIMIT)
     }
 
-    /// The wait of an index.
     pub fn backoff(&self, failures: u32) -> Duration {
         let first = self.backoff.map_or(DEFAULT_BACKOFF, Period::duration);
         let doublings = failures.saturating_sub(1).min(16);
@@ -182,12 +179,12 @@ impl Default for CronHistory {
 }
 
 impl CronPolicy {
-    /// The maximum delay of a job's start.
+    /// Of a job's start.
     pub fn catch_up(&self) -> Duration {
         self.catch_up.map_or(DEFAULT_CATCH_UP, Period::duration)
     }
 
-    /// For comparison; empty while the cron is suspended.
+    /// Empty while suspended.
     pub fn times_text(&self) -> String {
         if self.suspend { String::new() } else { format!("{} {}", self.schedule, self.time_zone) }
     }

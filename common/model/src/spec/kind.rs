@@ -16,7 +16,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The default, which documents and the stored form leave out.
     pub fn is_service(&self) -> bool {
         *self == Self::Service
     }

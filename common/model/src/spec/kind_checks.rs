@@ -8,7 +8,7 @@ use super::service_fields::ServiceFields;
 use super::violation::Violation;
 use crate::ids::ServiceName;
 
-/// Its jobs append a time, and their names are host names, too.
+/// Its jobs append a time, and are host names.
 pub const MAX_CRON_NAME: usize = 52;
 
 pub(super) fn violations(

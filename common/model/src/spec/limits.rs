@@ -1,15 +1,15 @@
-//! Limits of values that several files use.
+//! Limits that several files use.
 
-/// A larger number is more likely a typing error than intended.
+/// More is likely a typing error.
 pub const MAX_REPLICAS: u32 = 2_000_000;
 
-/// Far more than a machine has, and exact in a Lua number.
+/// Exact in a Lua number.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
 
 /// Docker's.
 pub const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;
 
-/// Enough for any service, and few enough that a fork bomb does not stop the machine.
+/// A fork bomb does not stop the machine.
 pub const MAX_PIDS: u32 = 4096;
 
 /// More results would take days to decide anything.

@@ -33,7 +33,7 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
-    /// The reservation: the requests of the containers, without default limits.
+    /// Without default limits.
     pub fn request(&self) -> Resources {
         let requests = self.containers.iter().map(ContainerSpec::request);
         Resources {
@@ -43,7 +43,6 @@ impl PodSpec {
         }
     }
 
-    /// Occupied on its node.
     pub fn host_ports(&self) -> HostPorts {
         HostPorts::of(self.containers.iter().flat_map(|container| &container.ports))
     }
@@ -53,12 +52,12 @@ impl PodSpec {
         self.stop_grace_period.duration()
     }
 
-    /// For requests in flight before a stop.
+    /// Time for requests in flight.
     pub fn drain(&self) -> Duration {
         self.drain.map_or(DEFAULT_DRAIN, Seconds::duration)
     }
 
-    /// Index and condition of each.
+    /// Index and condition.
     pub fn dependencies(&self, container: &ContainerSpec) -> Vec<(usize, StartCondition)> {
         let index = |name: &str| {
             let has_name = |one: &ContainerSpec| one.name.as_ref().is_some_and(|own| own.as_str() == name);
@@ -68,20 +67,19 @@ impl PodSpec {
         of_pod.filter_map(|(name, condition)| Some((index(name)?, condition))).collect()
     }
 
-    /// The pod never completes: the name of the first container that always restarts, `Some(None)` for the
-    /// only one. Sidecars end with the others.
+    /// The first container that keeps the pod from completing; `Some(None)` for the only one. Sidecars end
+    /// with the others.
     pub fn restarts_always(&self) -> Option<Option<&str>> {
         let serving = self.containers.iter().filter(|container| !container.sidecar);
         let mut endless = serving.filter(|container| container.restart == RestartPolicy::Always);
         endless.next().map(|container| container.name.as_ref().map(|name| name.as_str()))
     }
 
-    /// Of the first container, as in the payload.
     pub fn image(&self) -> &str {
         self.containers.first().map_or("", |c| c.image.as_str())
     }
 
-    /// An external worker, which knows only the image, could run the pod (see docs/reference/redis.md).
+    /// An external worker knows only the image.
     pub fn needs_only_image(&self) -> bool {
         self.kind.is_service()
             && self.on_disconnect == OnDisconnect::Keep
@@ -112,7 +110,6 @@ impl OnDisconnect {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSpec {
-    /// The `<id>` in `spec:<id>`.
     pub id: SpecId,
     pub pod: PodSpec,
 }

@@ -12,7 +12,7 @@ use crate::value::ValueKind;
 const MAX_VOLUMES: usize = 32;
 
 impl PodSpec {
-    /// Bytes; a volume shared by containers counts once.
+    /// A volume shared by containers counts once.
     pub(super) fn volume_space(&self) -> u64 {
         let (mut by_source, mut total) = (BTreeMap::new(), 0u64);
         for volume in self.containers.iter().flat_map(|container| &container.volumes) {
@@ -34,7 +34,6 @@ impl PodSpec {
         all.any(|volume| volume.kind == VolumeKind::Shared)
     }
 
-    /// Each once.
     pub fn shared_volumes(&self) -> BTreeSet<SharedVolume> {
         let all = self.containers.iter().flat_map(|container| &container.volumes);
         let mut found: BTreeSet<SharedVolume> = BTreeSet::new();
@@ -48,7 +47,7 @@ impl PodSpec {
         found
     }
 
-    /// Moves shared volumes to the app. Returns violations where a document names another app.
+    /// Returns violations where a document names another app.
     pub(super) fn share_in_app(
         &mut self,
         app: Option<&AppName>,
@@ -69,7 +68,6 @@ impl PodSpec {
         violations
     }
 
-    /// Each once.
     pub fn persistent_volumes(&self) -> BTreeSet<PersistentVolume> {
         let all = self.containers.iter().flat_map(|container| &container.volumes);
         let persistent = all.filter(|volume| volume.kind == VolumeKind::Persistent);

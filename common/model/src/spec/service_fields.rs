@@ -1,4 +1,4 @@
-//! The fields of a service itself, beside the specification of its pods.
+//! The fields of a service itself.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ pub struct ServiceFields {
 }
 
 impl ServiceFields {
-    /// See [`UpdatePolicy::in_force`]. Only a service that names a port is known to listen on its machine.
+    /// Only a service that names a port is known to listen on its machine.
     pub fn update_in_force(&self, pod: &PodSpec, with_machine_ports: bool) -> UpdatePolicy {
         let listens = !self.ingress.is_empty() || pod.containers.iter().any(|one| !one.ports.is_empty());
         UpdatePolicy::in_force(self.update.as_ref(), pod, with_machine_ports && listens)

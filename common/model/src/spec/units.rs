@@ -15,8 +15,7 @@ use document::whole;
 const MAX_SECONDS: u64 = 86_400;
 const MAX_PERIOD_SECONDS: u64 = 315_360_000;
 
-/// Read from bytes, or a text such as `64m`, `64MiB` or `1.5GB`. Docker's short units are binary: `64m` is 64
-/// MiB.
+/// Docker's short units are binary: `64m` is 64 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Memory(u64);
@@ -44,7 +43,7 @@ impl std::str::FromStr for Memory {
     }
 }
 
-/// Thousandths of a core. Read from `0.5`, `2`, `"0.5"` or kubectl's `"500m"`.
+/// Thousandths of a core; kubectl's `"500m"` is half of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cpus(u64);
 
@@ -82,7 +81,7 @@ impl std::str::FromStr for Cpus {
     }
 }
 
-/// At most a day, by default 10 seconds. Read from a number, or a text such as `"1m 30s"`.
+/// At most a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Seconds(u64);
@@ -107,7 +106,7 @@ impl std::str::FromStr for Seconds {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        // A number without a unit must be whole: 0.5 would silently become 0.
+        // 0.5 would silently become 0.
         if text.parse::<f64>().is_ok() && text.parse::<u64>().is_err() {
             return Err(format!("{text:?} is not a whole number of seconds: write 30 or 30s"));
         }
@@ -119,7 +118,7 @@ impl std::str::FromStr for Seconds {
     }
 }
 
-/// At most a day. Read from a number of seconds, or a text such as `"500ms"`. Written as a text.
+/// At most a day. Written as a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Milliseconds(u64);
 
@@ -162,8 +161,7 @@ impl std::str::FromStr for Milliseconds {
     }
 }
 
-/// At most ten years, in milliseconds. Read from a number of seconds, or a text such as `"7d"`. Written as a
-/// text.
+/// At most ten years, in milliseconds. Written as a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(u64);
 
@@ -196,7 +194,7 @@ impl std::str::FromStr for Period {
     }
 }
 
-/// Through `FromStr`, so that JSON, YAML and flags share one parser.
+/// JSON, YAML and flags share one parser.
 macro_rules! number_or_text {
     ($type:ident, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -231,7 +229,7 @@ number_or_text!(Seconds, "a duration such as \"30s\", or seconds");
 number_or_text!(Milliseconds, "a duration such as \"30s\" or \"500ms\", or seconds");
 number_or_text!(Period, "a duration such as \"1h\" or \"7d\", or seconds");
 
-/// Read from a list, or from a text in shell syntax.
+/// Or a text in shell syntax.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Command(pub Vec<String>);
@@ -263,7 +261,7 @@ impl<'de> Deserialize<'de> for Command {
     }
 }
 
-/// Read from a list, or from one text.
+/// Or one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct TextList(pub Vec<String>);
@@ -297,7 +295,7 @@ impl<'de> Deserialize<'de> for TextList {
     }
 }
 
-/// Read from a map, or from a list of `KEY=value`. `Debug` hides values, which can be secret.
+/// Or a list of `KEY=value`. `Debug` hides values, which can be secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Environment(BTreeMap<String, String>);
@@ -307,12 +305,12 @@ impl Environment {
         self.0.is_empty()
     }
 
-    /// In the order of the names.
+    /// Sorted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Fails if no operating system accepts the name or the value.
+    /// Fails if no operating system accepts it.
     pub fn insert(&mut self, name: &str, value: String) -> Result<(), String> {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(format!("{name:?} cannot be the name of an environment variable"));
@@ -435,7 +433,7 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Ok(Option::<Count>::deserialize(deserializer)?.map(|Count(count)| count))
 }
 
-/// Accepts a text such as `"2"`, as in Docker's log options.
+/// Docker's log options are texts such as `"2"`.
 pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Quoted(u32);
     impl<'de> Deserialize<'de> for Quoted {
@@ -468,7 +466,7 @@ pub(super) fn port<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D:
     whole_number(deserializer, u16::MAX.into())
 }
 
-/// Accepts `3.0`. Errors name `max` as the largest valid number.
+/// Accepts `3.0`. Errors name `max`.
 fn whole_number<'de, D, T>(deserializer: D, max: u64) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -525,7 +523,7 @@ impl Protocol {
     }
 }
 
-/// Read from `80`, `"80"`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`, or an object with these fields.
+/// Read from `80`, `"8080:80"`, `"0.0.0.0:8080:80/udp"`, or an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Port {
     pub container: u16,
@@ -535,7 +533,6 @@ pub struct Port {
     /// By default loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_ip: Option<IpAddr>,
-    /// By default TCP.
     pub protocol: Protocol,
 }
 
@@ -733,7 +730,6 @@ mod tests {
         {
             assert_eq!(serde_json::from_str::<Seconds>(json).unwrap(), Seconds::new(seconds), "{json}");
         }
-        // A unit makes the rounding down explicit enough.
         assert_eq!("1500ms".parse::<Seconds>().unwrap(), Seconds::new(1));
         for bad in ["-1", "1.5", "\"0.5\"", "\"1e2\"", "86401", "\"2 days\"", "\"soon\"", "\"\""] {
             assert!(serde_json::from_str::<Seconds>(bad).is_err(), "{bad}");

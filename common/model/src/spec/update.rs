@@ -1,4 +1,4 @@
-//! `update`: the replacement of a service's pods when its specification changes, and its failure.
+//! `update`: the replacement of a service's pods when its specification changes.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -140,15 +140,15 @@ impl UpdatePolicy {
         Self { monitor: has_check.then(|| Seconds::new(0)), ..Self::default() }.resolved(pod)
     }
 
-    /// With its implied order: `stop-first` if limits allow unavailable replicas, or no extra pod.
+    /// With its implied order.
     pub fn resolved(&self, pod: &PodSpec) -> Self {
         let by_limits = self.max_surge == Some(0) || self.max_unavailable.is_some_and(|limit| limit > 0);
         let implied = || if by_limits { UpdateOrder::StopFirst } else { UpdateOrder::of_pods(pod) };
         Self { order: Some(self.order.unwrap_or_else(implied)), ..self.clone() }
     }
 
-    /// The default for `None`. On ports of the machine a successor cannot listen beside its predecessor,
-    /// which is stopped first unless the user says otherwise.
+    /// On ports of the machine a successor cannot listen beside its predecessor, which is stopped first
+    /// unless the user says otherwise.
     pub fn in_force(policy: Option<&Self>, pod: &PodSpec, with_machine_ports: bool) -> Self {
         let in_force = policy.map_or_else(|| Self::without_policy(pod), |policy| policy.resolved(pod));
         if with_machine_ports && policy.is_none_or(Self::leaves_order_open) {
@@ -161,7 +161,6 @@ impl UpdatePolicy {
         self.order.is_none() && self.max_surge.is_none() && self.max_unavailable != Some(0)
     }
 
-    /// For a return to a former specification.
     pub fn going_back(&self) -> Cow<'_, Self> {
         let Some(RollbackPolicy { order, parallelism, max_surge, max_unavailable, delay, monitor }) =
             self.rollback.as_ref()
@@ -180,17 +179,17 @@ impl UpdatePolicy {
         })
     }
 
-    /// A new pod must have been ready for this time to be good.
+    /// Ready for this time, a new pod is good.
     pub fn monitor(&self) -> Duration {
         self.monitor.map_or(DEFAULT_MONITOR, Seconds::duration)
     }
 
-    /// For a new pod to become ready.
+    /// To become ready.
     pub fn deadline(&self) -> Duration {
         self.deadline.map_or(DEFAULT_DEADLINE, Seconds::duration)
     }
 
-    /// A new pod must have been ready for this time before the next one is replaced.
+    /// Ready for this time, a new pod lets the next one be replaced.
     pub fn pace(&self) -> Duration {
         self.monitor().max(self.delay.map_or(Duration::ZERO, Seconds::duration))
     }

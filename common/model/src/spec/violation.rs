@@ -1,12 +1,10 @@
-//! Violations of the rules for values.
+//! Well-formed but invalid values.
 
-/// A well-formed but invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pointer}: {detail}")]
 pub struct Violation {
     /// JSON pointer; `""` for the whole document.
     pub pointer: String,
-    /// The problem and the valid values.
     pub detail: String,
 }
 

@@ -1,32 +1,25 @@
-//! Session channels: the messages between client and worker during `exec`, `attach`, `port-forward` or `cp`.
-//! Pure: the encoding of frames, and flow control.
-//!
-//! Frames travel in WebSocket messages between client and API, and in Redis between API and worker.
+//! Session channels: the messages between client and worker during `exec`, `attach`, `port-forward` or `cp`,
+//! in WebSocket messages and in Redis. Pure: encoding and flow control.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-/// Of the WebSocket.
 pub const SUBPROTOCOL: &str = "v1.channel.kubeleet";
-/// Data per frame.
 pub const MAX_DATA_BYTES: usize = 32 * 1024;
-/// Data with its type, or a text.
 pub const MAX_FRAME_BYTES: usize = MAX_DATA_BYTES + 1024;
-/// A side stops sending while the other has this number of bytes unread.
+/// The other side's unread bytes.
 pub const WINDOW: u64 = 1024 * 1024;
 /// Small frames take memory too.
 const FRAME_OVERHEAD: u64 = 64;
-/// Bytes.
 const MAX_TEXT: usize = 1000;
 
-/// In characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
     pub columns: u16,
     pub rows: u16,
 }
 
-/// A client's request: the first message of a WebSocket, as JSON.
+/// The first message of a WebSocket, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -34,33 +27,28 @@ pub enum Purpose {
         command: Vec<String>,
         #[serde(default)]
         tty: bool,
-        /// Its input comes from the client; otherwise it is empty.
+        /// Its input is the client's; otherwise empty.
         #[serde(default)]
         stdin: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<TerminalSize>,
     },
-    /// Follows a container's output. If the input belongs to its first client, that client also gets all
-    /// earlier output.
+    /// If the container's input belongs to its first client, that client gets all earlier output.
     Attach {
-        /// The container's input comes from the client.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stdin: bool,
         /// If the container has a terminal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         size: Option<TerminalSize>,
     },
-    /// Connects to a port of the pod.
     Forward {
         /// Port.
         port: u16,
     },
-    /// Unpacks the client's tar archive in a container.
     CopyTo {
         /// Must exist.
         directory: String,
     },
-    /// Sends a tar archive.
     CopyFrom {
         /// File or directory.
         path: String,
@@ -83,7 +71,7 @@ impl Purpose {
         }
     }
 
-    /// For events, from the worker's last frame.
+    /// `last` is the worker's.
     pub fn describe_end(&self, last: &Frame) -> String {
         match (self, last) {
             (Self::Exec { .. } | Self::Attach { .. }, Frame::Exit(code)) => format!("exit code {code}"),
@@ -92,7 +80,6 @@ impl Purpose {
         }
     }
 
-    /// The first word of its events' reasons.
     pub fn event_word(&self) -> &'static str {
         match self {
             Self::Exec { .. } => "Exec",
@@ -124,26 +111,25 @@ impl Purpose {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// For the program, connection or archive in the pod.
+    /// For the pod.
     Input(Bytes),
-    /// From there; a program's standard output.
+    /// From the pod.
     Output(Bytes),
     ErrorOutput(Bytes),
     Resize(TerminalSize),
     Signal(u8),
     EndOfInput,
     EndOfOutput,
-    /// The worker has started the request.
     Started,
-    /// Of a program, otherwise 0. Nothing follows.
+    /// Nothing follows.
     Exit(u8),
-    /// The reason, for people. Nothing follows.
+    /// Nothing follows.
     Failed(String),
     /// Total bytes that the sender has read, see [`Frame::cost`].
     Read(u64),
-    /// The client has left. Nothing follows.
+    /// Nothing follows.
     Closed,
-    /// Of a later version; ignored.
+    /// Ignored.
     Unknown(u8),
 }
 
@@ -237,7 +223,6 @@ impl Frame {
     }
 }
 
-/// Pieces of at most one frame.
 pub fn pieces(mut data: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let next = data.split_to(data.len().min(MAX_DATA_BYTES));

@@ -1,16 +1,15 @@
-//! Log lines with time and source, and their encoding in one stream.
+//! Log lines and their encoding.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::ids::{ContainerName, PodId};
 
-/// Without its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Nanoseconds since the Unix epoch on its node's clock.
+    /// Nanoseconds since 1970 on its node's clock.
     pub time: u64,
     pub pod: PodId,
-    /// With its index, such as `web-0`.
+    /// Such as `web-0`.
     pub name: String,
     /// If the pod has several.
     pub container: Option<ContainerName>,
@@ -18,7 +17,7 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// The fields, separated by tabs, and a line feed.
+    /// Fields, separated by tabs, and a line feed.
     pub fn encode(&self, to: &mut BytesMut) {
         let container = self.container.as_ref().map_or("", ContainerName::as_str);
         to.put_slice(format!("{}\t{}\t{}\t{container}\t", self.time, self.pod, self.name).as_bytes());
@@ -46,7 +45,7 @@ pub struct LineSplitter {
 }
 
 impl LineSplitter {
-    /// Without line feeds. Keeps an incomplete line.
+    /// Keeps an incomplete line.
     pub fn add(&mut self, bytes: &[u8]) -> Vec<Bytes> {
         self.rest.extend_from_slice(bytes);
         let mut lines = Vec::new();
@@ -58,12 +57,11 @@ impl LineSplitter {
         lines
     }
 
-    /// If it was incomplete.
     pub fn finish(self) -> Option<Bytes> {
         (!self.rest.is_empty()).then(|| self.rest.freeze())
     }
 
-    /// Bytes of the incomplete line.
+    /// Incomplete bytes.
     pub fn waiting(&self) -> usize {
         self.rest.len()
     }

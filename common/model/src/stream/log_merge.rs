@@ -6,11 +6,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// `T` is a line.
 #[derive(Debug)]
 pub struct LogMerge<K, T> {
     sources: BTreeMap<K, MergeSource<T>>,
-    /// A line's wait for sources without one.
+    /// For sources without a line.
     hold: Option<Duration>,
 }
 
@@ -65,13 +64,11 @@ impl<K: Ord + Clone, T> LogMerge<K, T> {
         self.sources.get_mut(&key)?.waiting.pop_front().map(|waiting| waiting.line)
     }
 
-    /// When the next line stops waiting.
     pub fn due_at(&self) -> Option<Instant> {
         let (_, first) = self.oldest()?;
         Some(first.arrived + self.hold?)
     }
 
-    /// Waiting lines of a source.
     pub fn waiting(&self, source: &K) -> usize {
         self.sources.get(source).map_or(0, |source| source.waiting.len())
     }

@@ -1,4 +1,4 @@
-//! Messages between clients and containers: frames of channels, and lines of logs with their merge by time.
+//! Messages between clients and containers.
 
 pub mod channel;
 pub mod log_line;

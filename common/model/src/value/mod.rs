@@ -1,5 +1,4 @@
-//! Values: secrets and configs in versions (`record`), their encryption (`secret`, `secret_key`), and the
-//! logins for registries, encrypted with the same key.
+//! Secrets and configs, their encryption, and the logins for registries.
 
 mod record;
 pub mod registry;

@@ -9,18 +9,16 @@ use crate::RedisMillis;
 use crate::ids::{AppName, ValueName};
 use crate::value::secret_key::{DecryptError, SecretKey};
 
-/// As for a payload: it delays no heartbeat on shared connections.
+/// As for a payload: a value delays no heartbeat on shared connections.
 pub const MAX_VALUE_BYTES: usize = 256 * 1024;
 
-/// Of a value.
 pub const KEPT_VERSIONS: u64 = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ValueKind {
-    /// Encrypted; no process shows it.
+    /// No process shows it.
     Secret,
-    /// Plain text.
     Config,
 }
 
@@ -59,7 +57,6 @@ impl fmt::Debug for ValueBytes {
     }
 }
 
-/// Bytes other than text must be encoded before.
 impl Serialize for ValueBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&String::from_utf8_lossy(&self.0))
@@ -100,20 +97,16 @@ impl<'de> Deserialize<'de> for ValueBytes {
     }
 }
 
-/// Without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueInfo {
     pub name: ValueName,
-    /// 1, plus one for each rotation.
+    /// Plus one for each rotation.
     pub version: u64,
     pub created_at: RedisMillis,
-    /// The current version.
     pub updated_at: RedisMillis,
-    /// Of its creation.
     pub app: Option<AppName>,
 }
 
-/// Encrypted if it is a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoredValue {
     kind: ValueKind,
@@ -138,7 +131,6 @@ impl StoredValue {
         Self { kind, name, version, bytes }
     }
 
-    /// Encrypts a secret.
     pub fn seal(
         kind: ValueKind,
         name: ValueName,
@@ -179,7 +171,6 @@ impl StoredValue {
         self.version
     }
 
-    /// As stored.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,4 +1,4 @@
-//! Image registries, and the credentials of `kubeleet registry login`.
+//! Image registries, and their credentials.
 
 use std::fmt;
 
@@ -13,13 +13,12 @@ const DOCKER_HUB: &str = "docker.io";
 /// In the file of `docker login` and in credential helpers.
 const DOCKER_HUB_SERVER: &str = "https://index.docker.io/v1/";
 
-/// Tokens of cloud registries have a few thousand bytes.
+/// Tokens of cloud registries have some thousand bytes.
 pub const MAX_PASSWORD_BYTES: usize = 16 * 1024;
 const MAX_USER_BYTES: usize = 255;
 
 impl RegistryHost {
-    /// Reads an address of `docker login`: `https://Registry.example:5000/v2/` is `registry.example:5000`.
-    /// Docker Hub has several names.
+    /// `https://Registry.example:5000/v2/` is `registry.example:5000`. Docker Hub has several names.
     pub fn of_address(address: &str) -> Result<Self, InvalidName> {
         let host = address.split_once("://").map_or(address, |(_, rest)| rest);
         let host = host.split('/').next().unwrap_or_default().to_ascii_lowercase();
@@ -37,7 +36,7 @@ impl RegistryHost {
         Self::of_address(host).ok()
     }
 
-    /// Its name in the file of `docker login`, which calls a registry a server.
+    /// In the file of `docker login`.
     pub fn server(&self) -> &str {
         if self.as_str() == DOCKER_HUB { DOCKER_HUB_SERVER } else { self.as_str() }
     }
@@ -46,11 +45,9 @@ impl RegistryHost {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryLogin {
     pub user: String,
-    /// Or token.
     pub password: ValueBytes,
 }
 
-/// Without its password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryInfo {
     pub host: RegistryHost,
@@ -58,19 +55,15 @@ pub struct RegistryInfo {
     pub updated_at: RedisMillis,
 }
 
-/// A registry's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginVerdict {
     /// Or the registry needs no login.
     Accepted,
-    /// The reason.
     Denied(String),
-    /// Why it was not checked.
     Unknown(String),
 }
 
-/// With an encrypted password.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLogin {
     host: RegistryHost,
@@ -104,7 +97,6 @@ impl StoredLogin {
         &self.user
     }
 
-    /// Encrypted.
     pub fn password(&self) -> &[u8] {
         &self.password
     }
@@ -116,7 +108,7 @@ impl fmt::Debug for StoredLogin {
     }
 }
 
-/// Binds the password to its registry: a client with write access to Redis cannot have it sent elsewhere.
+/// A client with write access to Redis cannot have the password sent elsewhere.
 fn associated_data(host: &RegistryHost, user: &str) -> String {
     format!("kubeleet registry {host} user {user}")
 }

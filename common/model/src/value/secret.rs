@@ -10,7 +10,6 @@ impl Secret {
         Self(text.into())
     }
 
-    /// For sending or comparison.
     pub fn expose(&self) -> &str {
         &self.0
     }

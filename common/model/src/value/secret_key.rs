@@ -1,4 +1,4 @@
-//! The encryption key of secrets. APIs and workers read it from a file; Redis never has it.
+//! The encryption key of secrets. Redis never has it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use ring::rand::{SecureRandom, SystemRandom};
 use sha2::{Digest, Sha256};
 
 const KEY_BYTES: usize = 32;
-/// Another algorithm would have another name.
 const ALGORITHM: &str = "chacha20poly1305";
 
 /// `Debug` shows its id only.
@@ -37,7 +36,7 @@ pub enum DecryptError {
 }
 
 impl SecretKey {
-    /// Reads [`SecretKey::generate`]. The error contains no part of the text.
+    /// The error contains no part of the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let digits = text.trim().as_bytes();
         let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
@@ -49,7 +48,7 @@ impl SecretKey {
         Ok(Self::from_bytes(&bytes))
     }
 
-    /// As text. Fails if the system has no random bytes.
+    /// Fails without random bytes of the system.
     pub fn generate() -> Result<String, String> {
         let mut bytes = [0; KEY_BYTES];
         fill_randomly(&mut bytes)?;
@@ -68,8 +67,7 @@ impl SecretKey {
         &self.id
     }
 
-    /// Decryption needs the same key and `context` (a name and a version). Fails if the system has no random
-    /// bytes.
+    /// `context` is a name and a version. Fails without random bytes of the system.
     pub fn encrypt(&self, context: &str, plain: &[u8]) -> Result<String, String> {
         let mut nonce = [0; NONCE_LEN];
         fill_randomly(&mut nonce)?;
@@ -87,7 +85,6 @@ impl SecretKey {
         (algorithm == ALGORITHM && parts.next().is_some()).then_some(key)
     }
 
-    /// With the same context.
     pub fn decrypt(&self, context: &str, text: &str) -> Result<Vec<u8>, DecryptError> {
         let mut parts = text.splitn(3, ':');
         let (Some(ALGORITHM), Some(key), Some(sealed)) = (parts.next(), parts.next(), parts.next()) else {

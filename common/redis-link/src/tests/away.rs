@@ -56,7 +56,7 @@ async fn without_a_server_attempts_to_connect_are_few() {
     }
     while others.join_next().await.transpose().unwrap().is_some() {}
     server.abort();
-    // Waits of 50, 100, 200 … ms, each at least half as long: at most eight attempts in three seconds.
+    // Waits of 50, 100, 200 … ms, each at least half as long: at most eight attempts.
     let attempts = attempts.load(Ordering::Relaxed);
     assert!((3..=9).contains(&attempts), "{attempts} connections in {:?}", start.elapsed());
 }

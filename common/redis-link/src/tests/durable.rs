@@ -47,12 +47,12 @@ async fn all_known_replicas_must_confirm_a_write() {
     replica.thaw();
     assert_eq!(write(&link, Duration::from_secs(10)).await, Durability::Confirmed { replicas: 2 });
 
-    // It could be the one that is promoted.
+    // It could be promoted.
     other.kill();
     let durability = write(&link, Duration::from_millis(300)).await;
     assert_eq!(durability, Durability::Unconfirmed { confirmed: 1, known: 2 });
 
-    // It stays away: replies no longer wait for it.
+    // Replies no longer wait for it.
     eventually("a write returns at once", async || {
         let start = Instant::now();
         let durability = write(&link, Duration::from_millis(1000)).await;
@@ -109,7 +109,6 @@ async fn first_write(link: &Link, server: &Redis) -> String {
         (opened.len() == 2).then_some(opened)
     })
     .await;
-    // The younger one is the question's.
     opened.into_iter().min_by_key(|id| id.trim_start_matches("id=").parse::<u64>().unwrap()).unwrap()
 }
 

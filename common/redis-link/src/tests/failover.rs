@@ -93,7 +93,7 @@ async fn the_link_follows_the_sentinels_to_the_new_master() {
     let new = format!("127.0.0.1:{}", trio.replicas[0].port());
     assert!(matches!(&*link.health().borrow(), LinkHealth::Connected { master, .. } if *master == new));
 
-    // The dead master counts as a replica without this write: it can come back and be promoted.
+    // The dead master counts: it can come back and be promoted.
     let durability = link.durable_script(&durable, Duration::from_millis(100)).await.unwrap().1;
     assert_eq!(durability, Durability::Unconfirmed { confirmed: 0, known: 1 });
 }

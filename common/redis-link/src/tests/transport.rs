@@ -13,7 +13,6 @@ use super::super::{Durability, Link, MessageHandler, RedisCommand, Transport, Tr
 use super::{options, set};
 use crate::call::ScriptCall as Call;
 
-/// Records the name of each command, by connection.
 #[derive(Default)]
 struct FakeMaster {
     connections: Mutex<Vec<Arc<FakeConnection>>>,

@@ -1,5 +1,4 @@
-//! Avoids nodes whose worker would refuse the pod's use of host paths and addresses. Nodes with an unknown
-//! policy are tried.
+//! Avoids nodes whose worker would refuse the pod's use of the host. Nodes with an unknown policy are tried.
 
 use super::types::{NodeFilter, Reason};
 

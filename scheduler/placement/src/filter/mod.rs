@@ -1,7 +1,7 @@
-//! The filters: each decides whether a node can run a pod and, if not, explains why.
+//! The filters: each decides whether a node can run a pod, and explains why not.
 //!
 //! To add one, write `filter/<name>.rs` with a [`NodeFilter`], and add it to [`NODE_FILTERS`] or
-//! [`POD_FILTERS`]. It takes further facts through [`Candidate`] or [`Requirements`].
+//! [`POD_FILTERS`]. It takes facts through [`Candidate`] or [`Requirements`].
 
 mod cordoned;
 mod disk_pressure;
@@ -21,11 +21,11 @@ use crate::requirements::Requirements;
 pub use types::Reason;
 pub(crate) use types::{EvalContext, NodeFilter};
 
-/// Independent of the pod: a node that fails one gets no pod of this batch.
+/// A node that fails one gets no pod of this batch.
 pub(crate) const NODE_FILTERS: &[NodeFilter] =
     &[ready::READY, cordoned::SCHEDULABLE, engine::HEALTHY, disk_pressure::HAS_ROOM];
 
-/// A batch only consumes resources, so a refusal holds for the rest of it.
+/// A refusal holds for the rest of the batch.
 pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     resources::POD_SLOTS,
     resources::CPU,
@@ -42,7 +42,6 @@ pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     shared_directory::READY,
 ];
 
-/// In the order in which reasons are listed.
 pub(crate) fn all() -> impl Iterator<Item = &'static NodeFilter> {
     NODE_FILTERS.iter().chain(POD_FILTERS)
 }
@@ -56,7 +55,7 @@ pub(crate) fn is_feasible(
     filters.iter().all(|filter| (filter.is_feasible)(candidate, requirements, context))
 }
 
-/// All of them: an operator who fixes one problem must see the next.
+/// An operator who fixes one problem must see the next.
 pub(crate) fn failed<'a>(
     candidate: &'a Candidate,
     requirements: &'a Requirements,

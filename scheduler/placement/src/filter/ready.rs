@@ -1,4 +1,4 @@
-//! Only nodes with a recent heartbeat get pods: others may be about to be declared dead.
+//! Nodes without a recent heartbeat may be about to be declared dead.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) const READY: NodeFilter = NodeFilter {
     },
 };
 
-/// After a failover Redis' clock may be behind a heartbeat, which counts as no silence.
+/// A heartbeat ahead of Redis' clock, after a failover, is no silence.
 fn silence(candidate: &Candidate, context: &EvalContext) -> Duration {
     Duration::from_millis(context.now.saturating_sub(candidate.beat))
 }

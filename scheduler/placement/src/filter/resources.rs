@@ -1,5 +1,4 @@
-//! A node needs a free pod slot, and enough of each requested resource: a resource of which nothing is
-//! requested may be overcommitted.
+//! A node needs a free pod slot, and enough of each requested resource.
 
 use model::node::Resource;
 

@@ -1,4 +1,4 @@
-//! The definition of a filter: its reason, its check and its explanation.
+//! The definition of a filter.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,14 +11,13 @@ use crate::candidate::Candidate;
 use crate::requirements::Requirements;
 
 pub(crate) struct NodeFilter {
-    /// Unique among the filters.
     pub(crate) reason: Reason,
     pub(crate) is_feasible: fn(&Candidate, &Requirements, &EvalContext) -> bool,
-    /// One sentence with numbers. Usage comes from the candidate, which includes the batch's placements.
+    /// One sentence with numbers. The candidate includes the batch's placements.
     pub(crate) explain: fn(&Candidate, &Requirements, &EvalContext, &Node) -> String,
 }
 
-/// One word in CamelCase, as stored in Redis and shown in JSON and events.
+/// CamelCase, as stored in Redis and shown in JSON and events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Reason(pub(super) &'static str);
 
@@ -29,18 +28,16 @@ impl Reason {
 
     pub const NOT_ALLOWED: Self = Self("NotAllowed");
 
-    /// The data is on another node, or is being removed.
+    /// Or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
 
-    /// Several nodes have contradicting copies.
     pub const VOLUME_CONFLICT: Self = Self("VolumeConflict");
 
-    /// The node has a given-up copy.
     pub const VOLUME_FORMER: Self = Self("VolumeFormer");
 
     pub const NO_SHARED_DIRECTORY: Self = Self("NoSharedDirectory");
 
-    /// The data may be on a node that has not reported its volumes.
+    /// Not reported.
     pub const VOLUME_UNREPORTED: Self = Self("VolumeUnreported");
 
     pub fn as_str(self) -> &'static str {

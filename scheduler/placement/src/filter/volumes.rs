@@ -1,4 +1,4 @@
-//! A pod waits for the node that has its volume's data: elsewhere the volume would be empty.
+//! A pod waits for the node with its volume's data: elsewhere the volume would be empty.
 
 use super::types::{NodeFilter, Reason};
 use crate::candidate::Candidate;
@@ -58,7 +58,7 @@ pub(super) const COPIES_AGREE: NodeFilter = NodeFilter {
     },
 };
 
-/// A new volume on this node would reuse the given-up copy.
+/// A new volume here would reuse the copy.
 pub(super) const NOTHING_GIVEN_UP: NodeFilter = NodeFilter {
     reason: Reason::VOLUME_FORMER,
     is_feasible: |candidate, requirements, _| given_up_copy(candidate, requirements).is_none(),

@@ -1,25 +1,25 @@
 //! Taken and due ticks of a cron.
 //!
-//! A tick is *taken* when its job was created, or when it was skipped for good. Taken ticks are stored as
-//! ranges, mostly one. A clock that jumps ahead leaves a gap, whose ticks are still due after the correction.
+//! A tick is *taken* when its job was created, or when it was skipped for good. A clock that jumps ahead
+//! leaves a gap between ranges, whose ticks are still due after the correction.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use super::{Schedule, Zone};
 
-/// After a time without a scheduler. Earlier ones are missed.
+/// After a time without a scheduler; earlier ones are missed.
 pub const MAX_MADE_UP: usize = 100;
 
 /// A day of one tick per second.
 const MAX_OPEN: usize = 100_000;
 
-/// Only a jumping clock exceeds it. The gap between the oldest two then counts as taken.
+/// Only a jumping clock exceeds it: then the gap between the oldest two counts as taken.
 pub const MAX_RANGES: usize = 8;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ticks {
-    /// First and last tick of each, in order.
+    /// First and last.
     ranges: Vec<(i64, i64)>,
 }
 
@@ -28,7 +28,7 @@ pub struct Due {
     pub tick: i64,
     /// Including this one.
     pub taken: Ticks,
-    /// Before it, at most [`MAX_MADE_UP`].
+    /// At most [`MAX_MADE_UP`].
     pub missed: usize,
 }
 
@@ -41,7 +41,6 @@ impl Ticks {
         self.ranges.iter().find(|(first, last)| (*first..=*last).contains(&at)).map(|(_, last)| *last)
     }
 
-    /// Not taken.
     pub fn next_after(&self, schedule: &Schedule, zone: &Zone, after: i64) -> Option<i64> {
         let mut at = after;
         loop {
@@ -53,7 +52,7 @@ impl Ticks {
         }
     }
 
-    /// The first one: after `since`, at most `catch_up` seconds ago, and not taken.
+    /// After `since`, at most `catch_up` seconds ago, and not taken.
     pub fn due(&self, schedule: &Schedule, zone: &Zone, since: i64, now: i64, catch_up: i64) -> Option<Due> {
         let begin = since.max(now.saturating_sub(catch_up).saturating_sub(1));
         let is_due = |tick: &i64| *tick <= now;

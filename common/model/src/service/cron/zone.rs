@@ -7,14 +7,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const UTC: &str = "UTC";
 
-/// Of the IANA database, such as `Europe/Berlin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
     name: String,
 }
 
 impl Zone {
-    /// Documents leave it out.
     pub fn is_utc(&self) -> bool {
         self.name == UTC
     }
@@ -24,7 +22,7 @@ impl Zone {
     }
 
     pub fn time_zone(&self) -> TimeZone {
-        // The checks reject an unknown zone earlier.
+        // The checks reject an unknown zone.
         TimeZone::get(&self.name).unwrap_or(TimeZone::UTC)
     }
 }

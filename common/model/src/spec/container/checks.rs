@@ -1,4 +1,4 @@
-//! The rules for single values of a container: each returns the problem in words.
+//! The rules for single values of a container.
 
 use crate::spec::limits::{MAX_MEMORY_BYTES, MAX_PIDS, MIN_MEMORY_BYTES};
 use crate::spec::units::{Cpus, Memory};
@@ -7,7 +7,7 @@ const MAX_TEXT: usize = 4096;
 
 pub(in crate::spec) fn memory(memory: Memory) -> Option<String> {
     match memory.bytes() {
-        // Most other tools take such a number for mebibytes.
+        // Most tools take such a number for mebibytes.
         bytes if bytes < 1 << 16 && bytes % 1000 != 0 && bytes % 1024 != 0 => {
             Some(format!("must be at least 6 MiB, and {bytes} without a unit is in bytes: write {bytes}MiB"))
         }
@@ -62,7 +62,6 @@ pub(in crate::spec) fn user(user: &str) -> Option<String> {
     (!is_valid).then(|| "must be a user, or a user and a group: 1000, 1000:1000 or app:app".to_owned())
 }
 
-/// A path, optionally with options of mount(8).
 pub(in crate::spec) fn tmpfs(entry: &str) -> Option<String> {
     let (directory, options) = entry.split_once(':').unwrap_or((entry, ""));
     let is_option = |c: char| c.is_ascii_alphanumeric() || matches!(c, '=' | ',' | '-' | '_' | '%');

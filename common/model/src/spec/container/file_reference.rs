@@ -1,4 +1,4 @@
-//! Secrets and configs as files of a container, in the forms of Compose.
+//! Secrets and configs as files of a container, as in Compose.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,24 +16,23 @@ const MAX_FILES: usize = 64;
 const SECRETS_DIRECTORY: &str = "/run/secrets";
 const MAX_TARGET: usize = 4096;
 
-/// Read from its name, or from a map with these fields.
+/// Read from a name, or from a map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileReference {
     pub source: ValueName,
-    /// An absolute path, or a name below `/run/secrets` (a config's: below `/`). By default the source.
+    /// Absolute, or below `/run/secrets` (a config's: below `/`). By default the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
-    /// By default `0444`.
+    /// `0444`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// By default the pod is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_change: Option<OnChange>,
-    /// By default `SIGHUP`.
+    /// `SIGHUP`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<StopSignal>,
 }
@@ -41,10 +40,9 @@ pub struct FileReference {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnChange {
-    /// Step by step, as after a change of the service.
     #[default]
     Restart,
-    /// Replaces the file in running containers, and sends them a signal.
+    /// The file is replaced in running containers.
     Signal,
     /// Containers keep their version.
     None,
@@ -55,12 +53,10 @@ impl FileReference {
         self.on_change.unwrap_or_default()
     }
 
-    /// After a change, if any.
     pub fn reload_signal(&self) -> Option<StopSignal> {
         (self.on_change() == OnChange::Signal).then(|| self.signal.unwrap_or(StopSignal::HANG_UP))
     }
 
-    /// In the container.
     pub fn path(&self, kind: ValueKind) -> String {
         let target = self.target.as_deref().unwrap_or(self.source.as_str());
         match kind {
@@ -71,8 +67,7 @@ impl FileReference {
     }
 }
 
-/// Octal digits of chmod(1), each 0 or readable. Decimal digits count as octal: YAML has no octal numbers of
-/// this form.
+/// Octal, each digit 0 or readable. Decimal digits count as octal: YAML has no such octal numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMode(u32);
 

@@ -1,4 +1,4 @@
-//! Health checks of a container: probes, their timing and thresholds.
+//! Health checks of a container.
 
 use std::fmt;
 use std::time::Duration;
@@ -73,11 +73,9 @@ pub struct HealthCheck {
 pub enum ProbeMethod {
     Http(HttpCheck),
     Tcp(TcpCheck),
-    /// Inside the container.
     Command(Vec<String>),
 }
 
-/// Of probes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckTiming {
     pub interval: Duration,
@@ -86,9 +84,9 @@ pub struct CheckTiming {
     pub start_period: Duration,
     /// Between probes during the start.
     pub start_interval: Duration,
-    /// Consecutive failures until it is unhealthy.
+    /// Failures in a row.
     pub retries: u32,
-    /// Consecutive successes until it is healthy.
+    /// Successes in a row.
     pub healthy_threshold: u32,
 }
 
@@ -111,7 +109,7 @@ impl HealthCheck {
         says_nothing && *self != Self::default()
     }
 
-    /// The image's check with this timing and these thresholds.
+    /// The image's check with these times.
     #[must_use]
     pub fn of_image_with_times(&self, of_image: &Self) -> Self {
         Self {
@@ -125,7 +123,6 @@ impl HealthCheck {
         }
     }
 
-    /// With defaults.
     pub fn timing(&self) -> CheckTiming {
         let or = |given: Option<Milliseconds>, default| given.map_or(default, Milliseconds::duration);
         let interval = or(self.interval, DEFAULT_INTERVAL);
@@ -163,7 +160,7 @@ impl HealthCheck {
         single.chain(http).chain(tcp).collect()
     }
 
-    /// A file may disable the check of a file that it overrides.
+    /// One file may disable the check of another.
     fn problem_of_method(&self) -> Option<String> {
         let given = [
             ("`test`", self.test.is_some()),
@@ -207,7 +204,7 @@ fn words_problem(words: &[String]) -> Option<String> {
     words.first().is_some_and(String::is_empty).then(|| "must begin with a program".to_owned())
 }
 
-/// As Compose writes it: a text for a shell, or a list that begins with `CMD`, `CMD-SHELL` or `NONE`.
+/// A text for a shell, or a list that begins with `CMD`, `CMD-SHELL` or `NONE`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct HealthTest(Vec<String>);

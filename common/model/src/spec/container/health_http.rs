@@ -1,4 +1,4 @@
-//! Checks over the network: an HTTP request or a connection to the container's address.
+//! Checks over the network.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -127,8 +127,7 @@ impl fmt::Debug for HttpHeaders {
     }
 }
 
-/// By default 200 to 399. Read from a number, a text such as `"200-299,401"`, or a list of these. Written as
-/// a text.
+/// By default 200 to 399. Read from a number, a text such as `"200-299,401"`, or a list of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusCodes(Vec<(u16, u16)>);
 

@@ -1,11 +1,11 @@
 //! Image references, by the grammar of the OCI distribution project: `[registry/]name[:tag][@digest]`.
 
-/// Bytes; the grammar limits only the name, to 255, and the tag, to 128.
+/// Bytes; the grammar limits only name and tag.
 const MAX_REFERENCE: usize = 512;
 const MAX_NAME: usize = 255;
 const MAX_TAG: usize = 128;
 
-/// The error does not quote the text, which a dead letter may have to keep secret.
+/// The error omits the text: a dead letter may have to keep it secret.
 pub fn check_image(image: &str) -> Result<(), &'static str> {
     if image.is_empty() {
         return Err("an image is required, as for `docker run`");
@@ -20,7 +20,6 @@ pub fn check_image(image: &str) -> Result<(), &'static str> {
         Some((rest, digest)) => (rest, Some(digest)),
         None => (image, None),
     };
-    // A colon before a slash belongs to a registry's port.
     let (name, tag) = match rest.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (rest, None),
@@ -51,7 +50,7 @@ fn is_registry(part: &str) -> bool {
 
 fn check_registry(registry: &str) -> Result<(), &'static str> {
     let (host, port) = match registry.rsplit_once(':') {
-        // An IPv6 address has its colons in brackets.
+        // IPv6 addresses are in brackets.
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (registry, None),
     };
@@ -74,7 +73,7 @@ fn check_registry(registry: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Lower-case letters and digits, separated by `.`, `_`, `__` or any number of `-`.
+/// Separators are `.`, `_`, `__` or any number of `-`.
 fn check_component(part: &str) -> Result<(), &'static str> {
     let is_group = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     if part.is_empty() {

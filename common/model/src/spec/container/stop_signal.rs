@@ -6,7 +6,6 @@ use std::str::FromStr;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// By number, from 1.
 const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
     "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
@@ -16,12 +15,11 @@ const NAMES: [&str; 31] = [
 const REAL_TIME_MIN: u8 = 34;
 const MAX: u8 = 64;
 
-/// Read from its number, or its name with or without `SIG`: `QUIT`, `SIGRTMIN+3`.
+/// Read from a number, or a name with or without `SIG`: `QUIT`, `SIGRTMIN+3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopSignal(u8);
 
 impl StopSignal {
-    /// Daemons reload their configuration.
     pub const HANG_UP: Self = Self(1);
 
     pub const KILL: Self = Self(9);
@@ -66,7 +64,6 @@ impl fmt::Display for StopSignal {
     }
 }
 
-/// The number as a text where there is no name.
 impl Serialize for StopSignal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -26,7 +26,6 @@ pub const ULIMITS: [&str; 12] = [
 /// -1 is unlimited. Read from one number, or from `soft` and `hard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ulimit {
-    /// A process may raise it up to the hard one.
     pub soft: i64,
     pub hard: i64,
 }

@@ -1,4 +1,4 @@
-//! Volumes of a container: `volumes` in the forms of Compose, and kubeleet's kinds.
+//! Volumes of a container, as in Compose, and kubeleet's kinds.
 
 use std::fmt;
 
@@ -39,31 +39,28 @@ impl VolumeKind {
     }
 }
 
-/// Read from Compose's text (`data:/var/lib/app`, `/cache`) or a map.
+/// Read from a text (`data:/var/lib/app`, `/cache`) or a map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VolumeMount {
     pub kind: VolumeKind,
-    /// Its name in the service, or the path of the host; `None` for a container's own volume, and in memory.
+    /// A name, or a path of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// In the container.
     pub target: String,
     #[serde(skip_serializing_if = "is_false")]
     pub read_only: bool,
-    /// Requested size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Memory>,
-    /// Of its folder at creation, like the next two.
+    /// Of its folder at creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
-    /// The app whose services share it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<AppName>,
-    /// Never stored, because it is refused.
+    /// Never stored: it is refused.
     #[serde(skip)]
     contradiction: Option<String>,
 }
@@ -72,7 +69,6 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// Of a new volume's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderOwner {
     pub uid: u32,
@@ -94,7 +90,6 @@ impl VolumeMount {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PersistentVolume {
-    /// In the service.
     pub source: String,
     /// Bytes.
     pub space: Option<u64>,
@@ -102,7 +97,6 @@ pub struct PersistentVolume {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedVolume {
-    /// In the app or service.
     pub source: String,
     /// `None` if it belongs to the service.
     pub app: Option<AppName>,
@@ -169,7 +163,7 @@ fn is_source(text: &str) -> bool {
         && text.chars().all(is_allowed)
 }
 
-/// Compose's short form: `[source:]target[:options]`.
+/// `[source:]target[:options]`.
 impl std::str::FromStr for VolumeMount {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
@@ -215,7 +209,6 @@ fn no_relative_bind(path: &str) -> String {
     )
 }
 
-/// Compose's long form, with kubeleet's `kind` and `space`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LongForm {
