@@ -78,7 +78,7 @@ fn evaluate(
     }
 }
 
-/// `current` gives the candidate with the batch's placements.
+/// `current` returns the candidate with the batch's placements.
 pub(crate) fn refusals<'a>(
     snapshot: &'a ClusterSnapshot,
     requirements: &Requirements,
