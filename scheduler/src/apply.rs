@@ -93,6 +93,7 @@ impl Executor<'_> {
         if self.is_node_broken(&assignment.node).await? {
             return Ok(AssignResult::NodeBroken(error));
         }
+        // All pods need the broken key.
         Err(error)
     }
 

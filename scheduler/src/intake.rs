@@ -98,6 +98,7 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
         return Ok(());
     }
     let records = store.volumes(&names).await?;
+    // A shared volume is on no node.
     let is_certain = |claim: &VolumeClaim, record: &Result<Option<Volume>, StoreError>| {
         claim.scope.is_shared()
             || record.as_ref().is_ok_and(|volume| volume.as_ref().is_some_and(|volume| !volume.is_restored))
@@ -124,7 +125,7 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
     Ok(())
 }
 
-/// Those that have not reported, or whose copy must still be settled.
+/// The machines that have not reported, or whose copy must still be settled.
 fn unreported_volume(
     claim: &VolumeClaim,
     unreported: &[UnreportedNode],

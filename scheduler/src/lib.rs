@@ -147,7 +147,7 @@ pub(crate) async fn run_context(
     result
 }
 
-/// Aborts them when dropped.
+/// Aborts its loops when dropped.
 #[derive(Default)]
 struct LoopSet {
     tasks: JoinSet<()>,

@@ -49,7 +49,7 @@ impl ClusterView {
         &self.snapshot
     }
 
-    /// Until the node is read again.
+    /// Counts as used until the node is read again.
     pub(crate) fn commit(&mut self, assignment: &Assignment, name: &str) {
         self.snapshot.commit(&assignment.node, assignment.request);
         self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, name);

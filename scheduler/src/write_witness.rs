@@ -9,7 +9,7 @@ use daemon::clock::BootInstant;
 use model::RedisMillis;
 use store::{SilenceProof, StoreError};
 
-/// Ahead of this scheduler's: a larger step means that the clock was set, and every heartbeat looks too old.
+/// Of Redis' clock ahead of this one: a larger step means that it was set, and heartbeats look too old.
 const MAX_CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// Longer than any silence that must be proven.
@@ -54,7 +54,7 @@ impl WriteWitness {
         self.unbroken = Some(UnbrokenWrites { since, sent, redis_time });
     }
 
-    /// Nothing about writes: the next one comes soon, or is the first after a gap.
+    /// A broken connection says nothing about writes: the next comes soon, or is the first after a gap.
     pub(crate) fn failed(&mut self, error: &StoreError) {
         if !matches!(error, StoreError::Unreachable { .. }) {
             self.unbroken = None;

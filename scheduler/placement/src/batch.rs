@@ -28,7 +28,7 @@ pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     context: EvalContext,
     unvisited: Peekable<I>,
     pooled: Vec<PooledNode<'a>>,
-    /// With indexes into `pooled`.
+    /// Keys with indexes into `pooled`.
     pool: BTreeSet<RankKey>,
 }
 

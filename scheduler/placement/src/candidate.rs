@@ -12,7 +12,7 @@ use model::spec::HostPorts;
 use crate::policy::Weights;
 use crate::score::{self, LoadScore};
 
-/// Copied by a batch, whose placements `used` includes.
+/// A batch works on copies: their `used` includes its placements.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) name: Arc<NodeName>,
@@ -52,7 +52,7 @@ impl Candidate {
         }
     }
 
-    /// And the name of the pod that has it.
+    /// Returns the first of these ports that is taken, and the name of its pod.
     pub(crate) fn taken_port<'a>(&'a self, ports: &'a HostPorts) -> Option<(&'a str, &'a str)> {
         let taken = self.host_ports.as_ref()?;
         ports.iter().find_map(|port| Some((port, taken.get(port)?.as_str())))

@@ -28,7 +28,7 @@ pub enum Outcome {
     },
 }
 
-/// One decision for each pod, in their order. Pure.
+/// Returns one decision for each pod, in their order. Pure.
 ///
 /// [`ClusterSnapshot::commit`] the assignments that Redis accepts. A snapshot with other weights than the
 /// policy is sorted first.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementPolicy {
-    /// Silence of a dead node.
+    /// After this silence a node gets no new pods.
     pub dead_after: Duration,
     pub weights: Weights,
 }
@@ -23,10 +23,10 @@ pub struct Weights {
     pub pod_share: u32,
     /// Per pod: idle nodes of different sizes fill side by side, and a pod counts even among very many slots.
     pub pod_count: u32,
-    /// Per percent of time. Low: a busy CPU is not a problem in itself.
+    /// Per percent of time in which some task waited. Low: a busy CPU is not a problem in itself.
     pub cpu_some: u32,
     pub memory_some: u32,
-    /// The highest: such a node is about to kill a process.
+    /// All tasks waited. The highest: such a node is about to kill a process.
     pub memory_full: u32,
     pub io_some: u32,
     pub io_full: u32,

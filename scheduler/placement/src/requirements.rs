@@ -42,7 +42,7 @@ pub struct VolumePlaces {
     pub bound: Vec<BoundVolume>,
     pub unreported: Option<UnreportedVolume>,
     pub contested: Option<ContestedVolume>,
-    /// A new volume cannot be beside one.
+    /// A new volume cannot be on the same node.
     pub given_up: Vec<GivenUpCopy>,
 }
 
@@ -58,7 +58,7 @@ pub struct UnreportedVolume {
     pub nodes: Vec<UnreportedNode>,
 }
 
-/// An operator has to choose.
+/// An operator has to choose between the copies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ContestedVolume {
     pub name: VolumeName,

@@ -16,7 +16,7 @@ use crate::candidate::Candidate;
 use crate::policy::Weights;
 use crate::score::LoadScore;
 
-/// Redis refuses if the worker has registered again since.
+/// Redis refuses the assignment if the node's worker has registered again since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementTarget {
     pub name: NodeName,
@@ -30,7 +30,7 @@ pub struct ClusterSnapshot {
     entries: Vec<NodeEntry>,
     by_name: BTreeMap<NodeName, u32>,
     order: BTreeSet<RankKey>,
-    /// Their loads lack the typical pressure, so that a change of it moves no node.
+    /// Nodes without reported pressure. Their loads lack the typical pressure: a change of it moves no node.
     order_without_pressure: BTreeSet<RankKey>,
     pressures: BTreeMap<LoadScore, usize>,
 }
@@ -43,7 +43,7 @@ struct NodeEntry {
     key: RankKey,
 }
 
-/// The lowest is best.
+/// The lowest key is the best node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RankKey {
     pub(crate) load: LoadScore,

@@ -98,7 +98,7 @@ pub(crate) async fn remove_abandoned(
     Ok(())
 }
 
-/// Also on its last day.
+/// Announces when a volume is first counted, and on its last day.
 fn tell(name: &VolumeName, without: Duration, passed: Duration, grace: Duration) {
     let left = grace - without;
     let is_last_day = left <= LAST_DAY && left + passed > LAST_DAY;

@@ -120,7 +120,7 @@ impl CronLoop {
         }
     }
 
-    /// Also those of jobs among them: they may have a surplus job now.
+    /// Schedules the crons among these services, and those of jobs among them: they may have a surplus job.
     async fn look_for_crons(&mut self, names: &[ServiceName]) -> Result<(), StoreError> {
         if names.is_empty() {
             return Ok(());
@@ -173,7 +173,7 @@ impl CronLoop {
         Ok(Some(Duration::ZERO))
     }
 
-    /// Only if a successor waits for these jobs.
+    /// Counts pods only if a successor waits for these jobs.
     async fn with_pods<'a>(
         &self,
         cron: &Service,

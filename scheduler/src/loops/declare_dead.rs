@@ -24,7 +24,7 @@ use crate::metrics;
 use crate::timings::LoopTimings;
 use crate::write_witness::WriteWitness;
 
-/// Newer than this scheduler's reading of the time.
+/// Tolerance for heartbeats that are newer than this scheduler's reading of the time.
 const MAX_AHEAD: Duration = Duration::from_secs(1);
 
 pub(crate) struct DeclareDeadLoop {
@@ -125,7 +125,7 @@ impl DeclareDeadLoop {
         written
     }
 
-    /// If it exceeded the maximum gap.
+    /// Announces an outage that exceeded the maximum gap.
     async fn tell_outage(&mut self, now: RedisMillis) {
         let (since, refusal) = (self.last_write.replace(now), self.refusal.take());
         let (Some(since), Some(refusal)) = (since, refusal) else { return };
@@ -159,7 +159,7 @@ impl DeclareDeadLoop {
         self.store.declare_dead(node, dead_after, master_change_pause, min_death_interval, proof).await
     }
 
-    /// Of a former master. Set to now, a dead node falls silent; a live one corrects its own.
+    /// They come from a former master. Set to now, a dead node falls silent; a live one corrects its own.
     async fn correct_future_beats(&self, now: RedisMillis) -> Result<(), StoreError> {
         let future = self.store.beats_since(now + MAX_AHEAD.as_millis() as RedisMillis).await?;
         if future.is_empty() {

@@ -193,7 +193,7 @@ impl ExternalWorkerLoop {
             ExternalBeat::Draining => return Ok(()),
         }
         let set = self.store.container_set(name).await?;
-        // Only the external worker can have added another one.
+        // Only the external worker can have added an unreadable payload.
         let running: Vec<Payload> = set.into_iter().filter_map(|raw| Payload::parse(raw).ok()).collect();
         self.store.external_ack(name, &running).await?;
         Ok(())

@@ -36,6 +36,7 @@ const MAX_BATCH_PER_NODE: usize = 32;
 const MIN_BATCH_LIMIT: usize = 8_192;
 /// Some hundred bytes per pod.
 const MAX_BATCH_LIMIT: usize = 131_072;
+/// Pods in the queue, if more arrive all the time.
 const FLOOD: usize = 512;
 const GATHER_STEP: Duration = Duration::from_millis(20);
 const MAX_GATHER: Duration = Duration::from_secs(2);
@@ -125,7 +126,7 @@ impl PlacementLoop {
         }
     }
 
-    /// A batch costs several scripts per node, so parts of a flood would take longer.
+    /// Waits for a whole batch during a flood: it costs several scripts per node, however few pods it has.
     async fn gather(&mut self) -> Result<(), StoreError> {
         let nodes = self.view.snapshot().len();
         if nodes <= MAX_EXACT_SPREAD {
@@ -159,13 +160,13 @@ impl PlacementLoop {
         Ok(())
     }
 
-    /// Of a large cluster, reading costs more than an old view.
+    /// Reading a large cluster costs more than an old view.
     fn can_read_all(&self) -> bool {
         self.view.snapshot().len() <= MAX_EXACT_SPREAD
             || self.view.since_all_read().is_none_or(|elapsed| elapsed >= READ_ALL_COOLDOWN)
     }
 
-    /// In order: the scripts find the oldest entry of the in-flight list first.
+    /// Keeps the order: the scripts find the oldest entry of the in-flight list first.
     async fn place(&mut self, mut pods: Vec<PendingPod>, taken_at: Instant) -> Result<(), StoreError> {
         for round in 1..=MAX_ROUNDS {
             if pods.is_empty() {

@@ -44,14 +44,14 @@ const CREATION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 const UNFINISHED_JOB_INTERVAL: Duration = Duration::from_millis(200);
 /// A younger service is still being created.
 const CREATION_TIME: Duration = Duration::from_secs(1);
-/// A hint or a pass continues.
+/// A hint or a pass continues the rest.
 const MAX_PLANS: usize = 4;
 /// Times the last reconciliation: a large service takes at most a fifth of this loop.
 const COOLDOWN_FACTOR: u32 = 4;
 const MAX_COOLDOWN: Duration = Duration::from_secs(5);
 /// Even if hints may have been missed.
 const MIN_PASS_INTERVAL: Duration = Duration::from_secs(2);
-/// No pod should wait for long.
+/// Below it no pod should wait for long.
 const SHORT_QUEUE_LENGTH: u64 = 10_000;
 /// About one second of Redis.
 const MAX_COMPARISONS: u64 = 2_000_000;
@@ -73,7 +73,7 @@ pub(crate) struct ReconcileLoop {
     cooldowns: HashMap<ServiceName, Instant>,
     /// Their creator also creates their pods.
     new_services: HashSet<ServiceName>,
-    /// Missing pods at the last check.
+    /// Services with many missing pods, and their number of pods at the last check.
     in_creation: HashMap<ServiceName, u64>,
     replacements: Replacements,
     lost: LostPods,
@@ -81,7 +81,7 @@ pub(crate) struct ReconcileLoop {
     held: HeldReplicas,
     /// Each is logged once.
     broken: HashSet<ServiceName>,
-    /// With running pods. Each is logged once.
+    /// Without a record, but with running pods. Each is logged once.
     unknown_services: BTreeSet<ServiceName>,
     /// As of the last pass.
     drifts: HashMap<(NodeName, Incarnation), Drift>,
@@ -257,8 +257,8 @@ impl ReconcileLoop {
         result.map(drop)
     }
 
-    /// While the API creates many of its pods: reading all of them would slow it down. If the API dies, their
-    /// number stops growing.
+    /// Leaves a service alone while the API creates many of its pods: reading them would slow it down. If the
+    /// API dies, their number stops growing.
     fn creation_delay(&mut self, name: &ServiceName, counts: Option<(u64, u64)>) -> Option<Duration> {
         let previous = self.in_creation.remove(name);
         let (created, desired) = counts?;
@@ -299,7 +299,7 @@ impl ReconcileLoop {
         if !sums.is_incomplete {
             self.list_services_of_pods(&mut services, &observed).await?;
         }
-        // It is only known from its node.
+        // A pod in no slot is only known from its node.
         sums.is_incomplete |= observed.has_unreadable_nodes;
         self.broken.retain(|name| services.contains(name));
         self.in_creation.retain(|name, _| services.contains(name));
@@ -327,7 +327,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// They would block more than one object. This pass or their writers rebuild them.
+    /// Moves keys away that would block more than one object. This pass or their writers rebuild them.
     async fn set_aside_wrong_types(&mut self) -> Result<(), StoreError> {
         let mut moved = self.store.set_aside_cluster_keys().await?;
         let nodes = self.store.node_names().await?;
@@ -395,7 +395,7 @@ impl ReconcileLoop {
         }
     }
 
-    /// Another program may have removed the slots.
+    /// Another program may have removed the slots of running pods.
     fn may_lack_slots_of_running_pods(
         &self,
         service: &Service,
@@ -612,7 +612,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// Logs a broken key that all of these objects need once, and returns none of them.
+    /// If a key that all of these objects need is broken, logs that once and returns none of them.
     fn or_logged<T>(
         &mut self,
         what: &'static str,
@@ -704,7 +704,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// If the drift is the same in two passes.
+    /// Corrects a drift that was the same in two passes.
     async fn correct_usage(&mut self, usage: &[NodeUsage], sums: &PassSums) -> Result<(), StoreError> {
         let mut drifts = HashMap::new();
         for node in usage {
@@ -722,7 +722,7 @@ impl ReconcileLoop {
         Ok(())
     }
 
-    /// As many as Redis can bear, at random: each pass searches for others.
+    /// Searches for as many as Redis can bear, at random: each pass searches for others.
     async fn restore_lost_payloads(
         &mut self,
         mut suspects: Vec<PodRecord>,

@@ -179,7 +179,7 @@ async fn replace(store: &Store, service: &Service, plan: &ReconcilePlan) -> Resu
     Ok(created != CreateOutcome::Created(plan.successors.len()))
 }
 
-/// Without the changing times of retries.
+/// Leaves out the changing times of retries.
 pub(crate) async fn note_held(
     store: &Store,
     service: &Service,
@@ -190,6 +190,7 @@ pub(crate) async fn note_held(
         return Ok(());
     }
     match store.mark_rollout(service, RolloutMark::Held(held.unwrap_or_default())).await {
+        // The mark only informs.
         Err(error) if error.is_out_of_memory() => Ok(()),
         result => result.map(drop),
     }
@@ -199,6 +200,7 @@ pub(crate) async fn note_held(
 async fn carry_out_rollout(store: &Store, service: &Service, step: &RolloutStep) -> Result<bool, StoreError> {
     let done = try_rollout(store, service, step).await;
     match done {
+        // The next check finds its pods good again.
         Err(error) if error.is_out_of_memory() && *step == RolloutStep::Settle => Ok(false),
         done => done,
     }
@@ -229,7 +231,7 @@ async fn last_settled(store: &Store, service: &Service) -> Result<Option<FormerG
     let former = store.former_generations(&service.name).await?;
     let settled = service.rollout.settled_fingerprint.as_deref();
     let chosen = match settled {
-        // A restart keeps it, with other images.
+        // A restart keeps the fingerprint, with other images.
         Some(settled) => {
             former.into_iter().find(|one| one.fingerprint == settled && one.outcome.failure().is_none())
         }

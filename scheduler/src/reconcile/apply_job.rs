@@ -8,7 +8,7 @@ use store::{CreateOutcome, JobIndices, Store, StoreError};
 use super::apply::carry_out;
 use super::job::{JobPlan, JobStep};
 
-/// As [`super::apply::settle_times`].
+/// Future times become that of the failover, as in [`super::apply::settle_times`].
 pub(crate) async fn settle_job_times(
     store: &Store,
     job: &mut Service,

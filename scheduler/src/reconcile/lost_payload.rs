@@ -25,7 +25,7 @@ pub(crate) struct ObservedState {
     /// In the sets and queues of live nodes; `None` for pushed pods.
     pub(crate) on_nodes: HashMap<Option<ServiceName>, BTreeSet<PodId>>,
     pub(crate) has_unreadable_nodes: bool,
-    /// `None` if not read.
+    /// Nodes whose pods share the machine's ports; `None` if not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
     pub(crate) held: HeldReplicas,
 }

@@ -13,7 +13,7 @@ use super::slots::{ReplicaSlot, SlotHolder};
 
 const MAX_NAMED: usize = 5;
 
-/// On live nodes.
+/// Replicas that live nodes hold, each with one of these nodes.
 pub(crate) type HeldReplicas = HashMap<ServiceName, BTreeMap<u32, NodeName>>;
 
 pub(crate) fn held_replicas<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldReplicas {

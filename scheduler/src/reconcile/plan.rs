@@ -18,7 +18,7 @@ use super::replacing::{self, Replacing};
 use super::rollout::{self, Judgement, RolloutStep, is_judged};
 use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason, is_ending, is_old, pods};
 
-/// In this order.
+/// The actions, in this order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReconcilePlan {
     /// No record, or a second pod takes an empty slot.
@@ -144,12 +144,12 @@ fn surplus<'a>(
         })
 }
 
-/// A new pod that gets ready allows the next.
+/// Or if new pods are still judged: one that gets ready allows the next.
 pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     let is_left = |(slot, pod): (&ReplicaSlot, &PodRecord)| {
         slot.slot.replica < service.replicas && is_old(service, pod)
     };
-    // A full pass finds the first generation good.
+    // Without a policy a full pass finds the first generation good.
     let is_judged = is_judged(service) && (service.fields.update.is_some() || service.generation > 1);
     let is_paused = service.rollout.paused.is_some();
     service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))

@@ -18,15 +18,15 @@ const MAX_PLANNED_WAIT: Duration = Duration::from_secs(60);
 pub(crate) struct SeenService {
     pub(crate) is_replacing: bool,
     pub(crate) has_acted: bool,
-    /// Of a job.
+    /// Without a hint: for times of a job, and for lost pods.
     pub(crate) look_again_in: Option<Duration>,
-    /// There are void slots.
+    /// There are void slots, or running pods without a slot.
     pub(crate) needs_pass: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Replacements {
-    /// And its end, until taken.
+    /// The last wait, and its end until that is taken.
     checks: HashMap<ServiceName, (Duration, Option<Instant>)>,
 }
 

@@ -17,7 +17,7 @@ use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use crate::apply::only_lacks_room;
 
-/// Milliseconds.
+/// Of a successor beside the old pod, in milliseconds.
 const ROOM_WAIT: RedisMillis = 10_000;
 
 #[derive(Debug, Default, PartialEq)]
@@ -125,7 +125,7 @@ fn replace_one_of_two(
     }
 }
 
-/// A required `start-first` waits.
+/// Only the old pod has its room. A required `start-first` waits.
 fn lacks_room_beside(basis: Basis<'_>, pod: &PodRecord, successor: &PodRecord) -> bool {
     let is_asked_for = basis.service.fields.update.as_ref().is_some_and(|policy| policy.order.is_some());
     let waits = successor.phase == Phase::Pending && successor.reason == "Unschedulable";

@@ -41,7 +41,7 @@ pub(crate) fn is_judged(service: &Service) -> bool {
     !service.rollout.is_settled && service.state == ServiceState::Active && service.replicas > 0
 }
 
-/// The others wait for an operator.
+/// Pods that are replaced before the others wait for an operator.
 pub(crate) fn canary(service: &Service) -> Option<usize> {
     let canary = service.fields.update.as_ref()?.canary? as usize;
     (!service.rollout.is_promoted && !service.goes_back()).then_some(canary)
@@ -155,7 +155,7 @@ pub(crate) fn with_bad(service: &Service, policy: &UpdatePolicy, bad: Vec<String
     if service.fields.update.is_none() {
         return Judgement { step: None, held: Some(why) };
     }
-    // An operator judges a paused rollout.
+    // A rollback is not rolled back itself, and an operator judges a paused rollout.
     let is_judged = marks.paused.is_none() && !marks.is_resumed && marks.rolled_back.is_none() && has_failed;
     let step = match policy.on_failure {
         OnFailure::Pause if is_judged => Some(RolloutStep::Pause(why)),
@@ -179,7 +179,7 @@ fn what_it_says(pod: &PodRecord) -> String {
     with_last_output(pod, said)
 }
 
-/// That of an unhealthy container has it already.
+/// The message of an unhealthy container has it already.
 fn with_last_output(pod: &PodRecord, message: String) -> String {
     match pod.runs.last() {
         Some(run) => EndedRun::explain(message, &run.last_output),

@@ -14,7 +14,7 @@ pub(crate) enum SlotHolder {
     Lost,
     /// Its record names another slot. Taken until a full pass has checked.
     Void,
-    /// Until an operator repairs the record.
+    /// Nothing is done until an operator repairs the record.
     Unreadable,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&R
     slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
 }
 
-/// Not with a newer generation, or with only another specification, which was edited by hand.
+/// A newer generation is not old, nor is this one with another specification, which was edited by hand.
 pub(super) fn is_old(service: &Service, pod: &PodRecord) -> bool {
     pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
 }

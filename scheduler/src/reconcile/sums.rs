@@ -25,7 +25,7 @@ pub(crate) struct PassSums {
     pub(crate) is_incomplete: bool,
 }
 
-/// From the records of a node's pods.
+/// Of a node's usage from the records of its pods.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Drift {
     pub(crate) used: [i64; 1 + Resource::ALL.len()],

@@ -28,7 +28,7 @@ impl Reason {
 
     pub const NOT_ALLOWED: Self = Self("NotAllowed");
 
-    /// Or is being removed.
+    /// The data is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
 
     pub const VOLUME_CONFLICT: Self = Self("VolumeConflict");
@@ -37,7 +37,7 @@ impl Reason {
 
     pub const NO_SHARED_DIRECTORY: Self = Self("NoSharedDirectory");
 
-    /// Not reported.
+    /// A node that may have the data has not reported.
     pub const VOLUME_UNREPORTED: Self = Self("VolumeUnreported");
 
     pub fn as_str(self) -> &'static str {
