@@ -24,7 +24,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> BootInstant;
 }
 
-/// A resumed laptop notices that its lease has expired.
+/// Counts during suspend: a resumed laptop notices that its lease has expired.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BootClock;
 

@@ -166,7 +166,7 @@ pub struct AcmeSettings {
 settings! { |s|
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPolicy {
-    /// Outside `kubeleet dev`.
+    /// Pods may be plain processes outside `kubeleet dev`.
     pub processes: bool = s.value("KUBELEET_ALLOW_PROCESSES", "false", boolean),
     pub host: HostAccess = HostAccess {
         port_addresses: s.value("KUBELEET_PORT_ADDRESSES", "any", port_addresses),

@@ -48,7 +48,7 @@ impl<K: Eq + Hash> LogLimit<K> {
         self.admit_counting(key).is_some()
     }
 
-    /// The number of suppressed lines before this one.
+    /// Returns the number of suppressed lines before this one.
     pub fn admit_counting(&self, key: K) -> Option<LeftOut> {
         let mut logged = self.logged.lock();
         if let Some(last) = logged.get_mut(&key) {
@@ -59,7 +59,7 @@ impl<K: Eq + Hash> LogLimit<K> {
             last.at = Instant::now();
             return Some(std::mem::take(&mut last.left_out));
         }
-        // Not logged for long.
+        // Forgets keys that were not logged for long.
         logged.retain(|_, last| last.at.elapsed() < self.interval * 10);
         if logged.len() >= self.max_keys {
             logged.clear();

@@ -42,7 +42,7 @@ impl StateFile {
         Self { mode: 0o600, ..self }
     }
 
-    /// The content is useless after a reboot.
+    /// Writes do not wait for the disk: the content is useless after a reboot.
     #[must_use]
     pub fn until_reboot(self) -> Self {
         Self { is_durable: false, ..self }

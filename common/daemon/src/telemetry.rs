@@ -37,7 +37,7 @@ fn env_filter(filter: &str) -> EnvFilter {
         .add_directive(no_request_bodies)
 }
 
-/// A directive about a module of bollard would outweigh that limit.
+/// A directive about a module of bollard would outweigh the one above.
 fn without_bollard(filter: &str) -> String {
     let others = filter.split(',').filter(|directive| !directive.trim_start().starts_with("bollard"));
     others.collect::<Vec<_>>().join(",")

@@ -65,7 +65,7 @@ impl DocumentNode {
         }
     }
 
-    /// `a list`.
+    /// In words: `a list`.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null | Value::Removed => "null",
@@ -106,7 +106,7 @@ impl DocumentNode {
         }
     }
 
-    /// None unless a map.
+    /// None for other nodes than maps.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
         let entries = match &self.value {
             Value::Map(entries) => entries.as_slice(),
@@ -128,7 +128,7 @@ impl DocumentNode {
         entries.iter_mut().find(|entry| entry.key == name).map(|entry| &mut entry.node)
     }
 
-    /// Does nothing unless a map.
+    /// Does nothing for other nodes than maps.
     pub fn set(&mut self, name: &str, key_place: Option<TextPosition>, node: DocumentNode) {
         let Value::Map(entries) = &mut self.value else { return };
         match entries.iter_mut().find(|entry| entry.key == name) {

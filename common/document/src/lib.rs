@@ -40,7 +40,7 @@ pub struct Reading<T> {
 }
 
 impl<T> Reading<T> {
-    /// All mistakes.
+    /// Fails with all mistakes.
     pub fn into_result(self) -> Result<T, Vec<Mistake>> {
         match self.value {
             Some(value) if self.mistakes.is_empty() => Ok(value),
@@ -79,17 +79,17 @@ pub fn read_with<T>(
     }
 }
 
-/// The first mistake.
+/// Fails at the first mistake.
 pub fn read_once<'de, T: Deserialize<'de>>(document: &'de DocumentNode) -> Result<T, DocumentReadError> {
     T::deserialize(DocumentPart(document)).map_err(DocumentReadError::at_root)
 }
 
-/// `null` counts as left out.
+/// The map may have fields of other structs. `null` counts as left out.
 pub fn read_fields<T: DeserializeOwned>(map: &DocumentNode) -> Result<T, DocumentReadError> {
     T::deserialize(FieldsDeserializer(map)).map_err(DocumentReadError::at_root)
 }
 
-/// The first unknown field.
+/// Fails at the first unknown field.
 pub fn check_fields(map: &DocumentNode, known: &[&'static str]) -> Result<(), DocumentReadError> {
     match map.field_names().find(|name| !known.contains(name)) {
         Some(name) => Err(DocumentReadError::unknown(name, known.to_vec()).at_root()),

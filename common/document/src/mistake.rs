@@ -39,7 +39,7 @@ pub enum Values {
 
 /// Accepted for compatibility, never proposed.
 const ALIASES: [&str; 5] = ["replica", "numInstances", "unless-stopped", "no", "host_port"];
-/// In `restart` another spelling of the other.
+/// A field of `update`; as a value of `restart` an alias.
 const ON_FAILURE: (&str, &str) = ("on_failure", "on-failure");
 
 const FOREIGN_NAMES: [(&str, &str); 14] = [
@@ -147,7 +147,7 @@ impl DocumentReadError {
         )
     }
 
-    /// Of the key that the map's visitor has just read.
+    /// The map's visitor raised it for the key that it has just read.
     pub(super) fn lacks_its_key(&self) -> bool {
         matches!(self.problem, MistakeKind::OtherName { .. }) && self.steps.is_empty()
     }
@@ -162,7 +162,7 @@ impl DocumentReadError {
         self
     }
 
-    /// For a missing field, its whole parent.
+    /// The part to remove; for a missing field, its whole parent.
     pub(super) fn faulty_part(&self) -> &[Step] {
         &self.path
     }
@@ -284,7 +284,7 @@ fn without_quotes(text: &str) -> String {
     hidden
 }
 
-/// Probably meant.
+/// The name that the author probably meant.
 pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.replace(['_', '-'], "").to_lowercase();
     let foreign = FOREIGN_NAMES.iter().find(|(foreign, _)| *foreign == name).map(|(_, own)| *own);

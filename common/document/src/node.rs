@@ -7,7 +7,7 @@ use crate::json_pointer;
 /// Counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TextPosition {
-    /// Of several sources.
+    /// Index of the source text.
     pub file: usize,
     pub line: u64,
     /// Characters.
@@ -138,7 +138,7 @@ impl DocumentNode {
         .iter()
     }
 
-    /// Or of the innermost part around it.
+    /// Of this part, or of the innermost one around it.
     pub fn place_of(&self, pointer: &str) -> Option<TextPosition> {
         let mut node = self;
         for key in pointer.split('/').skip(1).map(json_pointer::unescape) {

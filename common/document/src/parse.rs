@@ -53,7 +53,7 @@ type SpannedTag = Spanned<Tagged<Parsed>>;
 
 fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
     let place = syntax::place(&parsed.referenced);
-    // Without the type that YAML infers.
+    // As written, without the type that YAML infers.
     let written = || {
         let span = parsed.defined.span();
         let start = usize::try_from(span.byte_offset()?).ok()?;
@@ -156,7 +156,7 @@ pub fn json(text: &[u8]) -> Result<DocumentNode, Mistake> {
     Ok(value.0)
 }
 
-/// Most JSON has only one line.
+/// The JSON parser reports no positions, and most JSON has one line.
 struct WithoutPlaces(DocumentNode);
 
 impl<'de> Deserialize<'de> for WithoutPlaces {

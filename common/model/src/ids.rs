@@ -171,7 +171,7 @@ name!(
 );
 
 name!(
-    /// Immutable, of a pod specification.
+    /// One immutable version of a pod specification.
     SpecId, "spec id", "1 to 64 printable ASCII characters", is_token
 );
 
@@ -186,12 +186,12 @@ name!(
 );
 
 name!(
-    /// To the workers.
+    /// One recovery request to the workers.
     RecoveryId, "recovery id", "1 to 64 printable ASCII characters", is_token
 );
 
 name!(
-    /// To a worker.
+    /// One request to a worker.
     RequestId, "request id", "1 to 64 printable ASCII characters", is_token
 );
 

@@ -76,7 +76,7 @@ async fn stay_connected(shared: &SharedState, locator: &mut MasterLocator, maste
     }
 }
 
-/// The backoff can be seconds long.
+/// An announcement ends the wait: the backoff can be seconds long.
 async fn wait_to_retry(backoff: &mut Backoff, master_switched: &Notify) {
     tokio::select! {
         () = sleep(backoff.next()) => {}
@@ -97,7 +97,7 @@ async fn connect(
 async fn monitor(shared: &SharedState, locator: &mut MasterLocator, master: &MasterConnection) -> LinkFault {
     loop {
         drop(timeout(CHECK_INTERVAL, shared.check_requested()).await);
-        // The Sentinels may name another one.
+        // When the master stops answering, the Sentinels may name another one.
         let is_master = shared.dialer.check_master(&master.connection, &master.address);
         let checked = tokio::try_join!(check_sentinels(shared, locator, master), is_master);
         if let Err(fault) = checked {

@@ -19,7 +19,7 @@ pub enum StoreError {
         /// The command.
         what: String,
     },
-    /// By another program.
+    /// Another program wrote the key.
     #[error("a key in Redis has the wrong type: {detail}; inspect it with redis-cli, then DEL or RENAME it")]
     WrongType {
         /// Redis' own words.
@@ -42,10 +42,10 @@ pub enum StoreError {
         /// Milliseconds.
         limit_ms: u64,
     },
-    /// Code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
+    /// The server's error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
     #[error("Redis refused: {}", with_remedy(.0))]
     Refused(String),
-    /// Never written by kubeleet.
+    /// kubeleet never writes such a reply or value.
     #[error("cannot read the reply of Redis when {what}: {why}")]
     Corrupt {
         /// The command or the record.

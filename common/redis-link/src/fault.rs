@@ -15,10 +15,10 @@ pub(super) struct LinkFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ConnectionAction {
     Keep,
-    /// A failover may have replaced it.
+    /// A failover may have replaced the server.
     Recheck,
     Reconnect,
-    /// Close all connections to it.
+    /// Close all connections to the former one.
     NewMaster,
 }
 
@@ -101,8 +101,8 @@ fn server_errors(error: &RedisError) -> Option<Vec<(String, String)>> {
     }
 }
 
-/// Redis before 7 wraps it in `ERR Error running script … @user_script:1: …`, with a minus before the codes
-/// of refusals.
+/// Redis before 7 wraps an error in `ERR Error running script … @user_script:1: …`, with a minus before the
+/// codes of refusals.
 fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);

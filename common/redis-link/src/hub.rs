@@ -76,7 +76,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // First: the hub must not find it.
+        // The hub must not find the inbox after the notification.
         drop(std::mem::take(&mut self.inbox));
         self.hub.changed.notify_one();
     }
@@ -85,7 +85,7 @@ impl Drop for Subscription {
 impl Hub {
     pub(super) fn subscribe(self: &Arc<Self>, channel: &str, link: Arc<dyn Send + Sync>) -> Subscription {
         let inbox = Arc::new(Inbox::default());
-        // Nothing else tells this subscriber to read the state.
+        // If the link already listens, nothing else tells this subscriber to read the state.
         inbox.put_missed();
         self.subscribers.lock().entry(channel.to_owned()).or_default().push(Arc::downgrade(&inbox));
         self.changed.notify_one();

@@ -6,8 +6,8 @@
 //! - Published messages arrive on one more connection ([`Subscription`]).
 //!
 //! One task, the connection manager, connects. Without a connection, a command waits for a bounded time, then
-//! fails with [`StoreError::Unreachable`]. It never repeats a command whose reply was lost: only the caller
-//! knows whether that is safe.
+//! fails with [`StoreError::Unreachable`]. The link never repeats a command whose reply was lost: only the
+//! caller knows whether that is safe.
 //!
 //! Tests: beside the code
 

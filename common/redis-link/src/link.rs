@@ -177,7 +177,7 @@ impl Link {
         Ok((reply, durability))
     }
 
-    /// In one round trip. The second reply is `None` if that script failed.
+    /// Both scripts take one round trip. The second reply is `None` if that script failed.
     pub async fn durable_scripts(
         &self,
         call: &ScriptCall<'_>,

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// If no Sentinel reports on it.
+/// A replica counts for this time, if no Sentinel reports on it.
 const RECENTLY_ATTACHED: Duration = Duration::from_secs(60);
 
 /// Later, the wait would only delay every reply.

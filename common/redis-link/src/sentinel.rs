@@ -17,10 +17,11 @@ use crate::error::StoreError;
 use daemon::redis_url::HostPort;
 
 const MAJORITY_TIMEOUT: Duration = Duration::from_millis(1500);
-/// Shorter, so that a dead connection is replaced.
+/// Shorter than that, so that a dead connection is replaced in time.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// After that a replica is not elected before it has caught up. All Sentinels know that others have more
-/// data: they ask every 10 s, and a replica can read the master's output for `repl-timeout`, 10 s.
+/// A replica out of a Sentinel's reach for this time is not elected before it has caught up: all Sentinels
+/// know that others have more data. They ask every 10 s, and a replica can read the master's output for
+/// `repl-timeout`, 10 s.
 const UNELECTABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Keeps a connection to each Sentinel that answered last time.
@@ -190,7 +191,7 @@ fn is_electable(fields: &BTreeMap<String, String>) -> bool {
     let millis = |field: &str| fields.get(field).and_then(|text| text.parse::<u64>().ok());
     // Only while the Sentinel considers it down.
     let is_gone = millis("s-down-time").is_some_and(|down| down >= UNELECTABLE_AFTER.as_millis() as u64);
-    // Sentinel refuses at ten times. Another Sentinel may have another setting.
+    // Sentinel refuses at ten times this setting. Another Sentinel may have another setting.
     let limit = millis("down-after-milliseconds").unwrap_or(30_000).saturating_mul(20);
     let is_outdated = millis("master-link-down-time").is_some_and(|down| down > limit);
     !is_gone && !is_outdated && millis("slave-priority") != Some(0)

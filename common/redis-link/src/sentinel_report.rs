@@ -13,7 +13,7 @@ pub struct SentinelReport {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentinelFacts {
     pub master: String,
-    /// By its own word.
+    /// The server itself says so.
     pub is_replica: bool,
     pub quorum: usize,
     /// Itself included.

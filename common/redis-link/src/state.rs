@@ -68,7 +68,7 @@ impl SharedState {
         self.health.subscribe()
     }
 
-    /// Does not wait if an operator must act first.
+    /// Waits at most for the connect timeout, and not at all if an operator must act first.
     pub(super) async fn master(&self, what: &str) -> Result<MasterConnection, StoreError> {
         if let MasterStatus::Connected(master) = &self.state.borrow().status {
             return Ok(master.clone());
@@ -78,7 +78,7 @@ impl SharedState {
             MasterStatus::Connected(_) => true,
             MasterStatus::Disconnected { error, .. } => error.needs_operator(),
         });
-        // Also after a timeout.
+        // The state decides, also after a timeout.
         drop(timeout(self.connect_timeout, settled).await);
         match &self.state.borrow().status {
             MasterStatus::Connected(master) => Ok(master.clone()),

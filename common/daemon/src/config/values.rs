@@ -82,7 +82,7 @@ impl FromStr for TunnelListen {
     }
 }
 
-/// It reserves nothing.
+/// Of a pod that sets no limit. It reserves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultMemory {
     /// One pod cannot take the whole machine.

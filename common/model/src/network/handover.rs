@@ -86,7 +86,7 @@ pub enum FromWorker {
         /// Then the proxy cuts what is still in flight.
         within_ms: u64,
     },
-    /// Pods ask for names here.
+    /// Pods of this network ask for names.
     Network {
         gateway: Ipv4Addr,
         /// See [`Gateway::on_demand`].

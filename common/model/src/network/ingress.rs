@@ -175,7 +175,7 @@ impl<'de> Deserialize<'de> for IngressRule {
 
 const CALLERS: &str = "from:";
 
-/// `from:<service>` and `<service> <names>`: separated by commas, or `-`.
+/// Field and value: `from:<service> <service> <names>`, the names separated by commas, or `-`.
 pub fn callers_line(service: &ServiceName, allowed: &AllowFrom) -> String {
     let names: Vec<String> = allowed.services().map(|name| name.to_string()).collect();
     let names = if names.is_empty() { "-".to_owned() } else { names.join(",") };

@@ -9,7 +9,7 @@ pub struct Timing {
     pub heartbeat: Duration,
     /// Time since the last successful heartbeat; then a worker stops its pods with `on_disconnect: stop`.
     pub fence_after: Duration,
-    /// Silence of a dead node.
+    /// Silence after which a node is dead.
     pub dead_after: Duration,
 }
 
@@ -24,7 +24,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// For all nodes; `_prelude.lua` has the same number.
+    /// Caps what nodes register; `_prelude.lua` has the same number.
     pub const LONGEST_DEAD_AFTER: Duration = Duration::from_secs(3600);
 
     /// Milliseconds, with the owner: another session's times do not count.

@@ -48,7 +48,7 @@ pub struct PodRecord {
     pub images: Vec<ImageContent>,
     #[serde(default)]
     pub ready_since: Option<RedisMillis>,
-    /// Into a later generation with the same specification.
+    /// Adopted into a later generation with the same specification.
     #[serde(default)]
     pub kept_at: Option<RedisMillis>,
     /// If the pod has several.

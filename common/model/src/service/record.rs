@@ -42,7 +42,7 @@ pub struct Service {
     /// Unless a later description changed the replicas.
     pub scaled_at: Option<RedisMillis>,
     pub pod: PodSpec,
-    /// Since its first pod; all its pods get these.
+    /// As of its first pod; all its pods get these.
     pub images: Vec<ImageContent>,
 }
 
@@ -50,7 +50,7 @@ pub struct Service {
 pub struct RolloutMarks {
     /// No further pod is replaced.
     pub paused: Option<String>,
-    /// As Redis stores it; keeps two schedulers from taking the same step.
+    /// Replacements as Redis counts them; keeps two schedulers from taking the same step.
     pub step: String,
     /// The first pods (`canary`) are good: the others wait for a person.
     pub at_canary: Option<String>,
@@ -65,7 +65,7 @@ pub struct RolloutMarks {
     pub is_known_good: bool,
     /// Waits without a pause: bad first pods, a failed image pull, or a missing dependency.
     pub held: Option<String>,
-    /// This one undoes it; another undo restores it.
+    /// The generation that this one undoes. Another undo restores the change.
     pub undone: Option<u64>,
     /// The failed generation, and the reason.
     pub rolled_back: Option<(u64, String)>,
@@ -79,7 +79,7 @@ pub struct JobProgress {
     pub ended_at: Option<RedisMillis>,
     /// A word and a sentence.
     pub failure: Option<(String, String)>,
-    /// Pods.
+    /// Failed pods.
     pub failures: u32,
 }
 

@@ -123,11 +123,11 @@ pub struct Volume {
     pub over: Option<String>,
     /// A backup recorded its place, and no node has confirmed it since.
     pub is_restored: bool,
-    /// Time of binding, but more than all copies known then: the greater epoch is younger.
+    /// Time of binding in milliseconds, or more than all copies known then: the greater epoch is younger.
     pub epoch: Option<u64>,
     /// Its node has had the data: missing later, it is lost.
     pub is_found: bool,
-    /// No pod gets it before an operator agrees.
+    /// Its node no longer has the data. No pod gets it before an operator agrees.
     pub is_lost: bool,
     /// Its record was lost and rewritten, and its service has not been seen since.
     pub is_recovered: bool,
@@ -136,7 +136,7 @@ pub struct Volume {
     pub created_at: RedisMillis,
 }
 
-/// On an engine.
+/// A copy on this node's engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineCopy {
     pub claim: VolumeClaim,
@@ -184,10 +184,10 @@ impl FormerCopy {
 pub enum VolumeVerdict {
     /// `Some` if no pod is known to have had it: an interrupted start created it.
     Use(Option<u64>),
-    /// With this epoch.
+    /// Never here: its first container creates it with this epoch.
     Create(u64),
     Lost {
-        /// In its place.
+        /// The engine has an older copy.
         has_older: bool,
     },
     /// Nodes.
@@ -199,7 +199,7 @@ pub enum VolumeVerdict {
     Removing,
 }
 
-/// A machine.
+/// A machine that has not reported its volumes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnreportedNode {
     pub name: NodeName,

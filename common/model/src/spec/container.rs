@@ -168,7 +168,7 @@ pub struct ContainerSpec {
 }
 
 impl ContainerSpec {
-    /// Not at the top level.
+    /// Not at the top level, for an only container.
     pub(crate) const AMONG_OTHERS: [&str; 3] = ["name", "depends_on", "sidecar"];
 
     pub fn from_image(image: impl Into<String>) -> Self {

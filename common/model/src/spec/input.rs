@@ -54,7 +54,7 @@ pub struct ServiceInput {
 #[derive(Debug, Clone, PartialEq)]
 enum Form {
     Short,
-    /// They are also at the top level.
+    /// `also_at_top`: fields that are also at the top level.
     Long {
         also_at_top: Vec<&'static str>,
     },
@@ -224,7 +224,7 @@ impl Serialize for ServiceInput {
     }
 }
 
-/// In normal form.
+/// Checked and in normal form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredService {
     pub name: ServiceName,

@@ -179,7 +179,7 @@ impl Default for CronHistory {
 }
 
 impl CronPolicy {
-    /// Of a job's start.
+    /// Maximum delay of a job's start.
     pub fn catch_up(&self) -> Duration {
         self.catch_up.map_or(DEFAULT_CATCH_UP, Period::duration)
     }

@@ -9,7 +9,7 @@ pub const MAX_MEMORY_BYTES: u64 = 1 << 50;
 /// Docker's.
 pub const MIN_MEMORY_BYTES: u64 = 6 * 1024 * 1024;
 
-/// A fork bomb does not stop the machine.
+/// Few enough that a fork bomb does not stop the machine.
 pub const MAX_PIDS: u32 = 4096;
 
 /// More results would take days to decide anything.

@@ -229,7 +229,7 @@ number_or_text!(Seconds, "a duration such as \"30s\", or seconds");
 number_or_text!(Milliseconds, "a duration such as \"30s\" or \"500ms\", or seconds");
 number_or_text!(Period, "a duration such as \"1h\" or \"7d\", or seconds");
 
-/// Or a text in shell syntax.
+/// Read from a list, or from a text in shell syntax.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Command(pub Vec<String>);
@@ -261,7 +261,7 @@ impl<'de> Deserialize<'de> for Command {
     }
 }
 
-/// Or one text.
+/// Read from a list, or from one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct TextList(pub Vec<String>);
@@ -295,7 +295,7 @@ impl<'de> Deserialize<'de> for TextList {
     }
 }
 
-/// Or a list of `KEY=value`. `Debug` hides values, which can be secret.
+/// Read from a map, or from a list of `KEY=value`. `Debug` hides values, which can be secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Environment(BTreeMap<String, String>);

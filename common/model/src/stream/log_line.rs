@@ -61,7 +61,7 @@ impl LineSplitter {
         (!self.rest.is_empty()).then(|| self.rest.freeze())
     }
 
-    /// Incomplete bytes.
+    /// Bytes of the incomplete line.
     pub fn waiting(&self) -> usize {
         self.rest.len()
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct LogMerge<K, T> {
     sources: BTreeMap<K, MergeSource<T>>,
-    /// For sources without a line.
+    /// How long a line waits for sources without one.
     hold: Option<Duration>,
 }
 

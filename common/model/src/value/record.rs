@@ -100,7 +100,7 @@ impl<'de> Deserialize<'de> for ValueBytes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueInfo {
     pub name: ValueName,
-    /// Plus one for each rotation.
+    /// 1, plus one for each rotation.
     pub version: u64,
     pub created_at: RedisMillis,
     pub updated_at: RedisMillis,

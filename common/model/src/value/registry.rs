@@ -36,7 +36,7 @@ impl RegistryHost {
         Self::of_address(host).ok()
     }
 
-    /// In the file of `docker login`.
+    /// Its name in the file of `docker login`.
     pub fn server(&self) -> &str {
         if self.as_str() == DOCKER_HUB { DOCKER_HUB_SERVER } else { self.as_str() }
     }

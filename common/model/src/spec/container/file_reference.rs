@@ -27,12 +27,12 @@ pub struct FileReference {
     pub uid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gid: Option<u32>,
-    /// `0444`.
+    /// By default `0444`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_change: Option<OnChange>,
-    /// `SIGHUP`.
+    /// By default `SIGHUP`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<StopSignal>,
 }
