@@ -4,6 +4,7 @@
 
 mod admission;
 mod cluster;
+mod first_names;
 mod http;
 pub mod metrics;
 mod openapi;

@@ -11,7 +11,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{OpenApi, PathItem};
 
 use crate::http::auth::is_public;
-use crate::http::problem::{PROBLEM_JSON, retry_advice};
+use crate::http::problem::{PROBLEM_JSON, REQUEST_TIMEOUT, retry_advice};
 
 const DESCRIPTION: &str = "Runs containers on a few to a few thousand machines, coordinated by nothing but \
     Redis. Errors are RFC 9457 problem details; `type` is a path of this API that explains the problem. \
@@ -107,7 +107,7 @@ fn patch_schema(schemas: &Value) -> Value {
 fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     let retry = retry_advice(&method.to_ascii_uppercase());
     let unavailable = format!("Redis is unavailable; {retry}");
-    let timed_out = format!("No answer within 30 seconds; {retry}");
+    let timed_out = format!("No answer within {} seconds; {retry}", REQUEST_TIMEOUT.as_secs());
     let has_parameters = operation["parameters"].as_array().is_some_and(|list| !list.is_empty());
     let has_body = !operation["requestBody"].is_null();
     let uses_redis = operation["tags"][0] != PROCESS_TAG;

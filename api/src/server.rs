@@ -24,11 +24,7 @@ pub enum ApiError {
         "the API cannot listen on {address}: {error}; stop the process that uses the address, or set \
          KUBELEET_LISTEN"
     )]
-    Bind {
-        address: SocketAddr,
-        /// Of the system.
-        error: std::io::Error,
-    },
+    Bind { address: SocketAddr, error: std::io::Error },
 }
 
 pub struct Server {
@@ -51,7 +47,7 @@ impl Server {
     }
 
     /// The reconcile loop finishes work that the shutdown cuts off.
-    pub async fn run(self, shutdown: CancellationToken) -> Result<(), ApiError> {
+    pub async fn run(self, shutdown: CancellationToken) {
         let Self { listener, address, app } = self;
         let _forwarding = forward_shutdown(&app, &shutdown);
         tracing::info!(%address, "the API is listening");
@@ -82,7 +78,6 @@ impl Server {
                 "background work did not end within {SHUTDOWN_TIMEOUT:?}; the reconcile loop will finish it"
             );
         }
-        Ok(())
     }
 }
 
@@ -96,5 +91,6 @@ fn forward_shutdown(app: &AppState, shutdown: &CancellationToken) -> tokio_util:
 
 pub async fn run(config: Arc<Config>, shutdown: CancellationToken) -> Result<(), ApiError> {
     let store = Store::new(config.redis.clone(), LinkOptions::default());
-    Server::bind(config, store).await?.run(shutdown).await
+    Server::bind(config, store).await?.run(shutdown).await;
+    Ok(())
 }

@@ -39,7 +39,10 @@ impl InProcessCluster {
         let server = api::Server::bind(Arc::new(config.clone()), new_store()).await.unwrap();
         let http = Http::new(&format!("http://{}", server.address()));
         let shutdown = token.clone();
-        daemons.spawn(async move { server.run(shutdown).await.map_err(|error| error.to_string()) });
+        daemons.spawn(async move {
+            server.run(shutdown).await;
+            Ok(())
+        });
         for _ in 0..2 {
             let (config, store, shutdown) = (Arc::new(config.clone()), new_store(), token.clone());
             let run = scheduler::run_with(config, store, shutdown);

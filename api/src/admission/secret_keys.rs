@@ -9,6 +9,7 @@ use model::ids::NodeName;
 use model::node::{Node, NodeState};
 use model::value::secret_key::SecretKey;
 
+use crate::first_names::first_names;
 use crate::http::problem::{ApiProblem, ProblemKind};
 
 const MAX_NAMES: usize = 3;
@@ -109,10 +110,8 @@ impl WorkerKeys {
 }
 
 fn named(nodes: &[String]) -> String {
-    let more = nodes.len().saturating_sub(MAX_NAMES);
-    let shown = nodes[..nodes.len() - more].join(", ");
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("{} {shown}{more}", if nodes.len() == 1 { "node" } else { "nodes" })
+    let word = if nodes.len() == 1 { "node" } else { "nodes" };
+    format!("{word} {}", first_names(nodes, MAX_NAMES))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use model::value::ValueKind;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::first_names::first_names;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
@@ -40,9 +41,7 @@ impl UsedObject<'_> {
 
     fn in_use(&self, users: &[ServiceName]) -> ApiProblem {
         let count = users.len();
-        let names: Vec<&str> = users.iter().take(MAX_NAMED).map(ServiceName::as_str).collect();
-        let names = names.join(", ");
-        let users = if count > MAX_NAMED { format!("{names} and {} more", count - MAX_NAMED) } else { names };
+        let users = first_names(users, MAX_NAMED);
         let word = if count == 1 { "service" } else { "services" };
         let detail = match self {
             Self::Value(kind, name) => format!(

@@ -6,6 +6,8 @@ use model::ids::SchedulerId;
 use model::node::timing::Timing;
 use model::node::{Node, NodeState};
 
+use crate::first_names::first_names;
+
 const MAX_NAMES: usize = 3;
 
 pub(crate) fn sentences(nodes: &[Node], schedulers: &[(SchedulerId, Timing)]) -> Vec<String> {
@@ -26,12 +28,10 @@ pub(crate) fn sentences(nodes: &[Node], schedulers: &[(SchedulerId, Timing)]) ->
 }
 
 fn sentence(names: &[String], timing: &Timing, most: &Timing) -> String {
-    let more = names.len().saturating_sub(MAX_NAMES);
-    let shown = names[..names.len() - more].join(", ");
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     let have = if names.len() == 1 { "has" } else { "have" };
     format!(
-        "{shown}{more} {have} {}, and the others {}: set the same times on all machines",
+        "{} {have} {}, and the others {}: set the same times on all machines",
+        first_names(names, MAX_NAMES),
         settings(timing),
         settings(most)
     )

@@ -8,6 +8,8 @@ use model::event::{ClusterEvent, EventPosition, ObjectKind};
 use model::time::rfc3339;
 use tokio::time::Instant;
 
+use crate::first_names::first_names;
+
 const MAX_CHANGES: usize = 1000;
 const MAX_NAMES: usize = 5;
 const TOLD_FOR: Duration = Duration::from_secs(3600);
@@ -75,15 +77,13 @@ fn sentence(found: &ClusterEvent, lost: &[ServiceChangeEvent]) -> String {
             named.push(change);
         }
     }
-    let more = named.len().saturating_sub(MAX_NAMES);
-    let shown = named[..named.len() - more].iter();
-    let shown: Vec<String> = shown.map(|change| format!("{} ({})", change.service, change.message)).collect();
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let named = named.iter().map(|change| format!("{} ({})", change.service, change.message));
+    let named: Vec<String> = named.collect();
     format!(
         "Redis went back to an older state, that of {}: it was started with an older file, restored, or a failover lost \
-         writes. The last changes of these services are lost: {}{more}; look at them, and apply them again",
+         writes. The last changes of these services are lost: {}; look at them, and apply them again",
         rfc3339(found.at),
-        shown.join(", ")
+        first_names(&named, MAX_NAMES)
     )
 }
 

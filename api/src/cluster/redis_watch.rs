@@ -13,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::older_state::EventMemory;
 use crate::cluster::shared_answer::SharedAnswer;
 
+/// Of an outage whose error is about one key or command.
+pub(crate) const OTHER_CAUSE: &str = "other";
 const INTERVAL: Duration = Duration::from_secs(1);
 const MAX_EVENTS: usize = 500;
 const PROBE_MAX_AGE: Duration = Duration::from_millis(500);
@@ -142,7 +144,7 @@ impl RedisWatch {
         let remembered: BTreeSet<String> = history.replicas.keys().cloned().collect();
         let redundancy = Redundancy::of(report.server.as_ref(), report.min_replicas, sentinels, &remembered);
         let outage = report.writes.as_ref().err().map(|error| {
-            let cause = error.cause().unwrap_or("other");
+            let cause = error.cause().unwrap_or(OTHER_CAUSE);
             let missing: Vec<&str> = redundancy.missing().collect();
             let away = match (cause, missing.is_empty()) {
                 ("noreplicas", false) => format!("; away or too far behind: {}", missing.join(", ")),

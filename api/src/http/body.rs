@@ -29,41 +29,17 @@ impl Body for ServiceInput {
     }
 }
 
-impl Body for ScaleInput {
-    fn read(document: &DocumentNode) -> Reading<Self> {
-        document::read(document, Vocabulary::Fields)
-    }
+macro_rules! plain_bodies {
+    ($($body:ty),*) => {$(
+        impl Body for $body {
+            fn read(document: &DocumentNode) -> Reading<Self> {
+                document::read(document, Vocabulary::Fields)
+            }
+        }
+    )*};
 }
 
-impl Body for AppLockInput {
-    fn read(document: &DocumentNode) -> Reading<Self> {
-        document::read(document, Vocabulary::Fields)
-    }
-}
-
-impl Body for BindVolumeInput {
-    fn read(document: &DocumentNode) -> Reading<Self> {
-        document::read(document, Vocabulary::Fields)
-    }
-}
-
-impl Body for ValueInput {
-    fn read(document: &DocumentNode) -> Reading<Self> {
-        document::read(document, Vocabulary::Fields)
-    }
-}
-
-impl Body for RegistryInput {
-    fn read(document: &DocumentNode) -> Reading<Self> {
-        document::read(document, Vocabulary::Fields)
-    }
-}
-
-impl Body for Value {
-    fn read(document: &DocumentNode) -> Reading<Self> {
-        document::read(document, Vocabulary::Fields)
-    }
-}
+plain_bodies!(ScaleInput, AppLockInput, BindVolumeInput, ValueInput, RegistryInput, Value);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyFormat {

@@ -27,36 +27,25 @@ pub(crate) trait PathName: Sized + PartialSchema {
     fn parse(text: String) -> Result<Self, ApiProblem>;
 }
 
-impl PathName for ServiceName {
-    const PARAMETER: &str = "name";
+macro_rules! path_names {
+    ($($name:ident $parameter:literal $missing:ident;)*) => {$(
+        impl PathName for $name {
+            const PARAMETER: &str = $parameter;
 
-    fn parse(text: String) -> Result<Self, ApiProblem> {
-        Self::new(text).map_err(|error| invalid_name(ProblemKind::ServiceNotFound, &error))
-    }
+            fn parse(text: String) -> Result<Self, ApiProblem> {
+                Self::new(text).map_err(|error| invalid_name(ProblemKind::$missing, &error))
+            }
+        }
+    )*};
 }
 
-impl PathName for AppName {
-    const PARAMETER: &str = "name";
-
-    fn parse(text: String) -> Result<Self, ApiProblem> {
-        Self::new(text).map_err(|error| invalid_name(ProblemKind::RouteNotFound, &error))
-    }
-}
-
-impl PathName for NodeName {
-    const PARAMETER: &str = "name";
-
-    fn parse(text: String) -> Result<Self, ApiProblem> {
-        Self::new(text).map_err(|error| invalid_name(ProblemKind::NodeNotFound, &error))
-    }
-}
-
-impl PathName for ValueName {
-    const PARAMETER: &str = "name";
-
-    fn parse(text: String) -> Result<Self, ApiProblem> {
-        Self::new(text).map_err(|error| invalid_name(ProblemKind::ValueNotFound, &error))
-    }
+path_names! {
+    ServiceName "name" ServiceNotFound;
+    AppName "name" RouteNotFound;
+    NodeName "name" NodeNotFound;
+    ValueName "name" ValueNotFound;
+    VolumeName "name" VolumeNotFound;
+    PodId "uuid" PodNotFound;
 }
 
 impl PathName for RegistryHost {
@@ -64,22 +53,6 @@ impl PathName for RegistryHost {
 
     fn parse(text: String) -> Result<Self, ApiProblem> {
         Self::of_address(&text).map_err(|error| invalid_name(ProblemKind::RegistryNotFound, &error))
-    }
-}
-
-impl PathName for VolumeName {
-    const PARAMETER: &str = "name";
-
-    fn parse(text: String) -> Result<Self, ApiProblem> {
-        Self::new(text).map_err(|error| invalid_name(ProblemKind::VolumeNotFound, &error))
-    }
-}
-
-impl PathName for PodId {
-    const PARAMETER: &str = "uuid";
-
-    fn parse(text: String) -> Result<Self, ApiProblem> {
-        Self::new(text).map_err(|error| invalid_name(ProblemKind::PodNotFound, &error))
     }
 }
 
@@ -194,14 +167,18 @@ impl IntoParams for IfMatch {
         let description = "The revision that the service must have, as its ETag says; `*`: it must exist. \
                            Clients that retry writes should send the revision they last read.";
         let schema = string_schema("^(\\*|[0-9]{1,19}|\"[0-9]{1,19}\")$", "A revision, or `*`", "\"3\"");
-        let parameter = ParameterBuilder::new()
-            .name("If-Match")
-            .parameter_in(ParameterIn::Header)
-            .required(Required::False)
-            .description(Some(description))
-            .schema(Some(schema));
-        vec![parameter.build()]
+        vec![optional_header("If-Match", description, schema)]
     }
+}
+
+pub(crate) fn optional_header(name: &str, description: &str, schema: RefOr<Schema>) -> Parameter {
+    ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(description))
+        .schema(Some(schema))
+        .build()
 }
 
 /// Selects a page of a list.

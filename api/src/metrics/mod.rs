@@ -8,5 +8,5 @@ pub(crate) use recorder::{
     set_cluster_gauges, set_redis_gauges, upkeep,
 };
 #[cfg(test)]
-pub(crate) use server::testing;
+pub(crate) use server::metrics_router;
 pub use server::{MetricsServer, keep_measurements};

@@ -11,7 +11,7 @@ use model::pod::lifecycle::Phase;
 use store::{CAUSES, RedisMemory};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::redis_watch::RedisCondition;
+use crate::cluster::redis_watch::{OTHER_CAUSE, RedisCondition};
 
 const REQUESTS: &str = "kubeleet_http_requests_total";
 const REQUEST_SECONDS: &str = "kubeleet_http_request_duration_seconds";
@@ -116,7 +116,7 @@ pub(crate) fn set_redis_gauges(condition: &RedisCondition) {
     let flag = |is_set: bool| if is_set { 1.0 } else { 0.0 };
     let refusal = condition.outage.as_ref().map(|outage| outage.cause);
     gauge!(REDIS_WRITABLE).set(flag(refusal.is_none()));
-    for cause in CAUSES {
+    for cause in CAUSES.into_iter().chain([OTHER_CAUSE]) {
         gauge!(REDIS_REFUSAL, "cause" => cause).set(flag(refusal == Some(cause)));
     }
     let redundancy = &condition.redundancy;

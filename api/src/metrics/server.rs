@@ -36,8 +36,7 @@ impl MetricsServer {
     ) -> std::io::Result<Self> {
         let listener = listen(address)?;
         let address = listener.local_addr()?;
-        let recorder = recorder();
-        Ok(Self { listener, address, router: router(token, read_token, recorder.clone()), recorder })
+        Ok(Self { listener, address, router: metrics_router(token, read_token), recorder: recorder() })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -60,7 +59,8 @@ pub fn keep_measurements() {
     recorder();
 }
 
-fn router(token: Option<&Secret>, read_token: Option<&Secret>, recorder: PrometheusHandle) -> Router {
+pub(crate) fn metrics_router(token: Option<&Secret>, read_token: Option<&Secret>) -> Router {
+    let recorder = recorder();
     let access = Arc::new(AccessControl::new(token, read_token));
     let router = Router::new()
         .route("/metrics", get(move || async move { render(&recorder) }))
@@ -68,13 +68,4 @@ fn router(token: Option<&Secret>, read_token: Option<&Secret>, recorder: Prometh
         .fallback(async || ApiProblem::route_not_found())
         .layer(from_fn_with_state(access, require_access));
     middleware::apply(router)
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    use super::*;
-
-    pub(crate) fn metrics_router(token: Option<&Secret>, read_token: Option<&Secret>) -> Router {
-        router(token, read_token, recorder())
-    }
 }

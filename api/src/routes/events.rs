@@ -15,11 +15,10 @@ use model::event::{ClusterEvent, EventPosition};
 use serde::Deserialize;
 use store::StoreError;
 use utoipa::IntoParams;
-use utoipa::openapi::Required;
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{Parameter, ParameterIn};
 
 use crate::http::connections::ClientAddress;
-use crate::http::params::{MAX_PAGE_SIZE, Params, page_size, string_schema};
+use crate::http::params::{MAX_PAGE_SIZE, Params, optional_header, page_size, string_schema};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
@@ -58,13 +57,7 @@ pub(crate) struct LastEventId;
 impl IntoParams for LastEventId {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let schema = string_schema(LAST_EVENT_ID_PATTERN, "The id of an event", "1700000000000-0");
-        let parameter = ParameterBuilder::new()
-            .name(LAST_EVENT_ID)
-            .parameter_in(ParameterIn::Header)
-            .required(Required::False)
-            .description(Some("Only events after this id"))
-            .schema(Some(schema));
-        vec![parameter.build()]
+        vec![optional_header(LAST_EVENT_ID, "Only events after this id", schema)]
     }
 }
 

@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use jiff::Timestamp;
 use model::duration::HumanDuration;
 use model::ids::{AppName, ContainerName, PodId, ServiceName};
+use model::service::Service;
 use serde::Deserialize;
 use store::LinesRequest;
 use utoipa::openapi::{RefOr, Schema};
@@ -24,7 +25,6 @@ use crate::state::AppState;
 use crate::streams::merged_logs::{LogSelection, MergedItem, MergedLogs};
 
 const DEFAULT_TAIL: u32 = 100;
-const CHUNK_SIZE: usize = 1000;
 const MAX_NODES: usize = 500;
 
 /// The part of the logs to read.
@@ -201,16 +201,11 @@ async fn services_of(app: &AppState, options: &MergedLogOptions) -> Result<Vec<S
     }
     let labels = options.label.as_deref().map(parse_selector).transpose()?.unwrap_or_default();
     let names = app.store.service_names().await?;
-    let mut selected = Vec::new();
-    for chunk in names.chunks(CHUNK_SIZE) {
-        let services = app.store.services(chunk).await?.found();
-        let is_of_app = |app: &Option<AppName>| options.app.is_none() || *app == options.app;
-        let services = services
-            .into_iter()
-            .filter(|service| is_of_app(&service.fields.app) && labels.matches(&service.fields.labels));
-        selected.extend(services.map(|service| service.name));
-    }
-    Ok(selected)
+    let is_selected = |service: &Service| {
+        let is_of_app = options.app.is_none() || service.fields.app == options.app;
+        is_of_app && labels.matches(&service.fields.labels)
+    };
+    Ok(super::services::select_names(app, &names, is_selected).await?)
 }
 
 fn words(text: Option<&String>) -> impl Iterator<Item = &str> {

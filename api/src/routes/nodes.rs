@@ -28,7 +28,8 @@ pub(crate) async fn list_nodes(
     let names = app.store.node_names().await;
     let names = names.map_err(|error| ApiProblem::of_key(error, RedisKey::Nodes))?;
     let (names, next) = page_of(names, &paging)?;
-    Ok(Json(List { items: read_views(&app, &names).await?, next }))
+    let nodes = app.store.nodes(&names).await?.found();
+    Ok(Json(List { items: views_of(&app, nodes).await?, next }))
 }
 
 /// Shows one node.
@@ -121,10 +122,6 @@ async fn read_view(app: &AppState, name: &NodeName) -> Result<Json<NodeView>, Ap
     let node = node.map_err(|error| ApiProblem::of_key(error, RedisKey::Node(name)))?;
     let found = views_of(app, node.into_iter().collect()).await?.pop();
     found.map(Json).ok_or_else(|| not_found(name))
-}
-
-async fn read_views(app: &AppState, names: &[NodeName]) -> Result<Vec<NodeView>, ApiProblem> {
-    views_of(app, app.store.nodes(names).await?.found()).await
 }
 
 async fn views_of(app: &AppState, nodes: Vec<Node>) -> Result<Vec<NodeView>, ApiProblem> {

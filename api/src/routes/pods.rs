@@ -11,6 +11,7 @@ use model::ids::{NodeName, PodId, ServiceName};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
+use model::service::Service;
 use model::service::selector::LabelSelector;
 use serde::Deserialize;
 use store::{RedisKey, StopOutcome, StoreError};
@@ -18,6 +19,7 @@ use utoipa::IntoParams;
 
 use crate::http::params::{InPath, Params, SelectorText, invalid_cursor, page_size, parse_selector};
 use crate::http::problem::{ApiProblem, ProblemKind};
+use crate::routes::services::select_names;
 use crate::state::AppState;
 use crate::status::views;
 
@@ -221,7 +223,13 @@ impl<'a> PodPage<'a> {
             Some(service) => vec![service.clone()],
             None => or_empty_if_broken(self.app.store.service_names().await)?,
         };
-        for service in self.selected(services).await? {
+        let services = if self.labels.is_empty() {
+            services
+        } else {
+            let has_labels = |service: &Service| self.labels.matches(&service.fields.labels);
+            select_names(self.app, &services, has_labels).await?
+        };
+        for service in services {
             if matches!(&self.after, Some(Cursor::OfService(last, _)) if *last > service)
                 || matches!(&self.after, Some(Cursor::Pushed(_)))
             {
@@ -245,19 +253,6 @@ impl<'a> PodPage<'a> {
         pushed.sort_unstable();
         let pods = pushed.into_iter().filter(|id| self.filter.may_match(id, None));
         self.add(pods.map(|id| (Cursor::Pushed(id.clone()), id)).collect()).await
-    }
-
-    async fn selected(&self, names: Vec<ServiceName>) -> Result<Vec<ServiceName>, StoreError> {
-        if self.labels.is_empty() {
-            return Ok(names);
-        }
-        let mut selected = Vec::new();
-        for chunk in names.chunks(CHUNK_SIZE) {
-            let services = self.app.store.services(chunk).await?.found();
-            let services = services.into_iter().filter(|service| self.labels.matches(&service.fields.labels));
-            selected.extend(services.map(|service| service.name));
-        }
-        Ok(selected)
     }
 
     async fn add(&mut self, mut pods: Vec<(Cursor, PodId)>) -> Result<(), StoreError> {

@@ -299,11 +299,8 @@ pub(crate) async fn discard_dead_letter(
     InPath(DeadLetterId(id)): InPath<DeadLetterId>,
 ) -> Result<StatusCode, ApiProblem> {
     let dead_letter = find(&app, &id).await?;
-    no_content_if(app.store.discard_dead_letter(&dead_letter).await?, &id)
-}
-
-fn no_content_if(existed: bool, id: &str) -> Result<StatusCode, ApiProblem> {
-    if existed { Ok(StatusCode::NO_CONTENT) } else { Err(not_found(id)) }
+    let existed = app.store.discard_dead_letter(&dead_letter).await?;
+    if existed { Ok(StatusCode::NO_CONTENT) } else { Err(not_found(&id)) }
 }
 
 async fn find(app: &AppState, id: &str) -> Result<DeadLetter, ApiProblem> {

@@ -48,6 +48,7 @@ pub(crate) use self::rollout::{
     __path_pause_service, __path_promote_service, __path_resume_service, pause_service, promote_service,
     resume_service,
 };
+pub(super) use self::selection::select_names;
 
 /// The fields of a service to change, by their names in `ServiceInput`; `null` removes a field.
 #[derive(ToSchema)]

@@ -5,8 +5,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{Api, call};
-use crate::metrics::MetricsServer;
-use crate::metrics::testing::metrics_router;
+use crate::metrics::{MetricsServer, metrics_router};
 
 #[tokio::test]
 async fn an_api_serves_its_metrics_and_gauges_of_the_cluster() {

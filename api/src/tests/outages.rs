@@ -93,6 +93,17 @@ async fn every_refusal_is_said_with_its_cause_and_the_line_that_mends_it() {
 }
 
 #[tokio::test]
+async fn a_refusal_without_a_known_cause_has_its_own_series() {
+    need_redis!();
+    let redis = Redis::start_with(&["--rename-command", "EVALSHA", "EVALSHA-OFF"]).await;
+    let router = router(app(&redis.url(), &[]));
+    let metrics = call(&router, "GET", "/metrics", &[], "").await.text;
+    for part in ["kubeleet_redis_writable 0\n", "kubeleet_redis_refusal{cause=\"other\"} 1\n"] {
+        assert!(metrics.contains(part), "{part} is missing:\n{metrics}");
+    }
+}
+
+#[tokio::test]
 async fn a_login_that_is_missing_is_said() {
     need_redis!();
     let redis = Redis::start_with(&["--requirepass", "x"]).await;

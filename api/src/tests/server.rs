@@ -16,7 +16,7 @@ use testkit::Redis;
 struct RunningServer {
     address: SocketAddr,
     shutdown: CancellationToken,
-    task: JoinHandle<Result<(), ApiError>>,
+    task: JoinHandle<()>,
 }
 
 impl RunningServer {
@@ -28,11 +28,7 @@ impl RunningServer {
 
     async fn end(self) {
         self.shutdown.cancel();
-        tokio::time::timeout(Duration::from_secs(5), self.task)
-            .await
-            .expect("the server ends")
-            .unwrap()
-            .unwrap();
+        tokio::time::timeout(Duration::from_secs(5), self.task).await.expect("the server ends").unwrap();
     }
 }
 

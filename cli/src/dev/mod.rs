@@ -240,7 +240,10 @@ impl Daemons {
         let api = server.address();
         let mut tasks = JoinSet::new();
         let token = shutdown.clone();
-        tasks.spawn(async move { Ok(server.run(token).await?) });
+        tasks.spawn(async move {
+            server.run(token).await;
+            Ok(())
+        });
         let (for_scheduler, token) = (store.clone(), shutdown.clone());
         tasks.spawn(async move { Ok(::scheduler::run_with(shared, for_scheduler, token).await?) });
         if config.proxy_socket.is_some() {

@@ -1,9 +1,9 @@
 //! Selection of services for a list.
 
-use model::ids::AppName;
+use model::ids::{AppName, ServiceName};
 use model::service::Service;
 use model::service::selector::LabelSelector;
-use store::RedisKey;
+use store::{RedisKey, StoreError};
 
 use crate::http::params::{DEFAULT_PAGE_SIZE, page_size, parse_selector};
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -62,4 +62,18 @@ impl ServiceSelection {
         }
         Ok(found)
     }
+}
+
+/// Returns those of `names` whose services match.
+pub(crate) async fn select_names(
+    app: &AppState,
+    names: &[ServiceName],
+    matches: impl Fn(&Service) -> bool,
+) -> Result<Vec<ServiceName>, StoreError> {
+    let mut selected = Vec::new();
+    for chunk in names.chunks(DEFAULT_PAGE_SIZE) {
+        let services = app.store.services(chunk).await?.found();
+        selected.extend(services.into_iter().filter(&matches).map(|service| service.name));
+    }
+    Ok(selected)
 }
