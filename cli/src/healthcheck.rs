@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::Args;
 use daemon::config::{Config, Serves};
+use futures_util::FutureExt;
 use model::node::NodeState;
 use store::{LinkOptions, Store};
 
@@ -37,29 +38,19 @@ pub(crate) struct HealthcheckOptions {
 /// Without a daemon, any healthy one of the four is enough.
 pub(crate) async fn run(daemon: Option<Daemon>, flags: &SettingFlags) -> anyhow::Result<()> {
     let config = flags.load(Serves::Nothing)?;
-    let is_checked = |candidate| daemon.is_none_or(|daemon| daemon == candidate);
-    let mut problems = Vec::new();
-    if is_checked(Daemon::Api) {
-        match check_api(&config).await {
-            Ok(()) => return Ok(()),
-            Err(problem) => problems.push(problem),
-        }
-    }
     let store = Store::new(config.redis.clone(), LinkOptions::default());
-    if is_checked(Daemon::Scheduler) {
-        match with_timeout(check_scheduler(&store, &config)).await {
-            Ok(()) => return Ok(()),
-            Err(problem) => problems.push(problem),
+    let checks = [
+        (Daemon::Api, check_api(&config).boxed_local()),
+        (Daemon::Scheduler, with_timeout(check_scheduler(&store, &config)).boxed_local()),
+        (Daemon::Worker, with_timeout(check_worker(&store, &config)).boxed_local()),
+        (Daemon::Proxy, check_proxy(&config).boxed_local()),
+    ];
+    let mut problems = Vec::new();
+    for (candidate, check) in checks {
+        if daemon.is_some_and(|daemon| daemon != candidate) {
+            continue;
         }
-    }
-    if is_checked(Daemon::Worker) {
-        match with_timeout(check_worker(&store, &config)).await {
-            Ok(()) => return Ok(()),
-            Err(problem) => problems.push(problem),
-        }
-    }
-    if is_checked(Daemon::Proxy) {
-        match check_proxy(&config).await {
+        match check.await {
             Ok(()) => return Ok(()),
             Err(problem) => problems.push(problem),
         }

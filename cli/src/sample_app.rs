@@ -6,23 +6,19 @@ use std::net::Ipv4Addr;
 use anyhow::Context;
 use axum::Router;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+use crate::signal;
 
 pub(crate) const PORT: u16 = 8000;
 
-/// Handles both signals itself: as PID 1 of a container it has no default handlers.
 pub(crate) async fn run() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let stop_requested = signal::stop_requested()?;
     let greeting = format!("hello from {}\n", rustix::system::uname().nodename().to_string_lossy());
     write!(std::io::stdout(), "{greeting}")?;
     let stop = CancellationToken::new();
     let signals = async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        stop_requested.await;
         stop.cancel();
     };
     let (served, ()) = tokio::join!(serve(greeting, stop.clone()), signals);

@@ -5,22 +5,14 @@ use api_types::Problem;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("invalid API address {text:?}: {reason} (from --api or KUBELEET_API)")]
-    InvalidAddress {
-        /// As given.
-        text: String,
-        reason: String,
-    },
+    InvalidAddress { text: String, reason: String },
     #[error("invalid token: {0} (from --token, --token-file, KUBELEET_TOKEN or KUBELEET_TOKEN_FILE)")]
     InvalidToken(String),
     #[error(
         "no API at {address} ({cause}): is `kubeleet dev` or `kubeleet api` running? \
          Set --api or KUBELEET_API"
     )]
-    Unreachable {
-        address: String,
-        /// Of the network.
-        cause: String,
-    },
+    Unreachable { address: String, cause: String },
     #[error(
         "{operation}: lost the connection to the API at {address} ({cause}){}",
         warning(*.may_have_changed)
@@ -33,19 +25,9 @@ pub enum ClientError {
         may_have_changed: bool,
     },
     #[error("{}", describe(.operation, .problem))]
-    Problem {
-        operation: String,
-        /// RFC 9457.
-        problem: Box<Problem>,
-    },
+    Problem { operation: String, problem: Box<Problem> },
     #[error("{operation}: {address} is not a kubeleet API (status {status}, {body}); check --api")]
-    NotKubeleet {
-        operation: String,
-        address: String,
-        status: u16,
-        /// Its beginning.
-        body: String,
-    },
+    NotKubeleet { operation: String, address: String, status: u16, body: String },
 }
 
 impl ClientError {
@@ -54,6 +36,11 @@ impl ClientError {
             Self::Problem { problem, .. } => Some(problem.status),
             _ => None,
         }
+    }
+
+    /// Returns true if the API has no such object, also because no object can have this name.
+    pub fn is_no_such_object(&self) -> bool {
+        matches!(self.status(), Some(400 | 404 | 422))
     }
 
     pub fn is_transient(&self) -> bool {

@@ -58,21 +58,16 @@ impl Client {
         is_write: bool,
     ) -> ClientError {
         let cause = if error.is_timeout() { "timed out".to_owned() } else { root_cause(error) };
-        ClientError::RequestFailed {
-            operation: operation.to_owned(),
-            address: self.endpoint.to_string(),
-            cause,
-            may_have_changed: is_write,
-        }
+        self.connection_lost(operation, cause, is_write)
     }
 
     pub(crate) fn stream_ended(&self, operation: &str, cause: String) -> ClientError {
-        ClientError::RequestFailed {
-            operation: operation.to_owned(),
-            address: self.endpoint.to_string(),
-            cause,
-            may_have_changed: false,
-        }
+        self.connection_lost(operation, cause, false)
+    }
+
+    fn connection_lost(&self, operation: &str, cause: String, may_have_changed: bool) -> ClientError {
+        let (operation, address) = (operation.to_owned(), self.endpoint.to_string());
+        ClientError::RequestFailed { operation, address, cause, may_have_changed }
     }
 
     pub(crate) fn not_kubeleet(&self, operation: &str, status: u16, body: &[u8]) -> ClientError {

@@ -19,10 +19,10 @@ pub struct LineStyle {
     pub json: bool,
 }
 
-pub fn shows_colors() -> bool {
+pub fn allows_styling(stream: &impl IsTerminal) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+    stream.is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
 impl LineStyle {

@@ -85,11 +85,7 @@ impl Output {
 
     /// `service/web created`.
     pub fn print_result<T: TableRow>(&mut self, item: &T, result: &str) -> io::Result<()> {
-        match self.format {
-            OutputFormat::Table | OutputFormat::Wide => writeln!(self.sink, "{} {result}", item.name()),
-            OutputFormat::Json | OutputFormat::Yaml => self.print_data(item),
-            OutputFormat::Name => writeln!(self.sink, "{}", item.name()),
-        }
+        self.print_object(item, |_| format!("{} {result}", item.name()))
     }
 
     /// For an object known only by name. `text` is the line for people.

@@ -2,6 +2,8 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 
+use crate::humanize;
+
 /// Nothing is wrapped: a line is a record.
 pub fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
     render_below(titles, rows, &mut Vec::new())
@@ -10,7 +12,8 @@ pub fn render(titles: &[&str], rows: Vec<Vec<String>>) -> String {
 /// Columns are at least as wide as `widths`, which it updates.
 pub(crate) fn render_below(titles: &[&str], mut rows: Vec<Vec<String>>, widths: &mut Vec<usize>) -> String {
     for cell in rows.iter_mut().flatten() {
-        *cell = if cell.is_empty() { "-".to_owned() } else { on_one_line(cell) };
+        // On one line.
+        *cell = if cell.is_empty() { "-".to_owned() } else { humanize::shorten(cell, usize::MAX) };
     }
     widen(widths, titles.iter().map(|title| title.len()));
     for row in &rows {
@@ -43,10 +46,6 @@ fn widen(widths: &mut Vec<usize>, cells: impl Iterator<Item = usize>) {
             None => widths.push(width),
         }
     }
-}
-
-fn on_one_line(cell: &str) -> String {
-    super::humanize::shorten(cell, usize::MAX)
 }
 
 #[cfg(test)]

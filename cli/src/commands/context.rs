@@ -1,9 +1,10 @@
 //! Common parts of commands.
 
+use api_types::ServiceView;
 use client::Client;
 use output::Output;
 
-use super::error::CommandResult;
+use super::error::{CommandError, CommandResult};
 use super::globals::Globals;
 use super::wait::{Goal, Waiter};
 use crate::commands::apps::folder_app::FolderApp;
@@ -21,6 +22,15 @@ impl Context<'_> {
     pub(super) async fn service_name(&self, typed: &str) -> CommandResult<String> {
         let of_app = self.folder.service(&self.client, typed).await?;
         Ok(of_app.unwrap_or_else(|| typed.to_owned()))
+    }
+
+    /// `NotFound` if there are none.
+    pub(super) async fn services_of_app(&self, app: &str) -> CommandResult<Vec<ServiceView>> {
+        let services = self.client.services_of_app(app).await?;
+        if services.is_empty() {
+            return Err(CommandError::NotFound(format!("there is no app {app}")));
+        }
+        Ok(services)
     }
 
     /// Returns the first exit code that is not `Ok`.

@@ -58,7 +58,9 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
     }
     // Plain processes would share one port of the machine.
     let ingress = match kind {
-        RuntimeKind::Docker => vec![IngressRule::Http(any_request_to(sample_app::PORT))],
+        RuntimeKind::Docker => {
+            vec![IngressRule::Http(HttpRule { port: sample_app::PORT, ..HttpRule::default() })]
+        }
         RuntimeKind::Process | RuntimeKind::Sim => Vec::new(),
     };
     let pod = PodSpec {
@@ -74,8 +76,4 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         fields: ServiceFields { ingress, ..ServiceFields::default() },
         pod,
     })
-}
-
-fn any_request_to(port: u16) -> HttpRule {
-    HttpRule { port, ..HttpRule::default() }
 }

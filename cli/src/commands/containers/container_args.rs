@@ -6,10 +6,12 @@ use model::spec::{
     PullPolicy, StopSignal, TextList, VolumeMount,
 };
 
+use crate::commands::flag_values::deserialized;
+
 #[derive(Debug, Args)]
 pub(crate) struct ContainerArgs {
     /// Replaces the image's entry point: one text, split as a shell would split it.
-    #[arg(long, value_name = "COMMAND", value_parser = words)]
+    #[arg(long, value_name = "COMMAND", value_parser = deserialized::<Command>)]
     entrypoint: Option<Command>,
     /// Directory inside the container in which the command begins.
     #[arg(long, short = 'w', value_name = "PATH")]
@@ -45,7 +47,7 @@ pub(crate) struct ContainerArgs {
     #[arg(long, value_name = "MEMORY")]
     memory_reservation: Option<Memory>,
     /// How the engine keeps the log: json-file, local.
-    #[arg(long, value_name = "DRIVER", value_parser = log_driver)]
+    #[arg(long, value_name = "DRIVER", value_parser = deserialized::<LogDriver>)]
     log_driver: Option<LogDriver>,
     /// Limit of the log: max-size=5m, max-file=2; repeatable.
     #[arg(long, value_name = "NAME=VALUE", value_parser = log_option)]
@@ -64,19 +66,19 @@ struct HealthArgs {
     #[arg(long, value_name = "COMMAND")]
     health_cmd: Option<String>,
     /// Time from one check to the next.
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = deserialized::<Milliseconds>)]
     health_interval: Option<Milliseconds>,
     /// Failures in a row after which the container is unhealthy.
     #[arg(long, value_name = "NUMBER")]
     health_retries: Option<u32>,
     /// Time after which a check without an answer has failed.
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = deserialized::<Milliseconds>)]
     health_timeout: Option<Milliseconds>,
     /// Time after the start in which failures do not count until a check has passed.
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = deserialized::<Milliseconds>)]
     health_start_period: Option<Milliseconds>,
     /// Time from one check to the next while the container starts.
-    #[arg(long, value_name = "DURATION", value_parser = milliseconds)]
+    #[arg(long, value_name = "DURATION", value_parser = deserialized::<Milliseconds>)]
     health_start_interval: Option<Milliseconds>,
     /// No check, also if the image has one.
     #[arg(long, conflicts_with_all = ["health_cmd", "health_interval", "health_retries", "health_timeout",
@@ -144,18 +146,6 @@ fn log_option(text: &str) -> Result<LogOptions, String> {
         }
         _ => Err(known()),
     }
-}
-
-fn log_driver(text: &str) -> Result<LogDriver, String> {
-    crate::commands::flag_values::deserialized(text)
-}
-
-fn milliseconds(text: &str) -> Result<Milliseconds, String> {
-    crate::commands::flag_values::deserialized(text)
-}
-
-fn words(text: &str) -> Result<Command, String> {
-    crate::commands::flag_values::deserialized(text)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use model::ids::AppName;
 use model::pod::EndedRun;
 use model::pod::lifecycle::Phase;
 use model::spec::Kind;
-use output::log_lines::{LineStyle, shows_colors};
+use output::log_lines::{LineStyle, allows_styling};
 use output::objects::pods;
 use output::stderr;
 
@@ -106,7 +106,7 @@ impl LogArgs {
         LineStyle {
             names: !is_one || self.selector.text().is_some(),
             timestamps: self.timestamps,
-            colors: shows_colors(),
+            colors: allows_styling(&std::io::stdout()),
             escapes: std::io::stdout().is_terminal(),
             json: self.json,
         }
@@ -156,7 +156,7 @@ async fn select(args: &LogArgs, context: &Context<'_>) -> CommandResult<Selected
     }
     let client = &context.client;
     if args.objects.is_empty() {
-        select_app(client, context.folder.name()?.to_string(), &mut selected).await?;
+        select_app(context, context.folder.name()?.to_string(), &mut selected).await?;
         return Ok(selected);
     }
     let (_, objects) = object_name::parse_words(&args.objects).map_err(CommandError::Usage)?;
@@ -167,7 +167,7 @@ async fn select(args: &LogArgs, context: &Context<'_>) -> CommandResult<Selected
             Some(of) if of.is_service() => {
                 select_service(client, client.service(&name).await?, &mut selected).await?;
             }
-            Some(ObjectType::App) => select_app(client, name, &mut selected).await?,
+            Some(ObjectType::App) => select_app(context, name, &mut selected).await?,
             Some(ObjectType::Pod) => select_pod(client, name, &mut selected).await?,
             None => select_any(context, name, &mut selected).await?,
             Some(other) => return Err(CommandError::Usage(format!("a {} has no output", other.as_str()))),
@@ -180,7 +180,7 @@ async fn select_any(context: &Context<'_>, name: String, selected: &mut Selected
     let client = &context.client;
     match client.service(&context.service_name(&name).await?).await {
         Ok(service) => return select_service(client, service, selected).await,
-        Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {}
+        Err(error) if error.is_no_such_object() => {}
         Err(error) => return Err(error.into()),
     }
     match select_pod(client, name.clone(), selected).await {
@@ -218,10 +218,8 @@ async fn select_service(client: &Client, service: ServiceView, selected: &mut Se
     Ok(())
 }
 
-async fn select_app(client: &Client, name: String, selected: &mut Selected) -> CommandResult<()> {
-    if client.services_of_app(&name).await?.is_empty() {
-        return Err(CommandError::NotFound(format!("there is no app {name}")));
-    }
+async fn select_app(context: &Context<'_>, name: String, selected: &mut Selected) -> CommandResult<()> {
+    context.services_of_app(&name).await?;
     selected.apps.push(name);
     Ok(())
 }

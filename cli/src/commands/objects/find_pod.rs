@@ -19,7 +19,7 @@ pub(crate) async fn pod(client: &Client, text: &str) -> CommandResult<PodView> {
     match client.pod(text).await {
         Ok(pod) => return Ok(pod),
         // No uuid of a pod, but perhaps a prefix or a name.
-        Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => {}
+        Err(error) if error.is_no_such_object() => {}
         Err(error) => return Err(error.into()),
     }
     let by_prefix = PodFilter { prefix: Some(text.to_owned()), ..PodFilter::default() };
@@ -81,10 +81,13 @@ async fn pods_of(client: &Client, service: &str) -> CommandResult<(Vec<PodView>,
 
 /// A ready pod, else a running, else an active one; and the number of active pods.
 fn any_of(pods: &[PodView]) -> Option<(&PodView, usize)> {
-    let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
     let rank = |pod: &&PodView| (pod.ready_since.is_none(), pod.phase != Phase::Running, pod.replica);
     let count = pods.iter().filter(is_active).count();
     pods.iter().filter(is_active).min_by_key(rank).map(|pod| (pod, count))
+}
+
+fn is_active(pod: &&PodView) -> bool {
+    !pod.phase.is_terminal() && pod.phase != Phase::Stopping
 }
 
 async fn no_pod(client: &Client, text: &str) -> CommandError {
@@ -106,7 +109,6 @@ async fn no_pod(client: &Client, text: &str) -> CommandError {
 
 /// During a replacement the old and the new pod share a name: the active one is meant.
 fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> CommandResult<PodView> {
-    let is_active = |pod: &&PodView| !pod.phase.is_terminal() && pod.phase != Phase::Stopping;
     let active: Vec<&PodView> = candidates.iter().filter(is_active).collect();
     let all: Vec<&PodView> = candidates.iter().collect();
     match [all, active].into_iter().find(|pods| pods.len() == 1).as_deref() {

@@ -55,7 +55,7 @@ async fn is_pod(name: &str, context: &Context<'_>) -> CommandResult<bool> {
 fn exists<T>(result: Result<T, ClientError>) -> CommandResult<bool> {
     match result {
         Ok(_) => Ok(true),
-        Err(error) if matches!(error.status(), Some(400 | 404 | 422)) => Ok(false),
+        Err(error) if error.is_no_such_object() => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

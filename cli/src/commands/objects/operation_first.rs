@@ -296,10 +296,7 @@ async fn services_to_restart(words: &[String], context: &Context<'_>) -> Command
             services.push(object.name.clone());
             continue;
         }
-        let of_app = context.client.services_of_app(&object.name).await?;
-        if of_app.is_empty() {
-            return Err(CommandError::NotFound(format!("there is no app {}", object.name)));
-        }
+        let of_app = context.services_of_app(&object.name).await?;
         let runs_on = of_app.into_iter().filter(|service| service.pod.kind == Kind::Service);
         services.extend(runs_on.map(|service| service.name.to_string()));
     }

@@ -154,9 +154,7 @@ async fn services_of(names: &[String], context: &Context<'_>) -> CommandResult<V
         let service = context.service_name(&name).await?;
         match context.client.service(&service).await {
             Ok(service) if !is_app => services.push(service.name.to_string()),
-            Err(error) if !is_app && !matches!(error.status(), Some(400 | 404 | 422)) => {
-                return Err(error.into());
-            }
+            Err(error) if !is_app && !error.is_no_such_object() => return Err(error.into()),
             _ => {
                 let of_app = context.client.services_of_app(&name).await?;
                 if of_app.is_empty() {

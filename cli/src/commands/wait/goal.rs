@@ -7,21 +7,11 @@ use model::ids::PodId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// Of this generation or a later one.
-    Ready {
-        service: String,
-        /// After the write.
-        generation: u64,
-    },
+    Ready { service: String, generation: u64 },
     /// By themselves, with any exit code.
-    Ended {
-        /// Name.
-        service: String,
-    },
+    Ended { service: String },
     /// The last pod is gone, too.
-    ServiceGone {
-        /// Name.
-        service: String,
-    },
+    ServiceGone { service: String },
     /// The pod is stopped or forgotten.
     PodGone {
         id: PodId,

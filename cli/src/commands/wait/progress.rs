@@ -1,9 +1,9 @@
 //! Progress of `--wait` on standard error.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use output::log_lines::allows_styling;
 use output::stderr::note;
 
 use crate::exit::Exit;
@@ -16,7 +16,7 @@ pub(super) struct GoalProgress {
 
 impl GoalProgress {
     pub(super) fn start(subject: String) -> Self {
-        let spinner = can_update_lines().then(|| {
+        let spinner = allows_styling(&std::io::stderr()).then(|| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template");
             let bar = ProgressBar::new_spinner().with_style(style);
             bar.enable_steady_tick(Duration::from_millis(100));
@@ -53,10 +53,4 @@ impl GoalProgress {
         self.end(line, word);
         exit
     }
-}
-
-fn can_update_lines() -> bool {
-    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    std::io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
