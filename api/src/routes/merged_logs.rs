@@ -176,7 +176,7 @@ async fn select(app: &AppState, options: &MergedLogOptions) -> Result<LogSelecti
     let mut selection = LogSelection::default();
     for name in words(options.service.as_ref()) {
         let service = ServiceName::new(name).map_err(|error| invalid("service", &error.to_string()))?;
-        super::services::require(app, &service).await?;
+        super::services::read(app, &service).await?;
         selection.services.push(service);
     }
     for id in words(options.pod.as_ref()) {

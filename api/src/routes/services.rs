@@ -28,7 +28,7 @@ use self::checks::{check_capacity, check_ingress, check_name, check_new};
 use self::dependencies::check_dependencies;
 use self::selection::ServiceSelection;
 use self::stored::{
-    being_deleted, exists, not_found, read, respond, respond_stored, respond_to_dry_run, revision_conflict,
+    being_deleted, exists, find, not_found, respond, respond_stored, respond_to_dry_run, revision_conflict,
     with_etag,
 };
 use crate::admission::capacity::Demand;
@@ -49,6 +49,7 @@ pub(crate) use self::rollout::{
     resume_service,
 };
 pub(super) use self::selection::select_names;
+pub(super) use self::stored::read;
 
 /// The fields of a service to change, by their names in `ServiceInput`; `null` removes a field.
 #[derive(ToSchema)]
@@ -87,7 +88,7 @@ pub(crate) async fn create_service(
     app.admit(Growth::of(&desired, None)).await?;
     check_new(&app, &desired, options).await?;
     if options.dry_run {
-        return match read(&app, &desired.name).await? {
+        return match find(&app, &desired.name).await? {
             Some(_) => Err(exists(&desired.name)),
             None => Ok(StatusCode::NO_CONTENT.into_response()),
         };
@@ -126,10 +127,6 @@ pub(crate) async fn list_services(
     Ok(Json(List { items, next: next.flatten() }))
 }
 
-pub(super) async fn require(app: &AppState, name: &ServiceName) -> Result<(), ApiProblem> {
-    read(app, name).await?.map(drop).ok_or_else(|| not_found(name))
-}
-
 /// Shows one service.
 #[utoipa::path(get, path = "/service/{name}", tag = "service", params(InPath<ServiceName>), responses(
     (status = 200, description = "The service", body = ServiceView, headers(
@@ -141,7 +138,7 @@ pub(crate) async fn get_service(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
 ) -> Result<Response, ApiProblem> {
-    let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
+    let service = read(&app, &name).await?;
     Ok(with_etag(StatusCode::OK, kind_status::view(&app.store, service).await?))
 }
 
@@ -266,7 +263,7 @@ pub(crate) async fn delete_service(
         DeleteOutcome::Conflict { revision } => return Err(revision_conflict(&name, revision)),
     }
     let durability = app.note_write(&name, written);
-    let Some(service) = read(&app, &name).await? else {
+    let Some(service) = find(&app, &name).await? else {
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
     let mut view = kind_status::view(&app.store, service).await?;

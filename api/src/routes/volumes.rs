@@ -94,17 +94,13 @@ pub(crate) async fn bind_volume(
     match app.store.bind_volume(&VolumeClaim { space, ..claim }, &node).await? {
         BindVolumeOutcome::Bound => Ok(StatusCode::NO_CONTENT),
         BindVolumeOutcome::Missing => Err(no_copy(&name, &node)),
-        BindVolumeOutcome::Used => Err(ApiProblem::new(
-            ProblemKind::VolumeInUse,
-            format!(
-                "a pod has another copy of volume {name}: scale its service down, wait until the pod is gone, and try \
-                 again"
-            ),
-        )),
-        BindVolumeOutcome::Removing => Err(ApiProblem::new(
-            ProblemKind::VolumeInUse,
-            format!("volume {name}, or its copy on {node}, is being removed"),
-        )),
+        BindVolumeOutcome::Used => Err(in_use(format!(
+            "a pod has another copy of volume {name}: scale its service down, wait until the pod is gone, and try \
+             again"
+        ))),
+        BindVolumeOutcome::Removing => {
+            Err(in_use(format!("volume {name}, or its copy on {node}, is being removed")))
+        }
     }
 }
 
@@ -131,27 +127,18 @@ pub(crate) async fn remove_volume(
         RemoveVolumeOutcome::Removing => Ok(StatusCode::ACCEPTED),
         RemoveVolumeOutcome::Removed => Ok(StatusCode::NO_CONTENT),
         RemoveVolumeOutcome::Missing => Err(not_found(&name)),
-        RemoveVolumeOutcome::Conflict => Err(ApiProblem::new(
-            ProblemKind::VolumeInUse,
-            format!(
-                "several nodes have copies of volume {name}: choose one with `kubeleet volume bind {name} NODE`, or remove \
-                 one with `kubeleet volume rm {name} --node NODE`"
-            ),
-        )),
-        RemoveVolumeOutcome::Used => Err(ApiProblem::new(
-            ProblemKind::VolumeInUse,
-            format!(
-                "volume {name} is used by a service, or belongs to a replica that it wants: scale the service down \
-                 or delete it, wait until the pod is gone, and try again"
-            ),
-        )),
-        RemoveVolumeOutcome::NoNode => Err(ApiProblem::new(
-            ProblemKind::VolumeInUse,
-            format!(
-                "volume {name} is in the directory that nodes share, and no node that has it is alive: start a worker \
-                 with KUBELEET_SHARED_VOLUMES_DIR, or see in `kubeleet node ls -o wide` why it is not ready"
-            ),
-        )),
+        RemoveVolumeOutcome::Conflict => Err(in_use(format!(
+            "several nodes have copies of volume {name}: choose one with `kubeleet volume bind {name} NODE`, or remove \
+             one with `kubeleet volume rm {name} --node NODE`"
+        ))),
+        RemoveVolumeOutcome::Used => Err(in_use(format!(
+            "volume {name} is used by a service, or belongs to a replica that it wants: scale the service down \
+             or delete it, wait until the pod is gone, and try again"
+        ))),
+        RemoveVolumeOutcome::NoNode => Err(in_use(format!(
+            "volume {name} is in the directory that nodes share, and no node that has it is alive: start a worker \
+             with KUBELEET_SHARED_VOLUMES_DIR, or see in `kubeleet node ls -o wide` why it is not ready"
+        ))),
     }
 }
 
@@ -269,6 +256,10 @@ fn former_view(copy: FormerCopy) -> Option<VolumeView> {
         problem: None,
         created_at: rfc3339(copy.epoch.unwrap_or_default()),
     })
+}
+
+fn in_use(detail: String) -> ApiProblem {
+    ApiProblem::new(ProblemKind::VolumeInUse, detail)
 }
 
 fn no_copy(name: &VolumeName, node: &NodeName) -> ApiProblem {

@@ -10,7 +10,7 @@ use store::{FormerGeneration, PutMode, PutOutcome};
 use super::checks::{check_capacity, check_ingress, check_name};
 use super::dependencies::check_dependencies;
 use super::former::undone;
-use super::stored::{not_found, read, respond, respond_to_dry_run, revision_conflict};
+use super::stored::{read, respond, respond_to_dry_run, revision_conflict};
 use crate::admission::capacity::Demand;
 use crate::admission::growth::Growth;
 use crate::http::params::{IfMatch, PlacementOptions};
@@ -55,7 +55,7 @@ impl ServiceChange {
         options: PlacementOptions,
     ) -> Result<Response, ApiProblem> {
         for _ in 0..MAX_ATTEMPTS {
-            let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
+            let service = read(app, name).await?;
             if condition.revision().is_some_and(|expected| expected != service.revision) {
                 return Err(revision_conflict(name, service.revision));
             }

@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 
 use super::change::ServiceChange;
 use super::former::{chosen, former_generations};
-use super::stored::{not_found, read};
+use super::stored::read;
 use crate::http::params::{IfMatch, InPath, Params, PlacementOptions};
 use crate::http::problem::ApiProblem;
 use crate::state::AppState;
@@ -32,7 +32,7 @@ pub(crate) async fn list_history(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
 ) -> Result<Json<List<GenerationView>>, ApiProblem> {
-    let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
+    let service = read(&app, &name).await?;
     let former = former_generations(&app, &name).await?;
     let target = chosen(&service, &former, None).ok().map(|one| one.generation);
     let current =

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use store::{CronTick, TickOutcome};
 use utoipa::IntoParams;
 
-use super::stored::{being_deleted, not_found, read, respond_stored};
+use super::stored::{being_deleted, read, respond_stored};
 use crate::admission::growth::Growth;
 use crate::http::params::{InPath, Params};
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -31,7 +31,7 @@ pub(crate) async fn list_results(
     State(app): State<AppState>,
     InPath(name): InPath<ServiceName>,
 ) -> Result<Json<List<IndexResultView>>, ApiProblem> {
-    let service = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
+    let service = read(&app, &name).await?;
     if service.kind() != Kind::Job {
         return Err(wrong_kind(&service, "only a job has results"));
     }
@@ -67,7 +67,7 @@ pub(crate) async fn run_service(
     Params(options): Params<RunOptions>,
 ) -> Result<Response, ApiProblem> {
     for _ in 0..MAX_ATTEMPTS {
-        let cron = read(&app, &name).await?.ok_or_else(|| not_found(&name))?;
+        let cron = read(&app, &name).await?;
         if cron.kind() != Kind::Cron {
             return Err(wrong_kind(&cron, "only a cron can be run"));
         }

@@ -8,7 +8,7 @@ use model::ids::ServiceName;
 use model::service::ServiceState;
 use store::{MarkOutcome, RolloutMark};
 
-use super::stored::{being_deleted, not_found, read, with_etag};
+use super::stored::{being_deleted, read, with_etag};
 use crate::http::params::InPath;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
@@ -68,7 +68,7 @@ pub(crate) async fn promote_service(
 }
 
 async fn mark(app: &AppState, name: &ServiceName, mark: RolloutMark<'_>) -> Result<Response, ApiProblem> {
-    let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
+    let service = read(app, name).await?;
     if service.state == ServiceState::Deleting {
         return Err(being_deleted(name));
     }
@@ -76,6 +76,6 @@ async fn mark(app: &AppState, name: &ServiceName, mark: RolloutMark<'_>) -> Resu
         let detail = format!("service {name} was changed at the same moment; look at it and try again");
         return Err(ApiProblem::new(ProblemKind::ConcurrentModification, detail));
     }
-    let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
+    let service = read(app, name).await?;
     Ok(with_etag(StatusCode::OK, kind_status::view(&app.store, service).await?))
 }

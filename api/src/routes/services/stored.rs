@@ -116,7 +116,7 @@ pub(super) async fn respond_stored(
     written: WriteReceipt,
 ) -> Result<Response, ApiProblem> {
     let durability = app.note_write(name, written);
-    let service = read(app, name).await?.ok_or_else(|| not_found(name))?;
+    let service = read(app, name).await?;
     // Many pods are being stopped: counting them would take longer than a client waits.
     let counts = app.store.creation_progress(std::slice::from_ref(name)).await?;
     let is_shrinking =
@@ -194,7 +194,11 @@ async fn create_pods(app: &AppState, service: &Service, replicas: Vec<u32>) -> u
     0
 }
 
-pub(super) async fn read(app: &AppState, name: &ServiceName) -> Result<Option<Service>, ApiProblem> {
+pub(crate) async fn read(app: &AppState, name: &ServiceName) -> Result<Service, ApiProblem> {
+    find(app, name).await?.ok_or_else(|| not_found(name))
+}
+
+pub(super) async fn find(app: &AppState, name: &ServiceName) -> Result<Option<Service>, ApiProblem> {
     let service = app.store.service(name).await;
     service.map_err(|error| ApiProblem::of_key(error, RedisKey::Service(name)))
 }

@@ -176,15 +176,13 @@ async fn check_kind(
 pub(crate) async fn delete(args: DeleteArgs, context: &mut Context<'_>) -> CommandResult {
     if !args.files.is_empty() {
         let desired = desired_state::read_files(&args.files, &args.compose, None).await?;
-        // Dependent services are deleted first.
-        let services = desired.services.iter().rev();
-        let names = match desired.app {
-            Some(_) => services.map(|service| service.name().to_string()).collect(),
-            None => services.rev().map(|service| service.name().to_string()).collect(),
-        };
+        let mut names: Vec<String> =
+            desired.services.iter().map(|service| service.name().to_string()).collect();
         let Some(app) = desired.app else {
             return delete_all(ObjectType::Service, names, args.wait, context).await;
         };
+        // Dependent services are deleted first.
+        names.reverse();
         let lock = AppLock::take(&context.client, &app.name, context.globals.timeout).await?;
         let deleted = delete_app(app.name.as_str(), names, args.wait, context).await;
         lock.release().await;
