@@ -88,7 +88,12 @@ impl Output {
         self.print_object(item, |_| format!("{} {result}", item.name()))
     }
 
-    /// For an object known only by name. `text` is the line for people.
+    /// As [`Output::print_result`], for an object known only by name.
+    pub fn print_result_of(&mut self, name: &str, result: &str) -> io::Result<()> {
+        self.print_named_result(name, &format!("{name} {result}"), result)
+    }
+
+    /// `text` is the line for people.
     pub fn print_named_result(&mut self, name: &str, text: &str, result: &str) -> io::Result<()> {
         match self.format {
             OutputFormat::Table | OutputFormat::Wide => writeln!(self.sink, "{text}"),

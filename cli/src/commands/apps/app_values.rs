@@ -64,8 +64,7 @@ pub(crate) async fn apply<'a>(
     let mut changed = Vec::new();
     for value in values {
         let Some(change) = batch.accept(put(&context.client, app, value).await)? else { continue };
-        let title = title(value.kind, value.name.as_str());
-        context.output.print_named_result(&title, &format!("{title} {}", change.word()), change.word())?;
+        context.output.print_result_of(&title(value.kind, value.name.as_str()), change.word())?;
         if change == ValueChange::Configured {
             changed.push(value);
         }
@@ -124,8 +123,7 @@ pub(crate) async fn remove(
     for (kind, name) in values {
         let result = context.client.delete_value(kind, &name, false).await.map_err(CommandError::from);
         if batch.accept(result)?.is_some() {
-            let title = title(kind, &name);
-            context.output.print_named_result(&title, &format!("{title} removed"), "removed")?;
+            context.output.print_result_of(&title(kind, &name), "removed")?;
         }
     }
     Ok(())

@@ -200,7 +200,7 @@ async fn dry_run(args: &ApplyArgs, desired: &Desired, context: &mut Context<'_>)
             if let Some(change) = batch.accept(compared)? {
                 let name = app_values::title(value.kind, value.name.as_str());
                 let result = format!("{} (dry run)", change.word());
-                context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
+                context.output.print_result_of(&name, &result)?;
             }
         }
     }
@@ -210,7 +210,7 @@ async fn dry_run(args: &ApplyArgs, desired: &Desired, context: &mut Context<'_>)
             let name = format!("service/{}", input.name());
             let effect = comparison.effect().map(|effect| format!(": {effect}")).unwrap_or_default();
             let result = format!("{} (dry run){effect}", comparison.result());
-            context.output.print_named_result(&name, &format!("{name} {result}"), &result)?;
+            context.output.print_result_of(&name, &result)?;
             let checked = comparison.check(&client, desired.leaves_volumes).await;
             batch.accept(checked)?;
         }

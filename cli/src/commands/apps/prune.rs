@@ -29,9 +29,8 @@ pub(crate) async fn run(
     for service in surplus {
         let deleted = service::delete_listed(&service, false, &context.client).await;
         if batch.accept(deleted)? == Some(true) {
-            let name = format!("service/{service}");
             let result = "is being deleted: the files do not have it";
-            context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+            context.output.print_result_of(&format!("service/{service}"), result)?;
         }
     }
     if batch.exit() == Exit::Ok {
@@ -49,8 +48,7 @@ pub(crate) async fn dry_run(app: &DesiredApp, prune: bool, context: &mut Context
     }
     let services = surplus.into_iter().map(|service| format!("service/{service}"));
     for name in services.chain(values.iter().map(|(kind, name)| app_values::title(*kind, name))) {
-        let result = "deleted (dry run)";
-        context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+        context.output.print_result_of(&name, "deleted (dry run)")?;
     }
     Ok(())
 }

@@ -192,9 +192,7 @@ pub(crate) async fn delete(
                 .map_err(CommandError::from),
         };
         if batch.accept(deleted)? == Some(true) {
-            let name = format!("service/{service}");
-            let result = "is being deleted";
-            context.output.print_named_result(&name, &format!("{name} {result}"), result)?;
+            context.output.print_result_of(&format!("service/{service}"), "is being deleted")?;
             goals.push(Goal::ServiceGone { service: service.clone() });
         }
     }
