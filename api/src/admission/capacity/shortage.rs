@@ -39,27 +39,15 @@ impl Shortage {
     fn kind_and_detail(&self) -> (ProblemKind, String) {
         let (required, allocatable) = (self.required, self.allocatable);
         match self.lack {
-            Lack::Amount(Resource::Memory) => {
-                let (required, free) = (memory(required, Rounded::Up), memory(allocatable, Rounded::Down));
-                (
-                    ProblemKind::InsufficientMemory,
-                    format!("requires {required} of memory but only {free} can be allocated"),
-                )
-            }
-            Lack::Amount(Resource::Cpu) => {
-                let (cpus, free) = (amount(Resource::Cpu, required, Rounded::Up), cores(allocatable));
-                (ProblemKind::InsufficientCpu, format!("requires {cpus} but only {free} can be allocated"))
-            }
-            Lack::Amount(Resource::Pids) => (
-                ProblemKind::InsufficientPids,
-                format!("requires {required} processes but only {allocatable} can be allocated"),
-            ),
-            Lack::Amount(Resource::Disk) => {
-                let (required, free) = (memory(required, Rounded::Up), memory(allocatable, Rounded::Down));
-                (
-                    ProblemKind::InsufficientDisk,
-                    format!("requires {required} of disk but only {free} can be allocated"),
-                )
+            Lack::Amount(resource) => {
+                let (kind, free) = match resource {
+                    Resource::Memory => (ProblemKind::InsufficientMemory, memory(allocatable, Rounded::Down)),
+                    Resource::Cpu => (ProblemKind::InsufficientCpu, cores(allocatable).to_string()),
+                    Resource::Pids => (ProblemKind::InsufficientPids, allocatable.to_string()),
+                    Resource::Disk => (ProblemKind::InsufficientDisk, memory(allocatable, Rounded::Down)),
+                };
+                let required = amount(resource, required, Rounded::Up);
+                (kind, format!("requires {required} but only {free} can be allocated"))
             }
             Lack::Permission => {
                 // Nodes with different settings may refuse different values.
