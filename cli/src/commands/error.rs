@@ -1,6 +1,10 @@
 //! Errors of commands, and their exit codes.
 
+use std::fmt::Display;
+use std::io;
+
 use client::ClientError;
+use output::humanize;
 
 use crate::exit::{ErrorExit, Exit};
 
@@ -11,7 +15,7 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error("cannot write the output: {0}")]
-    Output(#[from] std::io::Error),
+    Output(#[from] io::Error),
     #[error("{0}")]
     Usage(String),
     #[error("{0}")]
@@ -25,6 +29,13 @@ pub(crate) enum CommandError {
 }
 
 impl CommandError {
+    pub(crate) fn unreadable(file: impl Display, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NotFound(format!("{file}: no such file")),
+            _ => Self::Other(format!("cannot read {file}: {}", humanize::system_error(error))),
+        }
+    }
+
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.exit(),

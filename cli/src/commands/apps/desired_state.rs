@@ -10,7 +10,6 @@ use compose::{AppValue, ComposeFinding, NoteKind};
 use model::ids::{AppName, ServiceName, ValueName};
 use model::spec::{ServiceInput, VolumeKind};
 use model::value::ValueKind;
-use output::humanize;
 use output::stderr;
 
 use super::compose_sources::ComposeSources;
@@ -217,13 +216,7 @@ fn read_text(file: &str) -> CommandResult<String> {
             Err(CommandError::Usage(detail))
         }
         Ok(_) => Ok(text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(CommandError::NotFound(format!("{file}: no such file")))
-        }
-        Err(error) => {
-            let reason = humanize::system_error(&error);
-            Err(CommandError::Other(format!("cannot read {}: {reason}", display_name(file))))
-        }
+        Err(error) => Err(CommandError::unreadable(display_name(file), &error)),
     }
 }
 

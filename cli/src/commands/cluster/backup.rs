@@ -177,10 +177,7 @@ fn merge(view: &mut RecoveryView, part: RecoveryView) {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> CommandError {
-    if error.kind() == std::io::ErrorKind::NotFound {
-        return CommandError::NotFound(format!("{}: no such file", path.display()));
-    }
-    CommandError::Other(format!("cannot read {}: {}", path.display(), humanize::system_error(error)))
+    CommandError::unreadable(path.display(), error)
 }
 
 fn invalid(path: &Path, why: &InvalidState) -> CommandError {

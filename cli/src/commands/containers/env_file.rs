@@ -1,7 +1,5 @@
 //! Environment variables as `docker run` reads them.
 
-use output::humanize;
-
 use crate::commands::error::{CommandError, CommandResult};
 
 /// `KEY` alone takes the value in this command's environment.
@@ -22,10 +20,7 @@ fn variable_from(text: &str, get: impl Fn(&str) -> Option<String>) -> Result<(St
 
 /// One variable per line, `#` begins a comment line.
 pub(crate) fn read(path: &str) -> CommandResult<Vec<(String, String)>> {
-    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => CommandError::NotFound(format!("{path}: no such file")),
-        _ => CommandError::Other(format!("cannot read {path}: {}", humanize::system_error(&error))),
-    })?;
+    let text = std::fs::read_to_string(path).map_err(|error| CommandError::unreadable(path, &error))?;
     parse(&text, variable).map_err(|(line, problem)| CommandError::Usage(format!("{path}:{line}: {problem}")))
 }
 

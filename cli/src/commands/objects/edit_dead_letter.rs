@@ -59,10 +59,7 @@ pub(crate) async fn requeue_from_file(
     };
     match result {
         Ok(()) => requeue(id, without_final_line_feed(bytes, b""), context).await,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(CommandError::NotFound(format!("{file}: no such file")))
-        }
-        Err(error) => Err(cannot(&format!("read {file}"), &error)),
+        Err(error) => Err(CommandError::unreadable(file, &error)),
     }
 }
 
