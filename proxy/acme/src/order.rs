@@ -39,11 +39,7 @@ pub(super) enum OrderError {
     #[error(
         "the account with {server} cannot be read: {why}; HDEL acme_accounts {server} has a new one made"
     )]
-    Account {
-        /// URL of the ACME directory.
-        server: String,
-        why: String,
-    },
+    Account { server: String, why: String },
     #[error("{}", words(.0))]
     Acme(#[from] Error),
     #[error("the authority refuses it: {}", problem_words(.0))]

@@ -1,10 +1,9 @@
 //! The sockets of this process, and the grace periods after it stops accepting.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -36,65 +35,14 @@ struct Process {
 
 #[derive(Debug, Default)]
 struct Sockets {
-    open: HashMap<SocketName, OpenSocket>,
+    open: HashMap<SocketName, Weak<AnySocket>>,
     inherited: HashMap<SocketName, OwnedFd>,
 }
 
 /// Transport and requested address, which may have port 0.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct SocketName(String);
+type SocketName = String;
 
-impl SocketName {
-    fn tcp(address: SocketAddr) -> Self {
-        Self(format!("tcp {address}"))
-    }
-
-    fn udp(address: SocketAddr) -> Self {
-        Self(format!("udp {address}"))
-    }
-
-    pub(crate) fn new(name: &str) -> Self {
-        Self(name.to_owned())
-    }
-}
-
-impl fmt::Display for SocketName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-#[derive(Debug, Clone)]
-enum OpenSocket {
-    Tcp(Weak<TcpListener>),
-    Udp(Weak<UdpSocket>),
-}
-
-#[derive(Debug)]
-pub(crate) enum LiveSocket {
-    Tcp(Arc<TcpListener>),
-    Udp(Arc<UdpSocket>),
-    Unclaimed(OwnedFd),
-}
-
-impl OpenSocket {
-    fn upgrade(&self) -> Option<LiveSocket> {
-        match self {
-            Self::Tcp(socket) => socket.upgrade().map(LiveSocket::Tcp),
-            Self::Udp(socket) => socket.upgrade().map(LiveSocket::Udp),
-        }
-    }
-}
-
-impl AsFd for LiveSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(socket) => socket.as_fd(),
-            Self::Udp(socket) => socket.as_fd(),
-            Self::Unclaimed(socket) => socket.as_fd(),
-        }
-    }
-}
+type AnySocket = dyn AsFd + Send + Sync;
 
 impl From<CancellationToken> for Listening {
     fn from(shutdown: CancellationToken) -> Self {
@@ -115,7 +63,7 @@ impl Listening {
     }
 
     pub fn tcp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<TcpListener>> {
-        let name = SocketName::tcp(address);
+        let name = format!("tcp {address}");
         let mut sockets = self.process.sockets.lock();
         let listener = match sockets.inherited.remove(&name) {
             Some(socket) => {
@@ -127,12 +75,13 @@ impl Listening {
         };
         socket::keep_alive(&listener)?;
         let listener = Arc::new(listener);
-        sockets.open.insert(name, OpenSocket::Tcp(Arc::downgrade(&listener)));
+        let open = Arc::downgrade(&listener);
+        sockets.open.insert(name, open);
         Ok(listener)
     }
 
     pub fn udp_at(&self, address: SocketAddr, presence: Presence) -> io::Result<Arc<UdpSocket>> {
-        let name = SocketName::udp(address);
+        let name = format!("udp {address}");
         let mut sockets = self.process.sockets.lock();
         let socket = match sockets.inherited.remove(&name) {
             Some(socket) => std::net::UdpSocket::from(socket),
@@ -140,7 +89,8 @@ impl Listening {
         };
         socket.set_nonblocking(true)?;
         let socket = Arc::new(UdpSocket::from_std(socket)?);
-        sockets.open.insert(name, OpenSocket::Udp(Arc::downgrade(&socket)));
+        let open = Arc::downgrade(&socket);
+        sockets.open.insert(name, open);
         Ok(socket)
     }
 
@@ -154,16 +104,15 @@ impl Listening {
         }
     }
 
-    pub(crate) fn live_sockets(&self) -> Vec<(SocketName, LiveSocket)> {
+    pub(crate) fn live_sockets(&self) -> Vec<(SocketName, Arc<AnySocket>)> {
         let mut sockets = self.process.sockets.lock();
-        let live = |(name, socket): (&SocketName, &OpenSocket)| Some((name.clone(), socket.upgrade()?));
-        let mut live: Vec<_> = sockets.open.iter().filter_map(live).collect();
-        sockets.open.retain(|name, _| live.iter().any(|(other, _)| other == name));
+        sockets.open.retain(|_, socket| socket.strong_count() > 0);
+        let open = sockets.open.iter().filter_map(|(name, socket)| Some((name.clone(), socket.upgrade()?)));
         let unclaimed = sockets.inherited.iter().filter_map(|(name, socket)| {
-            Some((name.clone(), LiveSocket::Unclaimed(socket.try_clone().ok()?)))
+            let socket: Arc<AnySocket> = Arc::new(socket.try_clone().ok()?);
+            Some((name.clone(), socket))
         });
-        live.extend(unclaimed);
-        live
+        open.chain(unclaimed).collect()
     }
 
     pub fn stopped(&self) -> CancellationToken {

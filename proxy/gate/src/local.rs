@@ -41,17 +41,9 @@ pub enum LocalError {
     )]
     InUse(PathBuf),
     #[error("the proxy that serves {path} does not hand over: {source}; it serves on")]
-    TakeOver {
-        /// Path of the socket.
-        path: PathBuf,
-        source: TakeOverError,
-    },
+    TakeOver { path: PathBuf, source: TakeOverError },
     #[error("the socket {path} cannot be created: {source}; see KUBELEET_PROXY_SOCKET")]
-    Socket {
-        /// Path of the socket.
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Socket { path: PathBuf, source: std::io::Error },
 }
 
 /// Its socket is bound: workers can connect before [`run`](Self::run).

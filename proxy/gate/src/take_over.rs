@@ -18,6 +18,7 @@ mod former;
 mod sockets;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -28,8 +29,7 @@ use tokio::net::UnixStream;
 use tokio_util::codec::LinesCodecError;
 
 pub use self::former::Former;
-pub(crate) use self::former::FormerDrain;
-use crate::listening::{Listening, SocketName};
+use crate::listening::Listening;
 
 const OTHER_PROCESS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -47,18 +47,13 @@ pub enum TakeOverError {
     Silent,
 }
 
+/// The pods of one node may come in several messages.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum FromFormer {
-    Socket {
-        name: String,
-    },
+    Socket { name: String },
     AllSockets,
-    /// May be split into several messages.
-    Pods {
-        node: NodeName,
-        pods: Vec<LocalPod>,
-    },
+    Pods { node: NodeName, pods: Vec<LocalPod> },
     AllPods,
 }
 
@@ -70,9 +65,7 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
         loop {
             let (line, socket) = sockets::receive(&stream).await?.ok_or(TakeOverError::Ended)?;
             match (serde_json::from_slice(&line)?, socket) {
-                (FromFormer::Socket { name }, Some(socket)) => {
-                    listening.inherit(SocketName::new(&name), socket);
-                }
+                (FromFormer::Socket { name }, Some(socket)) => listening.inherit(name, socket),
                 (FromFormer::AllSockets, None) => return Ok(()),
                 _ => return Err(TakeOverError::Io(io::Error::other("a socket is missing"))),
             }
@@ -104,8 +97,8 @@ pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
 pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(), TakeOverError> {
     within(async {
         for (name, socket) in listening.live_sockets() {
-            let line = to_line(&FromFormer::Socket { name: name.to_string() });
-            sockets::send(lines.get_ref(), &format!("{line}\n"), Some(&socket)).await?;
+            let line = to_line(&FromFormer::Socket { name });
+            sockets::send(lines.get_ref(), &format!("{line}\n"), Some(socket.as_fd())).await?;
         }
         lines.send(to_line(&FromFormer::AllSockets)).await?;
         let line = lines.next().await.ok_or(TakeOverError::Ended)??;

@@ -10,11 +10,11 @@ use model::ids::{AssignmentId, Incarnation, NodeName, PodId, ServiceName};
 use model::network::endpoint::{Endpoint, EndpointState};
 use model::network::handover::{Gateway, LocalPod};
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::gates::Gates;
-use crate::take_over::{Former, FormerDrain};
+use crate::take_over::Former;
 
 /// Longer than an outage of Redis, without which a restarted worker has no session.
 pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);
@@ -252,7 +252,7 @@ impl Workers {
         pod: &PodId,
         assignment: &AssignmentId,
         within: Duration,
-    ) -> (u64, Option<FormerDrain>) {
+    ) -> (u64, Option<oneshot::Receiver<u64>>) {
         let before = self.former.get().map(|former| former.close(pod.clone(), assignment.clone(), within));
         let in_flight = self.gates.close(pod, assignment);
         self.note_change();

@@ -27,7 +27,7 @@ pub(crate) trait MessageHead: Default {
     fn end(self) -> Result<FramingState, Ambiguous>;
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MessageScanner<H> {
     state: FramingState,
     line: Vec<u8>,
@@ -37,8 +37,9 @@ pub(crate) struct MessageScanner<H> {
     boundaries: Vec<Boundary>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FramingState {
+    #[default]
     Between,
     Head,
     Body(u64),
@@ -78,19 +79,6 @@ pub(crate) enum BoundaryKind {
 pub(crate) struct Part {
     pub(crate) message: u64,
     pub(crate) is_trailers: bool,
-}
-
-impl<H: Default> Default for MessageScanner<H> {
-    fn default() -> Self {
-        Self {
-            state: FramingState::Between,
-            line: Vec::new(),
-            head: H::default(),
-            section: Section::default(),
-            heads: 0,
-            boundaries: Vec::new(),
-        }
-    }
 }
 
 impl<H: MessageHead> MessageScanner<H> {

@@ -22,6 +22,7 @@ use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_util::either::Either;
 use tokio_util::task::TaskTracker;
 
 use model::network::ingress::HttpProtocol;
@@ -144,11 +145,11 @@ async fn open(
     match (scheme, &shared.https) {
         (ClientScheme::Http, _) => {
             let is_http2 = is_http2(&stream).await;
-            Ok((ClientStream::Plain(stream), is_http2))
+            Ok((Either::Left(stream), is_http2))
         }
         (ClientScheme::Https, Some(https)) => {
             let (stream, is_http2) = https.handshake(stream).await?;
-            Ok((ClientStream::Tls(Box::new(stream)), is_http2))
+            Ok((Either::Right(Box::new(stream)), is_http2))
         }
         (ClientScheme::Https, None) => Err(io::Error::other("HTTPS is off")),
     }

@@ -35,11 +35,7 @@ pub enum RulesError {
     #[error("setting rules takes the right of root (CAP_NET_ADMIN and CAP_NET_RAW)")]
     NotAllowed,
     #[error("{command}: {detail}")]
-    Failed {
-        command: String,
-        /// Its error output.
-        detail: String,
-    },
+    Failed { command: String, detail: String },
 }
 
 struct Jump {

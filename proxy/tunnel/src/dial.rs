@@ -45,12 +45,7 @@ pub enum TunnelError {
     #[error("node {0} has no proxy: start `kubeleet proxy` there")]
     NoProxy(NodeName),
     #[error("the proxy of node {node} at {} cannot be reached: {error}", .peer.address)]
-    Unreachable {
-        node: NodeName,
-        /// The proxy of `node`.
-        peer: Peer,
-        error: io::Error,
-    },
+    Unreachable { node: NodeName, peer: Peer, error: io::Error },
 }
 
 #[derive(Debug)]

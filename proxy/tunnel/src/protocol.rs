@@ -12,23 +12,19 @@ pub(crate) const SERVING_PROTOCOL: &[u8] = b"kubeleet-serving/1";
 
 /// One byte, after the line that names a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum TunnelReply {
-    Connected,
-    Closed,
-    Unknown,
-    NotListening,
+    Connected = b'+',
+    Closed = b'c',
+    Unknown = b'u',
+    NotListening = b'n',
 }
 
 impl TunnelReply {
     const ALL: [Self; 4] = [Self::Connected, Self::Closed, Self::Unknown, Self::NotListening];
 
     pub(crate) fn byte(self) -> u8 {
-        match self {
-            TunnelReply::Connected => b'+',
-            TunnelReply::Closed => b'c',
-            TunnelReply::Unknown => b'u',
-            TunnelReply::NotListening => b'n',
-        }
+        self as u8
     }
 
     pub(crate) fn of_byte(byte: u8) -> Option<Self> {
@@ -44,8 +40,5 @@ pub(crate) fn reply_of(refusal: EnterError) -> TunnelReply {
 }
 
 pub(crate) fn refusal_of(reply: TunnelReply) -> EnterError {
-    match reply {
-        TunnelReply::Closed => EnterError::Closed,
-        TunnelReply::Connected | TunnelReply::Unknown | TunnelReply::NotListening => EnterError::Unknown,
-    }
+    if reply == TunnelReply::Closed { EnterError::Closed } else { EnterError::Unknown }
 }

@@ -33,12 +33,6 @@ enum ConnectionError {
     NotReading,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LocalEnd {
-    ByItself,
-    TakeOver,
-}
-
 type EndedDrain = (PodId, AssignmentId, Option<Drained>);
 
 pub(super) struct LocalConnection<S> {
@@ -73,27 +67,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
 
     /// Returns the connection if the next process asks for the sockets on it.
     pub(super) async fn run(mut self) -> Option<Lines<S>> {
-        let ended = self.serve().await.unwrap_or_else(|error| {
+        let wants_sockets = self.serve().await.unwrap_or_else(|error| {
             let node = self.node.as_ref().map_or("", NodeName::as_str);
             tracing::warn!(node, "the connection of a worker is ended: {error}");
-            LocalEnd::ByItself
+            false
         });
         if let Some(node) = &self.node {
             self.workers.disconnected(self.id, node);
         }
-        (ended == LocalEnd::TakeOver).then_some(self.lines)
+        wants_sockets.then_some(self.lines)
     }
 
-    async fn serve(&mut self) -> Result<LocalEnd, ConnectionError> {
+    /// Returns true if the next process asks for the sockets.
+    async fn serve(&mut self) -> Result<bool, ConnectionError> {
         loop {
             tokio::select! {
                 line = self.lines.next() => match line {
                     Some(line) => {
-                        if self.receive(&line?).await? == Some(LocalEnd::TakeOver) {
-                            return Ok(LocalEnd::TakeOver);
+                        if self.receive(&line?).await? {
+                            return Ok(true);
                         }
                     }
-                    None => return Ok(LocalEnd::ByItself),
+                    None => return Ok(false),
                 },
                 // Only for workers: other clients ask once and end.
                 Ok(()) = self.names.changed(), if self.node.is_some() => self.tell_names().await?,
@@ -107,12 +102,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
         }
     }
 
-    async fn receive(&mut self, line: &str) -> Result<Option<LocalEnd>, ConnectionError> {
+    /// Returns true if the next process asks for the sockets.
+    async fn receive(&mut self, line: &str) -> Result<bool, ConnectionError> {
         let message = match serde_json::from_str(line) {
             Ok(message) => message,
             Err(error) => {
                 self.warn_once(&error);
-                return Ok(None);
+                return Ok(false);
             }
         };
         match message {
@@ -147,10 +143,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
                 self.close(pod, assignment, within).await?;
             }
             FromWorker::Ping => self.send(&FromProxy::Pong).await?,
-            FromWorker::TakeOver => return Ok(Some(LocalEnd::TakeOver)),
+            FromWorker::TakeOver => return Ok(true),
             FromWorker::Taken => {}
         }
-        Ok(None)
+        Ok(false)
     }
 
     fn speaker(&self) -> Result<&NodeName, NotSpeaker> {
@@ -181,7 +177,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> LocalConnection<S> {
             let closed_at = Instant::now();
             let mut drained = gates.drained(&pod, &assignment, within).await;
             if let (Some(drained), Some(before)) = (&mut drained, before) {
-                drained.cut += before.ended().await;
+                drained.cut += before.await.unwrap_or(0);
                 drained.after = closed_at.elapsed();
             }
             // If this process dies now, the next one must not reopen the gate. A hanging disk must not delay

@@ -49,26 +49,24 @@ impl Former {
         self.send(FromWorker::Remove { pod, assignment });
     }
 
-    pub(crate) fn close(&self, pod: PodId, assignment: AssignmentId, within: Duration) -> FormerDrain {
+    /// The receiver gets the number of cut requests, and an error if the process ends first.
+    pub(crate) fn close(
+        &self,
+        pod: PodId,
+        assignment: AssignmentId,
+        within: Duration,
+    ) -> oneshot::Receiver<u64> {
         let (sender, receiver) = oneshot::channel();
         if let Some(drains) = &mut *self.drains.lock() {
             // A worker and the fence may both wait, but a drain is reported only once.
             drains.entry(assignment.clone()).or_default().push(sender);
         }
         self.send(FromWorker::Close { pod, assignment, within_ms: within.as_millis() as u64 });
-        FormerDrain(receiver)
+        receiver
     }
 
     fn send(&self, message: FromWorker) {
         let _ = self.messages.send(message);
-    }
-}
-
-pub(crate) struct FormerDrain(oneshot::Receiver<u64>);
-
-impl FormerDrain {
-    pub(crate) async fn ended(self) -> u64 {
-        self.0.await.unwrap_or(0)
     }
 }
 
@@ -114,7 +112,7 @@ mod tests {
         let former = Former::connect(lines(here));
         let (pod, assignment) = (PodId::new("p").unwrap(), AssignmentId::new("a").unwrap());
         let closes = || former.close(pod.clone(), assignment.clone(), Duration::from_secs(60));
-        let mut waits = [closes(), closes()].map(|drain| Box::pin(drain.ended()));
+        let mut waits = [closes(), closes()];
         let mut there = lines(there);
         for _ in 0..2 {
             there.next().await.unwrap().unwrap();
@@ -125,7 +123,7 @@ mod tests {
         let (after_ms, cut) = (1, 3);
         there.send(to_line(&FromProxy::Drained { pod, assignment, after_ms, cut })).await.unwrap();
         for wait in waits {
-            assert_eq!(wait.await, 3);
+            assert_eq!(wait.await, Ok(3));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -11,17 +11,14 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use crate::listening::LiveSocket;
-
 const MAX_LINE_BYTES: usize = 4096;
 
-pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<&LiveSocket>) -> io::Result<()> {
+pub(super) async fn send(stream: &UnixStream, line: &str, socket: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let sent = stream
         .async_io(Interest::WRITABLE, || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
             let mut control = SendAncillaryBuffer::new(&mut space);
-            let fds = socket.map(AsFd::as_fd);
-            if let Some(fd) = &fds {
+            if let Some(fd) = &socket {
                 control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(fd)));
             }
             let line = [IoSlice::new(line.as_bytes())];

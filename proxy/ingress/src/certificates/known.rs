@@ -23,29 +23,14 @@ struct KnownCertificate {
     warned_at: Option<u64>,
 }
 
+/// With `is_kept`, the earlier certificate of a faulty file is still served.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
-    Read {
-        file: String,
-        names: Vec<String>,
-        seconds_left: i64,
-    },
-    Faulty {
-        file: String,
-        error: CertificateError,
-        /// The previous one is still served.
-        is_kept: bool,
-    },
-    KeyExposed {
-        key_file: String,
-    },
-    Gone {
-        file: String,
-    },
-    Expires {
-        file: String,
-        seconds_left: i64,
-    },
+    Read { file: String, names: Vec<String>, seconds_left: i64 },
+    Faulty { file: String, error: CertificateError, is_kept: bool },
+    KeyExposed { key_file: String },
+    Gone { file: String },
+    Expires { file: String, seconds_left: i64 },
 }
 
 impl KnownCertificates {

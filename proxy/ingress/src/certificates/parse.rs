@@ -28,38 +28,19 @@ pub enum CertificateError {
     #[error(
         "{file} cannot be read: {error}; it and the directories above it have to be readable for the proxy"
     )]
-    Unreadable {
-        file: String,
-        /// The system's error.
-        error: String,
-    },
+    Unreadable { file: String, error: String },
     #[error("its key is missing: put it into {key_file}, or take the certificate out of the directory")]
-    NoKeyFile {
-        /// The key file.
-        key_file: String,
-    },
+    NoKeyFile { key_file: String },
     #[error("it has no certificate in PEM, which begins with -----BEGIN CERTIFICATE-----")]
     NoCertificate,
     #[error("{key_file} has no private key in PEM, or one with a passphrase, which the proxy cannot read")]
-    NoKey {
-        /// The key file.
-        key_file: String,
-    },
+    NoKey { key_file: String },
     #[error("it is not a certificate of X.509 version 3: {error}")]
-    NotX509 {
-        /// The parser's error.
-        error: String,
-    },
+    NotX509 { error: String },
     #[error("{key_file} has a key of an unknown kind: RSA, ECDSA with P-256 or P-384, and Ed25519 are known")]
-    UnknownKey {
-        /// The key file.
-        key_file: String,
-    },
+    UnknownKey { key_file: String },
     #[error("{key_file} is the key of another certificate: put in the one that it was made with")]
-    OtherKey {
-        /// The key file.
-        key_file: String,
-    },
+    OtherKey { key_file: String },
     /// For instance only a common name.
     #[error("it is for no DNS name: make it with subjectAltName, as CN alone is not looked at")]
     NoNames,

@@ -8,7 +8,7 @@ const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Frames {
     head: [u8; HEAD_BYTES],
     has: usize,
@@ -21,15 +21,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     pub(crate) fn after(preface: usize) -> Self {
-        Self {
-            head: [0; HEAD_BYTES],
-            has: 0,
-            missing: preface,
-            is_body: false,
-            is_in_headers: false,
-            is_ping: false,
-            has_spoken: false,
-        }
+        Self { missing: preface, ..Self::default() }
     }
 
     /// Pings show no activity.
