@@ -11,7 +11,6 @@ use ingress::certificates::stored::{OrderStanding, StoredCertificates};
 use model::network::certificate::{CertificateStatus, StoredCertificate};
 use store::{Store, StoreError, channel};
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 use super::auto_hosts::AutoHosts;
 
@@ -43,11 +42,7 @@ impl Follow {
         }
     }
 
-    pub(super) async fn run(mut self, shutdown: CancellationToken) {
-        shutdown.run_until_cancelled(self.follow()).await;
-    }
-
-    async fn follow(&mut self) {
+    pub(super) async fn run(mut self) {
         let mut messages = self.store.subscribe(channel::CERTIFICATES);
         let mut backoff = Backoff::starting_at(Duration::from_millis(100));
         let mut logged = Logged::default();

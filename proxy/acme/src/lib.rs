@@ -73,9 +73,8 @@ impl Acme {
     }
 
     pub async fn run(self, shutdown: CancellationToken) {
-        let https = self.https.map(|(follow, orderer)| async {
-            tokio::join!(follow.run(shutdown.clone()), orderer.run(shutdown.clone()));
-        });
-        tokio::join!(OptionFuture::from(https), shutdown.run_until_cancelled(self.answering));
+        let https = self.https.map(|(follow, orderer)| async { tokio::join!(follow.run(), orderer.run()) });
+        let all = async { tokio::join!(OptionFuture::from(https), self.answering) };
+        shutdown.run_until_cancelled(all).await;
     }
 }

@@ -12,7 +12,6 @@ use model::ids::NodeName;
 use store::StoreError;
 use tokio::task::{Id, JoinSet};
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 use super::auto_hosts::AutoHosts;
 use super::order::Ordering;
@@ -50,12 +49,8 @@ impl Orderer {
         }
     }
 
-    /// Another proxy repeats orders that the shutdown cancels.
-    pub(super) async fn run(mut self, shutdown: CancellationToken) {
-        shutdown.run_until_cancelled(self.order_all()).await;
-    }
-
-    async fn order_all(&mut self) {
+    /// Another proxy repeats orders that are cancelled.
+    pub(super) async fn run(mut self) {
         loop {
             let hosts = self.hosts.hosts();
             if let Err(error) = self.look(&hosts).await {

@@ -26,12 +26,6 @@ pub struct Challenges {
     questions: mpsc::Sender<Question>,
 }
 
-impl std::fmt::Debug for Question {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Question({})", self.host)
-    }
-}
-
 impl Challenges {
     pub fn new(store: Store) -> (Arc<Self>, impl Future<Output = ()>) {
         let (questions, received) = mpsc::channel(MOST_WAITING);

@@ -64,7 +64,6 @@ use threads::{Accepted, ThreadContext, Threads};
 /// Mostly for lack of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 
-#[derive(Debug)]
 pub struct Ingress {
     pub snapshot: watch::Receiver<Arc<RoutingSnapshot>>,
     pub gates: Arc<Gates>,

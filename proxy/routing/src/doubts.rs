@@ -24,12 +24,6 @@ const BELIEVED_FOR: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Doubts(pub(crate) Arc<FollowerShared>);
 
-impl std::fmt::Debug for Doubts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Doubts")
-    }
-}
-
 impl Doubts {
     pub fn note(&self, service: &ServiceName) {
         let version = || self.0.known.lock().sets.get(service).and_then(|set| set.version().cloned());

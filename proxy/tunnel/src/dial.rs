@@ -48,7 +48,6 @@ pub enum TunnelError {
     Unreachable { node: NodeName, peer: Peer, error: io::Error },
 }
 
-#[derive(Debug)]
 pub struct TunnelDialer {
     pub(super) key: Arc<ProxyKey>,
     peers: Arc<Peers>,

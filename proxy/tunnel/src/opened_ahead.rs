@@ -4,7 +4,6 @@
 //! connection ahead, which names its pod when it is used.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -35,12 +34,6 @@ struct HostConnections {
 struct WaitingConnection {
     number: u64,
     stream: TunnelStream,
-}
-
-impl fmt::Debug for OpenedAhead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenedAhead")
-    }
 }
 
 impl Default for OpenedAhead {

@@ -18,14 +18,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(32);
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// Silent, or recently so.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct SilentHosts {
     /// Mostly 0, and then no request takes the lock.
     silent: AtomicUsize,
     hosts: Mutex<HashMap<Peer, HostSilence>>,
 }
 
-#[derive(Debug)]
 struct HostSilence {
     silences: u32,
     answered: Option<Instant>,

@@ -147,15 +147,12 @@ impl FollowedService {
 
     fn choose_of_all(&self, now: Instant, is_tried: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         let until: Vec<_> = self.pods.iter().map(|pod| pod.set_aside_until(now)).collect();
-        let pods: Vec<&Arc<Pod>> = if until.iter().all(Option::is_none) {
-            self.pods.iter().filter(|pod| !is_tried(pod)).collect()
-        } else {
-            let preferred = not_set_aside(&until).into_iter().map(|pod| &self.pods[pod]);
-            let preferred: Vec<_> = preferred.filter(|pod| !is_tried(pod)).collect();
+        let preferred = not_set_aside(&until).into_iter().map(|pod| &self.pods[pod]);
+        let mut pods: Vec<_> = preferred.filter(|pod| !is_tried(pod)).collect();
+        if pods.is_empty() {
             // A failing pod is better than none.
-            let others = || self.pods.iter().filter(|pod| !is_tried(pod)).collect();
-            if preferred.is_empty() { others() } else { preferred }
-        };
+            pods = self.pods.iter().filter(|pod| !is_tried(pod)).collect();
+        }
         let chosen = better_of_two(pods.len(), rand::random(), |pod| pods[pod].cost(now))?;
         Some(pods[chosen].clone())
     }
