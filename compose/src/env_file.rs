@@ -36,8 +36,9 @@ pub(crate) fn parse(
         EnvFileFormat::Raw => parse_raw(&text),
         EnvFileFormat::Compose => {
             let mut reader = EnvReader { rest: &text, line: 1, file: EnvFile::default() };
-            while let Some((name, line)) = reader.next_name()? {
-                reader.add(name, line, lookup)?;
+            while let Some((line, name, has_value)) = reader.next_name()? {
+                let value = if has_value { Some(reader.value(line, name, lookup)?) } else { None };
+                reader.file.variables.push((name.to_owned(), value));
             }
             Ok(reader.file)
         }
@@ -69,13 +70,6 @@ fn no_name(name: &str, line: u64) -> LineProblem {
     (line, format!("{name:?} is not the name of a variable: write KEY=value"))
 }
 
-type NumberedName<'a> = ((&'a str, Separator), u64);
-
-enum Separator {
-    Value,
-    None,
-}
-
 /// Another variable may follow a quoted value on the same line.
 struct EnvReader<'a> {
     rest: &'a str,
@@ -94,7 +88,8 @@ impl<'a> EnvReader<'a> {
         self.rest = self.rest.trim_start_matches(is_space);
     }
 
-    fn next_name(&mut self) -> Result<Option<NumberedName<'a>>, LineProblem> {
+    /// Returns the line, the name, and whether a value follows.
+    fn next_name(&mut self) -> Result<Option<(u64, &'a str, bool)>, LineProblem> {
         loop {
             self.skip(self.rest.len() - self.rest.trim_start().len());
             match self.rest.starts_with('#') {
@@ -117,37 +112,24 @@ impl<'a> EnvReader<'a> {
         let name = checked(name, line)?;
         let has_value = matches!(self.rest[end..].chars().next(), Some('=' | ':'));
         self.skip((end + 1).min(self.rest.len()));
-        let separator = if has_value { Separator::Value } else { Separator::None };
-        Ok(Some(((name, separator), line)))
+        Ok(Some((line, name, has_value)))
     }
 
     fn end_of_line(&self) -> usize {
         self.rest.find('\n').unwrap_or(self.rest.len())
     }
 
-    fn add(
-        &mut self,
-        (name, separator): (&str, Separator),
-        line: u64,
-        lookup: VariableLookup<'_>,
-    ) -> Result<(), LineProblem> {
-        if matches!(separator, Separator::None) {
-            self.file.variables.push((name.to_owned(), None));
-            return Ok(());
-        }
+    fn value(&mut self, line: u64, name: &str, lookup: VariableLookup<'_>) -> Result<String, LineProblem> {
         self.skip_spaces();
         let template = match self.rest.chars().next() {
             Some(quote @ ('"' | '\'')) => {
                 let Some(quoted) = self.quoted(quote) else {
                     return Err((line, format!("the quotation mark of {name} is not closed")));
                 };
-                match quote {
-                    '"' => unescaped(&quoted),
-                    _ => {
-                        self.file.variables.push((name.to_owned(), Some(quoted)));
-                        return Ok(());
-                    }
+                if quote == '\'' {
+                    return Ok(quoted);
                 }
+                unescaped(&quoted)
             }
             _ => self.unquoted().to_owned(),
         };
@@ -158,8 +140,7 @@ impl<'a> EnvReader<'a> {
         };
         let done = interpolate(&template, &own).map_err(|problem| (line, problem))?;
         self.file.unset.extend(done.unset.into_iter().map(|name| (line, name)));
-        self.file.variables.push((name.to_owned(), Some(done.text)));
-        Ok(())
+        Ok(done.text)
     }
 
     fn unquoted(&mut self) -> &'a str {

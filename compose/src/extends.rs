@@ -2,7 +2,7 @@
 
 use document::DocumentNode;
 
-use crate::compose_document::{Surroundings, Variables, names_of};
+use crate::compose_document::{Surroundings, Variables, names_of, text_of};
 use crate::loader::Loader;
 use crate::merge::{first, merge};
 use crate::source::{folder_of, join};
@@ -46,9 +46,8 @@ fn extended(
 ) -> DocumentNode {
     let Some(extends) = service.get("extends").cloned() else { return service };
     service.remove_field("extends");
-    let text = |name: &str| extends.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
     let (target, other) = match extends.is_map() {
-        true => (text("service"), text("file")),
+        true => (text_of(&extends, "service"), text_of(&extends, "file")),
         false => (extends.scalar().map(|name| name.into_owned()), None),
     };
     let Some(target) = target else {

@@ -101,9 +101,8 @@ fn expand(inner: &str, lookup: VariableLookup<'_>, depth: usize) -> Result<Inter
         Some(operator) => (value.as_ref().is_some_and(|value| !value.is_empty()), operator),
         None => (value.is_some(), operator),
     };
-    let found = || Interpolated { text: value.clone().unwrap_or_default(), unset: Vec::new() };
     match (operator.split_at_checked(1), is_set) {
-        (Some(("-", _)), true) | (Some(("?", _)), true) => Ok(found()),
+        (Some(("-" | "?", _)), true) => Ok(plain(name, lookup)),
         (Some(("-", default)), false) | (Some(("+", default)), true) => {
             interpolate_part(default, lookup, depth + 1)
         }

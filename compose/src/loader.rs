@@ -134,8 +134,7 @@ impl<'a> Loader<'a> {
                 }
             }
         }
-        let names: Vec<String> = names_of(document, "services");
-        for name in names {
+        for name in names_of(document, "services") {
             let service = document.get_mut("services").and_then(|services| services.get_mut(&name));
             let Some(service) = service else { continue };
             if let Some(files) = service.get_mut("env_file") {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use document::{DocumentNode, nearest};
 
+use crate::compose_document::text_of;
 use crate::report::Report;
 
 /// Each step uses stack.
@@ -54,11 +55,7 @@ impl Sorting<'_> {
         self.way.push(name.to_owned());
         let needed = self.services.get(name).and_then(|service| service.get("depends_on")).cloned();
         for needed in needed.iter().flat_map(DocumentNode::fields) {
-            let is_required = needed
-                .value
-                .get("required")
-                .and_then(DocumentNode::scalar)
-                .is_none_or(|required| required != "false");
+            let is_required = text_of(needed.value, "required").as_deref() != Some("false");
             if let Some(at) = self.way.iter().position(|waiting| waiting == needed.name) {
                 let path = self.way[at..].join(" -> ");
                 let detail = format!("depends_on goes in a circle: {path} -> {}", needed.name);

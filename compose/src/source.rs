@@ -1,6 +1,4 @@
-//! Sources of files: the user's disk, or a map in tests.
-
-use std::collections::BTreeMap;
+//! Sources of files, and their paths.
 
 pub(crate) const STDIN: &str = "-";
 
@@ -12,13 +10,7 @@ pub trait FileSources {
         self.read(path).map(String::into_bytes)
     }
 
-    fn kind(&self, path: &str) -> PathKind {
-        match self.read(path) {
-            Ok(_) => PathKind::File { mode: 0o644 },
-            Err(SourceError::NotFound) => PathKind::Missing,
-            Err(_) => PathKind::Other,
-        }
-    }
+    fn kind(&self, path: &str) -> PathKind;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,24 +45,6 @@ impl std::fmt::Display for SourceError {
                 "is outside of {folder}, the folder of the project: move it there, or add `--allow outside-files` if the \
                  cluster may have what is in it"
             ),
-        }
-    }
-}
-
-/// A prefix of other paths is a directory.
-impl FileSources for BTreeMap<String, String> {
-    fn read(&self, path: &str) -> Result<String, SourceError> {
-        self.get(path).cloned().ok_or(SourceError::NotFound)
-    }
-
-    fn kind(&self, path: &str) -> PathKind {
-        let inside = format!("{path}/");
-        match self.contains_key(path) {
-            true => PathKind::File { mode: 0o644 },
-            false if self.keys().any(|known| known.starts_with(&inside)) => {
-                PathKind::Directory { is_empty: false }
-            }
-            false => PathKind::Missing,
         }
     }
 }

@@ -6,7 +6,8 @@ use document::{DocumentNode, Field, TextPosition, nearest};
 use model::ids::{AppName, ValueName};
 use model::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
 
-use crate::compose_document::{Variables, text_of};
+use crate::compose_document::{Variables, names_of, text_of};
+use crate::fields;
 use crate::names::text_at;
 use crate::project::{Allowance, EXTENSION};
 use crate::report::{NoteKind, Report};
@@ -29,7 +30,6 @@ pub(crate) struct Declared<'a> {
     pub(crate) variables: &'a Variables,
     pub(crate) sources: &'a dyn FileSources,
     pub(crate) allowed: &'a BTreeSet<Allowance>,
-    not_honoured: fn(&str) -> Option<&'static str>,
     /// `None` for a value that the app does not create.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     pub(crate) made: Vec<AppValue>,
@@ -45,7 +45,6 @@ impl<'a> Declared<'a> {
         variables: &'a Variables,
         sources: &'a dyn FileSources,
         allowed: &'a BTreeSet<Allowance>,
-        not_honoured: fn(&str) -> Option<&'static str>,
     ) -> Self {
         Self {
             root,
@@ -53,7 +52,6 @@ impl<'a> Declared<'a> {
             variables,
             sources,
             allowed,
-            not_honoured,
             used: BTreeMap::new(),
             made: Vec::new(),
             sent_files: BTreeSet::new(),
@@ -68,13 +66,8 @@ impl<'a> Declared<'a> {
         });
         let all = declared.filter(|(_, field)| !is_external(field.value));
         let named = all.map(|(kind, field)| (kind, self.name_of(field)));
-        let all_names: Vec<String> = self
-            .root
-            .get("services")
-            .into_iter()
-            .flat_map(|services| services.fields().map(|service| service.name.to_owned()))
-            .collect();
-        let beside = all_names.iter().flat_map(|service| self.mounted_files(service));
+        let services = names_of(self.root, "services");
+        let beside = services.iter().flat_map(|service| self.mounted_files(service));
         let beside = beside.map(|file| (files_beside::kind_of(&file.path, self.sources), file.name));
         named.chain(beside).filter_map(|(kind, name)| Some((kind, ValueName::new(name).ok()?))).collect()
     }
@@ -144,7 +137,7 @@ impl<'a> Declared<'a> {
             report.mistake(place, undeclared(kind, source, root));
             return None;
         };
-        self.note_parts(kind, field, report);
+        note_parts(kind, field, report);
         let name = match ValueName::new(self.name_of(field)) {
             Ok(name) => name,
             Err(error) => {
@@ -182,16 +175,6 @@ impl<'a> Declared<'a> {
         Some(name)
     }
 
-    fn note_parts(&self, kind: ValueKind, field: Field<'_>, report: &mut Report) {
-        let group = group(kind);
-        for part in field.value.fields().filter(|part| !part.value.is_blank()) {
-            if let Some(advice) = (self.not_honoured)(&format!("{group}.*.{}", part.name)) {
-                let detail = format!("{group}.{}.{} is not honoured: {advice}", field.name, part.name);
-                report.note(NoteKind::NotHonoured, part.place, "", detail);
-            }
-        }
-    }
-
     /// By default the app's name and the one in the file.
     fn name_of(&self, field: Field<'_>) -> String {
         let named = text_of(field.value, "name");
@@ -219,6 +202,16 @@ impl<'a> Declared<'a> {
             _ => text.into_owned().into_bytes(),
         };
         content_of(bytes)
+    }
+}
+
+fn note_parts(kind: ValueKind, field: Field<'_>, report: &mut Report) {
+    let group = group(kind);
+    for part in field.value.fields().filter(|part| !part.value.is_blank()) {
+        if let Some(advice) = fields::advice_if_not_honoured(&format!("{group}.*.{}", part.name)) {
+            let detail = format!("{group}.{}.{} is not honoured: {advice}", field.name, part.name);
+            report.note(NoteKind::NotHonoured, part.place, "", detail);
+        }
     }
 }
 
@@ -280,7 +273,7 @@ fn undeclared(kind: ValueKind, source: &str, root: &DocumentNode) -> String {
     }
 }
 
-fn is_external(declaration: &DocumentNode) -> bool {
+pub(crate) fn is_external(declaration: &DocumentNode) -> bool {
     declaration.get("external").is_some_and(|external| match external.scalar() {
         Some(text) => text == "true",
         None => external.is_map(),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{App, FileSources, Project, SourceError, load};
+use crate::{App, FileSources, PathKind, Project, SourceError, load};
 
 const EXAMPLES: [(&str, &str, &[&str]); 6] = [
     ("shop", "docker-compose.yml", &[]),
@@ -18,6 +18,10 @@ struct Folder(PathBuf);
 impl FileSources for Folder {
     fn read(&self, path: &str) -> Result<String, SourceError> {
         std::fs::read_to_string(self.0.join(path)).map_err(|_| SourceError::NotFound)
+    }
+
+    fn kind(&self, path: &str) -> PathKind {
+        if self.read(path).is_ok() { PathKind::File { mode: 0o644 } } else { PathKind::Missing }
     }
 }
 

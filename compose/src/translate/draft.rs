@@ -6,6 +6,7 @@ use document::{DocumentNode, Field, TextPosition};
 use model::value::ValueKind;
 
 use crate::interpolate::VariableLookup;
+use crate::names::text_at;
 use crate::report::{NoteKind, Report};
 use crate::source::FileSources;
 use crate::values::{Declared, group};
@@ -64,7 +65,7 @@ impl ServiceDraft<'_, '_> {
 
     pub(crate) fn set_defaults(&mut self, place: Option<TextPosition>) {
         if !self.document.has_field("restart") {
-            self.document.set("restart", place, DocumentNode::null(place).with_text("on-failure"));
+            self.document.set("restart", place, text_at("on-failure", place));
         }
     }
 }

@@ -3,6 +3,7 @@
 use document::{DocumentNode, Field, TextPosition};
 
 use super::draft::ServiceDraft;
+use crate::compose_document::text_of;
 use crate::env_file::{self as file, EnvFileFormat};
 use crate::report::{NoteKind, note_unset};
 use crate::scalars;
@@ -13,16 +14,15 @@ const ENVIRONMENT: &str = "environment";
 /// Paths are already complete.
 pub(crate) fn env_file(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     for entry in field.value.items().unwrap_or_default() {
-        let text = |name: &str| entry.get(name).and_then(DocumentNode::scalar).map(|text| text.into_owned());
         let path = match entry.is_map() {
-            true => text("path"),
+            true => text_of(entry, "path"),
             false => entry.scalar().map(|path| path.into_owned()),
         };
         let Some(path) = path else {
             draft.mistake(entry.place(), "env_file: write the path of a file");
             continue;
         };
-        let format = match text("format").as_deref() {
+        let format = match text_of(entry, "format").as_deref() {
             None | Some("") => EnvFileFormat::Compose,
             Some("raw") => EnvFileFormat::Raw,
             Some(other) => {
@@ -31,7 +31,7 @@ pub(crate) fn env_file(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
                 continue;
             }
         };
-        let is_required = text("required").as_deref() != Some("false");
+        let is_required = text_of(entry, "required").as_deref() != Some("false");
         add_file(&path, format, is_required, entry.place(), draft);
     }
 }
@@ -50,7 +50,7 @@ fn add_file(
     };
     // A file may use variables of earlier files.
     let above = draft.document.get(ENVIRONMENT).cloned();
-    let of_files = |name: &str| above.as_ref()?.get(name)?.scalar().map(|value| value.into_owned());
+    let of_files = |name: &str| text_of(above.as_ref()?, name);
     let lookup = |name: &str| (draft.lookup)(name).or_else(|| of_files(name));
     match file::parse(&content, format, &lookup) {
         Err((line, problem)) => {

@@ -8,6 +8,7 @@ use document::DocumentNode;
 use crate::names::text_at;
 use crate::project::{Allowance, EXTENSION};
 use crate::report::{NoteKind, Report};
+use crate::values;
 
 const DEFAULT: &str = "default";
 const HONOURED: [&str; 2] = ["external", "name"];
@@ -62,8 +63,7 @@ fn declared<'a>(root: &'a DocumentNode, network: &str) -> Option<&'a DocumentNod
 }
 
 fn is_external(root: &DocumentNode, network: &str) -> bool {
-    let external = declared(root, network).and_then(|declared| declared.get("external"));
-    external.is_some_and(|external| external.is_map() || external.scalar().as_deref() == Some("true"))
+    declared(root, network).is_some_and(values::is_external)
 }
 
 fn note_uses(

@@ -3,6 +3,7 @@
 use document::{DocumentNode, Field};
 
 use super::draft::ServiceDraft;
+use crate::compose_document::text_of;
 use crate::report::NoteKind;
 
 const ON_LOOPBACK: &str = "ports without an address are reachable on the node's loopback only; write 0.0.0.0:8080:80 to \
@@ -65,10 +66,7 @@ enum Range<'a> {
 }
 
 fn long(item: &DocumentNode) -> Option<String> {
-    let part = |name: &str| {
-        let text = item.get(name).and_then(DocumentNode::scalar).unwrap_or_default();
-        (!text.is_empty()).then(|| text.into_owned())
-    };
+    let part = |name: &str| text_of(item, name).filter(|text| !text.is_empty());
     let host = match (part("host_ip"), part("published")) {
         (Some(ip), host) if ip.contains(':') => format!("[{ip}]:{}:", host.unwrap_or_default()),
         (Some(ip), host) => format!("{ip}:{}:", host.unwrap_or_default()),

@@ -5,7 +5,8 @@ use model::value::ValueKind;
 
 use super::draft::ServiceDraft;
 use super::{environment, networks};
-use crate::names::label;
+use crate::compose_document::text_of;
+use crate::names::{label, text_at};
 use crate::project::{Allowance, EXTENSION};
 use crate::report::NoteKind;
 use crate::values::references;
@@ -117,7 +118,7 @@ pub(crate) fn healthcheck(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let is_off = check.get("disable").is_some_and(|disable| !disable.is_blank())
         || check.get("test").and_then(DocumentNode::items).is_some_and(is_none);
     if !is_off {
-        check.set("start_period", field.place, DocumentNode::null(field.place).with_text(NO_END));
+        check.set("start_period", field.place, text_at(NO_END, field.place));
     }
     draft.set("healthcheck", field, check);
 }
@@ -178,8 +179,7 @@ pub(crate) fn pull_policy(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
             "pull_policy: build is not honoured: build the image, push it to a registry, and name it in `image`"
                 .to_owned()
         }
-        "daily" | "weekly" => format!("pull_policy: {text} is not honoured: it is pulled where it is missing"),
-        every if every.starts_with("every_") => {
+        every if matches!(every, "daily" | "weekly") || every.starts_with("every_") => {
             format!("pull_policy: {every} is not honoured: it is pulled where it is missing")
         }
         _ => return draft.set("pull_policy", field, field.value.clone()),
@@ -229,7 +229,7 @@ pub(crate) fn oom_score_adj(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) 
 
 /// Only an outside program could read the logs of other drivers.
 pub(crate) fn logging(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
-    let driver = field.value.get("driver").and_then(DocumentNode::scalar).unwrap_or_default().into_owned();
+    let driver = text_of(field.value, "driver").unwrap_or_default();
     if !matches!(driver.as_str(), "" | "json-file" | "local") {
         let detail = format!(
             "logging.driver: {driver} is not honoured: the engine keeps the log, and `kubeleet logs` reads it"
@@ -430,8 +430,7 @@ pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut needs = DocumentNode::empty_map(field.place);
     for needed in field.value.fields().filter(|needed| draft.active.contains(needed.name)) {
         let condition = needed.value.get("condition").filter(|condition| !condition.is_null()).cloned();
-        let condition =
-            condition.unwrap_or_else(|| DocumentNode::null(needed.place).with_text("service_started"));
+        let condition = condition.unwrap_or_else(|| text_at("service_started", needed.place));
         let name = format!("{}-{}", draft.declared.app, label(needed.name));
         let written = format!("depends_on.{}.condition", needed.name);
         draft.renamed.push((format!("depends_on.{name}"), written));

@@ -172,16 +172,16 @@ fn shared(volume: &DocumentNode, source: &str) -> DocumentNode {
         Some(text) => {
             let mut long = DocumentNode::empty_map(place);
             let mut parts = text.split(':').skip(1);
-            long.set("source", place, volume.with_text(source.to_owned()));
-            long.set("target", place, volume.with_text(parts.next().unwrap_or_default().to_owned()));
+            long.set("source", place, volume.with_text(source));
+            long.set("target", place, volume.with_text(parts.next().unwrap_or_default()));
             if parts.next() == Some("ro") {
-                long.set("read_only", place, volume.with_text("true".to_owned()).unquoted());
+                long.set("read_only", place, volume.with_text("true").unquoted());
             }
             long
         }
     };
     if !long.has_field("kind") {
-        long.set("kind", place, volume.with_text("shared".to_owned()));
+        long.set("kind", place, volume.with_text("shared"));
     }
     long
 }
@@ -195,8 +195,7 @@ pub(crate) fn note_uses(
     report: &mut Report,
 ) {
     for (service, document) in services {
-        let replicas =
-            document.get("replicas").and_then(DocumentNode::scalar).and_then(|text| text.parse::<u64>().ok());
+        let replicas = text_of(document, "replicas").and_then(|text| text.parse::<u64>().ok());
         let has_replicas = replicas.is_some_and(|count| count > 1);
         for (name, volume) in named(document) {
             let is_shared = shared.contains(&name);
