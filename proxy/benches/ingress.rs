@@ -23,11 +23,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 use kubeleet_proxy::gate::Gates;
+use kubeleet_proxy::gate::workers::Workers;
 use kubeleet_proxy::ingress::Ingress;
 use kubeleet_proxy::tunnel::{Peer, Peers, ProxyKey, TunnelDialer, TunnelListener};
 use model::ids::NodeName;
 use model::network::endpoint::EndpointState;
 use testkit::child_guard::ChildGuard;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -91,7 +93,9 @@ async fn tunnel(gates: &Arc<Gates>) -> TunnelDialer {
         peers.set(HashMap::from([(NodeName::new("worker1").unwrap(), peer)]));
         Arc::new(peers)
     };
-    let listener = TunnelListener::bind(any, &there, only(any, &here), gates.clone()).await.unwrap();
+    let listener = Arc::new(TcpListener::bind(any).await.unwrap());
+    let workers = Arc::new(Workers::new(gates.clone()));
+    let listener = TunnelListener::on(listener, &there, only(any, &here), workers).unwrap();
     let peers = only(listener.address().unwrap(), &there);
     tokio::spawn(listener.run(CancellationToken::new()));
     TunnelDialer::new(Arc::new(here), peers)

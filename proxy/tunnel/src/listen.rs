@@ -62,16 +62,6 @@ impl ListenerShared {
 }
 
 impl TunnelListener {
-    pub async fn bind(
-        address: SocketAddr,
-        key: &ProxyKey,
-        peers: Arc<Peers>,
-        gates: Arc<Gates>,
-    ) -> io::Result<Self> {
-        let workers = Arc::new(Workers::new(gates));
-        Self::on(Arc::new(daemon::listen::listen(address)?), key, peers, workers)
-    }
-
     pub fn on(
         listener: Arc<TcpListener>,
         key: &ProxyKey,

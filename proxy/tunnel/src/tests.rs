@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gate::fixtures::local_pod;
+use gate::workers::Workers;
 use gate::{EnterError, Gates};
 use model::ids::{AssignmentId, NodeName, PodId};
 use model::network::endpoint::{Endpoint, EndpointState};
@@ -69,7 +70,9 @@ async fn hosts_with(change: impl FnOnce(TunnelListener) -> TunnelListener) -> Ho
         NodeName::new("w1").unwrap(),
         Peer { address: any, fingerprint: there.fingerprint() },
     )]));
-    let listener = TunnelListener::bind(any, &here, known.clone(), gates.clone()).await.unwrap();
+    let listener = Arc::new(TcpListener::bind(any).await.unwrap());
+    let workers = Arc::new(Workers::new(gates.clone()));
+    let listener = TunnelListener::on(listener, &here, known.clone(), workers).unwrap();
     let pod_host = Peer { address: listener.address().unwrap(), fingerprint: here.fingerprint() };
     let stop = CancellationToken::new();
     let running = tokio::spawn(change(listener).run(stop.clone()));

@@ -15,6 +15,7 @@ use model::network::ingress::{HttpProtocol, IngressRule, TcpRule};
 use parking_lot::Mutex;
 use routing::route::RouteTable;
 use routing::snapshot::RoutingSnapshot;
+use testkit::ports::free_port;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -46,11 +47,6 @@ impl Host {
         tokio::spawn(ingress.run(next.clone()));
         next
     }
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 async fn connect(address: SocketAddr, is_http2: bool) -> Client {

@@ -4,15 +4,12 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use model::network::ingress::{IngressRule, TcpRule};
+use testkit::ports::free_port;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::fixture::{FakePod, Fixture, Pods, eventually, row};
 use crate::IngressConfig;
-
-async fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap().port()
-}
 
 async fn reverse_pod() -> FakePod {
     FakePod::with(0, async |mut stream: TcpStream| {
@@ -29,7 +26,7 @@ async fn connect(port: u16) -> std::io::Result<TcpStream> {
 }
 
 async fn a_connection_is_passed_on_and_each_side_can_end_alone(pods: Pods) {
-    let (pod, port) = (reverse_pod().await, free_port().await);
+    let (pod, port) = (reverse_pod().await, free_port());
     let rule = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
     let fixture = Fixture::start_with(pods, IngressConfig::default(), vec![rule]).await;
     eventually(async || connect(port).await.is_ok()).await;
@@ -44,7 +41,7 @@ async fn a_connection_is_passed_on_and_each_side_can_end_alone(pods: Pods) {
 }
 
 async fn a_connection_is_in_flight_until_it_ends_and_is_cut_by_the_drain(pods: Pods) {
-    let (pod, port) = (reverse_pod().await, free_port().await);
+    let (pod, port) = (reverse_pod().await, free_port());
     let rule = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
     let fixture = Fixture::start_with(pods, IngressConfig::default(), vec![rule]).await;
     fixture.set_only_pod("p");
@@ -68,7 +65,7 @@ async fn a_connection_is_in_flight_until_it_ends_and_is_cut_by_the_drain(pods: P
 
 #[tokio::test]
 async fn ports_open_and_close_as_rules_come_and_go() {
-    let (pod, port) = (reverse_pod().await, free_port().await);
+    let (pod, port) = (reverse_pod().await, free_port());
     let fixture = Fixture::start(IngressConfig::default(), vec![]).await;
     assert!(connect(port).await.is_err());
     fixture.set_rules(vec![IngressRule::Tcp(TcpRule { tcp: port, port: pod.port })]);
@@ -79,7 +76,7 @@ async fn ports_open_and_close_as_rules_come_and_go() {
 
 #[tokio::test]
 async fn a_client_has_a_limited_number_of_connections_to_a_tcp_port_too() {
-    let (pod, port) = (reverse_pod().await, free_port().await);
+    let (pod, port) = (reverse_pod().await, free_port());
     let rule = IngressRule::Tcp(TcpRule { tcp: port, port: pod.port });
     let config = IngressConfig { connections_per_client: 2, ..IngressConfig::default() };
     let fixture = Fixture::start(config, vec![rule]).await;
@@ -100,7 +97,7 @@ async fn a_client_has_a_limited_number_of_connections_to_a_tcp_port_too() {
 
 #[tokio::test]
 async fn the_port_of_the_ingress_itself_is_left_to_http() {
-    let (pod, own, other) = (reverse_pod().await, free_port().await, free_port().await);
+    let (pod, own, other) = (reverse_pod().await, free_port(), free_port());
     let config = IngressConfig { listen: (Ipv4Addr::LOCALHOST, own).into(), ..IngressConfig::default() };
     let rules = [own, other].map(|port| IngressRule::Tcp(TcpRule { tcp: port, port: pod.port }));
     let _fixture = Fixture::start(config, rules.into()).await;
@@ -117,10 +114,7 @@ async fn a_port_that_another_program_has_keeps_no_other_from_being_closed_again(
     let rules = |ports: &[u16]| -> Vec<IngressRule> {
         ports.iter().map(|port| IngressRule::Tcp(TcpRule { tcp: *port, port: pod.port })).collect()
     };
-    let mut free = Vec::new();
-    while free.len() < 8 {
-        free.push(free_port().await);
-    }
+    let free: Vec<u16> = (0..8).map(|_| free_port()).collect();
     let fixture = Fixture::start(IngressConfig::default(), rules(&[&[taken], &free[..]].concat())).await;
     for port in &free {
         eventually(async || connect(*port).await.is_ok()).await;
