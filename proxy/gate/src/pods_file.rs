@@ -74,14 +74,12 @@ async fn save(pods: PodsOfNodes, path: PathBuf, was_written: bool) -> bool {
     let nodes = pods.into_iter().map(|(node, pods)| NodePods { node, pods }).collect();
     let content = serde_json::to_vec(&SavedPodsFile { nodes }).expect("texts and numbers serialize");
     let written = state_file(&path).write_on_thread(content).await;
-    match &written {
-        Ok(()) => {}
-        Err(error) if was_written => tracing::warn!(
+    if let (Err(error), true) = (&written, was_written) {
+        tracing::warn!(
             "the pods of this host cannot be saved to {}: {error}; a proxy that is restarted serves nothing until the \
              workers speak",
             path.display()
-        ),
-        Err(_) => {}
+        );
     }
     written.is_ok()
 }

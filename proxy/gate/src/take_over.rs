@@ -30,6 +30,7 @@ use tokio_util::codec::LinesCodecError;
 
 pub use self::former::Former;
 use crate::listening::Listening;
+use crate::pods_file::PodsOfNodes;
 
 const OTHER_PROCESS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -57,8 +58,6 @@ enum FromFormer {
     AllPods,
 }
 
-pub(crate) type NodeRows = Vec<(NodeName, Vec<LocalPod>)>;
-
 pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lines, TakeOverError> {
     within(async {
         sockets::send(&stream, &format!("{}\n", to_line(&FromWorker::TakeOver)), None).await?;
@@ -76,10 +75,10 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
 }
 
 /// The running process then stops accepting.
-pub(crate) async fn take(lines: &mut Lines) -> Result<NodeRows, TakeOverError> {
+pub(crate) async fn take(lines: &mut Lines) -> Result<PodsOfNodes, TakeOverError> {
     within(async {
         lines.send(to_line(&FromWorker::Taken)).await?;
-        let mut rows = NodeRows::new();
+        let mut rows = Vec::new();
         loop {
             let line = lines.next().await.ok_or(TakeOverError::Ended)??;
             match serde_json::from_str(&line)? {
@@ -110,7 +109,7 @@ pub(crate) async fn give(lines: &mut Lines, listening: &Listening) -> Result<(),
     .await
 }
 
-pub(crate) async fn tell(lines: &mut Lines, rows: NodeRows) -> Result<(), TakeOverError> {
+pub(crate) async fn tell(lines: &mut Lines, rows: PodsOfNodes) -> Result<(), TakeOverError> {
     within(async {
         for (node, pods) in rows {
             for pods in pods.chunks(MAX_PODS) {

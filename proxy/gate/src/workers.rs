@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::gates::Gates;
+use crate::pods_file::PodsOfNodes;
 use crate::take_over::Former;
 
 /// Longer than an outage of Redis, without which a restarted worker has no session.
@@ -129,7 +130,7 @@ impl Workers {
         self.gates.remove(assignment);
     }
 
-    pub fn insert_saved(&self, saved: Vec<(NodeName, Vec<LocalPod>)>) {
+    pub fn insert_saved(&self, saved: PodsOfNodes) {
         let mut nodes = self.nodes.lock();
         for (node, pods) in saved {
             let table = nodes.entry(node).or_default();
@@ -141,7 +142,7 @@ impl Workers {
         }
     }
 
-    pub(crate) fn rows(&self) -> Vec<(NodeName, Vec<LocalPod>)> {
+    pub(crate) fn rows(&self) -> PodsOfNodes {
         let nodes = self.nodes.lock();
         let rows = |table: &NodeTable| table.pods.iter().filter_map(|pod| self.gates.row(pod)).collect();
         nodes.iter().map(|(node, table)| (node.clone(), rows(table))).collect()

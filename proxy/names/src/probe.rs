@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RData, RecordType};
-use model::network::address::DOMAIN;
-use model::network::address::PoolAddress;
+use model::network::address::{DOMAIN, PoolAddress};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 

@@ -1,8 +1,7 @@
 //! Answers the DNS questions of this host's pods.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -250,15 +249,11 @@ impl Resolver {
             let resolver = self.clone();
             tokio::spawn(async move { resolver.ask_holder(address, client).await });
         }
-        let known = self.answers.lock().holders.get(&address, Instant::now());
-        let known = match known {
-            NameLookup::NotAsked => {
-                self.ask_holder(address, client).await.ok()?;
-                self.answers.lock().holders.get(&address, Instant::now())
-            }
-            known => known,
-        };
-        match known {
+        let known = || self.answers.lock().holders.get(&address, Instant::now());
+        if known() == NameLookup::NotAsked {
+            self.ask_holder(address, client).await.ok()?;
+        }
+        match known() {
             NameLookup::Found(name) => Some(name),
             NameLookup::Missing | NameLookup::NotAsked | NameLookup::Unavailable => None,
         }

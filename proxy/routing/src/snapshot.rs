@@ -16,10 +16,3 @@ pub struct RoutingSnapshot {
     pub routes: Arc<RouteTable>,
     pub endpoints: HashMap<ServiceName, Endpoints>,
 }
-
-impl RoutingSnapshot {
-    pub fn of_service(routes: RouteTable, service: ServiceName, endpoints: Vec<Endpoint>) -> Self {
-        let endpoints = endpoints.into_iter().map(Arc::new).collect();
-        Self { routes: Arc::new(routes), endpoints: HashMap::from([(service, endpoints)]) }
-    }
-}

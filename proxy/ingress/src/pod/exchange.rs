@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use gate::Pass;
 use gate::timer::Timer;
 use hyper::body::{Body, Incoming};
 use hyper::{Request, Response, StatusCode, Uri, header, http};
@@ -24,7 +23,7 @@ use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey, Request
 use crate::pod::from_pod::{FromPod, RequestResources};
 use crate::pod::pod_path::{self, PodPath};
 use crate::pod::retry_policy::{self, NoAnswer};
-use crate::pod::routing_table::{InFlight, NoPod, Pod};
+use crate::pod::routing_table::{NoPod, Pod};
 use crate::pod::search::{ForRequest, RequestTarget, Search};
 use crate::shared::IngressShared;
 
@@ -371,12 +370,5 @@ pub(crate) fn set_target(head: &mut http::request::Parts, protocol: HttpProtocol
     }
     if let Ok(uri) = Uri::from_parts(target) {
         head.uri = uri;
-    }
-}
-
-impl RequestResources {
-    pub(crate) fn upgraded(self) -> (Option<Pass>, InFlight) {
-        self.connection.detach();
-        (self.pass, self.in_flight)
     }
 }

@@ -138,6 +138,8 @@ impl Drop for FromPod {
 
 impl FromPod {
     pub(crate) fn into_upgraded(mut self) -> Option<(Option<Pass>, InFlight)> {
-        self.resources.take().map(RequestResources::upgraded)
+        let RequestResources { connection, in_flight, pass, .. } = self.resources.take()?;
+        connection.detach();
+        Some((pass, in_flight))
     }
 }

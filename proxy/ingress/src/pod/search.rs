@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::ids::{PodId, ServiceName};
-use model::network::endpoint::Endpoint;
 use model::network::ingress::HttpProtocol;
 use tokio::time::Instant;
 use tunnel::{NotAccepted, TunnelDialer, TunnelError, TunnelStream};
@@ -204,25 +203,24 @@ impl<'a, U: PathUsage> Search<'a, U> {
         pod.asking.lock().begin(port, Instant::now().into_std()).map_err(NoPath::NotAsked)?;
         let connected = connect().await;
         let now = Instant::now().into_std();
-        match &connected {
-            Ok(_) => pod.asking.lock().let_in(port),
+        match connected {
+            Ok(connected) => {
+                pod.asking.lock().let_in(port);
+                Ok(connected)
+            }
             Err(TunnelError::Refused(_) | TunnelError::NoProxy(_)) => {
                 pod.asking.lock().refused(port, EntryRefusal::Gate, now);
+                Err(NoPath::Refused)
             }
-            Err(TunnelError::NotListening(_)) => pod.asking.lock().refused(port, EntryRefusal::Port, now),
+            Err(TunnelError::NotListening(_)) => {
+                pod.asking.lock().refused(port, EntryRefusal::Port, now);
+                Err(NoPath::NotListening)
+            }
             // Each request tries for itself: on busy hosts only some connect in time.
-            Err(TunnelError::Unreachable { .. }) => {}
-        }
-        connected.map_err(|error| self.no_path(&pod.endpoint, &error))
-    }
-
-    fn no_path(&self, endpoint: &Endpoint, error: &TunnelError) -> NoPath {
-        match error {
-            TunnelError::Refused(_) | TunnelError::NoProxy(_) => NoPath::Refused,
-            TunnelError::NotListening(_) => NoPath::NotListening,
-            TunnelError::Unreachable { .. } => {
-                tracing::debug!(service = %self.target.service, pod = %endpoint.pod, %error, "Not connected");
-                NoPath::Unreachable
+            Err(error @ TunnelError::Unreachable { .. }) => {
+                let pod = &pod.endpoint.pod;
+                tracing::debug!(service = %self.target.service, %pod, %error, "Not connected");
+                Err(NoPath::Unreachable)
             }
         }
     }

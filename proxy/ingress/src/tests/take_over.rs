@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gate::Gates;
-use gate::fixtures::endpoint;
-use gate::fixtures::follower_of;
+use gate::fixtures::{endpoint, follower_of};
 use gate::listening::Listening;
 use hyper::StatusCode;
 use model::network::endpoint::EndpointState;
@@ -34,8 +33,9 @@ impl Host {
     fn new(rules: Vec<IngressRule>, config: IngressConfig) -> Self {
         let gates = Arc::new(Gates::default());
         gates.set(row("p0"));
-        let routes = RouteTable::new(rules.into_iter().map(|rule| (web(), rule)).collect());
-        let snapshot = RoutingSnapshot::of_service(routes, web(), vec![endpoint("p0", EndpointState::Ready)]);
+        let routes = Arc::new(RouteTable::new(rules.into_iter().map(|rule| (web(), rule)).collect()));
+        let endpoint = Arc::new(endpoint("p0", EndpointState::Ready));
+        let snapshot = RoutingSnapshot { routes, endpoints: [(web(), [endpoint].into())].into() };
         Self { gates, snapshot: watch::Sender::new(Arc::new(snapshot)), config }
     }
 
