@@ -146,7 +146,8 @@ fn read(project: &Project, sources: &dyn FileSources, report: &mut Report) -> Op
     let mut profiles: BTreeSet<String> = project.profiles.iter().cloned().collect();
     let listed = variables.get("COMPOSE_PROFILES").map(String::as_str).unwrap_or_default();
     profiles.extend(listed.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()));
-    let mut declared = Declared::new(&root, &name, &variables, sources, &project.allowed);
+    let mut declared =
+        Declared::new(&root, &name, &variables, sources, &project.allowed, fields::advice_if_not_honoured);
     let all = services::all(&root, &profiles, project, &mut declared, report);
     let all_values = declared.all_values();
     let Declared { made: values, sent_files, .. } = declared;

@@ -7,7 +7,6 @@ use model::ids::{AppName, ValueName};
 use model::value::{MAX_VALUE_BYTES, ValueBytes, ValueKind};
 
 use crate::compose_document::{Variables, names_of, text_of};
-use crate::fields;
 use crate::names::text_at;
 use crate::project::{Allowance, EXTENSION};
 use crate::report::{NoteKind, Report};
@@ -30,6 +29,7 @@ pub(crate) struct Declared<'a> {
     pub(crate) variables: &'a Variables,
     pub(crate) sources: &'a dyn FileSources,
     pub(crate) allowed: &'a BTreeSet<Allowance>,
+    not_honoured: fn(&str) -> Option<&'static str>,
     /// `None` for a value that the app does not create.
     used: BTreeMap<(ValueKind, String), Option<DocumentNode>>,
     pub(crate) made: Vec<AppValue>,
@@ -45,6 +45,7 @@ impl<'a> Declared<'a> {
         variables: &'a Variables,
         sources: &'a dyn FileSources,
         allowed: &'a BTreeSet<Allowance>,
+        not_honoured: fn(&str) -> Option<&'static str>,
     ) -> Self {
         Self {
             root,
@@ -52,6 +53,7 @@ impl<'a> Declared<'a> {
             variables,
             sources,
             allowed,
+            not_honoured,
             used: BTreeMap::new(),
             made: Vec::new(),
             sent_files: BTreeSet::new(),
@@ -137,7 +139,7 @@ impl<'a> Declared<'a> {
             report.mistake(place, undeclared(kind, source, root));
             return None;
         };
-        note_parts(kind, field, report);
+        self.note_parts(kind, field, report);
         let name = match ValueName::new(self.name_of(field)) {
             Ok(name) => name,
             Err(error) => {
@@ -175,6 +177,16 @@ impl<'a> Declared<'a> {
         Some(name)
     }
 
+    fn note_parts(&self, kind: ValueKind, field: Field<'_>, report: &mut Report) {
+        let group = group(kind);
+        for part in field.value.fields().filter(|part| !part.value.is_blank()) {
+            if let Some(advice) = (self.not_honoured)(&format!("{group}.*.{}", part.name)) {
+                let detail = format!("{group}.{}.{} is not honoured: {advice}", field.name, part.name);
+                report.note(NoteKind::NotHonoured, part.place, "", detail);
+            }
+        }
+    }
+
     /// By default the app's name and the one in the file.
     fn name_of(&self, field: Field<'_>) -> String {
         let named = text_of(field.value, "name");
@@ -202,16 +214,6 @@ impl<'a> Declared<'a> {
             _ => text.into_owned().into_bytes(),
         };
         content_of(bytes)
-    }
-}
-
-fn note_parts(kind: ValueKind, field: Field<'_>, report: &mut Report) {
-    let group = group(kind);
-    for part in field.value.fields().filter(|part| !part.value.is_blank()) {
-        if let Some(advice) = fields::advice_if_not_honoured(&format!("{group}.*.{}", part.name)) {
-            let detail = format!("{group}.{}.{} is not honoured: {advice}", field.name, part.name);
-            report.note(NoteKind::NotHonoured, part.place, "", detail);
-        }
     }
 }
 

@@ -23,4 +23,4 @@ pub mod workers;
 
 pub use counters::describe as describe_metrics;
 pub use gates::{Cut, Drained, EnterError, Gates, Pass};
-pub use pods_file::PodsOfNodes;
+pub use take_over::PodsOfNodes;

@@ -11,6 +11,7 @@ use model::network::handover::LocalPod;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+use crate::take_over::PodsOfNodes;
 use crate::workers::Workers;
 
 /// Workers reconnect within about the same time.
@@ -26,8 +27,6 @@ struct NodePods {
     node: NodeName,
     pods: Vec<LocalPod>,
 }
-
-pub type PodsOfNodes = Vec<(NodeName, Vec<LocalPod>)>;
 
 pub(crate) fn path(socket: &Path) -> PathBuf {
     socket.with_extension("pods.json")

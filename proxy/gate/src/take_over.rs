@@ -30,7 +30,6 @@ use tokio_util::codec::LinesCodecError;
 
 pub use self::former::Former;
 use crate::listening::Listening;
-use crate::pods_file::PodsOfNodes;
 
 const OTHER_PROCESS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -73,6 +72,8 @@ pub(crate) async fn ask(stream: UnixStream, listening: &Listening) -> Result<Lin
     .await?;
     Ok(lines(stream))
 }
+
+pub type PodsOfNodes = Vec<(NodeName, Vec<LocalPod>)>;
 
 /// The running process then stops accepting.
 pub(crate) async fn take(lines: &mut Lines) -> Result<PodsOfNodes, TakeOverError> {

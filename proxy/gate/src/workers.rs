@@ -14,8 +14,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::gates::Gates;
-use crate::pods_file::PodsOfNodes;
-use crate::take_over::Former;
+use crate::take_over::{Former, PodsOfNodes};
 
 /// Longer than an outage of Redis, without which a restarted worker has no session.
 pub(crate) const ROWS_KEPT: Duration = Duration::from_secs(15 * 60);

@@ -22,6 +22,7 @@ use rustix::net::RecvFlags;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::task::TaskTracker;
 
@@ -34,7 +35,6 @@ use crate::client::deadlines::{ClientWait, RequestExecutor};
 use crate::client::frames::Frames;
 use crate::client::framing::{RequestHead, upgrade_protocols};
 use crate::client::guarded::{ActiveRequest, ClientTimeouts, ConnectionState, Guarded};
-use crate::client::stream::ClientStream;
 use crate::headers::{self, ClientOrigin};
 use crate::pod::exchange::{OutgoingRequest, exchange, set_target};
 use crate::pod::from_pod::FromPod;
@@ -178,6 +178,8 @@ async fn is_http2(stream: &TcpStream) -> bool {
     }
 }
 
+/// Boxed: a TLS session is ten times as large as a plain stream.
+type ClientStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 type Io = TokioIo<Guarded<ClientStream>>;
 
 async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening) -> hyper::Result<()> {

@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::connection::LocalConnection;
 use crate::gates::Gates;
 use crate::name_reach::KnownNameReach;
-use crate::pods_file::{self, PodsOfNodes};
+use crate::pods_file;
+use crate::take_over::PodsOfNodes;
 use crate::workers::{ConnectionId, Workers};
 
 #[derive(Clone)]

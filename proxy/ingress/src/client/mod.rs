@@ -8,4 +8,3 @@ pub(crate) mod frames;
 pub(crate) mod framing;
 pub(crate) mod guarded;
 pub(crate) mod places;
-pub(crate) mod stream;
