@@ -132,7 +132,7 @@ fn jumps(forwarding: Forwarding) -> Vec<Jump> {
 
 impl Jump {
     fn arguments<'a>(&'a self, action: &'a str) -> Vec<&'a str> {
-        let mut arguments = vec!["-w", LOCK_WAIT, "-t", self.table, action, self.chain];
+        let mut arguments = vec!["-t", self.table, action, self.chain];
         arguments.extend(self.condition.split(' '));
         arguments.extend(["-j", self.target]);
         arguments
@@ -142,13 +142,13 @@ impl Jump {
 /// As arguments of `iptables`.
 pub async fn missing() -> Result<Vec<String>, RulesError> {
     let missing = missing_jumps(forwarding().await?).await;
-    Ok(missing.iter().map(|jump| jump.arguments("-I")[2..].join(" ")).collect())
+    Ok(missing.iter().map(|jump| jump.arguments("-I").join(" ")).collect())
 }
 
 async fn missing_jumps(forwarding: Forwarding) -> Vec<Jump> {
     let mut missing = Vec::new();
     for jump in jumps(forwarding) {
-        if run("iptables", &jump.arguments("-C"), "").await.is_err() {
+        if iptables(&jump.arguments("-C")).await.is_err() {
             missing.push(jump);
         }
     }
@@ -169,7 +169,7 @@ impl Rules {
         let missing = missing_jumps(forwarding).await;
         let mut listed = String::new();
         for table in ["nat", "filter"].into_iter().chain(forwarding.has_last_table.then_some(LAST_TABLE)) {
-            listed += &run("iptables", &["-w", LOCK_WAIT, "-t", table, "-S"], "").await?;
+            listed += &iptables(&["-t", table, "-S"]).await?;
         }
         let now = conditions(&listed);
         let closed = to_close.beside(&closed_in(&now), &self.own);
@@ -182,7 +182,7 @@ impl Rules {
         }
         self.own.extend(&to_close.closed);
         for jump in missing {
-            run("iptables", &jump.arguments("-I"), "").await?;
+            iptables(&jump.arguments("-I")).await?;
         }
         self.keep_pods_apart(forwarding).await;
         Ok(())
@@ -253,7 +253,7 @@ pub async fn remove() -> Result<(), RulesError> {
     let all = [FORWARD, DOCKER_USER].map(|chain| jumps(Forwarding { chain, has_last_table }));
     for jump in all.into_iter().flatten() {
         // A rule may exist several times.
-        while run("iptables", &jump.arguments("-D"), "").await.is_ok() {}
+        while iptables(&jump.arguments("-D")).await.is_ok() {}
     }
     let chains = [
         ("nat", "KUBELEET"),
@@ -265,8 +265,8 @@ pub async fn remove() -> Result<(), RulesError> {
         (LAST_TABLE, "KUBELEET-FROM-PODS"),
     ];
     for (table, chain) in chains {
-        if run("iptables", &["-w", LOCK_WAIT, "-t", table, "-F", chain], "").await.is_ok() {
-            run("iptables", &["-w", LOCK_WAIT, "-t", table, "-X", chain], "").await?;
+        if iptables(&["-t", table, "-F", chain]).await.is_ok() {
+            iptables(&["-t", table, "-X", chain]).await?;
         }
     }
     Ok(())
@@ -280,10 +280,14 @@ pub fn are_in_use() -> bool {
 /// Before Docker's rules, after Podman's.
 async fn forwarding() -> Result<Forwarding, RulesError> {
     // Also checks for the program and the privileges.
-    run("iptables", &["-w", LOCK_WAIT, "-S", "INPUT"], "").await?;
-    let has_docker_user = run("iptables", &["-w", LOCK_WAIT, "-S", DOCKER_USER], "").await.is_ok();
-    let has_last_table = run("iptables", &["-w", LOCK_WAIT, "-t", LAST_TABLE, "-S"], "").await.is_ok();
+    iptables(&["-S", "INPUT"]).await?;
+    let has_docker_user = iptables(&["-S", DOCKER_USER]).await.is_ok();
+    let has_last_table = iptables(&["-t", LAST_TABLE, "-S"]).await.is_ok();
     Ok(Forwarding { chain: if has_docker_user { DOCKER_USER } else { FORWARD }, has_last_table })
+}
+
+async fn iptables(arguments: &[&str]) -> Result<String, RulesError> {
+    run("iptables", &[&["-w", LOCK_WAIT], arguments].concat(), "").await
 }
 
 async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String, RulesError> {
