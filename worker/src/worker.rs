@@ -6,7 +6,7 @@ use daemon::clock::{BootInstant, Clock};
 use daemon::config::Config;
 use engine::file_store::FileStore;
 use engine::kept_logs::KeptLogs;
-use engine::{Container, RegistryLogins, Runtime, RuntimeError};
+use engine::{Container, EngineVolume, RegistryLogins, Runtime, RuntimeError};
 use model::ids::NodeName;
 use model::node::Psi;
 use model::spec::Memory;
@@ -120,6 +120,13 @@ impl Worker {
         let mut containers = self.runtime.list_live(&self.node).await?;
         containers.retain(|container| container.is_of(cluster.as_ref()));
         Ok(containers)
+    }
+
+    pub(crate) async fn own_volumes(&self) -> Result<Vec<EngineVolume>, RuntimeError> {
+        let cluster = self.identity.cluster();
+        let mut volumes = self.runtime.volumes(&self.node).await?;
+        volumes.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
+        Ok(volumes)
     }
 
     pub(crate) fn is_leased(&self) -> bool {

@@ -47,9 +47,7 @@ impl Identity {
             grace: spec.grace(),
         }
     }
-}
 
-impl Identity {
     /// Creating twice yields one container: the hash covers pod and assignment.
     pub fn container_name(&self) -> String {
         let mut hasher = Sha256::new();
@@ -180,8 +178,6 @@ impl Container {
         let stop = get(label::ON_DISCONNECT) == Some(OnDisconnect::Stop.as_str());
         let on_disconnect = if stop { OnDisconnect::Stop } else { OnDisconnect::Keep };
         let grace = get(label::GRACE).and_then(|text| text.parse().ok()).unwrap_or(10);
-        let grace = Duration::from_secs(grace);
-        let is_paused = false;
         Some(Self {
             handle,
             cluster,
@@ -189,9 +185,9 @@ impl Container {
             assignment,
             name,
             on_disconnect,
-            grace,
+            grace: Duration::from_secs(grace),
             state,
-            is_paused,
+            is_paused: false,
             network: None,
         })
     }

@@ -8,7 +8,6 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, Per
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Container, Identity};
 use daemon::config::Config;
 use daemon::state_file::IfFound;
 use model::ids::{AssignmentId, ClusterId, ContainerName, NodeName, PodId};
@@ -17,6 +16,9 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FsWord, fallocate, statfs};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
+
+use crate::digest::{hex, short_hash};
+use crate::{Container, Identity};
 
 const SHARED_MEMORY: &str = "/dev/shm";
 /// As in statfs(2): tmpfs and ramfs.
@@ -172,16 +174,7 @@ fn cluster_prefix(cluster: Option<&ClusterId>) -> String {
 }
 
 fn hash(pod: &PodId, assignment: &AssignmentId, container: Option<&ContainerName>) -> String {
-    let mut hasher = Sha256::new();
-    for part in [pod.as_str(), assignment.as_str(), container.map_or("", |name| name.as_str())] {
-        hasher.update(part);
-        hasher.update([0]);
-    }
-    hex(&hasher.finalize()[..10])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    short_hash(&[pod.as_str(), assignment.as_str(), container.map_or("", |name| name.as_str())], 10)
 }
 
 fn is_in_memory(path: &Path) -> bool {

@@ -7,15 +7,15 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
 use bytes::Bytes;
 use daemon::config::Config;
 use daemon::state_file::IfFound;
-use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt};
 use model::ids::{ContainerName, PodId, ServiceName};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
+
+use crate::{EngineLine, LineQuery, LineStream, Runtime, RuntimeError};
 
 const MAX_LINES: usize = 200_000;
 /// Also at most a quarter of the total.
@@ -94,16 +94,15 @@ impl KeptLogs {
 
     /// Oldest first.
     pub async fn list(&self) -> Vec<KeptLog> {
-        let Some(directory) = self.directory.clone() else { return Vec::new() };
-        let list = move || {
-            let files = files(&directory).unwrap_or_default();
+        let list = |directory: &Path| {
+            let files = files(directory).unwrap_or_default();
             let kept = |file: KeptFile| {
                 let owner = owner(&directory.join(&file.name))?;
                 Some(KeptLog { file: file.name, owner })
             };
             files.into_iter().filter_map(kept).collect()
         };
-        tokio::task::spawn_blocking(list).await.unwrap_or_default()
+        self.on_disk(list).await.unwrap_or_default()
     }
 
     pub fn read(&self, kept: &KeptLog, tail: Option<usize>) -> LineStream {
@@ -113,40 +112,39 @@ impl KeptLogs {
             read.map_err(io::Error::other).and_then(|read| read)
         });
         let batches = opened.flat_map(|read| match read {
-            Ok(lines) => {
-                let batches: Vec<_> = lines.chunks(BATCH).map(|batch| Ok(batch.to_vec())).collect();
-                stream::iter(batches)
-            }
+            Ok(lines) => stream::iter(in_batches(&lines)),
             Err(error) => stream::iter(vec![Err(RuntimeError::Failed(error.to_string()))]),
         });
         batches.boxed()
     }
 
     pub async fn size(&self) -> (u64, u64) {
-        let Some(directory) = self.directory.clone() else { return (0, 0) };
-        let found = tokio::task::spawn_blocking(move || files(&directory)).await;
-        let found = found.ok().and_then(Result::ok).unwrap_or_default();
+        let found = self.on_disk(files).await.and_then(Result::ok).unwrap_or_default();
         (found.len() as u64, found.iter().map(|file| file.bytes).sum())
     }
 
     pub async fn remove_oldest(&self) {
-        let Some(directory) = self.directory.clone() else { return };
-        let remove = move || match files(&directory)?.first() {
+        let remove = |directory: &Path| match files(directory)?.first() {
             Some(oldest) => std::fs::remove_file(directory.join(&oldest.name)),
             None => Ok(()),
         };
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(remove).await {
+        if let Some(Err(error)) = self.on_disk(remove).await {
             tracing::warn!(%error, "the log of a removed container could not be removed");
         }
     }
 
     pub async fn expire(&self) {
-        let Some(directory) = self.directory.clone() else { return };
         let (keep, max_bytes) = (self.keep, self.max_bytes);
-        let expired = tokio::task::spawn_blocking(move || expire(&directory, keep, max_bytes)).await;
-        if let Ok(Err(error)) = expired {
+        let expired = self.on_disk(move |directory| expire(directory, keep, max_bytes)).await;
+        if let Some(Err(error)) = expired {
             tracing::warn!(%error, "old logs of removed containers could not be removed");
         }
+    }
+
+    /// `None` if no logs are kept.
+    async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce(&Path) -> T + Send + 'static) -> Option<T> {
+        let directory = self.directory.clone()?;
+        tokio::task::spawn_blocking(move || work(&directory)).await.ok()
     }
 }
 
@@ -159,9 +157,11 @@ pub async fn ended_runs(
 ) -> Result<LineStream, RuntimeError> {
     let before = running_since.unwrap_or(u64::MAX);
     let lines = last_lines(runtime, handle, tail, before, MAX_FILE_BYTES as usize).await?;
-    let lines: Vec<EngineLine> = lines.into();
-    let batches: Vec<_> = lines.chunks(BATCH).map(|batch| Ok(batch.to_vec())).collect();
-    Ok(stream::iter(batches).boxed())
+    Ok(stream::iter(in_batches(&Vec::from(lines))).boxed())
+}
+
+fn in_batches(lines: &[EngineLine]) -> Vec<Result<Vec<EngineLine>, RuntimeError>> {
+    lines.chunks(BATCH).map(|batch| Ok(batch.to_vec())).collect()
 }
 
 async fn last_lines(

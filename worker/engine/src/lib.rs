@@ -6,6 +6,7 @@
 //! Tests: beside the code, scenarios::containers
 
 mod container;
+mod digest;
 pub mod docker;
 mod end_all;
 mod error;

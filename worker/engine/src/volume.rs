@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use model::ids::{AssignmentId, ClusterId, PodId, ServiceName, VolumeName};
 use model::service::volume::{VolumeClaim, VolumeScope};
 use model::spec::{FolderOwner, VolumeKind, VolumeMount};
-use sha2::{Digest, Sha256};
 
+use crate::digest::short_hash;
 use crate::{ContainerRequest, Identity, label};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,24 +63,15 @@ fn local_handle(identity: &Identity, mount: &VolumeMount) -> String {
             let pod = Identity { container: None, ..identity.clone() };
             format!("{}-{source}", pod.container_name())
         }
-        None => format!("{}.{}", identity.container_name(), short_hash(&[&mount.target])),
+        None => format!("{}.{}", identity.container_name(), short_hash(&[&mount.target], 5)),
     }
 }
 
 /// The hash covers node and cluster, which may share an engine.
 fn persistent_handle(identity: &Identity, source: &str) -> String {
     let cluster = identity.cluster.as_ref().map_or("", ClusterId::as_str);
-    let hash = short_hash(&[cluster, identity.node.as_str()]);
+    let hash = short_hash(&[cluster, identity.node.as_str()], 5);
     format!("kubeleet-{hash}-{}_{source}_{}", service_text(identity), identity.replica)
-}
-
-fn short_hash(parts: &[&str]) -> String {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update(part);
-        hasher.update([0]);
-    }
-    hasher.finalize().iter().take(5).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Mount paths and owners of volumes that the container creates.

@@ -25,25 +25,19 @@ pub enum CheckChange {
     Failing,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LastProbe {
-    pub outcome: ProbeOutcome,
-    pub at: BootInstant,
-}
-
 /// Probes are due at fixed times, so checks stay spread. A long probe skips the due times that it overlaps.
 #[derive(Debug, Clone)]
 pub struct HealthJudge {
     timing: CheckTiming,
     started: BootInstant,
-    health: Health,
+    pub(crate) health: Health,
     passed_in_row: u32,
-    failed_in_row: u32,
+    pub(crate) failed_in_row: u32,
     /// Including those during its start, which do not count.
-    failed_since_start: u32,
-    inconclusive_in_row: u32,
-    due: BootInstant,
-    last: Option<LastProbe>,
+    pub(crate) failed_since_start: u32,
+    pub(crate) inconclusive_in_row: u32,
+    pub(crate) due: BootInstant,
+    pub(crate) last: Option<ProbeOutcome>,
 }
 
 impl HealthJudge {
@@ -70,30 +64,6 @@ impl HealthJudge {
         judge
     }
 
-    pub fn due(&self) -> BootInstant {
-        self.due
-    }
-
-    pub fn health(&self) -> Health {
-        self.health
-    }
-
-    pub fn last(&self) -> Option<&LastProbe> {
-        self.last.as_ref()
-    }
-
-    pub fn failed_in_row(&self) -> u32 {
-        self.failed_in_row
-    }
-
-    pub fn failed_since_start(&self) -> u32 {
-        self.failed_since_start
-    }
-
-    pub fn inconclusive_in_row(&self) -> u32 {
-        self.inconclusive_in_row
-    }
-
     pub fn observe(
         &mut self,
         outcome: ProbeOutcome,
@@ -112,7 +82,7 @@ impl HealthJudge {
             ProbeOutcome::Inconclusive(_) => self.inconclusive_in_row.saturating_add(1),
             ProbeOutcome::Passed | ProbeOutcome::Failed(_) => 0,
         };
-        self.last = Some(LastProbe { outcome, at: ended });
+        self.last = Some(outcome);
         self.due = self.next_due(ended);
         match (was_inconclusive, self.is_inconclusive()) {
             _ if self.health != health => Some(CheckChange::Health),
@@ -207,10 +177,10 @@ mod tests {
                 '-' => ProbeOutcome::Failed("no".to_owned()),
                 _ => ProbeOutcome::Inconclusive("?".to_owned()),
             };
-            let (due, before) = (judge.due(), judge.health());
+            let (due, before) = (judge.due, judge.health);
             let change = judge.observe(outcome, due, due.plus(Duration::from_millis(10)));
-            assert_eq!(change == Some(CheckChange::Health), judge.health() != before);
-            &judge.health().as_str()[..1]
+            assert_eq!(change == Some(CheckChange::Health), judge.health != before);
+            &judge.health.as_str()[..1]
         };
         results.chars().map(health).collect()
     }
@@ -220,9 +190,9 @@ mod tests {
         let mut judge = HealthJudge::new(timing(1, 60, 3, 1), at(0.0), Health::Starting, at(0.0), 0.5);
         let mut told = Vec::new();
         for _ in 0..20 {
-            let due = judge.due();
+            let due = judge.due;
             if judge.observe(ProbeOutcome::Failed("500".to_owned()), due, due) == Some(CheckChange::Failing) {
-                told.push(judge.failed_since_start());
+                told.push(judge.failed_since_start);
             }
         }
         assert_eq!(told, [2, 4, 8, 16]);
@@ -263,7 +233,7 @@ mod tests {
                 '-' => ProbeOutcome::Failed("no".to_owned()),
                 _ => ProbeOutcome::Inconclusive("?".to_owned()),
             };
-            match judge.observe(outcome, judge.due(), judge.due()) {
+            match judge.observe(outcome, judge.due, judge.due) {
                 None => '.',
                 Some(CheckChange::Health) => 'H',
                 Some(CheckChange::Inconclusive) => 'I',
@@ -292,12 +262,12 @@ mod tests {
     #[test]
     fn probes_keep_their_distance_and_leave_out_what_a_long_one_overlaps() {
         let mut judge = HealthJudge::new(timing(10, 0, 3, 1), at(0.0), Health::Healthy, at(0.0), 0.3);
-        assert_eq!(judge.due(), at(3.0));
+        assert_eq!(judge.due, at(3.0));
         for (begun, ended, due) in
             [(3.0, 3.2, 13.0), (13.4, 13.5, 23.0), (23.0, 43.0, 53.0), (53.0, 80.0, 83.0)]
         {
             judge.observe(ProbeOutcome::Passed, at(begun), at(ended));
-            assert_eq!(judge.due(), at(due), "{begun} {ended}");
+            assert_eq!(judge.due, at(due), "{begun} {ended}");
         }
     }
 
@@ -306,14 +276,14 @@ mod tests {
         let mut judge = HealthJudge::new(timing(30, 12, 3, 1), at(0.0), Health::Starting, at(0.0), 1.0);
         let mut due = Vec::new();
         for _ in 0..8 {
-            due.push(judge.due().since(at(0.0)).as_secs());
-            judge.observe(ProbeOutcome::Failed(String::new()), judge.due(), judge.due());
+            due.push(judge.due.since(at(0.0)).as_secs());
+            judge.observe(ProbeOutcome::Failed(String::new()), judge.due, judge.due);
         }
         assert_eq!(due, [5, 10, 15, 20, 25, 30, 60, 90], "and the last three of these count");
-        assert_eq!(judge.health(), Health::Unhealthy);
+        assert_eq!(judge.health, Health::Unhealthy);
         let mut judge = HealthJudge::new(timing(30, 12, 3, 1), at(0.0), Health::Starting, at(0.0), 1.0);
         judge.observe(ProbeOutcome::Passed, at(5.0), at(5.0));
-        assert_eq!(judge.due(), at(35.0), "once it is healthy, at interval");
+        assert_eq!(judge.due, at(35.0), "once it is healthy, at interval");
     }
 
     proptest! {
@@ -327,7 +297,7 @@ mod tests {
             let (mut counted, mut health) = (Vec::new(), Health::Starting);
             let protected = Duration::from_secs(start_period.max(2));
             for result in results {
-                let (begun, length) = (judge.due(), Duration::from_millis(u64::from(result) * 700));
+                let (begun, length) = (judge.due, Duration::from_millis(u64::from(result) * 700));
                 let outcome = match result % 4 {
                     0 => ProbeOutcome::Inconclusive(String::new()),
                     1 => ProbeOutcome::Passed,
@@ -348,8 +318,8 @@ mod tests {
                 }
                 let ended = begun.plus(length);
                 judge.observe(outcome, begun, ended);
-                prop_assert_eq!(judge.health(), health);
-                prop_assert!(judge.due() > ended && judge.due().since(ended) <= Duration::from_secs(2));
+                prop_assert_eq!(judge.health, health);
+                prop_assert!(judge.due > ended && judge.due.since(ended) <= Duration::from_secs(2));
             }
         }
     }

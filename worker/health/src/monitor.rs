@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use super::judge::{HealthJudge, ProbeOutcome};
+use super::judge::ProbeOutcome;
 use super::probe::Prober;
 use super::schedule::{CheckId, CheckSchedule, Lane};
-use super::{CheckKind, ContainerCheck, HealthChange};
+use super::{ContainerCheck, HealthChange};
 
 /// Each is a process that the engine starts.
 const MAX_COMMANDS: usize = 64;
@@ -68,7 +68,8 @@ impl HealthMonitor {
         self.schedule.lock().retain(is_kept);
     }
 
-    pub fn get(&self, handle: &str, kind: CheckKind) -> Option<HealthJudge> {
+    #[cfg(test)]
+    pub(crate) fn get(&self, handle: &str, kind: super::CheckKind) -> Option<super::judge::HealthJudge> {
         self.schedule.lock().judge(handle, kind).cloned()
     }
 

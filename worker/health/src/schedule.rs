@@ -68,7 +68,7 @@ impl CheckSchedule {
         self.next_id += 1;
         let id = self.next_id;
         let judge = HealthJudge::new(check.timing, check.started, check.health, now, spread(&key));
-        self.due.insert((judge.due(), id));
+        self.due.insert((judge.due, id));
         self.ids.insert(key, id);
         self.entries.insert(id, ScheduledCheck { check: Arc::new(check), judge, probe: None });
     }
@@ -92,10 +92,11 @@ impl CheckSchedule {
     fn remove_one(&mut self, key: &(String, CheckKind)) {
         let Some(id) = self.ids.remove(key) else { return };
         if let Some(entry) = self.entries.remove(&id) {
-            self.due.remove(&(entry.judge.due(), id));
+            self.due.remove(&(entry.judge.due, id));
         }
     }
 
+    #[cfg(test)]
     pub(super) fn judge(&self, handle: &str, kind: CheckKind) -> Option<&HealthJudge> {
         let id = self.ids.get(&(handle.to_owned(), kind))?;
         self.entries.get(id).map(|entry| &entry.judge)
@@ -140,13 +141,13 @@ impl CheckSchedule {
         let entry = self.entries.get_mut(&id)?;
         entry.probe = None;
         let change = entry.judge.observe(outcome, begun, ended);
-        self.due.insert((entry.judge.due(), id));
+        self.due.insert((entry.judge.due, id));
         Some(HealthChange {
             handle: entry.check.handle.clone(),
             kind: entry.check.kind,
             started: entry.check.started,
             change: change?,
-            health: entry.judge.health(),
+            health: entry.judge.health,
             message: message(&entry.check, &entry.judge),
             at: ended,
         })
@@ -161,14 +162,14 @@ fn is_same(one: &ContainerCheck, other: &ContainerCheck) -> bool {
 }
 
 fn message(check: &ContainerCheck, judge: &HealthJudge) -> String {
-    match (judge.health(), judge.last().map(|last| &last.outcome)) {
-        (_, Some(ProbeOutcome::Inconclusive(why))) => inconclusive(check, judge.inconclusive_in_row(), why),
-        (Health::Unhealthy, Some(ProbeOutcome::Failed(why))) => match judge.failed_in_row() {
+    match (judge.health, &judge.last) {
+        (_, Some(ProbeOutcome::Inconclusive(why))) => inconclusive(check, judge.inconclusive_in_row, why),
+        (Health::Unhealthy, Some(ProbeOutcome::Failed(why))) => match judge.failed_in_row {
             1 => why.clone(),
             failures => format!("{why} ({failures} times in a row)"),
         },
         (Health::Starting, Some(ProbeOutcome::Failed(why))) => {
-            format!("{why} ({} times)", judge.failed_since_start())
+            format!("{why} ({} times)", judge.failed_since_start)
         }
         _ => String::new(),
     }

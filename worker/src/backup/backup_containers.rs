@@ -16,8 +16,7 @@ use crate::fencing::known_containers::KnownContainers;
 /// Empty if the file is missing or broken, which that worker reports.
 pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> KnownContainers {
     let known = KnownContainers::default();
-    let Ok(text) = std::fs::read_to_string(pod_backup::file_of(data_dir, node)) else { return known };
-    let Ok(file) = SavedFile::read(text.lines()) else { return known };
+    let Some(file) = saved(data_dir, node) else { return known };
     for pod in &file.state.pods {
         let identities = identities(pod, &file.state, &file.header.cluster, node);
         for identity in identities {
@@ -29,11 +28,15 @@ pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> K
 }
 
 pub(crate) fn pod_names(data_dir: &Path, node: &NodeName) -> Vec<String> {
-    let Ok(text) = std::fs::read_to_string(pod_backup::file_of(data_dir, node)) else { return Vec::new() };
-    let Ok(file) = SavedFile::read(text.lines()) else { return Vec::new() };
+    let Some(file) = saved(data_dir, node) else { return Vec::new() };
     let running = file.state.pods.into_iter().filter(|pod| pod.phase == Phase::Running);
     let payloads = running.filter_map(|pod| pod.parsed().ok());
     payloads.map(|payload| format!("{}-{}", payload.name, payload.replica)).collect()
+}
+
+fn saved(data_dir: &Path, node: &NodeName) -> Option<SavedFile> {
+    let text = std::fs::read_to_string(pod_backup::file_of(data_dir, node)).ok()?;
+    SavedFile::read(text.lines()).ok()
 }
 
 fn identities(pod: &SavedPod, state: &SavedState, cluster: &ClusterId, node: &NodeName) -> Vec<Identity> {

@@ -237,25 +237,14 @@ pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) -> bool
 }
 
 async fn recorded_pods(worker: &Worker, shutdown: &CancellationToken) -> Option<HashSet<PodId>> {
-    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-    loop {
-        let attempt = async {
-            let listed = worker.list_live().await.ok()?;
-            let pods: HashSet<PodId> = listed.into_iter().map(|container| container.pod).collect();
-            let pods: Vec<PodId> = pods.into_iter().collect();
-            let records = worker.store.pods(&pods).await.ok()?.found();
-            Some(records.into_iter().map(|record| record.id).collect())
-        };
-        let wait = async { tokio::time::sleep(backoff.next()).await };
-        tokio::select! {
-            () = shutdown.cancelled() => return None,
-            recorded = attempt => if recorded.is_some() { return recorded; },
-        }
-        tokio::select! {
-            () = shutdown.cancelled() => return None,
-            () = wait => {}
-        }
-    }
+    retry(shutdown, || async {
+        let listed = worker.list_live().await.ok()?;
+        let pods: HashSet<PodId> = listed.into_iter().map(|container| container.pod).collect();
+        let pods: Vec<PodId> = pods.into_iter().collect();
+        let records = worker.store.pods(&pods).await.ok()?.found();
+        Some(records.into_iter().map(|record| record.id).collect())
+    })
+    .await
 }
 
 async fn stop_leftovers(
@@ -265,38 +254,46 @@ async fn stop_leftovers(
     must_stop: impl Fn(&Container) -> bool,
     max_grace: Duration,
 ) -> bool {
-    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-    loop {
-        let attempt = async {
-            let containers = worker.list_live().await?;
-            let found: Vec<_> = containers.into_iter().filter(|container| must_stop(container)).collect();
-            if !found.is_empty() {
-                let count = found.len();
-                tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
-                if matches!(reason, ContainerStopReason::Fenced) {
-                    worker.backup.note_fenced(&found);
-                }
+    let attempt = || async {
+        let containers = worker.list_live().await?;
+        let found: Vec<_> = containers.into_iter().filter(|container| must_stop(container)).collect();
+        if !found.is_empty() {
+            let count = found.len();
+            tracing::warn!(node = %worker.node, count, ?reason, "stopping leftover containers");
+            if matches!(reason, ContainerStopReason::Fenced) {
+                worker.backup.note_fenced(&found);
             }
-            let stop = |containers: Vec<Container>| {
-                let runtime = &*worker.runtime;
-                async move { stop_all(runtime, &containers, reason, max_grace, &worker.known).await }.boxed()
-            };
-            let found: Vec<_> = found.iter().collect();
-            drain_and_stop(worker.proxy.as_deref(), &found, max_grace, stop).await
+        }
+        let stop = |containers: Vec<Container>| {
+            let runtime = &*worker.runtime;
+            async move { stop_all(runtime, &containers, reason, max_grace, &worker.known).await }.boxed()
         };
-        let result = tokio::select! {
-            () = shutdown.cancelled() => return false,
-            result = attempt => result,
-        };
+        let found: Vec<_> = found.iter().collect();
+        drain_and_stop(worker.proxy.as_deref(), &found, max_grace, stop).await
+    };
+    let stopped = retry(shutdown, || async {
+        let result = attempt().await;
         worker.engine.record(CheckedCall::List, &result);
-        if result.is_ok() {
-            return true;
+        result.ok()
+    });
+    stopped.await.is_some()
+}
+
+/// Until an attempt returns a value; `None` at a `shutdown`.
+async fn retry<T, F: Future<Output = Option<T>>>(
+    shutdown: &CancellationToken,
+    attempt: impl Fn() -> F,
+) -> Option<T> {
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+    let attempts = async {
+        loop {
+            if let Some(value) = attempt().await {
+                return value;
+            }
+            tokio::time::sleep(backoff.next()).await;
         }
-        tokio::select! {
-            () = shutdown.cancelled() => return false,
-            () = tokio::time::sleep(backoff.next()) => {}
-        }
-    }
+    };
+    shutdown.run_until_cancelled(attempts).await
 }
 
 #[cfg(test)]

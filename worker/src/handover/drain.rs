@@ -44,21 +44,29 @@ pub(crate) struct StopFacts {
     pub(crate) is_leased: bool,
 }
 
+impl StopFacts {
+    pub(crate) fn has_no_time(&self) -> bool {
+        match self.reason {
+            // The fence stops the pod at this very moment.
+            ContainerStopReason::Requested => self.never_twice && !self.is_leased,
+            // It may run on its other node already.
+            ContainerStopReason::NotAssigned => self.never_twice,
+            ContainerStopReason::Ended | ContainerStopReason::Unhealthy => false,
+            // See `crate::fencing::fence`.
+            ContainerStopReason::Fenced => true,
+        }
+    }
+}
+
 pub(crate) fn limit(facts: &StopFacts) -> Duration {
-    let StopFacts { reason, drain, can_answer, never_twice, is_leased } = *facts;
-    if !can_answer {
+    if !facts.can_answer || facts.has_no_time() {
         return Duration::ZERO;
     }
-    match reason {
-        // The fence stops the pod at this very moment.
-        ContainerStopReason::Requested if never_twice && !is_leased => Duration::ZERO,
-        ContainerStopReason::Requested => drain,
-        // It may run on its other node already.
-        ContainerStopReason::NotAssigned if never_twice => Duration::ZERO,
-        ContainerStopReason::NotAssigned => drain,
-        ContainerStopReason::Ended | ContainerStopReason::Unhealthy => drain.min(BRIEF),
-        // See `crate::fencing::fence`.
-        ContainerStopReason::Fenced => Duration::ZERO,
+    match facts.reason {
+        ContainerStopReason::Ended | ContainerStopReason::Unhealthy => facts.drain.min(BRIEF),
+        ContainerStopReason::Requested | ContainerStopReason::NotAssigned | ContainerStopReason::Fenced => {
+            facts.drain
+        }
     }
 }
 

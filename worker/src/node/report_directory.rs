@@ -10,7 +10,6 @@ use model::ids::ClusterId;
 use store::{SharedDirectoryReport, StoreError};
 
 use crate::session::context::SessionContext;
-use crate::session::reply_class::ReplyClass;
 
 pub(crate) struct DirectoryLoop {
     context: Arc<SessionContext>,
@@ -57,16 +56,9 @@ impl DirectoryLoop {
         let shared = &self.context.worker.shared;
         let known = shared.known(cluster);
         let reply = self.context.session.report_shared_directory(found, known.as_deref()).await;
-        let recorded = match self.context.classify("reporting the shared directory", reply) {
-            ReplyClass::Reply(recorded) => {
-                self.has_reported = true;
-                recorded?
-            }
-            ReplyClass::Transient(_) | ReplyClass::Fenced | ReplyClass::Permanent(_) => {
-                self.has_reported = false;
-                return None;
-            }
-        };
+        let reply = self.context.classify("reporting the shared directory", reply).reply();
+        self.has_reported = reply.is_some();
+        let recorded = reply??;
         shared.remember(cluster, &recorded);
         Some(recorded)
     }

@@ -14,7 +14,6 @@ use store::StoreError;
 use tokio::time::Instant;
 
 use crate::session::context::SessionContext;
-use crate::session::reply_class::ReplyClass;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const TRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -39,15 +38,10 @@ impl Loop<StoreError> for ProblemsLoop {
     async fn step(&mut self) -> Result<Next, StoreError> {
         self.try_directories().await;
         let problems = self.context.worker.problems.all();
-        let is_known = self.reported.as_ref().is_some_and(|(known, at)| {
-            *known == problems && (problems.is_empty() || at.elapsed() < REPORT_AGAIN)
-        });
-        if !is_known {
+        if !is_known(self.reported.as_ref(), &problems, REPORT_AGAIN) {
             let reply = self.context.session.report_node_problems(&problems).await;
-            self.reported = match self.context.classify("reporting problems of this node", reply) {
-                ReplyClass::Reply(()) => Some((problems, Instant::now())),
-                ReplyClass::Transient(_) | ReplyClass::Fenced | ReplyClass::Permanent(_) => None,
-            };
+            let reply = self.context.classify("reporting problems of this node", reply).reply();
+            self.reported = reply.map(|()| (problems, Instant::now()));
         }
         self.report_held().await;
         Ok(Next::Rest)
@@ -70,17 +64,11 @@ impl ProblemsLoop {
             return;
         }
         let held = self.context.held.of_services();
-        let is_known = self.reported_held.as_ref().is_some_and(|(known, at)| {
-            *known == held && (held.is_empty() || at.elapsed() < REPORT_HELD_AGAIN)
-        });
-        if is_known {
-            return;
+        if !is_known(self.reported_held.as_ref(), &held, REPORT_HELD_AGAIN) {
+            let reply = self.context.session.report_held_pods(&held).await;
+            let reply = self.context.classify("reporting held pods of this node", reply).reply();
+            self.reported_held = reply.map(|()| (held, Instant::now()));
         }
-        let reply = self.context.session.report_held_pods(&held).await;
-        self.reported_held = match self.context.classify("reporting held pods of this node", reply) {
-            ReplyClass::Reply(()) => Some((held, Instant::now())),
-            ReplyClass::Transient(_) | ReplyClass::Fenced | ReplyClass::Permanent(_) => None,
-        };
     }
 
     async fn try_directories(&mut self) {
@@ -102,6 +90,10 @@ impl ProblemsLoop {
         worker.problems.set("data directory", data);
         worker.problems.set("state directory", state);
     }
+}
+
+fn is_known<T: PartialEq>(reported: Option<&(Vec<T>, Instant)>, now: &[T], report_again: Duration) -> bool {
+    reported.is_some_and(|(known, at)| known == now && (now.is_empty() || at.elapsed() < report_again))
 }
 
 fn data_problem(directory: &Path, node: &NodeName) -> Option<String> {

@@ -32,9 +32,8 @@ impl Loop<RuntimeError> for VolumeSizeLoop {
 
     async fn step(&mut self) -> Result<Next, RuntimeError> {
         let worker = self.context.worker.clone();
-        let cluster = worker.identity.cluster();
-        let mut own = worker.runtime.volumes(&worker.node).await?;
-        own.retain(|volume| volume.space.is_some() && volume.cluster.is_some() && volume.cluster == cluster);
+        let mut own = worker.own_volumes().await?;
+        own.retain(|volume| volume.space.is_some());
         self.noted.retain(|noted| own.iter().any(|volume| volume.handle == *noted));
         if own.is_empty() {
             return Ok(Next::Rest);

@@ -10,12 +10,11 @@ use daemon::control_loop::{Loop, Next};
 use daemon::log_limit::LogLimit;
 use engine::{EngineVolume, RuntimeError, VolumeOwner};
 use model::ids::VolumeName;
-use model::service::volume::{EngineCopy, Volume, VolumeClaim, VolumeState};
-use store::{SessionResult, VolumeReport};
+use model::service::volume::{Volume, VolumeClaim, VolumeState};
+use store::VolumeReport;
 use tokio::time::Instant;
 
 use crate::session::context::SessionContext;
-use crate::session::reply_class::ReplyClass;
 use crate::start::volume_claims;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -48,8 +47,7 @@ impl Loop<RuntimeError> for VolumeLoop {
             return Ok(Next::Rest);
         }
         let cluster = context.worker.identity.cluster();
-        let mut own = context.worker.runtime.volumes(&context.worker.node).await?;
-        own.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
+        let mut own = context.worker.own_volumes().await?;
         // Not urgent: a shared volume is recorded when its first pod is assigned.
         let looks_at_shared = is_due || self.is_waiting;
         self.is_waiting = !remove_local(context, &own).await?;
@@ -96,18 +94,14 @@ impl VolumeLoop {
     }
 
     async fn report(&mut self, own: &[EngineVolume]) -> Result<bool, RuntimeError> {
-        let present = own.iter().filter_map(|volume| {
-            let claim = claim_of(volume)?.clone();
-            Some(EngineCopy { claim, epoch: volume.epoch, is_mounted: false })
-        });
-        let mut present: Vec<EngineCopy> = present.collect();
+        let mut present = volume_claims::copies_of(own);
         volume_claims::note_mounted(&self.context, &mut present);
         let seen_run = self.redis_run.clone();
         self.redis_run = None;
         let dead_after = self.context.worker.config.timing.dead_after;
         let reply = self.context.session.report_volumes(&present, seen_run.as_deref(), dead_after).await;
-        let Some(report) = self.reported(reply) else { return Ok(true) };
-        let VolumeReport { remove, elsewhere, redis_run, missing } = report;
+        let report = self.context.classify("reporting volumes", reply).reply();
+        let Some(VolumeReport { remove, elsewhere, redis_run, missing }) = report else { return Ok(true) };
         self.redis_run = Some(redis_run);
         for name in elsewhere {
             if self.misplaced.admit(name.clone()) {
@@ -125,7 +119,8 @@ impl VolumeLoop {
         let is_complete = removed.len() == remove.len();
         let missing: Vec<VolumeClaim> = missing.iter().filter_map(VolumeClaim::from_name).collect();
         if !removed.is_empty() || !missing.is_empty() {
-            self.reported(self.context.session.report_gone_volumes(&removed, &missing, dead_after).await);
+            let reply = self.context.session.report_gone_volumes(&removed, &missing, dead_after).await;
+            self.context.classify("reporting volumes", reply);
         }
         Ok(is_complete)
     }
@@ -164,13 +159,6 @@ impl VolumeLoop {
                 Ok(true) | Err(_) => false,
             },
             Err(_) => false,
-        }
-    }
-
-    fn reported(&self, reply: SessionResult<VolumeReport>) -> Option<VolumeReport> {
-        match self.context.classify("reporting volumes", reply) {
-            ReplyClass::Reply(report) => Some(report),
-            ReplyClass::Transient(_) | ReplyClass::Fenced | ReplyClass::Permanent(_) => None,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::running::lost_reports;
 use crate::running::read_back;
 use crate::running::remove::{Why, remove};
 use crate::running::step::{ContainerFacts, PodFacts, SandboxFacts, step};
-use crate::running::table::{ManagedPod, ObservedPod};
+use crate::running::table::ManagedPod;
 use crate::running::unrecorded;
 use crate::session::beat;
 use crate::session::context::SessionContext;
@@ -147,7 +147,9 @@ async fn recover_all(context: &SessionContext) -> Result<(), StoreError> {
 
 fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Container]) {
     let observed = managed.observe(found);
-    let Some(managed) = noted(context, managed, &observed) else { return };
+    let is_news = managed.is_news(&observed);
+    let noted = if is_news { context.table.note_observed(&managed, &observed) } else { Some(managed) };
+    let Some(managed) = noted else { return };
     health_checks::update_checks(context, &managed);
     let now = context.worker.now();
     let facts = PodFacts {
@@ -183,10 +185,6 @@ fn act_on(context: &Arc<SessionContext>, managed: ManagedPod, found: &[&Containe
     };
     let action = step(&facts, &context.worker.restart_backoff());
     actions::begin(context, managed, found, action);
-}
-
-fn noted(context: &SessionContext, managed: ManagedPod, observed: &ObservedPod<'_>) -> Option<ManagedPod> {
-    if managed.is_news(observed) { context.table.note_observed(&managed, observed) } else { Some(managed) }
 }
 
 /// Without a reply nothing is removed. If some have no record, asks about all, because their share matters.

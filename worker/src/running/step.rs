@@ -214,10 +214,6 @@ fn end_of_pod(facts: &PodFacts, steps: &[ContainerStep]) -> Option<ContainerExit
             ContainerStep::Leave | ContainerStep::Act(_) | ContainerStep::Blocked => None,
         })
         .collect();
-    pod_exit(&exits)
-}
-
-fn pod_exit(exits: &[ContainerExit]) -> Option<ContainerExit> {
     exits.iter().find(|exit| !exit.is_success()).or(exits.first()).copied()
 }
 

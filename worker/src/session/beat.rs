@@ -114,7 +114,7 @@ pub(crate) fn settle(
     }
 }
 
-pub(crate) fn mark_foreign(context: &SessionContext, checked: &[(PodId, AssignmentId)], foreign: &[PodId]) {
+fn mark_foreign(context: &SessionContext, checked: &[(PodId, AssignmentId)], foreign: &[PodId]) {
     let mut any_known = false;
     for (pod, assignment) in checked.iter().filter(|(pod, _)| foreign.contains(pod)) {
         any_known |= context.table.mark_foreign(pod, assignment);

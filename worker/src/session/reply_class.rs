@@ -10,3 +10,12 @@ pub(crate) enum ReplyClass<T> {
     /// Retrying is useless until a person acts, for example repairs a record.
     Permanent(StoreError),
 }
+
+impl<T> ReplyClass<T> {
+    pub(crate) fn reply(self) -> Option<T> {
+        match self {
+            ReplyClass::Reply(value) => Some(value),
+            ReplyClass::Fenced | ReplyClass::Transient(_) | ReplyClass::Permanent(_) => None,
+        }
+    }
+}

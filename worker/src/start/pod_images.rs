@@ -91,12 +91,8 @@ async fn read_pinned(
         return Ok(Vec::new());
     }
     let pinned = context.session.store().pinned_images(service, spec).await.map(Ok);
-    match context.classify("reading the images of a specification", pinned) {
-        ReplyClass::Reply(pinned) => Ok(pinned),
-        ReplyClass::Fenced | ReplyClass::Transient(_) | ReplyClass::Permanent(_) => {
-            Err(ImagesUnavailable::Ask)
-        }
-    }
+    let pinned = context.classify("reading the images of a specification", pinned).reply();
+    pinned.ok_or(ImagesUnavailable::Ask)
 }
 
 async fn choose_all(

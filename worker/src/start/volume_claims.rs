@@ -1,7 +1,7 @@
 //! Checks that a pod may have its persistent volumes: an engine creates missing ones, and the pod would start
 //! without its data.
 
-use engine::{RuntimeError, VolumeOwner};
+use engine::{EngineVolume, RuntimeError, VolumeOwner};
 use model::ids::VolumeName;
 use model::service::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeVerdict};
 
@@ -28,7 +28,7 @@ pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) ->
         return Ok(());
     }
     let mut volumes = Vec::with_capacity(claims.len());
-    let copies = own_copies(context).await.map_err(VolumeObstacle::Engine)?;
+    let copies = copies_of(&context.worker.own_volumes().await.map_err(VolumeObstacle::Engine)?);
     for claim in claims {
         let copy = copies.iter().find(|copy| copy.claim.name == claim.name).cloned();
         volumes.push((claim, copy));
@@ -62,16 +62,14 @@ pub(crate) async fn check(context: &SessionContext, managed: &mut ManagedPod) ->
     Ok(())
 }
 
-pub(crate) async fn own_copies(context: &SessionContext) -> Result<Vec<EngineCopy>, RuntimeError> {
-    let worker = &context.worker;
-    let mut own = worker.runtime.volumes(&worker.node).await?;
-    let cluster = worker.identity.cluster();
-    own.retain(|volume| volume.cluster.is_some() && volume.cluster == cluster);
-    let copies = own.into_iter().filter_map(|volume| match volume.owner {
-        VolumeOwner::Replica(claim) => Some(EngineCopy { claim, epoch: volume.epoch, is_mounted: false }),
+pub(crate) fn copies_of(volumes: &[EngineVolume]) -> Vec<EngineCopy> {
+    let copy = |volume: &EngineVolume| match &volume.owner {
+        VolumeOwner::Replica(claim) => {
+            Some(EngineCopy { claim: claim.clone(), epoch: volume.epoch, is_mounted: false })
+        }
         VolumeOwner::Pod(..) => None,
-    });
-    Ok(copies.collect())
+    };
+    volumes.iter().filter_map(copy).collect()
 }
 
 pub(crate) fn note_mounted(context: &SessionContext, copies: &mut [EngineCopy]) {

@@ -26,7 +26,6 @@ use super::errors::{EngineCall, EngineFailure};
 use super::filters::label_filters;
 use super::first_processes::FirstProcesses;
 use super::images::image::{self, Images};
-use super::images::import;
 use super::view::{self, Listed};
 use super::{binds, containers, lenient, network};
 use crate::lines::StampedEntries;
@@ -131,16 +130,6 @@ impl DockerRuntime {
             let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
             (image.id.unwrap_or_default(), labels)
         }))
-    }
-
-    /// `changes` are lines of a Dockerfile, without `FROM`.
-    pub(super) async fn import_tar(
-        &self,
-        name: &str,
-        changes: &[String],
-        tar: impl stream::Stream<Item = std::io::Result<Bytes>> + Send + 'static,
-    ) -> Result<(), RuntimeError> {
-        import::import(&self.client, name, changes, tar).await
     }
 
     pub(super) async fn tag_image(&self, image: &str, name: &str) -> Result<(), RuntimeError> {

@@ -42,69 +42,45 @@ pub(super) enum EngineCall {
 
 impl EngineCall {
     pub(super) fn name(self) -> &'static str {
+        self.name_and_text().0
+    }
+
+    fn name_and_text(self) -> (&'static str, &'static str) {
         match self {
-            EngineCall::Ping => "ping",
-            EngineCall::Version => "version",
-            EngineCall::Info => "info",
-            EngineCall::List => "list",
-            EngineCall::Inspect => "inspect",
-            EngineCall::InspectImage => "inspect_image",
-            EngineCall::Pull => "pull",
-            EngineCall::Create => "create",
-            EngineCall::Start => "start",
-            EngineCall::Stop => "stop",
-            EngineCall::Signal => "signal",
-            EngineCall::Remove => "remove",
-            EngineCall::Logs => "logs",
-            EngineCall::Import => "import",
-            EngineCall::RemoveImage => "remove_image",
-            EngineCall::CreateExec => "create_exec",
-            EngineCall::StartExec => "start_exec",
-            EngineCall::InspectExec => "inspect_exec",
-            EngineCall::ResizeExec => "resize_exec",
-            EngineCall::Attach => "attach",
-            EngineCall::Unpack => "unpack",
-            EngineCall::Archive => "archive",
-            EngineCall::ListVolumes => "list_volumes",
-            EngineCall::RemoveVolume => "remove_volume",
-            EngineCall::InspectNetwork => "inspect_network",
-            EngineCall::CreateNetwork => "create_network",
-            EngineCall::RemoveNetwork => "remove_network",
+            EngineCall::Ping => ("ping", "ping the engine"),
+            EngineCall::Version => ("version", "read the engine's version"),
+            EngineCall::Info => ("info", "read the engine's information"),
+            EngineCall::List => ("list", "list containers"),
+            EngineCall::Inspect => ("inspect", "inspect the container"),
+            EngineCall::InspectImage => ("inspect_image", "inspect the image"),
+            EngineCall::Pull => ("pull", "pull the image"),
+            EngineCall::Create => ("create", "create the container"),
+            EngineCall::Start => ("start", "start the container"),
+            EngineCall::Stop => ("stop", "stop the container"),
+            EngineCall::Signal => ("signal", "send a signal to the container"),
+            EngineCall::Remove => ("remove", "remove the container"),
+            EngineCall::Logs => ("logs", "read the container's logs"),
+            EngineCall::Import => ("import", "import the image"),
+            EngineCall::RemoveImage => ("remove_image", "remove the image"),
+            EngineCall::CreateExec => ("create_exec", "prepare a command in the container"),
+            EngineCall::StartExec => ("start_exec", "run a command in the container"),
+            EngineCall::InspectExec => ("inspect_exec", "read how a command in the container ended"),
+            EngineCall::ResizeExec => ("resize_exec", "resize the terminal of a command in the container"),
+            EngineCall::Attach => ("attach", "attach to the container"),
+            EngineCall::Unpack => ("unpack", "write files into the container"),
+            EngineCall::Archive => ("archive", "read files of the container"),
+            EngineCall::ListVolumes => ("list_volumes", "list volumes"),
+            EngineCall::RemoveVolume => ("remove_volume", "remove the volume"),
+            EngineCall::InspectNetwork => ("inspect_network", "inspect the pods' network"),
+            EngineCall::CreateNetwork => ("create_network", "create the pods' network"),
+            EngineCall::RemoveNetwork => ("remove_network", "remove the pods' network"),
         }
     }
 }
 
 impl fmt::Display for EngineCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EngineCall::Ping => "ping the engine",
-            EngineCall::Version => "read the engine's version",
-            EngineCall::Info => "read the engine's information",
-            EngineCall::List => "list containers",
-            EngineCall::Inspect => "inspect the container",
-            EngineCall::InspectImage => "inspect the image",
-            EngineCall::Pull => "pull the image",
-            EngineCall::Create => "create the container",
-            EngineCall::Start => "start the container",
-            EngineCall::Stop => "stop the container",
-            EngineCall::Signal => "send a signal to the container",
-            EngineCall::Remove => "remove the container",
-            EngineCall::Logs => "read the container's logs",
-            EngineCall::Import => "import the image",
-            EngineCall::RemoveImage => "remove the image",
-            EngineCall::CreateExec => "prepare a command in the container",
-            EngineCall::StartExec => "run a command in the container",
-            EngineCall::InspectExec => "read how a command in the container ended",
-            EngineCall::ResizeExec => "resize the terminal of a command in the container",
-            EngineCall::Attach => "attach to the container",
-            EngineCall::Unpack => "write files into the container",
-            EngineCall::Archive => "read files of the container",
-            EngineCall::ListVolumes => "list volumes",
-            EngineCall::RemoveVolume => "remove the volume",
-            EngineCall::InspectNetwork => "inspect the pods' network",
-            EngineCall::CreateNetwork => "create the pods' network",
-            EngineCall::RemoveNetwork => "remove the pods' network",
-        })
+        f.write_str(self.name_and_text().1)
     }
 }
 

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::client::EngineClient;
 use super::deadlines::{READ, WRITE};
 use super::errors::{EngineCall, EngineFailure};
+use crate::digest::hex;
 use crate::{RuntimeError, label};
 
 const CREATED_ELSEWHERE_TRIES: u32 = 20;
@@ -102,8 +103,7 @@ fn interface(cluster: &ClusterId) -> String {
 }
 
 fn short(cluster: &ClusterId) -> String {
-    let digest = Sha256::digest(cluster.as_str());
-    digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(cluster.as_str())[..4])
 }
 
 async fn ensure(client: &EngineClient, cluster: &ClusterId) -> Result<Ipv4Addr, RuntimeError> {

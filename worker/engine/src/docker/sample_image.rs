@@ -10,7 +10,9 @@ use sha2::{Digest, Sha256};
 use tokio_util::io::ReaderStream;
 
 use super::engine::DockerRuntime;
+use super::images::import::import;
 use crate::RuntimeError;
+use crate::digest::hex;
 
 /// Identifies the executable, so that a newer one replaces the image.
 const SOURCE_LABEL: &str = "kubeleet.made-of";
@@ -77,7 +79,7 @@ pub async fn import_recipe(
     let tar = tokio::task::spawn_blocking(move || write_tar(&programs)).await;
     let tar = tar.map_err(|error| RuntimeError::Failed(format!("creating an image: {error}")))??;
     let stream = ReaderStream::with_capacity(tokio::fs::File::from_std(tar), 1 << 18);
-    docker.import_tar(tag, &changes, stream).await?;
+    import(&docker.client, tag, &changes, stream).await?;
     remove_replaced(docker, found).await;
     Ok(true)
 }
@@ -108,7 +110,7 @@ fn fingerprint(recipe: &Recipe<'_>) -> Result<String, RuntimeError> {
         hasher.update(format!("{path} {} {} {}\n", meta.size(), meta.mtime(), meta.mtime_nsec()));
     }
     hasher.update(serde_json::json!([recipe.entrypoint, recipe.command]).to_string());
-    Ok(hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(&hasher.finalize()[..8]))
 }
 
 fn failed(operation: &'static str) -> impl Fn(io::Error) -> RuntimeError {

@@ -693,7 +693,7 @@ async fn the_check_of_an_image_is_read() {
     let changes = [r#"HEALTHCHECK --interval=7s --retries=5 CMD ["/bin/sh", "-c", "exit 0"]"#.to_owned()];
     let empty = vec![0; 1024];
     let tar = stream::once(async { Ok(Bytes::from(empty)) });
-    fixture.docker.import_tar(&image, &changes, tar).await.unwrap();
+    images::import::import(&fixture.docker.client, &image, &changes, tar).await.unwrap();
     let check = fixture.docker.image_check(&image).await;
     let came_from_registry = fixture.docker.came_from_registry(&image).await.unwrap();
     let seen = fixture.docker.client.docker().unwrap().inspect_image(&image).await.unwrap();

@@ -3,8 +3,6 @@
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::folder::{Folder, PodState, Record};
-use super::pods::{CALL_TIMEOUT, ProcessPods};
+use super::pods::{CALL_TIMEOUT, ProcessPods, exit_code};
 use super::spawn;
 use super::system::EXEC_MARKER;
 use crate::RuntimeError;
@@ -126,9 +124,4 @@ async fn read(output: &mut Receiver, tail: &mut OutputTail) {
     while let Ok(length @ 1..) = output.read(&mut buffer).await {
         tail.push(&buffer[..length]);
     }
-}
-
-pub(super) fn exit_code(status: ExitStatus) -> i64 {
-    let of_signal = || status.signal().map_or(i64::from(u8::MAX), |signal| 128 + i64::from(signal));
-    status.code().map_or_else(of_signal, i64::from)
 }

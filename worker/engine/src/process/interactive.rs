@@ -14,9 +14,9 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio_util::io::ReaderStream;
 
-use super::exec::{NOT_STARTED, exit_code, prepare};
+use super::exec::{NOT_STARTED, prepare};
 use super::folder::Folder;
-use super::pods::ProcessPods;
+use super::pods::{ProcessPods, exit_code};
 use super::spawn;
 use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 

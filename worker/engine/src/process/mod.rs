@@ -55,6 +55,14 @@ impl ProcessRuntime {
         Folder::new(&self.pods.root, handle)
     }
 
+    fn existing(&self, handle: &str) -> Result<Folder, RuntimeError> {
+        let folder = self.folder(handle)?;
+        match folder.load() {
+            Some(_) => Ok(folder),
+            None => Err(RuntimeError::NotFound(format!("process pod {handle}"))),
+        }
+    }
+
     async fn stop_pod(&self, handle: &str, grace: Duration) -> Result<(), RuntimeError> {
         let Ok(folder) = self.folder(handle) else { return Ok(()) };
         Self::end_process(&folder, grace).await;
@@ -224,13 +232,7 @@ impl Runtime for ProcessRuntime {
         tail: usize,
         follow: bool,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>> {
-        Box::pin(async move {
-            let folder = self.folder(handle)?;
-            if folder.load().is_none() {
-                return Err(RuntimeError::NotFound(format!("process pod {handle}")));
-            }
-            Ok(log::read(folder, tail, follow))
-        })
+        Box::pin(async move { Ok(log::read(self.existing(handle)?, tail, follow)) })
     }
 
     fn lines<'a>(
@@ -238,13 +240,7 @@ impl Runtime for ProcessRuntime {
         handle: &'a str,
         query: LineQuery,
     ) -> BoxFuture<'a, Result<LineStream, RuntimeError>> {
-        Box::pin(async move {
-            let folder = self.folder(handle)?;
-            if folder.load().is_none() {
-                return Err(RuntimeError::NotFound(format!("process pod {handle}")));
-            }
-            Ok(log::lines(folder, query))
-        })
+        Box::pin(async move { Ok(log::lines(self.existing(handle)?, query)) })
     }
 
     fn exec<'a>(

@@ -299,7 +299,7 @@ pub(super) fn kill_all(folders: &[PathBuf]) -> bool {
     true
 }
 
-fn exit_code(status: ExitStatus) -> i64 {
+pub(super) fn exit_code(status: ExitStatus) -> i64 {
     let signal = || status.signal().map(|signal| 128 + i64::from(signal));
     status.code().map(i64::from).or_else(signal).unwrap_or(UNKNOWN_EXIT_CODE)
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use model::ids::{NodeName, PodId};
+use model::ids::{ContainerName, NodeName, PodId};
 use model::spec::{ContainerSpec, Port, PullPolicy, StopSignal};
 use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
@@ -78,21 +78,19 @@ impl SimRuntime {
     }
 
     pub fn exit(&self, pod: &PodId, code: i64) -> bool {
-        self.for_each(pod, |node, name| {
-            let Some(simulated) = node.containers.get_mut(name) else { return false };
-            let is_running = simulated.container.state == ContainerState::Running;
-            if is_running {
-                simulated.container.state = ContainerState::Exited { code, out_of_memory: false };
-            }
-            is_running
-        })
+        self.exit_containers(pod, None, code)
     }
 
     pub fn exit_one(&self, pod: &PodId, container: &str, code: i64) -> bool {
+        self.exit_containers(pod, Some(container), code)
+    }
+
+    fn exit_containers(&self, pod: &PodId, container: Option<&str>, code: i64) -> bool {
         self.for_each(pod, |node, name| {
             let Some(simulated) = node.containers.get_mut(name) else { return false };
-            let is_named = simulated.container.name.as_ref().is_some_and(|own| own.as_str() == container);
-            let exits = is_named && simulated.container.state == ContainerState::Running;
+            let own = simulated.container.name.as_ref().map(ContainerName::as_str);
+            let is_chosen = container.is_none_or(|container| own == Some(container));
+            let exits = is_chosen && simulated.container.state == ContainerState::Running;
             if exits {
                 simulated.container.state = ContainerState::Exited { code, out_of_memory: false };
             }
@@ -101,16 +99,11 @@ impl SimRuntime {
     }
 
     pub fn exec_count(&self, pod: &PodId) -> u32 {
-        let nodes = self.nodes.lock();
-        let containers = nodes.values().flat_map(|node| node.containers.values());
-        containers.filter(|simulated| simulated.container.pod == *pod).map(|simulated| simulated.execs).sum()
+        containers_of(&mut self.nodes.lock(), pod).map(|simulated| simulated.execs).sum()
     }
 
     pub fn signals(&self, pod: &PodId) -> Vec<StopSignal> {
-        let nodes = self.nodes.lock();
-        let containers = nodes.values().flat_map(|node| node.containers.values());
-        let of_pod = containers.filter(|simulated| simulated.container.pod == *pod);
-        of_pod.flat_map(|simulated| simulated.signals.iter().copied()).collect()
+        containers_of(&mut self.nodes.lock(), pod).flat_map(|simulated| simulated.signals.clone()).collect()
     }
 
     pub fn lose(&self, pod: &PodId) -> bool {
@@ -120,12 +113,9 @@ impl SimRuntime {
     /// With `None` commands do not end. Returns true if there is a container.
     pub fn set_exec_exit_code(&self, pod: &PodId, exit_code: Option<i64>) -> bool {
         let mut is_known = false;
-        for node in self.nodes.lock().values_mut() {
-            for simulated in node.containers.values_mut().filter(|simulated| simulated.container.pod == *pod)
-            {
-                simulated.exec_exit_code = exit_code;
-                is_known = true;
-            }
+        for simulated in containers_of(&mut self.nodes.lock(), pod) {
+            simulated.exec_exit_code = exit_code;
+            is_known = true;
         }
         is_known
     }
@@ -239,6 +229,14 @@ impl SimRuntime {
         let mut nodes = self.nodes.lock();
         nodes.get_mut(node).and_then(|node| act(node, name)).ok_or_else(not_found)
     }
+}
+
+fn containers_of<'a>(
+    nodes: &'a mut HashMap<String, SimNode>,
+    pod: &'a PodId,
+) -> impl Iterator<Item = &'a mut SimContainer> {
+    let containers = nodes.values_mut().flat_map(|node| node.containers.values_mut());
+    containers.filter(|simulated| simulated.container.pod == *pod)
 }
 
 fn check_image(image: &str) -> Result<(), RuntimeError> {

@@ -155,7 +155,7 @@ async fn results_of_a_removed_or_replaced_check_are_dropped() {
     assert_eq!(script.in_flight.load(Ordering::SeqCst), 0);
     let changed: Vec<_> = changes.iter().map(|change| (change.handle.as_str(), change.health)).collect();
     assert_eq!(changed, [("replaced", Health::Healthy)]);
-    assert_eq!(fixture.monitor.get("removed", CheckKind::Healthcheck).map(|judge| judge.health()), None);
+    assert_eq!(fixture.monitor.get("removed", CheckKind::Healthcheck).map(|judge| judge.health), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ mod copy;
 mod forward;
 
 use engine::ContainerState;
+use futures_util::FutureExt;
 use model::stream::channel::{Frame, Purpose};
 use store::{Channel, ConnectRequest};
 
@@ -32,16 +33,15 @@ pub(super) async fn serve(
         );
         return Some(Frame::Failed(why));
     };
+    let begun =
+        begin(context, request, channel).map(|end| end.unwrap_or_else(|why| Some(Frame::Failed(why))));
     if matches!(request.purpose, Purpose::Exec { .. }) {
-        return begin(context, request, channel).await.unwrap_or_else(|why| Some(Frame::Failed(why)));
+        return begun.await;
     }
     tokio::select! {
         biased;
         () = context.tasks.stopping().cancelled() => Some(worker_stops(context)),
-        ended = begin(context, request, channel) => match ended {
-            Ok(ended) => ended,
-            Err(why) => Some(Frame::Failed(why)),
-        },
+        end = begun => end,
     }
 }
 

@@ -164,9 +164,8 @@ impl<'a> LineSources<'a> {
             };
             match kept_logs::ended_runs(&*runtime, &handle, self.request.tail, running_since).await {
                 Ok(stream) => {
-                    self.merge.begin(handle.clone());
                     let (last_time, live_from) = (0, u64::MAX);
-                    self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
+                    self.begin(OpenSource { key: handle, origin, stream, last_time, live_from });
                 }
                 Err(error) => {
                     let name = origin.name;
@@ -200,9 +199,8 @@ impl<'a> LineSources<'a> {
         match opened {
             Ok(stream) => {
                 self.known.insert(handle.clone(), KnownSource { last_time, running_since });
-                self.merge.begin(handle.clone());
                 let live_from = wall_clock();
-                self.open.push(OpenSource { key: handle, origin, stream, last_time, live_from });
+                self.begin(OpenSource { key: handle, origin, stream, last_time, live_from });
             }
             Err(error) => {
                 tracing::debug!(container = handle, %error, "a log could not be opened");
@@ -251,10 +249,14 @@ impl<'a> LineSources<'a> {
             let KeptOwner { pod, name, container, .. } = kept.owner.clone();
             let origin = LineOrigin { pod, name, container };
             let stream = self.context.worker.kept_logs.read(&kept, request.tail);
-            self.merge.begin(kept.file.clone());
             let (last_time, live_from) = (0, u64::MAX);
-            self.open.push(OpenSource { key: kept.file, origin, stream, last_time, live_from });
+            self.begin(OpenSource { key: kept.file, origin, stream, last_time, live_from });
         }
+    }
+
+    fn begin(&mut self, source: OpenSource) {
+        self.merge.begin(source.key.clone());
+        self.open.push(source);
     }
 
     pub(super) async fn next(&mut self) -> SourceEvent {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use daemon::backoff::Backoff;
 use daemon::control_loop::{Loop, Next};
-use model::spec::PullPolicy;
+use model::spec::{ContainerSpec, PullPolicy};
 use store::StoreError;
 
 use self::decide::{DiskSpace, Removal};
@@ -43,7 +43,9 @@ impl Loop<StoreError> for GarbageLoop {
             return Ok(Next::Rest);
         }
         worker.kept_logs.expire().await;
-        note_used_images(&context);
+        for image in images_of_pods(&context, |container| is_pullable(container.pull_policy)) {
+            worker.image_uses.note(&image);
+        }
         worker.image_uses.save().await;
         self.remove_logs_elsewhere().await;
         let Some(disk) = space(&context).await else { return Ok(Next::Rest) };
@@ -183,25 +185,15 @@ fn measure(directory: &Path) -> Option<DiskSpace> {
     })
 }
 
-fn note_used_images(context: &SessionContext) {
-    let pullable: Vec<Vec<String>> = context.table.map_managed(|managed| {
-        let containers = managed.spec.containers.iter();
-        let pullable = containers.filter(|container| is_pullable(container.pull_policy));
-        Some(pullable.map(|container| container.image.clone()).collect())
-    });
-    for image in pullable.into_iter().flatten() {
-        context.worker.image_uses.note(&image);
-    }
-}
-
 /// The others came to the node by hand.
 pub(crate) fn is_pullable(policy: PullPolicy) -> bool {
     policy != PullPolicy::Never
 }
 
-fn images_in_use(context: &SessionContext) -> HashSet<String> {
+fn images_of_pods(context: &SessionContext, is_chosen: impl Fn(&ContainerSpec) -> bool) -> HashSet<String> {
     let images: Vec<Vec<String>> = context.table.map_managed(|managed| {
-        Some(managed.spec.containers.iter().map(|container| container.image.clone()).collect())
+        let chosen = managed.spec.containers.iter().filter(|container| is_chosen(container));
+        Some(chosen.map(|container| container.image.clone()).collect())
     });
     images.into_iter().flatten().collect()
 }
@@ -232,7 +224,7 @@ async fn unneeded_images(context: &SessionContext) -> Result<Vec<String>, StoreE
     if used.is_empty() {
         return Ok(Vec::new());
     }
-    let mut needed = images_in_use(context);
+    let mut needed = images_of_pods(context, |_| true);
     let names = worker.store.service_names().await?;
     let services = worker.store.services(&names).await?;
     // The images of an unreadable service are unknown.

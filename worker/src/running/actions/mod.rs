@@ -49,7 +49,7 @@ impl PodAction {
         match action {
             Action::Leave => {}
             Action::Stop => {
-                if self.stop_containers(ContainerStopReason::Requested).await {
+                if self.stop_all(ContainerStopReason::Requested, |_| true).await {
                     self.finish_stopped().await;
                 }
             }
@@ -59,7 +59,7 @@ impl PodAction {
                     pod = %self.managed.payload.id,
                     "the pod is not assigned to this node any more: stopping it"
                 );
-                if self.stop_containers(ContainerStopReason::NotAssigned).await {
+                if self.stop_all(ContainerStopReason::NotAssigned, |_| true).await {
                     self.forget();
                 }
             }
@@ -78,10 +78,6 @@ impl PodAction {
             }
         }
         self.report_status().await;
-    }
-
-    async fn stop_containers(&self, reason: ContainerStopReason) -> bool {
-        self.stop_all(reason, |_| true).await
     }
 
     /// In their order, and together within the grace period. Returns true if they are gone.

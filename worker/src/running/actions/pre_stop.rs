@@ -13,15 +13,8 @@ use crate::support::measure::ContainerStopReason;
 use crate::support::text::seconds;
 
 pub(super) fn limit(facts: &StopFacts, grace: Duration) -> Duration {
-    match facts.reason {
-        ContainerStopReason::Requested if facts.never_twice && !facts.is_leased => Duration::ZERO,
-        // It may run on its other node already.
-        ContainerStopReason::NotAssigned if facts.never_twice => Duration::ZERO,
-        ContainerStopReason::Requested
-        | ContainerStopReason::NotAssigned
-        | ContainerStopReason::Unhealthy => grace,
-        ContainerStopReason::Ended | ContainerStopReason::Fenced => Duration::ZERO,
-    }
+    let has_ended = matches!(facts.reason, ContainerStopReason::Ended);
+    if has_ended || facts.has_no_time() { Duration::ZERO } else { grace }
 }
 
 impl PodAction {

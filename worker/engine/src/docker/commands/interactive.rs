@@ -46,11 +46,10 @@ pub(crate) async fn start(
     let call = client.docker()?.create_exec(handle, options);
     let id = client.within(EngineCall::CreateExec, READ, call).await?.id;
     let control = DockerCommand { client: client.clone(), id, container: handle.to_owned() };
-    let running = match request.tty {
-        true => start_in_terminal(control, request).await?,
-        false => start_plain(control, request).await?,
-    };
-    Ok(running)
+    match request.tty {
+        true => start_in_terminal(control, request).await,
+        false => start_plain(control, request).await,
+    }
 }
 
 async fn start_in_terminal(

@@ -18,6 +18,7 @@ use crate::docker::deadlines::IMPORT;
 use crate::docker::errors::EngineCall;
 use crate::docker::raw_request::{body, send};
 
+/// `changes` are lines of a Dockerfile, without `FROM`.
 pub(crate) async fn import(
     client: &EngineClient,
     name: &str,

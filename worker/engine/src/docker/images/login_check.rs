@@ -5,8 +5,8 @@ use std::time::Duration;
 use bollard::errors::Error;
 use bytes::Bytes;
 use http_body_util::Full;
+use hyper::Request;
 use hyper::header::CONTENT_TYPE;
-use hyper::{Method, Request};
 use model::ids::RegistryHost;
 use model::value::registry::{LoginVerdict, RegistryLogin};
 use serde_json::json;
@@ -31,9 +31,7 @@ async fn ask(client: &EngineClient, host: &RegistryHost, login: &RegistryLogin) 
         "password": String::from_utf8_lossy(login.password.expose()),
         "serveraddress": host.server(),
     });
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri("/auth")
+    let request = Request::post("/auth")
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(body.to_string())))?;
     let response = raw_request::send(client, request).await?;
