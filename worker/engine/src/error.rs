@@ -5,7 +5,8 @@ pub enum RuntimeError {
     /// Retried with backoff.
     #[error("image pull failed: {0}")]
     Image(String),
-    /// Not retried.
+    /// The start of a pod is not retried: its payload is rejected. A container of a pod that runs is retried
+    /// with backoff.
     #[error("the engine refused the container: {0}")]
     Refused(String),
     /// Retried, then returned to the schedulers.

@@ -23,7 +23,8 @@ pub(crate) fn describe() {
     describe_counter!(
         STARTS,
         Unit::Count,
-        "Starts of pods by result: ok; image, failed, engine: retried; refused, rejected: not retried"
+        "Starts of pods by result: ok; image, failed, engine, files, volumes, dependencies: retried; \
+         node: counted too if the node is at fault; refused, rejected: not retried"
     );
     describe_histogram!(
         START_SECONDS,
@@ -36,7 +37,7 @@ pub(crate) fn describe() {
     describe_counter!(
         STOPS,
         Unit::Count,
-        "Containers stopped and removed, by reason: requested, not_assigned, fenced"
+        "Containers stopped, by reason: requested, not_assigned, fenced, ended, unhealthy (kept and restarted)"
     );
     describe_counter!(
         FENCED,

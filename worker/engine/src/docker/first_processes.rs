@@ -88,7 +88,8 @@ impl FirstProcesses {
         if left.is_zero() && !engines.is_empty() {
             tracing::warn!(
                 containers = engines.len(),
-                "the fence has to ask the engine to kill these containers, and cannot wait for them to stop: let the                  worker see and signal their processes"
+                "the fence has to ask the engine to kill these containers, and cannot wait for them to stop: let the \
+                 worker see and signal their processes"
             );
         }
         let stopped = |one| self.stopped(client, one, kill_by);
