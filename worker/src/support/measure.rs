@@ -37,7 +37,7 @@ pub(crate) fn describe() {
     describe_counter!(
         STOPS,
         Unit::Count,
-        "Containers stopped, by reason: requested, not_assigned, fenced, ended, unhealthy (kept and restarted)"
+        "Containers stopped, by reason: requested, not_assigned, fenced, ended, unhealthy"
     );
     describe_counter!(
         FENCED,
