@@ -12,12 +12,7 @@ pub enum WorkerError {
          KUBELEET_STATE_DIR",
         path.display()
     )]
-    StateDir {
-        node: NodeName,
-        /// The directory of the lease file.
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    StateDir { node: NodeName, path: PathBuf, source: std::io::Error },
     /// No isolation, so the operator must allow it explicitly.
     #[error(
         "the process runtime runs pods as plain processes of this machine, without isolation; set \
@@ -43,14 +38,8 @@ pub enum WorkerError {
         "another worker registered as {node}; two workers cannot share a name: give one of them another \
          KUBELEET_NODE (its pods were left running)"
     )]
-    Replaced {
-        /// The node name.
-        node: NodeName,
-    },
+    Replaced { node: NodeName },
     /// The panic message is in the log.
     #[error("worker {node} failed: one of its loops panicked, see the log; start the worker again")]
-    Broken {
-        /// The worker's node.
-        node: NodeName,
-    },
+    Broken { node: NodeName },
 }

@@ -87,6 +87,12 @@ pub struct ContainerRequest {
     pub volume_epochs: BTreeMap<String, u64>,
 }
 
+impl ContainerRequest {
+    pub fn new(identity: Identity, container: ContainerSpec) -> Self {
+        Self { identity, container, sandbox: None, files: Vec::new(), volume_epochs: BTreeMap::new() }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountedFile {
     /// On the worker's machine.

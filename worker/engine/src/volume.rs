@@ -141,13 +141,7 @@ mod tests {
                 {"type":"tmpfs","target":"/run"}]}"#,
         )
         .unwrap();
-        ContainerRequest {
-            identity,
-            container,
-            sandbox: None,
-            files: Vec::new(),
-            volume_epochs: Default::default(),
-        }
+        ContainerRequest::new(identity, container)
     }
 
     fn handles(request: &ContainerRequest) -> Vec<String> {

@@ -1,7 +1,6 @@
 //! The proxy's rows about pods. Pure.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
 
 use model::ids::AssignmentId;
 use model::network::handover::{FromWorker, LocalPod, MAX_PODS};
@@ -14,10 +13,7 @@ pub(super) type Rows = HashMap<AssignmentId, LocalPod>;
 
 /// `None` if the address is unknown.
 pub(super) fn row(managed: &ManagedPod, uses_host_network: bool, is_closing: bool) -> Option<LocalPod> {
-    let address: IpAddr = match uses_host_network {
-        true => Ipv4Addr::LOCALHOST.into(),
-        false => managed.network.address.parse().ok()?,
-    };
+    let address = managed.address(uses_host_network)?;
     let ordinary = || managed.containers().filter(|(spec, _)| !spec.sidecar).map(|(_, container)| container);
     let is_down = ordinary().any(|container| {
         let has_ended = container.progress == ContainerProgress::Ended;
@@ -58,6 +54,7 @@ fn all(now: &Rows) -> Vec<FromWorker> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::sync::Arc;
 
     use daemon::clock::BootInstant;

@@ -294,13 +294,7 @@ mod tests {
         let cluster = identity.cluster.clone().unwrap();
         let json = r#"{"image":"x","volumes":[{"source":"up","target":"/up","kind":"shared"},"/cache"]}"#;
         let container = serde_json::from_str(json).unwrap();
-        let request = ContainerRequest {
-            identity,
-            container,
-            sandbox: None,
-            files: Vec::new(),
-            volume_epochs: Default::default(),
-        };
+        let request = ContainerRequest::new(identity, container);
         (shared(root), request, cluster)
     }
 

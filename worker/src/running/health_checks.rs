@@ -2,7 +2,6 @@
 //! [table](crate::running::table).
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use engine::ContainerState;
@@ -89,7 +88,7 @@ pub(crate) fn update_checks(context: &SessionContext, managed: &ManagedPod) {
         let Some(handle) = container.handle.as_deref() else { continue };
         match container.running_since.filter(|_| is_running) {
             Some(started) => {
-                let address = address_of(context, managed);
+                let address = managed.address(context.worker.runtime.uses_host_network());
                 let checks = container.checks.to_probe(handle, address, started);
                 checks.into_iter().for_each(|check| context.health.set(check));
             }
@@ -105,11 +104,4 @@ pub(crate) fn forget_gone_containers(context: &SessionContext) {
     }
     let handles: HashSet<String> = context.table.handles();
     context.health.retain(|handle| handles.contains(handle));
-}
-
-fn address_of(context: &SessionContext, managed: &ManagedPod) -> Option<IpAddr> {
-    if context.worker.runtime.uses_host_network() {
-        return Some(Ipv4Addr::LOCALHOST.into());
-    }
-    managed.network.address.parse().ok()
 }

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use daemon::backoff::Backoff;
-use daemon::clock::BootInstant;
 use daemon::config::RuntimeKind;
 use engine::EngineInfo;
 use model::ids::ClusterId;
 use model::node::{NodeInfo, NodeSettings};
 use model::time::rfc3339;
-use store::{Claimant, KnownCluster, NameTaken, RedisProcess, Registration, Session};
+use store::{Claimant, KnownCluster, NameTaken, Registration, Session};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::recovery;
@@ -66,7 +65,7 @@ pub(crate) async fn register(
             }
             Ok(Registration::Held { found, redis }) => {
                 worker.redis_log.succeeded();
-                prolong_lease(worker, sent, &redis);
+                worker.lease.prolong(worker.now(), sent.plus(timing.fence_after), &redis);
                 containers = count_containers(worker).await.or(containers);
                 if found.is_some() && containers == Some(0) {
                     known = None;
@@ -133,10 +132,6 @@ async fn join(worker: &Worker, cluster: &ClusterId, shutdown: &CancellationToken
     if worker.identity.join(cluster) && !worker.is_leased() {
         fence::stop_unleased(worker, shutdown).await;
     }
-}
-
-fn prolong_lease(worker: &Worker, sent: BootInstant, redis: &RedisProcess) {
-    worker.lease.prolong(worker.now(), sent.plus(worker.config.timing.fence_after), redis);
 }
 
 pub(crate) async fn purge(worker: &Worker, shutdown: &CancellationToken) {

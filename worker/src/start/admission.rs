@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use model::ids::{PodName, ServiceName};
+use model::ids::ServiceName;
 use model::node::Resources;
 use model::pod::payload::Payload;
 use model::spec::{HostPorts, PodSpec};
@@ -97,11 +97,7 @@ async fn resolve(context: &SessionContext, payload: Payload) -> Result<Result<St
         Err(error) if error.is_transient() => return Err(error),
         Err(error) => return Ok(Err(format!("its specification {id} cannot be read: {error}"))),
     };
-    Ok(Ok(StartJob { service: service_of(&payload.name), spec, payload }))
-}
-
-fn service_of(name: &PodName) -> Option<ServiceName> {
-    ServiceName::new(name.as_str()).ok()
+    Ok(Ok(StartJob { service: payload.service(), spec, payload }))
 }
 
 pub(crate) async fn claim<'a>(

@@ -25,11 +25,9 @@ pub(crate) async fn provide(
     let guard = worker.files.guard(&request.identity);
     let mut new = Vec::with_capacity(wanted.len());
     for (name, kind, file) in &wanted {
-        let (mode, uid, gid) = (file.mode.unwrap_or_default().bits(), file.uid, file.gid);
-        new.push(NewFile { name: name.clone(), content: read(worker, *kind, file).await?, uid, gid, mode });
+        new.push(new_file(worker, name, *kind, file).await?);
     }
-    let paths = worker.files.write(&request.identity, &new);
-    let paths = paths.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })?;
+    let paths = worker.files.write(&request.identity, &new).map_err(not_written)?;
     let mounted = wanted.iter().zip(paths);
     let mounted = mounted.map(|((_, kind, file), source)| MountedFile { source, target: file.path(*kind) });
     Ok(ProvidedFiles { files: mounted.collect(), _guard: Some(guard) })
@@ -68,11 +66,8 @@ pub(crate) async fn reload(
     identity: &Identity,
     Reloaded { name, kind, file, .. }: &Reloaded,
 ) -> Result<bool, FilesUnavailable> {
-    let content = read(worker, *kind, file).await?;
-    let (mode, uid, gid) = (file.mode.unwrap_or_default().bits(), file.uid, file.gid);
-    let new = NewFile { name: name.clone(), content, uid, gid, mode };
-    let replaced = worker.files.replace(identity, &new);
-    replaced.map_err(|message| FilesUnavailable { reason: "FilesNotWritten", message })
+    let new = new_file(worker, name, *kind, file).await?;
+    worker.files.replace(identity, &new).map_err(not_written)
 }
 
 fn wanted<'a>(worker: &Worker, container: &'a ContainerSpec) -> Vec<(String, ValueKind, &'a FileReference)> {
@@ -82,6 +77,21 @@ fn wanted<'a>(worker: &Worker, container: &'a ContainerSpec) -> Vec<(String, Val
     let of = |kind, files: &'a [FileReference]| files.iter().map(move |file| (kind, file));
     let all = of(ValueKind::Secret, &container.secrets).chain(of(ValueKind::Config, &container.configs));
     all.enumerate().map(|(index, (kind, file))| (format!("{index}-{}", file.source), kind, file)).collect()
+}
+
+fn not_written(message: String) -> FilesUnavailable {
+    FilesUnavailable { reason: "FilesNotWritten", message }
+}
+
+async fn new_file(
+    worker: &Worker,
+    name: &str,
+    kind: ValueKind,
+    file: &FileReference,
+) -> Result<NewFile, FilesUnavailable> {
+    let content = read(worker, kind, file).await?;
+    let mode = file.mode.unwrap_or_default().bits();
+    Ok(NewFile { name: name.to_owned(), content, uid: file.uid, gid: file.gid, mode })
 }
 
 async fn read(

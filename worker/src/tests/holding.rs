@@ -187,13 +187,7 @@ async fn an_unlabelled_container_that_redis_does_not_know_is_left_alone() {
     };
     let labelled = |pod: &str, cluster| {
         let identity = Identity { cluster, on_disconnect: OnDisconnect::Keep, ..identity("w", pod, "a") };
-        ContainerRequest {
-            identity,
-            container: ContainerSpec::from_image("alpine"),
-            sandbox: None,
-            files: Vec::new(),
-            volume_epochs: Default::default(),
-        }
+        ContainerRequest::new(identity, ContainerSpec::from_image("alpine"))
     };
     rig.engine.run(&labelled("old", None)).await.unwrap();
     rig.engine.run(&labelled("theirs", Some(ClusterId::random()))).await.unwrap();

@@ -90,13 +90,7 @@ async fn the_containers_of_ended_pods_outlive_a_restart_of_the_worker_for_as_lon
     rig.until("later", Phase::Running).await;
     let cluster = rig.store.cluster_id().await.unwrap();
     let identity = Identity { cluster, ..identity("w", "stale", "a") };
-    let stale = ContainerRequest {
-        identity,
-        container: ContainerSpec::from_image("alpine"),
-        sandbox: None,
-        files: Vec::new(),
-        volume_epochs: Default::default(),
-    };
+    let stale = ContainerRequest::new(identity, ContainerSpec::from_image("alpine"));
     rig.engine.run(&stale).await.unwrap();
     rig.until_containers("stale", 0).await;
     for pod in ["ended", "crashed"] {

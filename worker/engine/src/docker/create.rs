@@ -132,13 +132,7 @@ mod tests {
 
     fn host_config_of(json: &str) -> HostConfig {
         let container = serde_json::from_str(json).unwrap();
-        let request = ContainerRequest {
-            identity: identity("node", "pod", "assignment"),
-            container,
-            sandbox: None,
-            files: Vec::new(),
-            volume_epochs: Default::default(),
-        };
+        let request = ContainerRequest::new(identity("node", "pod", "assignment"), container);
         create_body(&request, &["NET_RAW".to_owned()], None).host_config.unwrap()
     }
 
@@ -179,13 +173,7 @@ mod tests {
             "cap_drop":["ALL"],"init":true,"stdin_open":true,"stdin_once":true,"tty":true,"stop_signal":"QUIT","hostname":"mail","memory":"64m",
             "memory_reservation":"32m","logging":{"driver":"local","options":{"max-size":"1m","max-file":2}}}"#;
         let container = serde_json::from_str(json).unwrap();
-        let request = ContainerRequest {
-            identity: identity("node", "pod", "assignment"),
-            container,
-            sandbox: None,
-            files: Vec::new(),
-            volume_epochs: Default::default(),
-        };
+        let request = ContainerRequest::new(identity("node", "pod", "assignment"), container);
         let body = create_body(&request, &["NET_RAW".to_owned()], None);
         assert_eq!(body.entrypoint, Some(vec!["sh".to_owned(), "-c".to_owned()]));
         assert_eq!(body.cmd, Some(vec!["a".to_owned()]));
@@ -237,13 +225,10 @@ mod tests {
 
     #[test]
     fn files_are_mounted_read_only() {
-        let mut request = ContainerRequest {
-            identity: identity("node", "pod", "assignment"),
-            container: model::spec::ContainerSpec::from_image("x"),
-            sandbox: None,
-            files: Vec::new(),
-            volume_epochs: Default::default(),
-        };
+        let mut request = ContainerRequest::new(
+            identity("node", "pod", "assignment"),
+            model::spec::ContainerSpec::from_image("x"),
+        );
         request.files.push(MountedFile { source: "/m/0-db".into(), target: "/run/secrets/db".to_owned() });
         let mounts = create_body(&request, &[], None).host_config.unwrap().mounts.unwrap();
         let [mount] = mounts.as_slice() else { panic!("{mounts:?}") };
@@ -275,13 +260,7 @@ mod tests {
     #[test]
     fn an_empty_command_keeps_the_images_own() {
         let container = model::spec::ContainerSpec::from_image("x");
-        let request = ContainerRequest {
-            identity: identity("node", "pod", "assignment"),
-            container,
-            sandbox: None,
-            files: Vec::new(),
-            volume_epochs: Default::default(),
-        };
+        let request = ContainerRequest::new(identity("node", "pod", "assignment"), container);
         let body = create_body(&request, &[], None);
         assert_eq!((body.cmd, body.entrypoint), (None, None));
         assert_eq!(body.healthcheck.unwrap().test, Some(vec!["NONE".to_owned()]), "the worker checks");

@@ -177,7 +177,7 @@ impl DockerRuntime {
     }
 
     /// Fails if another engine answered before: a replica would start on an empty volume.
-    pub(super) fn check_id(&self, id: &str) -> Result<(), RuntimeError> {
+    fn check_id(&self, id: &str) -> Result<(), RuntimeError> {
         let first = self.first_id.get_or_init(|| id.to_owned());
         if first == id {
             return Ok(());
@@ -262,7 +262,7 @@ impl DockerRuntime {
         Ok((live, ended))
     }
 
-    pub(super) async fn inspect_ended(&self, container: Container) -> Option<Container> {
+    async fn inspect_ended(&self, container: Container) -> Option<Container> {
         match containers::inspect_within(&self.client, &container.handle, INSPECT_IN_LIST).await {
             Ok(found) => found?.container,
             Err(error) => {

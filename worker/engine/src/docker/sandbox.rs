@@ -18,13 +18,7 @@ pub(super) async fn run(
     identity: &Identity,
     ports: &[Port],
 ) -> Result<Container, RuntimeError> {
-    let request = ContainerRequest {
-        identity: identity.clone(),
-        container: spec(ports),
-        sandbox: None,
-        files: Vec::new(),
-        volume_epochs: Default::default(),
-    };
+    let request = ContainerRequest::new(identity.clone(), spec(ports));
     ensure_image(docker).await?;
     super::run::run(docker, &request).await
 }

@@ -62,13 +62,7 @@ impl Fixture {
         let mut container = ContainerSpec::from_image(SHELL_IMAGE);
         container.command.0 = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
         let pod = format!("{pod}-{}", self.node);
-        ContainerRequest {
-            identity: identity(self.node.as_str(), &pod, "assignment"),
-            container,
-            sandbox: None,
-            files: Vec::new(),
-            volume_epochs: Default::default(),
-        }
+        ContainerRequest::new(identity(self.node.as_str(), &pod, "assignment"), container)
     }
 
     async fn list(&self) -> Vec<Container> {
@@ -480,13 +474,7 @@ async fn the_engine_is_asked_for_an_image_once_until_it_is_missing() {
         engine.runtime.ensure_image("busy", PullPolicy::Missing, &no_logins()).await.unwrap();
     }
     assert_eq!(REQUESTS.load(Ordering::SeqCst), 1);
-    let request = ContainerRequest {
-        identity: identity("n", "p", "a"),
-        container: ContainerSpec::from_image("busy"),
-        sandbox: None,
-        files: Vec::new(),
-        volume_epochs: Default::default(),
-    };
+    let request = ContainerRequest::new(identity("n", "p", "a"), ContainerSpec::from_image("busy"));
     let gone = engine.runtime.run(&request).await;
     assert!(matches!(gone, Err(RuntimeError::Image(_))), "{gone:?}");
     engine.runtime.ensure_image("busy", PullPolicy::Missing, &no_logins()).await.unwrap();

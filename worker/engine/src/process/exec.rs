@@ -79,16 +79,22 @@ fn start(folder: &Folder, words: &[String]) -> Result<Result<(ExecChild, PipeRea
     let failed = |error: io::Error| RuntimeError::Failed(format!("process pod {}: {error}", folder.handle));
     let (output, writer) = io::pipe().map_err(failed)?;
     command.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
-    let mut command = Command::from(command);
-    match command.kill_on_drop(true).spawn() {
+    let child = spawn_limited(command, &record, &words[0]).map_err(failed)?;
+    Ok(child.map(|child| (ExecChild(child), output)))
+}
+
+/// The inner error is the program's fault.
+pub(super) fn spawn_limited(
+    command: std::process::Command,
+    record: &Record,
+    program: &str,
+) -> io::Result<Result<Child, String>> {
+    match Command::from(command).kill_on_drop(true).spawn() {
         Ok(child) => {
-            spawn::limit(child.id(), &record);
-            Ok(Ok((ExecChild(child), output)))
+            spawn::limit(child.id(), record);
+            Ok(Ok(child))
         }
-        Err(error) => match spawn::not_startable(&words[0], &error) {
-            Some(why) => Ok(Err(why)),
-            None => Err(failed(error)),
-        },
+        Err(error) => spawn::not_startable(program, &error).map(Err).ok_or(error),
     }
 }
 

@@ -10,14 +10,13 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use model::stream::channel::TerminalSize;
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::watch;
 use tokio_util::io::ReaderStream;
 
-use super::exec::{NOT_STARTED, prepare};
+use super::exec::{NOT_STARTED, prepare, spawn_limited};
 use super::folder::Folder;
 use super::pods::{ProcessPods, exit_code};
-use super::spawn;
 use crate::{CommandControl, CommandOutput, CommandRequest, RunningCommand, RuntimeError};
 
 const END_GRACE: Duration = Duration::from_secs(2);
@@ -45,16 +44,7 @@ fn spawn_piped(folder: &Folder, request: &CommandRequest) -> Result<Result<Child
     let (mut command, record) = prepare(folder, &request.command)?;
     let stdin = if request.stdin { Stdio::piped() } else { Stdio::null() };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    match Command::from(command).kill_on_drop(true).spawn() {
-        Ok(child) => {
-            spawn::limit(child.id(), &record);
-            Ok(Ok(child))
-        }
-        Err(error) => match spawn::not_startable(&request.command[0], &error) {
-            Some(why) => Ok(Err(why)),
-            None => Err(failed(&error)),
-        },
-    }
+    spawn_limited(command, &record, &request.command[0]).map_err(|error| failed(&error))
 }
 
 fn failed(error: &io::Error) -> RuntimeError {

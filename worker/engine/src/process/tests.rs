@@ -54,13 +54,7 @@ impl Drop for Fixture {
 fn request(pod: &str, script: &str) -> ContainerRequest {
     let mut container = ContainerSpec::from_image("ignored");
     container.command.0 = ["sh", "-c", script].map(str::to_owned).to_vec();
-    ContainerRequest {
-        identity: identity("node", pod, "assignment"),
-        container,
-        sandbox: None,
-        files: Vec::new(),
-        volume_epochs: Default::default(),
-    }
+    ContainerRequest::new(identity("node", pod, "assignment"), container)
 }
 
 fn exited(code: i64) -> ContainerState {

@@ -314,13 +314,7 @@ impl Runtime for SimRuntime {
         Box::pin(async move {
             self.respond(self.options.start_delay).await?;
             let container = ContainerSpec::from_image("sandbox");
-            let request = ContainerRequest {
-                identity: identity.clone(),
-                container,
-                sandbox: None,
-                files: Vec::new(),
-                volume_epochs: Default::default(),
-            };
+            let request = ContainerRequest::new(identity.clone(), container);
             self.reply(self.start(&request)?)
         })
     }

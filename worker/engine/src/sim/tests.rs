@@ -7,13 +7,7 @@ use model::spec::ContainerSpec;
 use model::spec::PullPolicy;
 
 fn request(node: &str, pod: &str, image: &str) -> ContainerRequest {
-    ContainerRequest {
-        identity: identity(node, pod, "a"),
-        container: ContainerSpec::from_image(image),
-        sandbox: None,
-        files: Vec::new(),
-        volume_epochs: Default::default(),
-    }
+    ContainerRequest::new(identity(node, pod, "a"), ContainerSpec::from_image(image))
 }
 
 fn node(name: &str) -> NodeName {

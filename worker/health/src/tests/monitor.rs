@@ -244,13 +244,7 @@ async fn what_says_nothing_about_the_container_changes_nothing() {
 async fn readiness_recovers_and_is_separate_from_health() {
     let sim = Arc::new(SimRuntime::new(SimOptions::default()));
     let container = model::spec::ContainerSpec::from_image("x");
-    let request = ContainerRequest {
-        identity: identity("n", "p", "a"),
-        container,
-        sandbox: None,
-        files: Vec::new(),
-        volume_epochs: Default::default(),
-    };
+    let request = ContainerRequest::new(identity("n", "p", "a"), container);
     let container = sim.run(&request).await.unwrap();
     let mut fixture = Fixture::new(Arc::new(crate::probe::RuntimeProber(sim.clone())));
     let check = check(&container.handle, r#"{"command":["x"],"interval":"1s","retries":2}"#, &*fixture.clock);

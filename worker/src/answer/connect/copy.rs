@@ -30,15 +30,14 @@ pub(super) async fn to_container(
     });
     let mut unpacking =
         std::pin::pin!(context.worker.runtime.unpack(&container.handle, directory, archive.boxed()));
-    tokio::select! {
-        done = &mut unpacking => return done.map(|()| Some(Frame::Exit(0))).map_err(|error| error.to_string()),
+    let done = tokio::select! {
+        done = &mut unpacking => done,
         stopped = read_archive(reader, pieces) => match stopped {
+            Ok(()) => unpacking.await,
             Err(None) => return Ok(None),
             Err(Some(error)) => return Ok(broken(&error)),
-            Ok(()) => {}
         },
-    }
-    let done = unpacking.await;
+    };
     done.map(|()| Some(Frame::Exit(0))).map_err(|error| error.to_string())
 }
 

@@ -11,10 +11,7 @@ pub enum SupervisorError {
         "a worker of node {node} runs on this machine already: stop it first, or give this one another \
          KUBELEET_NODE"
     )]
-    Taken {
-        /// The node.
-        node: NodeName,
-    },
+    Taken { node: NodeName },
     #[error(
         "the supervisor of {node} cannot use {}: {source}; make the directory writable or set \
          KUBELEET_STATE_DIR",

@@ -91,9 +91,9 @@ impl ContainerChecks {
         why.map_or_else(|| what.to_owned(), |why| format!("{what}: {why}"))
     }
 
-    pub(crate) fn reset(&mut self) {
+    pub(crate) fn set_all(&mut self, health: Health) {
         for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
-            state.set(Health::Starting, "");
+            state.set(health, "");
         }
     }
 
@@ -108,12 +108,6 @@ impl ContainerChecks {
             CheckChange::Inconclusive => state.inconclusive.clone_from(&change.message),
             CheckChange::Conclusive => state.inconclusive.clear(),
             CheckChange::Failing => state.failing.clone_from(&change.message),
-        }
-    }
-
-    pub(crate) fn set_passed(&mut self) {
-        for state in [&mut self.healthcheck, &mut self.readiness].into_iter().flatten() {
-            state.set(Health::Healthy, "");
         }
     }
 

@@ -36,7 +36,7 @@ impl ManagedContainer {
         self.running_since = Some(now);
         self.restart_at = None;
         self.was_unhealthy = false;
-        self.checks.reset();
+        self.checks.set_all(Health::Starting);
     }
 
     pub(crate) fn problem(&self) -> Option<(&'static str, String)> {
@@ -74,7 +74,7 @@ impl ManagedContainer {
             self.running_since = Some(now);
         }
         if !is_unwell {
-            self.checks.set_passed();
+            self.checks.set_all(Health::Healthy);
         } else if is_shown_by_checks(reason) {
             self.was_unhealthy = reason == UNHEALTHY;
         } else {

@@ -1,6 +1,7 @@
 //! A managed pod: its desired state, and the state of its containers.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use daemon::clock::BootInstant;
@@ -162,6 +163,13 @@ impl ManagedPod {
     pub(crate) fn identity(&self, worker: &Worker) -> Identity {
         let owner = (worker.identity.cluster(), &worker.node);
         Identity::of_pod(owner, (&self.payload, &self.spec), self.service.as_ref(), &self.assignment)
+    }
+
+    pub(crate) fn address(&self, uses_host_network: bool) -> Option<IpAddr> {
+        match uses_host_network {
+            true => Some(Ipv4Addr::LOCALHOST.into()),
+            false => self.network.address.parse().ok(),
+        }
     }
 
     pub(crate) fn has_several(&self) -> bool {
