@@ -45,8 +45,6 @@ macro_rules! calls {
     )*};
 }
 
-type Output = BoxStream<'static, Result<Bytes, RuntimeError>>;
-
 impl Runtime for FailpointRuntime {
     calls! {
         ping() -> Result<EngineInfo, RuntimeError> as "ping";
@@ -70,7 +68,8 @@ impl Runtime for FailpointRuntime {
         restart(handle: &'a str) -> Result<(), RuntimeError> as "restart";
         stop(handle: &'a str, grace: Duration) -> Result<(), RuntimeError> as "stop";
         end_all(containers: &'a [Container], kill_by: Instant) -> Result<(), RuntimeError>;
-        logs(handle: &'a str, tail: usize, follow: bool) -> Result<Output, RuntimeError> as "logs";
+        logs(handle: &'a str, tail: usize, follow: bool)
+            -> Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError> as "logs";
         came_from_registry(image: &'a str) -> Result<bool, RuntimeError>;
         check_login(host: &'a RegistryHost, login: &'a RegistryLogin) -> LoginVerdict;
         remove_image(image: &'a str) -> Result<(), RuntimeError>;
@@ -82,7 +81,8 @@ impl Runtime for FailpointRuntime {
         attach(handle: &'a str, size: Option<TerminalSize>) -> Result<RunningCommand, RuntimeError>;
         unpack(handle: &'a str, directory: &'a str, archive: BoxStream<'static, io::Result<Bytes>>)
             -> Result<(), RuntimeError>;
-        archive(handle: &'a str, path: &'a str) -> Result<Output, RuntimeError>;
+        archive(handle: &'a str, path: &'a str)
+            -> Result<BoxStream<'static, Result<Bytes, RuntimeError>>, RuntimeError>;
         hints(node: &'a NodeName) -> Result<BoxStream<'static, Hint>, RuntimeError> as "hints";
     }
 

@@ -33,10 +33,7 @@ pub trait Prober: Send + Sync + 'static {
     ) -> BoxFuture<'a, ProbeOutcome>;
 }
 
-pub struct RuntimeProber(
-    /// For commands.
-    pub Arc<dyn Runtime>,
-);
+pub struct RuntimeProber(pub Arc<dyn Runtime>);
 
 impl Prober for RuntimeProber {
     fn probe<'a>(

@@ -1,6 +1,6 @@
 //! A connection to a port of a pod. One channel carries one connection.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -64,11 +64,8 @@ fn refused(pod: &PodId, port: u16, why: &str) -> String {
 fn address_of(context: &SessionContext, pod: &PodId) -> Result<IpAddr, String> {
     let node = &context.worker.node;
     let managed = context.table.get(pod).ok_or_else(|| format!("pod {pod} is not on {node}"))?;
-    if context.worker.runtime.uses_host_network() {
-        return Ok(Ipv4Addr::LOCALHOST.into());
-    }
-    let address = &managed.network.address;
-    address.parse().map_err(|_| format!("pod {pod} has no address on {node} yet"))
+    let address = managed.address(context.worker.runtime.uses_host_network());
+    address.ok_or_else(|| format!("pod {pod} has no address on {node} yet"))
 }
 
 async fn receive(mut from_pod: OwnedReadHalf, writer: &mut ChannelWriter) -> Result<(), ForwardStopped> {
