@@ -30,8 +30,7 @@ pub(crate) fn read(data_dir: &Path, node: &NodeName, runtime: &dyn Runtime) -> K
 pub(crate) fn pod_names(data_dir: &Path, node: &NodeName) -> Vec<String> {
     let Some(file) = saved(data_dir, node) else { return Vec::new() };
     let running = file.state.pods.into_iter().filter(|pod| pod.phase == Phase::Running);
-    let payloads = running.filter_map(|pod| pod.parsed().ok());
-    payloads.map(|payload| format!("{}-{}", payload.name, payload.replica)).collect()
+    running.filter_map(|pod| Some(pod.parsed().ok()?.display_name())).collect()
 }
 
 fn saved(data_dir: &Path, node: &NodeName) -> Option<SavedFile> {

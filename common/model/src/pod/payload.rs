@@ -79,6 +79,11 @@ impl Payload {
         Self { raw, name, id, image: image.to_owned(), replica, spec }
     }
 
+    /// Returns the name of the pod for people, such as `web-0`.
+    pub fn display_name(&self) -> String {
+        format!("{}-{}", self.name, self.replica)
+    }
+
     pub fn service(&self) -> Option<ServiceName> {
         self.spec.as_ref().and_then(|_| ServiceName::new(self.name.as_str()).ok())
     }

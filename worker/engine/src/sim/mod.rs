@@ -236,7 +236,7 @@ fn containers_of<'a>(
     pod: &'a PodId,
 ) -> impl Iterator<Item = &'a mut SimContainer> {
     let containers = nodes.values_mut().flat_map(|node| node.containers.values_mut());
-    containers.filter(|simulated| simulated.container.pod == *pod)
+    containers.filter(move |simulated| simulated.container.pod == *pod)
 }
 
 fn check_image(image: &str) -> Result<(), RuntimeError> {

@@ -134,7 +134,7 @@ impl<'a> LineSources<'a> {
                 if !is_of_service && !request.pods.iter().any(|pod| pod.id == *id) {
                     return None;
                 }
-                let name = format!("{}-{}", managed.payload.name, managed.payload.replica);
+                let name = managed.payload.display_name();
                 let has_several = managed.has_several();
                 let containers = managed.containers().filter_map(|(spec, container)| {
                     let wanted = request.container.as_ref();

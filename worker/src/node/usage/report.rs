@@ -29,8 +29,7 @@ impl Measurement {
         let worker = &context.worker;
         let pods: Vec<MeasuredPod> = context.table.map_managed(|managed| {
             let handles = managed.containers.iter().filter_map(|container| container.handle.clone());
-            let name = format!("{}-{}", managed.payload.name, managed.payload.replica);
-            let service = managed.service.clone();
+            let (name, service) = (managed.payload.display_name(), managed.service.clone());
             let uuid = managed.payload.id.clone();
             let pod = PodUsage { uuid, name, service, usage: Usage::default() };
             Some(MeasuredPod { pod, handles: handles.collect() })

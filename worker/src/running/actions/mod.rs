@@ -117,10 +117,12 @@ impl PodAction {
         let worker = &self.context.worker;
         if worker.kept_logs.is_on() {
             worker.runtime.halt(&container.handle, grace.rest()).await?;
-            let name = format!("{}-{}", self.managed.payload.name, self.managed.payload.replica);
-            let service = self.managed.service.clone();
-            let owner =
-                KeptOwner { pod: container.pod.clone(), name, service, container: container.name.clone() };
+            let owner = KeptOwner {
+                pod: container.pod.clone(),
+                name: self.managed.payload.display_name(),
+                service: self.managed.service.clone(),
+                container: container.name.clone(),
+            };
             worker.kept_logs.keep(&*worker.runtime, &container.handle, owner).await;
         }
         worker.runtime.stop(&container.handle, grace.rest()).await?;
