@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
-use bytes::Bytes;
 use redis::{FromRedisValue, Value};
 
 use super::StoreError;
@@ -50,9 +49,11 @@ pub(crate) fn names<T: FromStr>(members: Vec<Vec<u8>>) -> Vec<T> {
     members.into_iter().filter_map(|member| String::from_utf8(member).ok()?.parse().ok()).collect()
 }
 
-pub(crate) fn payloads(what: &str, value: Value) -> Result<Vec<Bytes>, StoreError> {
-    let bytes: Vec<Vec<u8>> = read(what, value)?;
-    Ok(bytes.into_iter().map(Bytes::from).collect())
+/// Skips invalid names.
+pub(crate) fn sorted_names<T: FromStr + Ord>(members: Vec<Vec<u8>>) -> Vec<T> {
+    let mut names = names(members);
+    names.sort();
+    names
 }
 
 /// Invalid UTF-8 becomes replacement characters.

@@ -68,21 +68,17 @@ pub(crate) struct PodCopy {
 
 impl PodCopy {
     pub(crate) fn new(fields: &RawFields) -> Self {
-        let raw_phase = raw(fields, "phase");
         let text = |field: &str| text(fields, field);
-        let (phase, node, service) = (text("phase"), text("node"), text("service"));
-        let (spec, replica, assignment) = (text("spec"), text("replica"), text("assignment"));
         Self {
-            phase,
-            raw_phase,
-            node,
-            assignment,
-            service,
-            spec,
-            replica,
-            request: Resources::default(),
-            unreadable: None,
+            phase: text("phase"),
+            raw_phase: raw(fields, "phase"),
+            node: text("node"),
+            assignment: text("assignment"),
+            service: text("service"),
+            spec: text("spec"),
+            replica: text("replica"),
             no_numbers: no_numbers(fields, &POD_NUMBERS),
+            ..Self::default()
         }
     }
 }

@@ -43,6 +43,10 @@ local function is_no_past(time)
   return not (time and time <= NOW)
 end
 
+local function set_or_delete(key, field, value)
+  if value == '' then redis.call('HDEL', key, field) else redis.call('HSET', key, field, value) end
+end
+
 -- Moves away a key of another program; `status` names it.
 local function set_aside(key)
   redis.call('RENAME', key, 'broken:' .. key)
@@ -204,6 +208,12 @@ local function candidate_copies(given_up, name, of_volume, holder, epoch)
     end
   end
   return candidates
+end
+local function note_lost(problems, volume_key, name, service, node, why)
+  redis.call('HSET', volume_key, 'lost', STAMP)
+  redis.call('SADD', problems, name)
+  emit('service', service, 'VolumeLost', service, node, '', 'volume ' .. name .. ' is lost: ' .. why
+    .. '. Its pod waits: `kubeleet volume rm ' .. name .. '` begins anew on an empty volume')
 end
 
 -- Returns the rest of the pause after a change of the master, in ms. `meta`: see `read_master`.

@@ -91,7 +91,7 @@ impl Store {
             if found.is_empty() {
                 continue;
             }
-            return match self.drain_chunk(node, source, &found, WithRecord::Yes).await {
+            return match self.drain_chunk(node, source, &found, true).await {
                 Err(error) if !error.is_transient() => self.drain_each(node, source, &found).await,
                 outcome => outcome,
             };
@@ -108,10 +108,8 @@ impl Store {
     ) -> Result<DrainOutcome, StoreError> {
         for payload in found {
             let one = std::slice::from_ref(payload);
-            let outcome = match self.drain_chunk(node, source, one, WithRecord::Yes).await {
-                Err(error) if !error.is_transient() => {
-                    self.drain_chunk(node, source, one, WithRecord::No).await?
-                }
+            let outcome = match self.drain_chunk(node, source, one, true).await {
+                Err(error) if !error.is_transient() => self.drain_chunk(node, source, one, false).await?,
                 outcome => outcome?,
             };
             if outcome == DrainOutcome::Alive {
@@ -122,31 +120,26 @@ impl Store {
     }
 
     async fn payloads_to_drain(&self, node: &Node, source: SourceQueue) -> Result<Vec<Bytes>, StoreError> {
-        let mut peek = match source {
-            SourceQueue::Running => cmd("SRANDMEMBER"),
-            SourceQueue::Starting | SourceQueue::Pending => cmd("LRANGE"),
+        let key = source.key(&node.name);
+        let peek = match source {
+            SourceQueue::Running => cmd("SRANDMEMBER").arg(key).arg(DRAIN_CHUNK).to_owned(),
+            SourceQueue::Starting | SourceQueue::Pending => {
+                cmd("LRANGE").arg(key).arg(-(DRAIN_CHUNK as i64)).arg(-1).to_owned()
+            }
         };
-        peek.arg(source.key(&node.name));
-        match source {
-            SourceQueue::Running => peek.arg(DRAIN_CHUNK),
-            SourceQueue::Starting | SourceQueue::Pending => peek.arg(-(DRAIN_CHUNK as i64)).arg(-1),
-        };
-        let found: Vec<Vec<u8>> = self.link.query(&peek).await?;
-        Ok(found.into_iter().map(Bytes::from).collect())
+        self.link.query(&peek).await
     }
 
+    /// Without `with_records` the payloads move to `sq`, and their records stay as they are.
     async fn drain_chunk(
         &self,
         node: &Node,
         source: SourceQueue,
         found: &[Bytes],
-        with_record: WithRecord,
+        with_records: bool,
     ) -> Result<DrainOutcome, StoreError> {
         let what = "draining a node";
-        let parse = |raw: &Bytes| match with_record {
-            WithRecord::Yes => Payload::parse(raw.clone()).ok(),
-            WithRecord::No => None,
-        };
+        let parse = |raw: &Bytes| Payload::parse(raw.clone()).ok().filter(|_| with_records);
         let parsed: Vec<Option<Payload>> = found.iter().map(parse).collect();
         let ids: Vec<PodId> = parsed.iter().flatten().map(|payload| payload.id.clone()).collect();
         // With a broken record the payload goes to sq like an unreadable one.
@@ -180,13 +173,6 @@ impl Store {
             other => Err(unexpected(what, other)),
         }
     }
-}
-
-/// Whether the record changes when its payload moves to `sq`.
-#[derive(Debug, Clone, Copy)]
-enum WithRecord {
-    Yes,
-    No,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redis::{Value, cmd};
 
-use crate::reply::{HashFields, list, read, unexpected, word};
+use crate::loaded::all_fields;
+use crate::reply::{HashFields, list, names, read, unexpected, word};
 use crate::scripts::{members_restore, pods_restore, pushed_forget, specs_expire, usage_correct};
 use crate::{Store, StoreError, keys};
 use model::ids::{Incarnation, NodeName, PodId, ServiceName, SpecId};
@@ -119,8 +120,7 @@ impl Store {
         // Ids last: a later reuse of one changes `reuse`.
         let reuse: Option<String> =
             self.link.query(cmd("HGET").arg(keys::META).arg("spec_reused_by")).await?;
-        let ids: Vec<Vec<u8>> = self.link.query(cmd("SMEMBERS").arg(keys::FORMER_SPECS)).await?;
-        let ids = ids.into_iter().filter_map(|id| SpecId::new(String::from_utf8(id).ok()?).ok()).collect();
+        let ids = names(self.link.query(cmd("SMEMBERS").arg(keys::FORMER_SPECS)).await?);
         Ok(FormerSpecs { ids, reuse: reuse.unwrap_or_default() })
     }
 
@@ -143,17 +143,8 @@ impl Store {
     /// # Errors
     /// Broken keys cause none.
     pub async fn node_usage(&self, names: &[NodeName]) -> Result<Vec<NodeUsage>, StoreError> {
-        let mut found = Vec::with_capacity(names.len());
-        for name in names {
-            let reply: Result<Value, StoreError> =
-                self.link.query(cmd("HGETALL").arg(keys::node(name))).await;
-            match reply {
-                Ok(fields) => found.extend(read_usage(name, fields)),
-                Err(error) if error.is_transient() => return Err(error),
-                Err(_) => {}
-            }
-        }
-        Ok(found)
+        let get = |name: &NodeName| all_fields(keys::node(name));
+        Ok(self.load(names, get, |name, reply| Ok(read_usage(name, reply))).await?.found())
     }
 
     /// Returns false if something was reserved or released meanwhile.

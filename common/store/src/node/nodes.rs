@@ -7,7 +7,7 @@ use redis::{Value, cmd};
 
 use crate::broken_key::length_or_broken;
 use crate::loaded::{Loaded, all_fields};
-use crate::reply::{HashFields, corrupt, names as read_names, unexpected, word};
+use crate::reply::{HashFields, corrupt, sorted_names, unexpected, word};
 use crate::scripts::{cordon, former_containers, node_remove};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
@@ -47,9 +47,7 @@ impl Store {
 
     /// Returns them sorted, with dead ones.
     pub async fn node_names(&self) -> Result<Vec<NodeName>, StoreError> {
-        let mut names: Vec<NodeName> = read_names(self.members_or_records(keys::NODES, "node:").await?);
-        names.sort();
-        Ok(names)
+        Ok(sorted_names(self.members_or_records(keys::NODES, "node:").await?))
     }
 
     pub async fn node(&self, name: &NodeName) -> Result<Option<Node>, StoreError> {
@@ -171,8 +169,8 @@ impl Store {
         loop {
             let mut scan = cmd("SSCAN");
             scan.arg(keys::cs(name)).arg(cursor).arg("COUNT").arg(1000);
-            let (next, page): (u64, Vec<Vec<u8>>) = self.link.query(&scan).await?;
-            members.extend(page.into_iter().map(Bytes::from));
+            let (next, page): (u64, Vec<Bytes>) = self.link.query(&scan).await?;
+            members.extend(page);
             if next == 0 {
                 break;
             }
@@ -192,9 +190,9 @@ impl Store {
             for first in (0..).step_by(PAYLOADS_PER_READ) {
                 let mut range = cmd("LRANGE");
                 range.arg(&queue).arg(first).arg(first + PAYLOADS_PER_READ - 1);
-                let page: Vec<Vec<u8>> = self.link.query(&range).await?;
+                let page: Vec<Bytes> = self.link.query(&range).await?;
                 let is_last = page.len() < PAYLOADS_PER_READ;
-                payloads.extend(page.into_iter().map(Bytes::from));
+                payloads.extend(page);
                 if is_last {
                     break;
                 }

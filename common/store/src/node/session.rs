@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Value;
 
-use crate::reply::{corrupt, read, unexpected, verdict, word};
-use crate::scripts::{heartbeat, register};
+use crate::reply::{corrupt, names, read, unexpected, verdict, word};
+use crate::scripts::{Call, heartbeat, register};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{AssignmentId, ClusterId, HolderId, Incarnation, NodeName, PodId};
@@ -140,41 +140,36 @@ impl Store {
             resources: &facts.capacity,
         };
         let (answer, rest) = verdict(what, self.link.script(&register.call()).await?)?;
-        if answer == "TAKEN" {
-            return Ok(Registration::Taken(name_taken(what, rest)?));
-        }
-        let mut rest = rest.into_iter();
-        match (answer.as_str(), rest.next(), rest.next()) {
-            ("OK", Some(requeued), Some(cluster)) => {
-                let cluster =
-                    ClusterId::new(word(what, cluster)?).map_err(|invalid| corrupt(what, invalid))?;
+        match answer.as_str() {
+            "OK" => {
+                let (requeued, cluster): (_, String) = read(what, Value::Array(rest))?;
+                let cluster = ClusterId::new(cluster).map_err(|invalid| corrupt(what, invalid))?;
                 let session = Session {
                     store: self.clone(),
                     node: node.clone(),
                     incarnation,
                     cluster: cluster.clone(),
                 };
-                Ok(Registration::Registered { session, requeued: read(what, requeued)?, cluster })
+                Ok(Registration::Registered { session, requeued, cluster })
             }
-            ("DRAINING", ..) => Ok(Registration::Draining),
-            ("HOLD", Some(found), Some(run_id)) => Ok(Registration::Held {
-                found: ClusterId::new(word(what, found)?).ok(),
-                redis: self.redis_process(&word(what, run_id)?),
-            }),
-            (other, ..) => Err(unexpected(what, other)),
+            "DRAINING" => Ok(Registration::Draining),
+            "TAKEN" => Ok(Registration::Taken(name_taken(what, rest)?)),
+            "HOLD" => {
+                let (found, run_id): (String, String) = read(what, Value::Array(rest))?;
+                let redis = self.redis_process(&run_id);
+                Ok(Registration::Held { found: ClusterId::new(found).ok(), redis })
+            }
+            other => Err(unexpected(what, other)),
         }
     }
 }
 
 fn name_taken(what: &'static str, reply: Vec<Value>) -> Result<NameTaken, StoreError> {
-    let [since, silence, left, last_heartbeat] =
-        <[Value; 4]>::try_from(reply).map_err(|_| unexpected(what, "TAKEN"))?;
-    let millis = |value| read(what, value).map(Duration::from_millis);
-    let last_heartbeat: Vec<u8> = read(what, last_heartbeat)?;
+    let (since, silence, left, last_heartbeat): (_, _, _, Vec<u8>) = read(what, Value::Array(reply))?;
     Ok(NameTaken {
-        since: read(what, since)?,
-        silence: millis(silence)?,
-        left: millis(left)?,
+        since,
+        silence: Duration::from_millis(silence),
+        left: Duration::from_millis(left),
         last_heartbeat: String::from_utf8_lossy(&last_heartbeat).into_owned(),
     })
 }
@@ -230,47 +225,41 @@ impl Session {
             call.add(heartbeat::Pod { pod_key: keys::pod(id), uuid: id, assignment });
         }
         let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
-        let mut rest = rest.into_iter();
-        if answer == "FENCED" {
-            let why = rest.next().map(|why| word(what, why)).transpose()?;
-            return Ok(Err(match why.as_deref() {
-                Some("replaced") => Fenced::Replaced,
-                Some("unknown") => Fenced::UnknownCluster,
-                _ => Fenced::Dead,
-            }));
-        }
-        let mut next = || rest.next();
-        match (answer.as_str(), [next(), next(), next(), next(), next(), next(), next()]) {
-            (
-                "OK",
-                [
-                    Some(changed),
-                    Some(stop),
-                    Some(foreign),
-                    Some(nodes),
-                    Some(broken),
-                    Some(run_id),
-                    Some(unknown),
-                ],
-            ) => {
-                // Other programs may add any bytes. An error would expire the lease of a worker whose
-                // heartbeat Redis has recorded.
-                let ids = |value| -> Result<Vec<PodId>, StoreError> {
-                    let ids: Vec<Vec<u8>> = read(what, value)?;
-                    let id = |bytes| PodId::new(String::from_utf8(bytes).ok()?).ok();
-                    Ok(ids.into_iter().filter_map(id).collect())
-                };
-                Ok(Ok(HeartbeatReply {
-                    master_changed_at: read(what, changed)?,
-                    stop: ids(stop)?,
-                    foreign: ids(foreign)?,
-                    unknown: ids(unknown)?,
-                    redis: self.store.redis_process(&word(what, run_id)?),
-                    broken: ids(broken)?,
-                    nodes: read(what, nodes)?,
+        match answer.as_str() {
+            "FENCED" => {
+                let why = rest.into_iter().next().map(|why| word(what, why)).transpose()?;
+                Ok(Err(match why.as_deref() {
+                    Some("replaced") => Fenced::Replaced,
+                    Some("unknown") => Fenced::UnknownCluster,
+                    _ => Fenced::Dead,
                 }))
             }
-            (other, ..) => Err(unexpected(what, other)),
+            "OK" => {
+                let (changed_at, stop, foreign, nodes, broken, run_id, unknown): (_, _, _, _, _, String, _) =
+                    read(what, Value::Array(rest))?;
+                // Other programs may add any bytes: `names` skips them, because an error would expire the
+                // lease of a worker whose heartbeat Redis has recorded.
+                Ok(Ok(HeartbeatReply {
+                    master_changed_at: changed_at,
+                    stop: names(stop),
+                    foreign: names(foreign),
+                    unknown: names(unknown),
+                    redis: self.store.redis_process(&run_id),
+                    broken: names(broken),
+                    nodes,
+                }))
+            }
+            other => Err(unexpected(what, other)),
+        }
+    }
+
+    /// Runs a script that replies `FENCED` or `OK`. Returns the values after `OK`.
+    pub(crate) async fn run(&self, what: &str, call: &Call<'_>) -> SessionResult<Vec<Value>> {
+        let (answer, rest) = verdict(what, self.store.link.script(call).await?)?;
+        match answer.as_str() {
+            "OK" => Ok(Ok(rest)),
+            "FENCED" => Ok(Err(Fenced::Dead)),
+            other => Err(unexpected(what, other)),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use redis::Value;
 
-use crate::reply::{unexpected, verdict, word};
+use crate::reply::read;
 use crate::scripts::{disk_pressure, node_held, node_problems, shared_directory};
-use crate::{Fenced, Session, SessionResult, keys};
+use crate::{Session, SessionResult, keys};
 use model::node::HeldPod;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,6 @@ pub enum SharedDirectoryReport {
 impl Session {
     /// `problem` is a sentence; empty if there is space.
     pub async fn report_disk_problem(&self, problem: &str) -> SessionResult<()> {
-        let what = "reporting a full disk";
         let call = disk_pressure::Head {
             node_key: keys::node(&self.node),
             node: &self.node,
@@ -25,16 +24,11 @@ impl Session {
             problem,
         }
         .call();
-        match verdict(what, self.store.link.script(&call).await?)?.0.as_str() {
-            "FENCED" => Ok(Err(Fenced::Dead)),
-            "OK" => Ok(Ok(())),
-            other => Err(unexpected(what, other)),
-        }
+        Ok(self.run("reporting a full disk", &call).await?.map(|_| ()))
     }
 
     /// The problems do not stop pods.
     pub async fn report_node_problems(&self, problems: &[String]) -> SessionResult<()> {
-        let what = "reporting problems of a node";
         let problems = problems.iter().map(|problem| problem.replace('\n', " "));
         let call = node_problems::Head {
             node_key: keys::node(&self.node),
@@ -43,16 +37,11 @@ impl Session {
             problems: problems.collect::<Vec<_>>().join("\n"),
         }
         .call();
-        match verdict(what, self.store.link.script(&call).await?)?.0.as_str() {
-            "FENCED" => Ok(Err(Fenced::Dead)),
-            "OK" => Ok(Ok(())),
-            other => Err(unexpected(what, other)),
-        }
+        Ok(self.run("reporting problems of a node", &call).await?.map(|_| ()))
     }
 
     /// The pods have no record, and this node leaves their containers alone.
     pub async fn report_held_pods(&self, pods: &[HeldPod]) -> SessionResult<()> {
-        let what = "reporting pods without a record";
         let call = node_held::Head {
             node_key: keys::node(&self.node),
             node: &self.node,
@@ -60,11 +49,7 @@ impl Session {
             pods: pods.iter().map(HeldPod::to_line).collect::<Vec<_>>().join("\n"),
         }
         .call();
-        match verdict(what, self.store.link.script(&call).await?)?.0.as_str() {
-            "FENCED" => Ok(Err(Fenced::Dead)),
-            "OK" => Ok(Ok(())),
-            other => Err(unexpected(what, other)),
-        }
+        Ok(self.run("reporting pods without a record", &call).await?.map(|_| ()))
     }
 
     /// `known` is the cluster's id as last seen, which restores it in an emptied Redis. Returns that id;
@@ -89,14 +74,11 @@ impl Session {
             problem,
         }
         .call();
-        let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
-        match answer.as_str() {
-            "FENCED" => Ok(Err(Fenced::Dead)),
-            "OK" => {
-                let recorded = word(what, rest.into_iter().next().unwrap_or(Value::Nil))?;
-                Ok(Ok(Some(recorded).filter(|recorded| !recorded.is_empty())))
-            }
-            other => Err(unexpected(what, other)),
-        }
+        let rest = match self.run(what, &call).await? {
+            Ok(rest) => rest,
+            Err(fenced) => return Ok(Err(fenced)),
+        };
+        let (recorded,): (String,) = read(what, Value::Array(rest))?;
+        Ok(Ok(Some(recorded).filter(|recorded| !recorded.is_empty())))
     }
 }

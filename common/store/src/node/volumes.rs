@@ -7,11 +7,12 @@ use redis::{Value, cmd};
 
 use crate::loaded::{Loaded, all_fields};
 use crate::recovery::saved_state::SavedVolume;
-use crate::reply::{HashFields, corrupt, list, names, read, unexpected, verdict, word};
+use crate::reply::{HashFields, corrupt, list, names, read, sorted_names, unexpected, word};
 use crate::scripts::{
     volume_bind, volume_copy_remove, volume_remove, volumes_claim, volumes_measured, volumes_report,
     volumes_restore,
 };
+use crate::server::info;
 use crate::{Fenced, Session, SessionResult, Store, StoreError, keys};
 use model::ids::{AppName, NodeName, PodId, ServiceName, VolumeName};
 use model::node::{NodeState, SharedVolumesState};
@@ -60,9 +61,7 @@ pub struct VolumeReport {
 
 impl Store {
     pub async fn volume_names(&self) -> Result<Vec<VolumeName>, StoreError> {
-        let mut found: Vec<VolumeName> = names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUMES)).await?);
-        found.sort();
-        Ok(found)
+        Ok(sorted_names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUMES)).await?))
     }
 
     pub async fn volumes(&self, names: &[VolumeName]) -> Result<Loaded<Volume>, StoreError> {
@@ -81,8 +80,7 @@ impl Store {
         pipe.cmd("HGETALL").arg(keys::VOLUME_REPORTS);
         type Replies = (String, (Option<String>, Option<String>), Vec<(String, String)>);
         let (info, (known_run, changed_at), reports): Replies = self.link.pipeline(&pipe).await?;
-        let current =
-            info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:")).unwrap_or_default();
+        let current = info::field(&info, "run_id").unwrap_or_default();
         // As in the scripts. After a change that no script has noted yet, no node has reported.
         let is_noted = known_run.as_deref() == Some(current);
         let current = is_noted.then(|| format!("{current}:{}", changed_at.unwrap_or_default()));
@@ -107,9 +105,7 @@ impl Store {
     }
 
     pub async fn nodes_with_volumes(&self) -> Result<Vec<NodeName>, StoreError> {
-        let mut found: Vec<NodeName> = names(self.link.query(cmd("HKEYS").arg(keys::VOLUME_REPORTS)).await?);
-        found.sort();
-        Ok(found)
+        Ok(sorted_names(self.link.query(cmd("HKEYS").arg(keys::VOLUME_REPORTS)).await?))
     }
 
     pub async fn restore_volumes(&self, saved: &[SavedVolume]) -> Result<usize, StoreError> {
@@ -320,10 +316,8 @@ impl Store {
 
     /// Returns lost and conflicting ones.
     pub async fn volumes_with_problems(&self) -> Result<Vec<Volume>, StoreError> {
-        let mut found: Vec<VolumeName> =
-            names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
-        found.sort();
-        let volumes = self.volumes(&found).await?.found().into_iter();
+        let names = sorted_names(self.link.query(cmd("SMEMBERS").arg(keys::VOLUME_PROBLEMS)).await?);
+        let volumes = self.volumes(&names).await?.found().into_iter();
         Ok(volumes.filter(|volume| volume.is_lost || !volume.conflict.is_empty()).collect())
     }
 
@@ -521,19 +515,13 @@ impl Session {
                 change,
             });
         }
-        let (word, rest) = verdict(what, self.store.link.script(&call).await?)?;
-        match word.as_str() {
-            "FENCED" => Ok(Err(Fenced::Dead)),
-            "OK" => {
-                let mut lists = rest.into_iter();
-                let mut next = || lists.next().unwrap_or(Value::Nil);
-                let remove = names(read(what, next())?);
-                let elsewhere = names(read(what, next())?);
-                let redis_run = read(what, next())?;
-                Ok(Ok(VolumeReport { remove, elsewhere, redis_run, missing: names(read(what, next())?) }))
-            }
-            other => Err(unexpected(what, other)),
-        }
+        let rest = match self.run(what, &call).await? {
+            Ok(rest) => rest,
+            Err(fenced) => return Ok(Err(fenced)),
+        };
+        let (remove, elsewhere, redis_run, missing) = read(what, Value::Array(rest))?;
+        let (remove, elsewhere, missing) = (names(remove), names(elsewhere), names(missing));
+        Ok(Ok(VolumeReport { remove, elsewhere, missing, redis_run }))
     }
 
     /// Takes the engine's copies. Returns one verdict per volume.
@@ -567,17 +555,13 @@ impl Session {
                 epoch: copy.as_ref().and_then(|copy| copy.epoch),
             });
         }
-        let (word, rest) = verdict(what, self.store.link.script(&call).await?)?;
-        match word.as_str() {
-            "FENCED" => Ok(Err(Fenced::Dead)),
-            "OK" => {
-                let words = rest.into_iter().map(|value| read(what, value));
-                let words: Vec<String> = words.collect::<Result<_, _>>()?;
-                let verdicts = words.chunks_exact(2).map(|pair| read_verdict(what, &pair[0], &pair[1]));
-                Ok(Ok(verdicts.collect::<Result<_, _>>()?))
-            }
-            other => Err(unexpected(what, other)),
-        }
+        let rest = match self.run(what, &call).await? {
+            Ok(rest) => rest,
+            Err(fenced) => return Ok(Err(fenced)),
+        };
+        let verdicts: Vec<(String, String)> = read(what, Value::Array(rest))?;
+        let verdicts = verdicts.iter().map(|(verdict, detail)| read_verdict(what, verdict, detail));
+        Ok(Ok(verdicts.collect::<Result<_, _>>()?))
     }
 }
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redis::cmd;
+use redis::{Value, cmd};
 
 use crate::node::session::{Fenced, Session, SessionResult};
-use crate::reply::{corrupt, payloads, read, unexpected, verdict, word};
+use crate::reply::{corrupt, read, unexpected, verdict, word};
 use crate::scripts::{ack, claim, distinct, in_flight, take_work};
 use crate::{StoreError, keys};
 use model::ids::{AssignmentId, NodeName};
@@ -95,8 +95,7 @@ impl WorkQueue {
     pub async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
         let mut pop = cmd("BRPOPLPUSH");
         pop.arg(keys::pq(&self.node)).arg(keys::rq(&self.node)).arg(self.block.as_secs_f64());
-        let payload: Option<Vec<u8>> = self.connection.query(&pop).await?;
-        Ok(payload.map(Bytes::from))
+        self.connection.query(&pop).await
     }
 }
 
@@ -119,14 +118,14 @@ impl Session {
         }
         let (pq, rq) = (keys::pq(&self.node), keys::rq(&self.node));
         let take = take_work::Head { pq, rq, dq: keys::DQ, max_count: count };
-        payloads("taking pods", self.store.link.script(&take.call()).await?)
+        read("taking pods", self.store.link.script(&take.call()).await?)
     }
 
     /// Returns the oldest first. An oversized payload becomes a dead letter.
     pub async fn in_flight(&self) -> Result<Vec<Bytes>, StoreError> {
         let (rq, pq) = (keys::rq(&self.node), keys::pq(&self.node));
-        let read = in_flight::Head { rq, dq: keys::DQ, pq };
-        let mut found = payloads("reading rq", self.store.link.script(&read.call()).await?)?;
+        let in_flight = in_flight::Head { rq, dq: keys::DQ, pq };
+        let mut found: Vec<Bytes> = read("reading rq", self.store.link.script(&in_flight.call()).await?)?;
         found.reverse();
         Ok(found)
     }
@@ -175,12 +174,9 @@ impl Session {
                 Ok(Ok(ClaimReply::Paused(Duration::from_millis(read(what, left)?))))
             }
             "OK" => {
-                let mut claims = Vec::with_capacity(items.len());
-                let mut rest = rest.into_iter();
-                while let Some(verdict) = rest.next() {
-                    claims.push(read_claim(what, verdict, &mut rest)?);
-                }
-                Ok(Ok(ClaimReply::Claims(claims)))
+                let claims: Vec<(String, Value, Value)> = read(what, Value::Array(rest))?;
+                let claims = claims.into_iter().map(|claim| read_claim(what, claim));
+                Ok(Ok(ClaimReply::Claims(claims.collect::<Result<_, _>>()?)))
             }
             other => Err(unexpected(what, other)),
         }
@@ -217,10 +213,10 @@ impl Session {
                 service_index,
             });
         }
-        let (answer, rest) = verdict(what, self.store.link.script(&call).await?)?;
-        if answer == "FENCED" {
-            return Ok(Err(Fenced::Dead));
-        }
+        let rest = match self.run(what, &call).await? {
+            Ok(rest) => rest,
+            Err(fenced) => return Ok(Err(fenced)),
+        };
         let one = |value| match word(what, value)?.as_str() {
             "ok" => Ok(Ack::Running),
             "stop" => Ok(Ack::Stop),
@@ -232,15 +228,11 @@ impl Session {
     }
 }
 
-/// Assignment and attempt are the next values of `rest`.
 fn read_claim(
     what: &str,
-    verdict: redis::Value,
-    rest: &mut impl Iterator<Item = redis::Value>,
+    (verdict, assignment, attempt): (String, Value, Value),
 ) -> Result<Claim, StoreError> {
-    let mut next = || rest.next().ok_or_else(|| corrupt(what, "the claim lacks its assignment or attempt"));
-    let (assignment, attempt) = (next()?, next()?);
-    match word(what, verdict)?.as_str() {
+    match verdict.as_str() {
         "start" => {
             let assignment = AssignmentId::new(word(what, assignment)?).map_err(|e| corrupt(what, e))?;
             Ok(Claim::Start { assignment, attempt: read(what, attempt)? })

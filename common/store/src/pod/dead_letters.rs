@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::reply::{unexpected, word};
 use crate::scripts::{dead_letter_requeue, reject};
+use crate::service::stored_spec::hex;
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{Incarnation, NodeName, PodId, SchedulerId};
@@ -93,8 +94,7 @@ impl DeadLetter {
     }
 
     fn parse(entry: Vec<u8>) -> Self {
-        let digest = Sha256::digest(&entry);
-        let id = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&Sha256::digest(&entry)[..6]);
         let file = serde_json::from_slice::<DeadLetterJson>(&entry).unwrap_or_else(|_| DeadLetterJson {
             queue: keys::DQ.to_owned(),
             payload: String::from_utf8_lossy(&entry).into_owned(),

@@ -3,13 +3,12 @@
 use redis::cmd;
 
 use crate::broken_key::length_or_broken;
-use model::queue_lengths::QueueLengths;
-
 use crate::loaded::field;
 use crate::reply::read;
 use crate::{RedisKey, Store, StoreError, keys, or_broken};
 use model::broken_key::BrokenKey;
 use model::ids::{NodeName, PodId, SchedulerId};
+use model::queue_lengths::QueueLengths;
 
 type RawEntry = (Vec<u8>, Vec<u8>);
 
@@ -43,12 +42,6 @@ pub enum QueueName {
 pub struct Peeked<T> {
     pub items: Vec<T>,
     pub left_out: u64,
-}
-
-impl<T> Default for Peeked<T> {
-    fn default() -> Self {
-        Self { items: Vec::new(), left_out: 0 }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +93,7 @@ impl Store {
         let chunk = self.entries_per_read(keys::UQ, "HLEN").await?;
         let (mut peek, mut cursor) = (Peek::new(count), 0_u64);
         let mut ids = Vec::new();
-        while !peek.is_full() {
+        while !peek.is_full {
             let mut scan = cmd("HSCAN");
             scan.arg(keys::UQ).arg(cursor).arg("COUNT").arg(chunk.min(count));
             let (next, page): (u64, Vec<RawEntry>) = self.link.query(&scan).await?;
@@ -117,7 +110,7 @@ impl Store {
             }
         }
         if ids.is_empty() {
-            return Ok(Peeked::default());
+            return Ok(Peeked { items: Vec::new(), left_out: 0 });
         }
         let get = |id: &PodId| field(keys::pod(id), "message");
         let parse = |_: &PodId, reply| read("reading why a pod waits", reply);
@@ -140,7 +133,7 @@ impl Store {
         };
         let chunk = self.entries_per_read(&key, "LLEN").await?;
         let (mut peek, mut read) = (Peek::new(count), 0);
-        while !peek.is_full() {
+        while !peek.is_full {
             let asked = chunk.min(count - read);
             let mut range = cmd("LRANGE");
             range.arg(&key).arg(-((read + asked) as i64)).arg(-((read + 1) as i64));
@@ -160,7 +153,7 @@ impl Store {
     async fn peek_set(&self, key: &str, count: usize) -> Result<Peeked<PeekedPayload>, StoreError> {
         let chunk = self.entries_per_read(key, "SCARD").await?;
         let (mut peek, mut cursor) = (Peek::new(count), 0_u64);
-        while !peek.is_full() {
+        while !peek.is_full {
             let mut scan = cmd("SSCAN");
             scan.arg(key).arg(cursor).arg("COUNT").arg(chunk.min(count));
             let (next, page): (u64, Vec<Vec<u8>>) = self.link.query(&scan).await?;
@@ -202,10 +195,6 @@ impl Peek {
         Self { count, items: Vec::new(), shown: 0, read: 0, is_full: count == 0 }
     }
 
-    fn is_full(&self) -> bool {
-        self.is_full
-    }
-
     fn add(&mut self, mut bytes: Vec<u8>) -> bool {
         let length = bytes.len();
         if length > MAX_SHOWN_BYTES {
@@ -236,7 +225,7 @@ mod tests {
     #[test]
     fn a_peek_ends_at_its_count_or_its_bytes_and_shows_the_beginning_of_giants() {
         let mut few = Peek::new(2);
-        assert!(few.add(b"a".to_vec()) && few.add(b"b".to_vec()) && few.is_full());
+        assert!(few.add(b"a".to_vec()) && few.add(b"b".to_vec()) && few.is_full);
         assert!(!few.add(b"c".to_vec()));
         assert_eq!(few.finish(10).left_out, 0, "no more were asked for");
 
@@ -246,7 +235,7 @@ mod tests {
         assert_eq!((found.items.len(), found.left_out), (MAX_PEEK_BYTES / MAX_SHOWN_BYTES, 42));
 
         let mut giants = Peek::new(100);
-        while !giants.is_full() {
+        while !giants.is_full {
             assert!(giants.add(vec![b'x'; MAX_READ_BYTES / 2]));
         }
         let found = giants.finish(4);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::{Value, cmd};
 
-use crate::reply::{list, payloads, read, unexpected, word};
+use crate::reply::{list, read, unexpected, word};
 use crate::scripts::{Call, assign, distinct, park, take, unpark};
 use crate::{Store, StoreError, keys};
 use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId};
@@ -90,7 +90,7 @@ impl SchedulerQueue {
         pop.arg(keys::SQ).arg(keys::in_flight(&self.id)).arg(self.block.as_secs_f64());
         let take = take_call(&self.id, max.min(TAKEN_AT_ONCE), 0);
         let (_popped, in_flight): (Value, Value) = self.connection.query_then(&pop, &take).await?;
-        payloads(TAKING, in_flight)
+        read(TAKING, in_flight)
     }
 }
 
@@ -116,7 +116,8 @@ impl Store {
         loop {
             let known = in_flight.len();
             let until = max.min(known + TAKEN_AT_ONCE);
-            in_flight.extend(payloads(TAKING, self.link.script(&take_call(id, until, known)).await?)?);
+            let taken = self.link.script(&take_call(id, until, known)).await?;
+            in_flight.extend(read::<Vec<Bytes>>(TAKING, taken)?);
             if in_flight.len() < until || until == max {
                 return Ok(in_flight);
             }

@@ -3,6 +3,7 @@
 use redis::cmd;
 
 use crate::reply::corrupt;
+use crate::server::info::field;
 use crate::{Store, StoreError, keys};
 use model::spec::MAX_REPLICAS;
 
@@ -50,10 +51,7 @@ impl Store {
 }
 
 fn read_memory(info: &str) -> Result<RedisMemory, StoreError> {
-    let number = |field: &str| {
-        let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        value.and_then(|value| value.trim().parse::<u64>().ok())
-    };
+    let number = |name: &str| field(info, name)?.parse::<u64>().ok();
     let used = number("used_memory").ok_or_else(|| corrupt("INFO memory", "there is no used_memory"))?;
     // Buffers of replicas and of the append-only file do not count towards the limit.
     let not_counted = number("mem_not_counted_for_evict").unwrap_or(0);

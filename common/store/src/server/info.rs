@@ -34,9 +34,9 @@ impl ServerInfo {
     }
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    let fields = info.lines().filter_map(|line| line.trim_end().split_once(':'));
-    fields.into_iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+pub(crate) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = info.lines().filter_map(|line| line.trim_end().split_once(':'));
+    fields.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
 /// Valkey still reports `redis_version:7.2.4` beside its own version.
@@ -86,7 +86,7 @@ impl Store {
         let mut noted = noted.into_iter().map(|text| text.and_then(|text| String::from_utf8(text).ok()));
         let (known_run, at) = (noted.next().flatten(), noted.next().flatten());
         let info: String = self.link.query(cmd("INFO").arg("server")).await?;
-        let run = info.lines().find_map(|line| line.trim_end().strip_prefix("run_id:"));
+        let run = field(&info, "run_id");
         if known_run.is_some() && run.is_some() && known_run.as_deref() != run {
             return self.redis_now().await.map(Some);
         }

@@ -33,13 +33,6 @@ pub enum WriteState {
     Gone,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Announce {
-    All,
-    /// Only services with an earlier unconfirmed write: this writer learns its own from the reply.
-    Owed,
-}
-
 impl Store {
     /// Runs a script that notes the write under `id`, and removes the note once the write is confirmed.
     pub(crate) async fn write_service(
@@ -64,7 +57,7 @@ impl Store {
             self.link.durable_scripts(write, also.map(|call| &**call), CONFIRM_TIMEOUT).await?;
         if let Some(message) = confirmation(durability) {
             let notes = [(name.to_string(), id.to_string())];
-            let remove_note = self.remove_notes(Announce::Owed, &message, &notes);
+            let remove_note = self.remove_notes("owed", &message, &notes);
             // If this fails, the confirm loop confirms the write again, with an event.
             let _left_to_the_loop = tokio::time::timeout(REMOVE_NOTE_TIMEOUT, remove_note).await;
         }
@@ -117,21 +110,19 @@ impl Store {
         let (reply, durability) = self.link.durable_script(&unconfirmed.call(), CONFIRM_TIMEOUT).await?;
         let notes = notes(read("reading unconfirmed writes", reply)?);
         match confirmation(durability) {
-            Some(message) if !notes.is_empty() => self.remove_notes(Announce::All, &message, &notes).await,
+            Some(message) if !notes.is_empty() => self.remove_notes("all", &message, &notes).await,
             _ => Ok(0),
         }
     }
 
+    /// `announce` is `all`, or `owed` for services with an earlier unconfirmed write only: this writer learns
+    /// its own from the reply.
     async fn remove_notes(
         &self,
-        announce: Announce,
+        announce: &str,
         message: &str,
         notes: &[(String, String)],
     ) -> Result<u64, StoreError> {
-        let announce = match announce {
-            Announce::All => "all",
-            Announce::Owed => "owed",
-        };
         let mut call = writes_confirmed::Head { unconfirmed: keys::UNCONFIRMED, announce, message }.call();
         for (service, write) in notes {
             call.add(writes_confirmed::Write { service, write });

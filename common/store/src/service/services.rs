@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use redis::cmd;
+use redis::{Value, cmd};
 
 use crate::json::to_json;
 use crate::loaded::{Loaded, all_fields};
 use crate::pod::reconciling::{CreateOutcome, ReplicaPlace, create_call, read_created};
-use crate::reply::{HashFields, corrupt, names, read, unexpected, verdict, word};
+use crate::reply::{HashFields, corrupt, read, sorted_names, unexpected, verdict, word};
 use crate::scripts::{Call, service_delete, service_forget, service_put, service_restart, service_scale};
 use crate::service::confirm::WriteReceipt;
 use crate::service::jobs::{cron_progress, job_progress};
@@ -213,12 +213,10 @@ impl Store {
         .call();
         let (reply, receipt) = self.write_service(name, write, &scale).await?;
         let (answer, rest) = verdict(what, reply)?;
-        if answer == "KIND" {
-            return Ok((ScaleOutcome::OtherKind { kind: kind_of(rest)? }, receipt));
-        }
         let outcome = match (answer.as_str(), rest.into_iter().next()) {
             ("OK", Some(before)) => ScaleOutcome::Scaled { before: read(what, before)? },
             ("CONFLICT", Some(revision)) => ScaleOutcome::Conflict { revision: read(what, revision)? },
+            ("KIND", Some(kind)) => ScaleOutcome::OtherKind { kind: kind_of(kind)? },
             ("MISSING", _) => ScaleOutcome::Missing,
             ("DELETING", _) => ScaleOutcome::Deleting,
             (other, _) => return Err(unexpected(what, other)),
@@ -272,13 +270,11 @@ impl Store {
         .call();
         let (reply, receipt) = self.write_service(name, write, &restart).await?;
         let (answer, rest) = verdict(what, reply)?;
-        if answer == "KIND" {
-            return Ok((RestartOutcome::OtherKind { kind: kind_of(rest)? }, receipt));
-        }
         let outcome = match (answer.as_str(), rest.into_iter().next()) {
             ("OK", Some(generation)) => RestartOutcome::Restarted { generation: read(what, generation)? },
             ("DONE", _) => RestartOutcome::DoneBefore,
             ("CONFLICT", Some(revision)) => RestartOutcome::Conflict { revision: read(what, revision)? },
+            ("KIND", Some(kind)) => RestartOutcome::OtherKind { kind: kind_of(kind)? },
             ("MISSING", _) => RestartOutcome::Missing,
             ("DELETING", _) => RestartOutcome::Deleting,
             (other, _) => return Err(unexpected(what, other)),
@@ -342,9 +338,7 @@ impl Store {
     }
 
     pub async fn service_names(&self) -> Result<Vec<ServiceName>, StoreError> {
-        let mut names: Vec<ServiceName> = names(self.members_or_records(keys::SERVICES, "service:").await?);
-        names.sort();
-        Ok(names)
+        Ok(sorted_names(self.members_or_records(keys::SERVICES, "service:").await?))
     }
 
     pub async fn service(&self, name: &ServiceName) -> Result<Option<Service>, StoreError> {
@@ -370,25 +364,20 @@ impl Store {
         let mut pipe = redis::pipe();
         for name in names {
             pipe.cmd("HLEN").arg(keys::slots(name));
-            pipe.cmd("HGET").arg(keys::service(name)).arg("replicas");
-            pipe.cmd("HEXISTS").arg(keys::service(name)).arg("kind");
-            pipe.cmd("HGET").arg(keys::service(name)).arg("state");
+            pipe.cmd("HMGET").arg(keys::service(name)).arg("replicas").arg("kind").arg("state");
         }
-        let replies = self.link.pipeline_each(pipe).await?;
-        let count = |reply: &Result<redis::Value, StoreError>| {
-            read::<Option<u64>>("reading the number of pods", reply.clone().ok()?).ok()?
+        type Fields = (u64, Option<Vec<u8>>, Option<Vec<u8>>);
+        let mut replies = self.link.pipeline_each(pipe).await?.into_iter();
+        let progress = |_| {
+            let what = "reading the number of pods";
+            let (created, service) = (replies.next()?, replies.next()?);
+            let created: u64 = read(what, created.ok()?).ok()?;
+            let (desired, kind, state): Fields = read(what, service.ok()?).ok()?;
+            let is_deleting = state.is_some_and(|state| state == b"deleting");
+            let desired = if is_deleting { 0 } else { desired };
+            (kind.is_none() || created == 0).then_some((created, desired))
         };
-        let progress = |replies: &[Result<redis::Value, StoreError>]| {
-            let [created, desired, is_other] = [0, 1, 2].map(|index| count(&replies[index]));
-            let (created, desired) = (created?, desired?);
-            let state: Option<String> = replies[3]
-                .clone()
-                .ok()
-                .and_then(|reply| read("reading the state of a service", reply).ok()?);
-            let desired = if state.as_deref() == Some("deleting") { 0 } else { desired };
-            (is_other? == 0 || created == 0).then_some((created, desired))
-        };
-        Ok(replies.chunks_exact(4).map(progress).collect())
+        Ok(names.iter().map(progress).collect())
     }
 
     /// Cached, since a specification never changes.
@@ -520,39 +509,31 @@ fn routes(name: &ServiceName, fields: &ServiceFields) -> Vec<String> {
 }
 
 /// Returns `None` if the fields have changed since they were read.
-fn read_put(desired: &DesiredService, reply: redis::Value) -> Result<Option<PutOutcome>, StoreError> {
+fn read_put(desired: &DesiredService, reply: Value) -> Result<Option<PutOutcome>, StoreError> {
     let what = "storing a service";
     let (answer, rest) = verdict(what, reply)?;
     if answer == "ROUTE" {
-        let (route, service) = read(what, redis::Value::Array(rest))?;
+        let (route, service) = read(what, Value::Array(rest))?;
         return Ok(Some(PutOutcome::RouteTaken { route, service }));
     }
-    if answer == "KIND" {
-        return Ok(Some(PutOutcome::OtherKind { kind: kind_of(rest)? }));
-    }
-    // Creation time or generation; for a conflict, the revision.
-    let generation = match rest.into_iter().next() {
-        Some(value) => read(what, value)?,
-        None => 0,
-    };
-    Ok(Some(match answer.as_str() {
-        "CREATED" => PutOutcome::Created(Box::new(just_created(desired, generation))),
-        "REPLACED" => PutOutcome::Replaced { generation },
-        "SCALED" => PutOutcome::Scaled { generation },
-        "UNCHANGED" => PutOutcome::Unchanged { generation },
-        "EXISTS" => PutOutcome::Exists,
-        "MISSING" => PutOutcome::Missing,
-        "DELETING" => PutOutcome::Deleting,
-        "IMMUTABLE" => PutOutcome::Immutable,
-        "CONFLICT" => PutOutcome::Conflict { revision: generation },
-        "CHANGED" => return Ok(None),
-        other => return Err(unexpected(what, other)),
+    Ok(Some(match (answer.as_str(), rest.into_iter().next()) {
+        ("CREATED", Some(now)) => PutOutcome::Created(Box::new(just_created(desired, read(what, now)?))),
+        ("REPLACED", Some(generation)) => PutOutcome::Replaced { generation: read(what, generation)? },
+        ("SCALED", Some(generation)) => PutOutcome::Scaled { generation: read(what, generation)? },
+        ("UNCHANGED", Some(generation)) => PutOutcome::Unchanged { generation: read(what, generation)? },
+        ("CONFLICT", Some(revision)) => PutOutcome::Conflict { revision: read(what, revision)? },
+        ("KIND", Some(kind)) => PutOutcome::OtherKind { kind: kind_of(kind)? },
+        ("EXISTS", _) => PutOutcome::Exists,
+        ("MISSING", _) => PutOutcome::Missing,
+        ("DELETING", _) => PutOutcome::Deleting,
+        ("IMMUTABLE", _) => PutOutcome::Immutable,
+        ("CHANGED", _) => return Ok(None),
+        (other, _) => return Err(unexpected(what, other)),
     }))
 }
 
-fn kind_of(rest: Vec<redis::Value>) -> Result<Kind, StoreError> {
-    let what = "reading the kind of a service";
-    let word: String = read(what, rest.into_iter().next().unwrap_or(redis::Value::Nil))?;
+fn kind_of(value: Value) -> Result<Kind, StoreError> {
+    let word: String = read("reading the kind of a service", value)?;
     Ok(read_kind(&word).unwrap_or_default())
 }
 
@@ -569,7 +550,7 @@ fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
     Service::created(desired.clone(), SpecFile::new(&desired.name, &desired.pod).id(), now)
 }
 
-pub(crate) fn read_service(name: &ServiceName, value: redis::Value) -> Result<Option<Service>, StoreError> {
+pub(crate) fn read_service(name: &ServiceName, value: Value) -> Result<Option<Service>, StoreError> {
     let what = format!("reading service {name}");
     let Some(fields) = HashFields::read(&what, value)? else { return Ok(None) };
     let pod = SpecFile::read(fields.text("spec_text").as_bytes())

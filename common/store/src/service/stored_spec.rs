@@ -99,7 +99,7 @@ fn without_defaults(value: Value, missing: &Value) -> Value {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -3,7 +3,7 @@
 use redis::{Value, cmd};
 
 use crate::loaded::{Loaded, fields};
-use crate::reply::{corrupt, names, read, unexpected, verdict, word};
+use crate::reply::{corrupt, read, sorted_names, unexpected, verdict, word};
 use crate::scripts::{registry_delete, registry_put};
 use crate::service::confirm::CONFIRM_TIMEOUT;
 use crate::{Store, StoreError, keys};
@@ -55,10 +55,7 @@ impl Store {
     }
 
     pub async fn registries(&self) -> Result<Vec<RegistryHost>, StoreError> {
-        let mut hosts: Vec<RegistryHost> =
-            names(self.members_or_records(keys::REGISTRIES, "registry:").await?);
-        hosts.sort();
-        Ok(hosts)
+        Ok(sorted_names(self.members_or_records(keys::REGISTRIES, "registry:").await?))
     }
 
     /// Leaves the passwords out.

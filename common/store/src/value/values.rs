@@ -3,7 +3,7 @@
 use redis::{Value, cmd};
 
 use crate::loaded::{Loaded, fields};
-use crate::reply::{corrupt, names, read, unexpected, verdict, word};
+use crate::reply::{corrupt, read, sorted_names, unexpected, verdict, word};
 use crate::scripts::{value_delete, value_put};
 use crate::service::confirm::CONFIRM_TIMEOUT;
 use crate::{Store, StoreError, keys};
@@ -88,10 +88,7 @@ impl Store {
 
     pub async fn value_names(&self, kind: ValueKind) -> Result<Vec<ValueName>, StoreError> {
         let prefix = format!("{kind}:");
-        let mut names: Vec<ValueName> =
-            names(self.members_or_records(keys::value_names(kind), &prefix).await?);
-        names.sort();
-        Ok(names)
+        Ok(sorted_names(self.members_or_records(keys::value_names(kind), &prefix).await?))
     }
 
     /// Leaves the content out.

@@ -7,7 +7,7 @@ local node_key = head_keys()
 local node, incarnation, pods = head_args()
 if is_fenced(node_key, incarnation) then return { 'FENCED' } end
 if (redis.call('HGET', node_key, 'held_pods') or '') == pods then return { 'OK' } end
-if pods == '' then redis.call('HDEL', node_key, 'held_pods') else redis.call('HSET', node_key, 'held_pods', pods) end
+set_or_delete(node_key, 'held_pods', pods)
 -- The empty hint means all services.
 redis.call('PUBLISH', 'wake:reconcile', '')
 return { 'OK' }

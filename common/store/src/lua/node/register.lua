@@ -92,11 +92,7 @@ redis.call('HSETNX', node_key, 'created_at', STAMP)
 set_resources(node_key, head_resources())
 redis.call('HDEL', node_key, 'engine_problem', 'guest_value', 'shared_volumes')
 redis.call('SADD', nodes, node)
-if engine_id == '' then
-  redis.call('HDEL', node_key, 'engine_id')
-else
-  redis.call('HSET', node_key, 'engine_id', engine_id)
-end
+set_or_delete(node_key, 'engine_id', engine_id)
 -- Until it reports its volumes, none without a record is bound: see `volumes_report`. A broken key keeps no
 -- worker away.
 if is_other then

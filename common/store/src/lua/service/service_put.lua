@@ -48,14 +48,11 @@ note_unconfirmed(unconfirmed, service, write)
 local function store(...)
   redis.call('HSET', service_key, 'replicas', replicas, 'fields', fields, 'updated_at', STAMP,
     'revision', revision + 1, 'write', write, ...)
-  local function set_optional(field, value)
-    if value == '' then redis.call('HDEL', service_key, field) else redis.call('HSET', service_key, field, value) end
-  end
-  set_optional('kind', kind)
-  set_optional('times', times)
+  set_or_delete(service_key, 'kind', kind)
+  set_or_delete(service_key, 'times', times)
   -- Ticks of a former schedule or of a suspension are not made up.
-  if times ~= current_times then set_optional('times_since', times ~= '' and STAMP or '') end
-  set_optional('routes', routes_text)
+  if times ~= current_times then set_or_delete(service_key, 'times_since', times ~= '' and STAMP or '') end
+  set_or_delete(service_key, 'routes', routes_text)
   if routes_text ~= current_routes then write_routes(routes, services, service, current_routes, routes_text) end
 end
 -- The number now comes from a description, not from `scale`.

@@ -70,12 +70,8 @@ local function verdict_on(v, record)
     return 'create', known_epoch
   end
   if not lost then
-    redis.call('HSET', volume_key, 'lost', STAMP)
-    redis.call('SADD', problems, name)
-    emit('service', service, 'VolumeLost', service, node, '', 'volume ' .. name .. ' is lost: '
-      .. (is_older and node .. ' has an older copy of it'
-        or 'the container engine of ' .. node .. ' does not have it any more')
-      .. '. Its pod waits: `kubeleet volume rm ' .. name .. '` begins anew on an empty volume')
+    note_lost(problems, volume_key, name, service, node, is_older and node .. ' has an older copy of it'
+      or 'the container engine of ' .. node .. ' does not have it any more')
   end
   return 'lost', is_older and 'older' or ''
 end

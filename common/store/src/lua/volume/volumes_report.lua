@@ -68,14 +68,7 @@ local function note_copy(name, epoch, mounted)
 end
 
 local function set(volume_key, field, before, value)
-  if (before or '') == value then return end
-  if value == '' then redis.call('HDEL', volume_key, field) else redis.call('HSET', volume_key, field, value) end
-end
-local function note_lost(volume_key, name, service, why)
-  redis.call('HSET', volume_key, 'lost', STAMP)
-  redis.call('SADD', problems, name)
-  emit('service', service, 'VolumeLost', service, node, '', 'volume ' .. name .. ' is lost: ' .. why
-    .. '. Its pod waits: `kubeleet volume rm ' .. name .. '` begins anew on an empty volume')
+  if (before or '') ~= value then set_or_delete(volume_key, field, value) end
 end
 
 -- Returns the copy that is the volume without doubt, or nil. `named` is the node in a backup.
@@ -178,7 +171,7 @@ local function is_here(v, record)
     -- Of the machine that had the name before, or an older state of the disk was restored.
     note_copy(name, own, mounted)
     if is_same_engine and found == '1' and not lost then
-      note_lost(volume_key, name, service, node .. ' has an older copy of it')
+      note_lost(problems, volume_key, name, service, node, node .. ' has an older copy of it')
     end
     return
   end
@@ -254,7 +247,8 @@ local function is_missing(v, record)
   local is_same_engine = (holding_engine or '') == '' or holding_engine == engine_id
   if holder == node and state ~= 'removing' and found == '1' and is_same_engine
     and not (restored or conflict or lost) then
-    note_lost(volume_key, name, service, 'the container engine of ' .. node .. ' does not have it any more')
+    note_lost(problems, volume_key, name, service, node,
+      'the container engine of ' .. node .. ' does not have it any more')
   end
 end
 
