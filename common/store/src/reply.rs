@@ -44,9 +44,13 @@ pub(crate) fn unexpected(what: &str, word: &str) -> StoreError {
     corrupt(what, format!("the script replied {word:?}"))
 }
 
+pub(crate) fn parse<T: FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
 /// Skips invalid names.
 pub(crate) fn names<T: FromStr>(members: Vec<Vec<u8>>) -> Vec<T> {
-    members.into_iter().filter_map(|member| String::from_utf8(member).ok()?.parse().ok()).collect()
+    members.iter().filter_map(|member| parse(member)).collect()
 }
 
 /// Skips invalid names.

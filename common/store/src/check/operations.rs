@@ -218,7 +218,7 @@ impl Store {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(format!("slots:{name}"))).await?;
         let mut slots = BTreeMap::new();
         for (field, value) in fields {
-            match read_slot(&field, value.clone()) {
+            match read_slot(&field, &value) {
                 Some((slot, id)) => drop(slots.insert(slot.to_string(), id.to_string())),
                 None => copy.broken_slots.push((name.to_owned(), field, value)),
             }

@@ -2,7 +2,7 @@
 
 use redis::cmd;
 
-use crate::reply::{RawFields, read, unexpected, verdict};
+use crate::reply::{RawFields, parse, read, unexpected, verdict};
 use crate::scripts::{Call, address, addresses_free};
 use crate::service::confirm::CONFIRM_TIMEOUT;
 use crate::service::service_fields;
@@ -60,7 +60,7 @@ impl Store {
         let number = address.number();
         let field = |name: &str| cmd("HGET").arg(keys::ADDRESSES).arg(name).to_owned();
         let name: Option<Vec<u8>> = self.link.query(&field(&format!("#{number}"))).await?;
-        let name = name.and_then(|name| String::from_utf8(name).ok()?.parse::<AddressName>().ok());
+        let name = name.and_then(|name| parse::<AddressName>(&name));
         let Some(name) = name else { return Ok(None) };
         // Both directions must agree, as in the script.
         let confirmed: Option<Vec<u8>> = self.link.query(&field(&name.to_string())).await?;

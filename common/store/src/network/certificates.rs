@@ -164,9 +164,8 @@ impl Store {
         let mut get = cmd("HGET");
         get.arg(keys::ACME_ACCOUNTS).arg(directory);
         let sealed: Option<Vec<u8>> = self.link.query(&get).await?;
-        let text = |bytes| {
-            String::from_utf8(bytes).map_err(|_| corrupt("the account for ACME", "it is no text".to_owned()))
-        };
+        let text =
+            |bytes| String::from_utf8(bytes).map_err(|_| corrupt("the account for ACME", "it is no text"));
         sealed.map(text).transpose()
     }
 

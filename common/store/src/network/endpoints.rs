@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use redis::{Value, cmd};
 
 use crate::keys;
-use crate::reply::{RawFields, read, unexpected, verdict, word};
+use crate::reply::{RawFields, names, parse, read, unexpected, verdict, word};
 use crate::scripts::{follow, follow_pods};
 use crate::{Store, StoreError};
 use model::ids::{AppName, PodId, ServiceName};
@@ -221,8 +221,7 @@ impl EndpointReading {
                 get.arg(replica).arg(format!("{replica}+"));
             }
             let found: Vec<Option<Vec<u8>>> = link.query(&get).await?;
-            let id = |pod: Vec<u8>| PodId::new(String::from_utf8(pod).ok()?).ok();
-            pods.extend(found.into_iter().flatten().filter_map(id));
+            pods.extend(names::<PodId>(found.into_iter().flatten().collect()));
         }
         Ok((pods, next))
     }
@@ -263,7 +262,7 @@ impl EndpointReading {
             return Ok(ReadingStep::Again);
         }
         let endpoint = |(pod, line): (Vec<u8>, Vec<u8>)| {
-            let pod = PodId::new(String::from_utf8(pod).ok()?).ok()?;
+            let pod: PodId = parse(&pod)?;
             // Version and master are no endpoints, nor are fields of later versions.
             let endpoint = Endpoint::parse(pod.clone(), std::str::from_utf8(&line).ok()?).ok()?;
             Some((pod, endpoint))
@@ -280,7 +279,7 @@ impl EndpointReading {
 type VersionFields = (Option<String>, Option<Vec<u8>>);
 
 fn version_of((master, version): VersionFields) -> Option<EndpointVersion> {
-    Some(EndpointVersion { master: master?, version: std::str::from_utf8(&version?).ok()?.parse().ok()? })
+    Some(EndpointVersion { master: master?, version: parse(&version?)? })
 }
 
 fn first<T: redis::FromRedisValue>(what: &str, rest: Vec<Value>) -> Result<T, StoreError> {

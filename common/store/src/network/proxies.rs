@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::cmd;
 
 use crate::keys::{self, channel};
-use crate::reply::RawFields;
+use crate::reply::{RawFields, parse};
 use crate::{Store, StoreError};
 use model::ids::NodeName;
 
@@ -20,9 +20,7 @@ pub struct ProxySign {
 impl Store {
     pub async fn proxies(&self) -> Result<Vec<(NodeName, String)>, StoreError> {
         let fields: RawFields = self.link.query(cmd("HGETALL").arg(keys::PROXIES)).await?;
-        let proxy = |(node, line): (Vec<u8>, Vec<u8>)| {
-            Some((NodeName::new(String::from_utf8(node).ok()?).ok()?, String::from_utf8(line).ok()?))
-        };
+        let proxy = |(node, line): (Vec<u8>, Vec<u8>)| Some((parse(&node)?, String::from_utf8(line).ok()?));
         Ok(fields.into_iter().filter_map(proxy).collect())
     }
 

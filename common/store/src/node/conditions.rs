@@ -8,17 +8,9 @@ use model::ids::NodeName;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservedCondition<'a> {
-    MassLoss {
-        is_on: bool,
-    },
-    WriteOutage {
-        since: RedisMillis,
-    },
-    /// The proxy of this node shows no sign of life.
-    ProxyGone {
-        node: &'a NodeName,
-        is_on: bool,
-    },
+    MassLoss { is_on: bool },
+    WriteOutage { since: RedisMillis },
+    ProxyGone { node: &'a NodeName, is_on: bool },
 }
 
 impl Store {

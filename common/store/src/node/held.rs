@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::cmd;
 
+use crate::reply::parse;
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{ClusterId, NodeName};
@@ -31,7 +32,7 @@ pub enum HoldReason {
 impl Store {
     pub async fn cluster_id(&self) -> Result<Option<ClusterId>, StoreError> {
         let id: Option<Vec<u8>> = self.link.query(cmd("HGET").arg(keys::META).arg("cluster")).await?;
-        Ok(id.and_then(|id| ClusterId::new(String::from_utf8(id).ok()?).ok()))
+        Ok(id.and_then(|id| parse(&id)))
     }
 
     pub async fn held_nodes(&self) -> Result<Vec<HeldNode>, StoreError> {

@@ -7,7 +7,7 @@ use redis::{Value, cmd};
 
 use crate::broken_key::length_or_broken;
 use crate::loaded::{Loaded, all_fields};
-use crate::reply::{HashFields, corrupt, sorted_names, unexpected, word};
+use crate::reply::{HashFields, corrupt, parse, sorted_names, unexpected, word};
 use crate::scripts::{cordon, former_containers, node_remove};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
@@ -75,7 +75,7 @@ impl Store {
         let mut range = cmd("ZRANGEBYSCORE");
         range.arg(keys::BEATS).arg(from).arg(to).arg("WITHSCORES");
         let found: Vec<(Vec<u8>, f64)> = self.link.query(&range).await?;
-        let read = |(name, at)| Some((NodeName::new(String::from_utf8(name).ok()?).ok()?, at as u64));
+        let read = |(name, at): (Vec<u8>, f64)| Some((parse(&name)?, at as u64));
         Ok(found.into_iter().filter_map(read).collect())
     }
 

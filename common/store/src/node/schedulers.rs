@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::cmd;
 
-use crate::reply::{read, unexpected, verdict};
+use crate::reply::{parse, read, unexpected, verdict};
 use crate::scripts::{lease, reclaim_in_flight, scheduler_beat};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
@@ -19,7 +19,7 @@ impl Store {
         let mut range = cmd("ZRANGE");
         range.arg(keys::SCHEDULERS).arg(0).arg(-1).arg("WITHSCORES");
         let found: Vec<(Vec<u8>, f64)> = self.link.query(&range).await?;
-        let read = |(id, at)| Some((SchedulerId::new(String::from_utf8(id).ok()?).ok()?, at as u64));
+        let read = |(id, at): (Vec<u8>, f64)| Some((parse(&id)?, at as u64));
         Ok(found.into_iter().filter_map(read).collect())
     }
 

@@ -7,7 +7,7 @@ use redis::{Value, cmd};
 
 use crate::loaded::{Loaded, all_fields};
 use crate::recovery::saved_state::SavedVolume;
-use crate::reply::{HashFields, corrupt, list, names, read, sorted_names, unexpected, word};
+use crate::reply::{HashFields, corrupt, list, names, parse, read, sorted_names, unexpected, word};
 use crate::scripts::{
     volume_bind, volume_copy_remove, volume_remove, volumes_claim, volumes_measured, volumes_report,
     volumes_restore,
@@ -187,9 +187,8 @@ impl Store {
         let mut counts: HashMap<Vec<u8>, Vec<u8>> =
             self.link.query(cmd("HGETALL").arg(keys::ABANDONED_VOLUMES)).await?;
         let mut count = |name: &VolumeName| {
-            let before =
-                counts.remove(name.as_str().as_bytes()).and_then(|count| String::from_utf8(count).ok());
-            let before: u64 = before.and_then(|count| count.parse().ok()).unwrap_or(0);
+            let before = counts.remove(name.as_str().as_bytes());
+            let before: u64 = before.and_then(|count| parse(&count)).unwrap_or(0);
             (name.clone(), before.saturating_add(passed.as_secs()))
         };
         let counted: Vec<(VolumeName, u64)> = abandoned.iter().map(&mut count).collect();
@@ -223,8 +222,7 @@ impl Store {
         let counts: HashMap<Vec<u8>, Vec<u8>> =
             self.link.query(cmd("HGETALL").arg(keys::ABANDONED_VOLUMES)).await?;
         let read = |(name, seconds): (Vec<u8>, Vec<u8>)| {
-            let name = VolumeName::new(String::from_utf8(name).ok()?).ok()?;
-            Some((name, Duration::from_secs(String::from_utf8(seconds).ok()?.parse().ok()?)))
+            Some((parse(&name)?, Duration::from_secs(parse(&seconds)?)))
         };
         Ok(counts.into_iter().filter_map(read).collect())
     }

@@ -40,7 +40,6 @@ pub enum Claim {
     Stopping,
     /// Reject it.
     Exhausted {
-        /// The number of this attempt.
         attempt: u32,
     },
     /// Reject it.

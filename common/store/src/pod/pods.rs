@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use redis::{Value, cmd};
 
 use crate::loaded::{Loaded, all_fields, fields};
-use crate::reply::{HashFields, RawFields, corrupt, names, read};
+use crate::reply::{HashFields, RawFields, corrupt, names, parse, read};
 use crate::{RedisKey, Store, StoreError, keys};
 use model::RedisMillis;
 use model::broken_key::BrokenKey;
@@ -46,7 +46,7 @@ impl Store {
             scan.arg(keys::slots(service)).arg(cursor).arg("COUNT").arg(1000);
             let (next, page): (u64, RawFields) = self.link.query(&scan).await?;
             for (field, value) in page {
-                match read_slot(&field, value) {
+                match read_slot(&field, &value) {
                     Some((slot, id)) => drop(slots.insert(slot, id)),
                     None => {
                         let why = format!("{:?} is no slot", String::from_utf8_lossy(&field));
@@ -114,9 +114,8 @@ impl Store {
     }
 }
 
-pub(crate) fn read_slot(field: &[u8], value: Vec<u8>) -> Option<(Slot, PodId)> {
-    let slot: Slot = std::str::from_utf8(field).ok()?.parse().ok()?;
-    Some((slot, PodId::new(String::from_utf8(value).ok()?).ok()?))
+pub(crate) fn read_slot(field: &[u8], value: &[u8]) -> Option<(Slot, PodId)> {
+    Some((parse(field)?, parse(value)?))
 }
 
 pub(crate) fn read_pod(id: &PodId, value: Value) -> Result<Option<PodRecord>, StoreError> {

@@ -4,7 +4,7 @@ use redis::cmd;
 
 use crate::broken_key::length_or_broken;
 use crate::loaded::field;
-use crate::reply::read;
+use crate::reply::{parse, read};
 use crate::{RedisKey, Store, StoreError, keys, or_broken};
 use model::broken_key::BrokenKey;
 use model::ids::{NodeName, PodId, SchedulerId};
@@ -98,7 +98,7 @@ impl Store {
             scan.arg(keys::UQ).arg(cursor).arg("COUNT").arg(chunk.min(count));
             let (next, page): (u64, Vec<RawEntry>) = self.link.query(&scan).await?;
             for (id, payload) in page {
-                if let Some(id) = String::from_utf8(id).ok().and_then(|id| PodId::new(id).ok())
+                if let Some(id) = parse(&id)
                     && peek.add(payload)
                 {
                     ids.push(id);

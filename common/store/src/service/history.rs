@@ -5,7 +5,7 @@
 //! empty. A failover may lose the latest entry.
 
 use crate::keys;
-use crate::reply::{HashFields, RawFields, read};
+use crate::reply::{HashFields, RawFields, parse, read};
 use crate::service::stored_spec::SpecFile;
 use crate::{Store, StoreError};
 use model::RedisMillis;
@@ -55,7 +55,7 @@ pub struct FormerGeneration {
 impl FormerGeneration {
     /// `None` if written by hand or by a newer version.
     fn read(generation: &[u8], value: &[u8]) -> Option<Self> {
-        let generation = std::str::from_utf8(generation).ok()?.parse().ok()?;
+        let generation = parse(generation)?;
         let (head, text) = std::str::from_utf8(value).ok()?.split_once('\n')?;
         let mut words = head.splitn(3, ' ');
         let until = words.next()?.parse().ok()?;

@@ -65,18 +65,11 @@ pub enum PutOutcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleOutcome {
-    Scaled {
-        before: u32,
-    },
+    Scaled { before: u32 },
     Missing,
     Deleting,
-    Conflict {
-        revision: u64,
-    },
-    /// A job or a cron has no replicas.
-    OtherKind {
-        kind: Kind,
-    },
+    Conflict { revision: u64 },
+    OtherKind { kind: Kind },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +93,7 @@ pub enum RestartOutcome {
 pub enum DeleteOutcome {
     Deleted,
     Missing,
-    Conflict {
-        /// Its revision.
-        revision: u64,
-    },
+    Conflict { revision: u64 },
 }
 
 impl Store {

@@ -3,7 +3,7 @@
 use redis::{Value, cmd};
 
 use crate::loaded::{Loaded, fields};
-use crate::reply::{corrupt, read, sorted_names, unexpected, verdict, word};
+use crate::reply::{corrupt, parse, read, sorted_names, unexpected, verdict, word};
 use crate::scripts::{registry_delete, registry_put};
 use crate::service::confirm::CONFIRM_TIMEOUT;
 use crate::{Store, StoreError, keys};
@@ -83,16 +83,12 @@ fn read_info(host: &RegistryHost, reply: Value) -> Result<Option<RegistryInfo>, 
     let (user, updated_at): (Option<Vec<u8>>, Option<Vec<u8>>) = read(&what, reply)?;
     let Some(user) = user else { return Ok(None) };
     let updated_at = match updated_at {
-        Some(text) => {
-            let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
-            number.ok_or_else(|| corrupt(&what, "updated_at is not a number".to_owned()))?
-        }
+        Some(text) => parse(&text).ok_or_else(|| corrupt(&what, "updated_at is not a number"))?,
         None => 0,
     };
     Ok(Some(RegistryInfo { host: host.clone(), user: user_name(host, user)?, updated_at }))
 }
 
 fn user_name(host: &RegistryHost, user: Vec<u8>) -> Result<String, StoreError> {
-    String::from_utf8(user)
-        .map_err(|_| corrupt(&format!("the login for {host}"), "user is no text".to_owned()))
+    String::from_utf8(user).map_err(|_| corrupt(&format!("the login for {host}"), "user is no text"))
 }

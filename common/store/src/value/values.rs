@@ -3,7 +3,7 @@
 use redis::{Value, cmd};
 
 use crate::loaded::{Loaded, fields};
-use crate::reply::{corrupt, read, sorted_names, unexpected, verdict, word};
+use crate::reply::{corrupt, parse, read, sorted_names, unexpected, verdict, word};
 use crate::scripts::{value_delete, value_put};
 use crate::service::confirm::CONFIRM_TIMEOUT;
 use crate::{Store, StoreError, keys};
@@ -139,13 +139,11 @@ fn read_info(kind: ValueKind, name: &ValueName, reply: Value) -> Result<Option<V
     let fields: Vec<Option<Vec<u8>>> = read(&what, reply)?;
     let number = |index: usize, field: &str| -> Result<Option<u64>, StoreError> {
         let Some(text) = fields.get(index).cloned().flatten() else { return Ok(None) };
-        let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
-        number.map(Some).ok_or_else(|| corrupt(&what, format!("{field} is not a number")))
+        parse(&text).map(Some).ok_or_else(|| corrupt(&what, format!("{field} is not a number")))
     };
     let Some(version) = number(0, "current")? else { return Ok(None) };
     let created_at: RedisMillis = number(1, "created_at")?.unwrap_or_default();
     let updated_at: RedisMillis = number(2, "updated_at")?.unwrap_or_default();
-    let app =
-        fields.get(3).cloned().flatten().and_then(|text| AppName::new(String::from_utf8(text).ok()?).ok());
+    let app = fields.get(3).and_then(|app| parse(app.as_deref()?));
     Ok(Some(ValueInfo { name: name.clone(), version, created_at, updated_at, app }))
 }
