@@ -75,8 +75,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
 ];
 
 fn scripts_of(process: ProcessKind) -> impl Iterator<Item = &'static str> {
-    let scripts = SCRIPTS.iter().filter(move |script| script.run_by().contains(&process));
-    let steps = scripts.map(|script| &*format!("redis.{}", script.name()).leak());
+    let scripts = SCRIPTS.iter().filter(move |script| script.run_by.contains(&process));
+    let steps = scripts.map(|script| &*format!("redis.{}", script.name).leak());
     steps.filter(|step| !DOCKER.contains(step) && LEFT_OUT.iter().all(|(left_out, _)| left_out != step))
 }
 
@@ -94,7 +94,7 @@ mod tests {
     fn every_script_is_a_step_of_a_process() {
         let known: BTreeSet<&str> = all().into_iter().chain(LEFT_OUT.iter().map(|(call, _)| *call)).collect();
         for script in SCRIPTS {
-            let step = format!("redis.{}", script.name());
+            let step = format!("redis.{}", script.name);
             assert!(known.contains(step.as_str()), "{step} is in no list of steps");
         }
     }
@@ -120,7 +120,7 @@ mod tests {
         let docker = source("worker/engine/src/docker/errors.rs");
         for step in all() {
             let (seam, call) = step.split_once('.').unwrap();
-            let is_script = SCRIPTS.iter().any(|script| script.name() == call);
+            let is_script = SCRIPTS.iter().any(|script| script.name == call);
             let made = match seam {
                 "redis" => is_script || store.contains(&format!("cmd(\"{call}\")")),
                 "engine" => engine.contains(&format!("\"{call}\"")),

@@ -55,7 +55,7 @@ fn sources_where(
     ablation: Option<Ablation>,
     is_wanted: impl Fn(&str) -> bool,
 ) -> Vec<(&'static Script, String, String)> {
-    let is_known = |file: &str| file == PRELUDE_NAME || SCRIPTS.iter().any(|script| script.name() == file);
+    let is_known = |file: &str| file == PRELUDE_NAME || SCRIPTS.iter().any(|script| script.name == file);
     assert!(ablation.is_none_or(|ablation| is_known(ablation.file)), "{ablation:?}");
     let text_of = |file: &str, text: &str| match &ablation {
         Some(ablation) => ablation.apply(file, text),
@@ -66,14 +66,14 @@ fn sources_where(
     let source = |script: &&'static Script| {
         let original = script.source();
         let changed = match &ablation {
-            Some(ablation) if ablation.concerns(script.name()) => {
-                script.source_of(&prelude, &text_of(script.name(), script.text()))
+            Some(ablation) if ablation.concerns(script.name) => {
+                script.source_of(&prelude, &text_of(script.name, script.text))
             }
             _ => original.clone(),
         };
         (*script, original, changed)
     };
-    SCRIPTS.iter().filter(|script| is_wanted(script.name())).map(source).collect()
+    SCRIPTS.iter().filter(|script| is_wanted(script.name)).map(source).collect()
 }
 
 pub fn hash(source: &str) -> String {

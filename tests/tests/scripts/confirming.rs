@@ -136,7 +136,7 @@ async fn a_write_whose_writer_may_still_wait_is_left_alone() {
 async fn a_newer_write_is_not_confirmed_by_an_earlier_wait() {
     let pair = Pair::new().await;
     let script = |name: &str| {
-        let found = sources(None).into_iter().find(|(script, ..)| script.name() == name);
+        let found = sources(None).into_iter().find(|(script, ..)| script.name == name);
         found.expect("it is a script").1
     };
     let keys = ["3", "events", "meta", "unconfirmed"];

@@ -30,9 +30,9 @@ async fn at_maxmemory_a_script_goes_on_or_is_refused_whole_as_the_table_of_scrip
             set_maxmemory(&fixture, "1").await;
             let result = (operation.call)().await;
             set_maxmemory(&fixture, "0").await;
-            let script = SCRIPTS.iter().find(|script| script.name() == case.script).unwrap();
+            let script = SCRIPTS.iter().find(|script| script.name == case.script).unwrap();
             let changes = before.changes(&fixture.keyspace().await);
-            match (script.at_maxmemory(), result) {
+            match (script.at_maxmemory, result) {
                 (AtMaxmemory::Allowed, Err(error)) => {
                     failures.push(format!("{}, a {phase} pod: {error}", case.name));
                 }

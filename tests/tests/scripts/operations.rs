@@ -90,7 +90,7 @@ const OTHER_CASES: [Case; 14] = [
 ];
 
 pub(crate) fn cases() -> impl Iterator<Item = Case> {
-    let usual = SCRIPTS.iter().map(|script| usual_case(script.name()));
+    let usual = SCRIPTS.iter().map(|script| usual_case(script.name));
     usual.chain(OTHER_CASES)
 }
 

@@ -26,7 +26,7 @@ async fn a_script_changes_phases_only_as_the_table_of_scripts_declares() {
                 failures.push(format!("{}, a {phase} pod: {error}", case.name));
             }
             let after = phases(&fixture).await;
-            let script = SCRIPTS.iter().find(|script| script.name() == case.script).unwrap();
+            let script = SCRIPTS.iter().find(|script| script.name == case.script).unwrap();
             let pods: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
             for pod in pods {
                 let (from, to) = (before.get(pod).copied(), after.get(pod).copied());
@@ -38,15 +38,15 @@ async fn a_script_changes_phases_only_as_the_table_of_scripts_declares() {
                     failures
                         .push(format!("{}, a {phase} pod: {from:?} -> {to:?} is not declared", case.name));
                 }
-                seen.extend(declared.into_iter().map(|change| (script.name(), change)));
+                seen.extend(declared.into_iter().map(|change| (script.name, change)));
             }
         }
     }
     for script in SCRIPTS {
-        let moves = script.moves().iter().map(|event| format!("{event:?}"));
-        for change in moves.chain(script.creates().iter().map(|phase| format!("creates {phase}"))) {
-            if !seen.contains(&(script.name(), change.clone())) {
-                failures.push(format!("{} is declared for {change} and never did it", script.name()));
+        let moves = script.moves.iter().map(|event| format!("{event:?}"));
+        for change in moves.chain(script.creates.iter().map(|phase| format!("creates {phase}"))) {
+            if !seen.contains(&(script.name, change.clone())) {
+                failures.push(format!("{} is declared for {change} and never did it", script.name));
             }
         }
     }
@@ -56,8 +56,8 @@ async fn a_script_changes_phases_only_as_the_table_of_scripts_declares() {
 fn declarations(script: &Script, from: Option<Phase>, to: Option<Phase>) -> Vec<String> {
     let does = |event: &&PodEvent| from.is_some_and(|from| transition(from, **event).ok() == to);
     match (from, to) {
-        (None, Some(to)) if script.creates().contains(&to) => vec![format!("creates {to}")],
-        (Some(_), Some(_)) => script.moves().iter().filter(does).map(|event| format!("{event:?}")).collect(),
+        (None, Some(to)) if script.creates.contains(&to) => vec![format!("creates {to}")],
+        (Some(_), Some(_)) => script.moves.iter().filter(does).map(|event| format!("{event:?}")).collect(),
         _ => Vec::new(),
     }
 }

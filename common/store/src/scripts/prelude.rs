@@ -144,7 +144,7 @@ if C > 1 then C = 1 end";
     #[test]
     fn most_scripts_need_little_of_it() {
         let prelude = Prelude::new(PRELUDE);
-        let kept = SCRIPTS.iter().map(|script| prelude.needed(&[script.text()]).len()).sum::<usize>();
+        let kept = SCRIPTS.iter().map(|script| prelude.needed(&[script.text]).len()).sum::<usize>();
         let kept_on_average = kept / SCRIPTS.len();
         assert!(kept_on_average * 4 < PRELUDE.len(), "{kept_on_average} of {} bytes", PRELUDE.len());
     }

@@ -26,14 +26,16 @@ pub(super) const RESOURCES: &str = "resources";
 
 /// Public for tests and tools. Processes run a script through an operation of [`Store`](super::Store).
 pub struct Script {
-    pub(super) name: &'static str,
-    pub(super) text: &'static str,
+    /// It is also the name of its file and of its failpoint.
+    pub name: &'static str,
+    pub text: &'static str,
     pub(super) head: Group,
     pub(super) batches: &'static [ItemBatch],
-    pub(super) run_by: &'static [ProcessKind],
-    pub(super) at_maxmemory: AtMaxmemory,
-    pub(super) creates: &'static [Phase],
-    pub(super) moves: &'static [PodEvent],
+    pub run_by: &'static [ProcessKind],
+    pub at_maxmemory: AtMaxmemory,
+    pub creates: &'static [Phase],
+    /// They are its only changes of phases.
+    pub moves: &'static [PodEvent],
     pub(super) compiled: OnceLock<redis::Script>,
 }
 
@@ -75,32 +77,6 @@ pub(super) struct ItemBatch {
 }
 
 impl Script {
-    /// It is also the name of its file and of its failpoint.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    pub fn text(&self) -> &'static str {
-        self.text
-    }
-
-    pub fn run_by(&self) -> &'static [ProcessKind] {
-        self.run_by
-    }
-
-    pub fn at_maxmemory(&self) -> AtMaxmemory {
-        self.at_maxmemory
-    }
-
-    pub fn creates(&self) -> &'static [Phase] {
-        self.creates
-    }
-
-    /// They are its only changes of phases.
-    pub fn moves(&self) -> &'static [PodEvent] {
-        self.moves
-    }
-
     pub fn source(&self) -> String {
         self.source_of(&READ_PRELUDE, self.text)
     }

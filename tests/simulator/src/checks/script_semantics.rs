@@ -13,7 +13,7 @@ impl World {
     pub(crate) fn before(&mut self, who: ProcessId, script: &Script, argv: &[Vec<u8>]) {
         let arguments = script.arguments(argv);
         let Some(incarnation) = arguments.head.get("incarnation") else { return };
-        if script.name() == "register" {
+        if script.name == "register" {
             self.checks.incarnations.insert(incarnation.to_vec());
             self.checks.replacement = self.replacement(who, &String::from_utf8_lossy(incarnation));
             return;
@@ -23,7 +23,7 @@ impl World {
         }
         let node = self.observed.nodes.get(&who.name());
         if !node.is_some_and(|node| node.state == "alive" && node.incarnation.as_bytes() == incarnation) {
-            let name = script.name();
+            let name = script.name;
             self.checks.fenced_write =
                 Some(format!("invariant 3: {name} of a fenced incarnation of {who} changed something"));
         }
@@ -46,7 +46,7 @@ impl World {
     }
 
     pub(crate) fn after(&mut self, who: ProcessId, script: &Script, reply: &Value) {
-        let name = script.name();
+        let name = script.name;
         if let Value::ServerError(error) = reply {
             self.checks.violations.push(format!("{name} of {who} failed: {error:?}"));
         }

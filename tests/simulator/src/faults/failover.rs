@@ -288,7 +288,7 @@ impl World {
     fn is_api_confirming_a_write(&self) -> bool {
         let is_confirming = |command: &RedisCommand| {
             let script = command.get(1).and_then(|hash| self.scripts.get(hash));
-            script.is_some_and(|(script, _)| script.name() == CONFIRMING_SCRIPT)
+            script.is_some_and(|(script, _)| script.name == CONFIRMING_SCRIPT)
         };
         let bus = self.bus.lock();
         // After a while it answers its client even if the call is never answered.

@@ -82,14 +82,14 @@ impl World {
         self.redis.add(&changed);
         self.redis.add(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
         let [mut reply, _] = self.redis.send(2);
-        if script.name() == "heartbeat" {
+        if script.name == "heartbeat" {
             sort_nested(&mut reply);
         }
-        if let (ProcessId::Scheduler(index), "scheduler_beat") = (process, script.name()) {
+        if let (ProcessId::Scheduler(index), "scheduler_beat") = (process, script.name) {
             self.checks.refused_beats[index] = self.clock.now;
         }
         let shown = Self::in_short(&reply);
-        self.log(process, format_args!("{} without writes -> {shown}", script.name()));
+        self.log(process, format_args!("{} without writes -> {shown}", script.name));
         reply
     }
 
@@ -194,7 +194,7 @@ impl World {
         self.redis.add(&["HSET", KEY, "now", &now]);
         self.redis.add(&changed);
         let [mut reply] = self.redis.send(1);
-        if script.name() == "heartbeat" {
+        if script.name == "heartbeat" {
             sort_nested(&mut reply);
         }
         reply
@@ -221,7 +221,7 @@ impl World {
 
     fn execute_script(&mut self, process: ProcessId, words: &RedisCommand) -> Value {
         let (script, hash) = self.script_of(words);
-        if self.switches.no_sweep && script.name() == "in_flight" {
+        if self.switches.no_sweep && script.name == "in_flight" {
             return Value::Array(Vec::new());
         }
         let key_count: usize = String::from_utf8_lossy(&words[2]).parse().unwrap();
@@ -230,7 +230,7 @@ impl World {
         let now = self.clock.redis_now().to_string();
         let mut changed: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         changed[1] = hash.as_bytes();
-        if script.name() == "address" {
+        if script.name == "address" {
             *changed.last_mut().unwrap() = POOL_SIZE.as_bytes();
         }
         self.redis.add(&["HSET", KEY, "now", &now]);
@@ -240,14 +240,14 @@ impl World {
         self.add_read(keys);
         let [mut reply, published, rows] = self.redis.send(1);
         self.checks.unapplied_rows.push(rows);
-        if script.name() == "heartbeat" {
+        if script.name == "heartbeat" {
             sort_nested(&mut reply);
         }
         self.after(process, script, &reply);
         self.schedule_hints(published);
         if self.trace.is_enabled() {
             let (arguments, outcome) = (Self::arguments(arguments), Self::in_short(&reply));
-            self.log(process, format_args!("{} {arguments} -> {outcome}", script.name()));
+            self.log(process, format_args!("{} {arguments} -> {outcome}", script.name));
         }
         reply
     }

@@ -209,7 +209,7 @@ impl World {
         let is_call = |request: &RedisRequest| {
             let hash = request.commands.first().and_then(|command| command.get(1));
             let called = hash.and_then(|hash| self.scripts.get(hash));
-            request.process == process && called.is_some_and(|(called, _)| called.name() == script)
+            request.process == process && called.is_some_and(|(called, _)| called.name == script)
         };
         self.bus.lock().redis_requests.iter().position(is_call)
     }
