@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use kubeleet_tests::child_guard::ChildGuard;
 use kubeleet_tests::cluster::binary;
 use kubeleet_tests::ports::free_port;
+use kubeleet_tests::processes::cpu_seconds;
 use kubeleet_tests::{Http, Redis};
 use redis::aio::MultiplexedConnection;
 use reqwest::Method;
@@ -260,15 +261,6 @@ impl Cpu {
     pub fn total(&self) -> f64 {
         self.0.iter().filter(|(kind, _)| **kind != "bench").map(|(_, seconds)| seconds).sum()
     }
-}
-
-pub fn cpu_seconds(process: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may contain anything.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    // USER_HZ is 100 on every Linux.
-    (ticks(11) + ticks(12)) / 100.0
 }
 
 #[derive(Debug, Clone, Copy, Default)]

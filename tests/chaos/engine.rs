@@ -14,6 +14,7 @@ use engine::docker::DockerRuntime;
 use engine::docker::sample_image::{Recipe, import_recipe};
 use kubeleet_tests::child_guard::ChildGuard;
 use kubeleet_tests::invariants::Running;
+use kubeleet_tests::processes::stat_fields;
 use kubeleet_tests::require;
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::eventually::eventually_within;
@@ -189,9 +190,7 @@ fn children_of(parent: u32) -> Vec<u32> {
 }
 
 fn parent_of(process: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may contain anything.
-    stat.rsplit(") ").next()?.split(' ').nth(1)?.parse().ok()
+    stat_fields(process)?.get(1)?.parse().ok()
 }
 
 fn is_named(process: u32, name: &str) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kubeleet_tests::cluster::DaemonProcess;
-use kubeleet_tests::processes::leaders_below;
+use kubeleet_tests::processes::{cpu_seconds, leaders_below};
 use reqwest::Method;
 use serde_json::json;
 use testkit::eventually::eventually_within;
@@ -42,10 +42,10 @@ pub async fn run(away: Duration) -> FaultResult {
         stack.trio.sentinels[machine].kill();
     }
     tokio::time::sleep(SETTLE_TIME).await;
-    let (begin, cpu_before) = (Instant::now(), cpu_seconds(&stack));
+    let (begin, cpu_before) = (Instant::now(), cpu_of_daemons(&stack));
     tokio::time::sleep(away.saturating_sub(SETTLE_TIME)).await;
     let waited = begin.elapsed().as_secs_f64();
-    for (name, seconds) in cpu_seconds(&stack) {
+    for (name, seconds) in cpu_of_daemons(&stack) {
         let share = (seconds - cpu_before.get(&name).copied().unwrap_or(0.0)) / waited;
         println!("  {name}: {:.2} % of a core", share * 100.0);
         if share >= MAX_CPU_SHARE {
@@ -105,24 +105,16 @@ fn daemons(stack: &mut Stack) -> Vec<&mut DaemonProcess> {
     stack.apis.iter_mut().chain(&mut stack.schedulers).chain(&mut stack.workers).collect()
 }
 
-fn cpu_seconds(stack: &Stack) -> BTreeMap<String, f64> {
+fn cpu_of_daemons(stack: &Stack) -> BTreeMap<String, f64> {
     let kinds = [("api", &stack.apis), ("scheduler", &stack.schedulers), ("worker", &stack.workers)];
     let each = kinds.into_iter().flat_map(|(kind, daemons)| {
         daemons.iter().enumerate().map(move |(n, daemon)| (format!("{kind}{}", n + 1), daemon))
     });
     each.filter_map(|(name, daemon)| {
-        let behind =
-            daemon.supervised_worker().map_or(0.0, |pid| seconds(pid.as_raw_nonzero().get().cast_unsigned()));
-        Some((name, seconds(daemon.id()?) + behind))
+        let behind = daemon
+            .supervised_worker()
+            .map_or(0.0, |pid| cpu_seconds(pid.as_raw_nonzero().get().cast_unsigned()));
+        Some((name, cpu_seconds(daemon.id()?) + behind))
     })
     .collect()
-}
-
-fn seconds(process: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name, in parentheses, may contain anything.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    // USER_HZ is 100 on every Linux.
-    (ticks(11) + ticks(12)) / 100.0
 }

@@ -49,10 +49,6 @@ impl Server {
         Self { redis, public }
     }
 
-    pub fn lives(&self) -> bool {
-        self.redis.is_running()
-    }
-
     pub fn limit_files(&self, bytes: Option<u64>) {
         let process = self.redis.process_id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let limit = Rlimit { current: bytes, maximum: None };
@@ -66,25 +62,12 @@ impl Server {
 
     /// Not through the proxy.
     pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, RedisError> {
-        self.door().ask(words).await
-    }
-
-    fn door(&self) -> Door {
-        Door(self.redis.port())
+        ask(&self.redis.url(), words).await
     }
 }
 
-#[derive(Clone, Copy)]
-pub struct Door(u16);
-
-impl Door {
-    pub async fn ask<T: FromRedisValue>(self, words: &[&str]) -> Result<T, RedisError> {
-        testkit::redis::query(&self.url(), LIMIT, words).await
-    }
-
-    fn url(self) -> String {
-        format!("redis://admin:{PASSWORD}@127.0.0.1:{}", self.0)
-    }
+pub async fn ask<T: FromRedisValue>(url: &str, words: &[&str]) -> Result<T, RedisError> {
+    testkit::redis::query(url, LIMIT, words).await
 }
 
 pub struct SentinelStack {
@@ -181,8 +164,9 @@ impl SentinelStack {
         self.sentinels[machine].launch();
     }
 
-    pub fn doors(&self) -> Vec<Door> {
-        self.redis.iter().map(Server::door).collect()
+    /// Not through the proxies.
+    pub fn redis_urls(&self) -> Vec<String> {
+        self.redis.iter().map(|redis| redis.url()).collect()
     }
 
     pub async fn agreed_master(&self) -> Option<Machine> {
@@ -237,7 +221,7 @@ impl SentinelStack {
 
     pub async fn save(&self) -> SavedData {
         let master = self.master().await;
-        let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.unwrap();
+        let mut connection = connect(&self.redis[master].url(), LIMIT).await.unwrap();
         let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await.unwrap();
         let mut pipe = redis::pipe();
         for key in &keys {
@@ -250,7 +234,7 @@ impl SentinelStack {
     /// In one step: with saved data, or with none.
     pub async fn replace(&self, saved: Option<&SavedData>) {
         let master = self.master().await;
-        let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.unwrap();
+        let mut connection = connect(&self.redis[master].url(), LIMIT).await.unwrap();
         let mut pipe = redis::pipe();
         pipe.atomic().cmd("FLUSHALL");
         for (key, dump) in saved.iter().flat_map(|saved| &saved.0) {
@@ -261,7 +245,7 @@ impl SentinelStack {
 
     pub async fn keyspace(&self) -> Option<Keyspace> {
         let master = self.agreed_master().await?;
-        let mut connection = connect(&self.redis[master].door().url(), LIMIT).await.ok()?;
+        let mut connection = connect(&self.redis[master].url(), LIMIT).await.ok()?;
         Keyspace::read_over(&mut connection).await.ok()
     }
 }

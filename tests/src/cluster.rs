@@ -72,6 +72,10 @@ impl Cluster {
         format!("{}-{short}", self.prefix)
     }
 
+    pub async fn incarnation(&self, short: &str) -> String {
+        self.redis.cli(&["HGET", &format!("node:{}", self.node(short)), "incarnation"]).await
+    }
+
     pub async fn api(&self) -> DaemonProcess {
         self.api_with(&[]).await
     }

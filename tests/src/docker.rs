@@ -188,11 +188,6 @@ impl Docker {
         import_recipe(&docker, recipe, "memo/database:1").await.unwrap();
     }
 
-    pub async fn make_name_images(&self, greeter: &Path) {
-        self.make_greeter_image(greeter).await;
-        self.make_resolving_image("kubeleet-test/names:1", &[]).await;
-    }
-
     pub async fn make_greeter_image(&self, greeter: &Path) {
         let (programs, entrypoint) = ([(greeter, "/greeter")], &["/greeter"]);
         let recipe = Recipe { programs: &programs, entrypoint, ..Recipe::default() };

@@ -145,6 +145,10 @@ impl Fixture {
         self.store.pod(id).await.unwrap().unwrap_or_else(|| panic!("there is no pod:{id}"))
     }
 
+    pub async fn push(&self, key: &str, raw: &[u8]) {
+        let () = self.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), raw]).await;
+    }
+
     pub async fn assign_all(&self, session: &Session) -> Vec<AssignOutcome> {
         let payloads = self.take_all().await;
         self.assign(session, payloads).await

@@ -27,10 +27,6 @@ pub fn lines_with(words: &[&str]) -> Vec<String> {
     lines().iter().filter(is_asked).cloned().collect()
 }
 
-pub fn clear() {
-    lines().clear();
-}
-
 fn lines() -> MutexGuard<'static, VecDeque<String>> {
     LINES.lock()
 }

@@ -1,7 +1,6 @@
 //! Starts and ends of processes on the machine's boot clock. The kernel rounds starts down (to 10 ms) and
 //! ends are noticed late, so a gap is never too large.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,6 +9,8 @@ use daemon::clock::{BootClock, Clock};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use testkit::eventually::{check, eventually_within};
+
+use crate::processes::stat_fields;
 
 #[derive(Debug)]
 pub struct Watched {
@@ -36,11 +37,9 @@ impl Watched {
 
 /// In milliseconds since boot.
 pub fn started(pid: Pid) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name, in parentheses, may contain anything.
-    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let fields = stat_fields(pid.as_raw_nonzero().get().cast_unsigned())?;
     // A zombie has ended.
-    (*fields.first()? != "Z").then_some(())?;
+    (fields.first()? != "Z").then_some(())?;
     let ticks: u64 = fields.get(19)?.parse().ok()?;
     // USER_HZ is 100 on every Linux.
     Some(ticks * 10)

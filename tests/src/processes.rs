@@ -81,6 +81,20 @@ fn running(folder: &Path) -> Option<(Running, bool)> {
     Some((Running { pod, assignment, node }, stop))
 }
 
+/// Fields of `/proc/<id>/stat` after the name; the state is the first.
+pub fn stat_fields(process: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may contain anything.
+    Some(stat.rsplit(')').next()?.split_whitespace().map(str::to_owned).collect())
+}
+
+pub fn cpu_seconds(process: u32) -> f64 {
+    let fields = stat_fields(process).unwrap_or_default();
+    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    // USER_HZ is 100 on every Linux.
+    (ticks(11) + ticks(12)) / 100.0
+}
+
 fn is_from(process: i64, folder: &Path) -> bool {
     let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
     let wanted = format!("KUBELEET_DIR={}", folder.display());

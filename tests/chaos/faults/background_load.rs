@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::engine::{EngineView, IMAGE};
 use crate::stack::Stack;
-use crate::trio::Door;
+use crate::trio;
 
 const PUSHED: &str = "pushed";
 /// It fits nowhere half of the time.
@@ -32,7 +32,7 @@ pub struct BackgroundLoad {
 #[derive(Clone)]
 struct StackClients {
     https: Vec<Http>,
-    redis: Vec<Door>,
+    redis: Vec<String>,
     engine: Option<EngineView>,
     data: PathBuf,
     external_node: String,
@@ -44,7 +44,7 @@ impl BackgroundLoad {
         let (stop, stopped) = watch::channel(false);
         let clients = StackClients {
             https: stack.https(),
-            redis: stack.trio.doors(),
+            redis: stack.trio.redis_urls(),
             engine: stack.engine.as_ref().map(|engine| engine.view()),
             data: stack.data(),
             external_node: stack.external_node(),
@@ -163,7 +163,7 @@ impl StackClients {
     async fn serve_queue(&self, node: &str) {
         let Some(redis) = self.master().await else { return };
         let (pending, starting) = (format!("pq:{node}"), format!("rq:{node}"));
-        let moved: Result<Option<String>, _> = redis.ask(&["RPOPLPUSH", &pending, &starting]).await;
+        let moved: Result<Option<String>, _> = trio::ask(redis, &["RPOPLPUSH", &pending, &starting]).await;
         if let Ok(Some(payload)) = moved {
             self.redis(&["SADD", &format!("cs:{node}"), &payload]).await;
             self.redis(&["LREM", &starting, "-1", &payload]).await;
@@ -218,12 +218,12 @@ impl StackClients {
         .await;
     }
 
-    async fn master(&self) -> Option<&Door> {
-        for door in &self.redis {
-            let role: Result<Vec<redis::Value>, _> = door.ask(&["ROLE"]).await;
+    async fn master(&self) -> Option<&String> {
+        for url in &self.redis {
+            let role: Result<Vec<redis::Value>, _> = trio::ask(url, &["ROLE"]).await;
             let name = role.ok().and_then(|role| role.into_iter().next());
             if name == Some(redis::Value::BulkString(b"master".to_vec())) {
-                return Some(door);
+                return Some(url);
             }
         }
         None
@@ -232,7 +232,7 @@ impl StackClients {
     /// It may be lost.
     async fn redis(&self, words: &[&str]) {
         if let Some(master) = self.master().await {
-            let _lost: Result<redis::Value, _> = master.ask(words).await;
+            let _lost: Result<redis::Value, _> = trio::ask(master, words).await;
         }
     }
 

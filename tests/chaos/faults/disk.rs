@@ -24,7 +24,7 @@ pub async fn run(runner: &mut FaultRunner, times: usize) {
             let redis = &stack.trio.redis[replica];
             redis.limit_files(Some(redis.log_size()));
             tokio::time::sleep(FULL_FOR).await;
-            if stack.trio.redis[replica].lives() {
+            if stack.trio.redis[replica].is_running() {
                 stack.trio.redis[replica].limit_files(None);
             } else {
                 // A replica that cannot write its replicated data exits.

@@ -46,10 +46,6 @@ impl SentinelTrio {
         .await;
         Self { master, replicas: started, sentinels }
     }
-
-    pub fn url(&self) -> String {
-        self.sentinels.url()
-    }
 }
 
 impl SentinelProcesses {

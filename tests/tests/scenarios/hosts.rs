@@ -13,12 +13,10 @@ use rustix::process::Pid;
 use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 
+use crate::tries;
+
 /// Deaths are declared only once all had time to find the new master.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(60);
-
-fn tries() -> usize {
-    std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
-}
 
 async fn running_everywhere(cluster: &HostCluster) -> Vec<(usize, Running, Pid)> {
     let mut found = Vec::new();
@@ -92,7 +90,7 @@ async fn a_host_that_is_cut_off_stops_its_pods_before_they_start_elsewhere_and_c
     }
     comes_to_rest(&cluster, &http).await;
     let mut gaps = Vec::new();
-    for _ in 0..tries() {
+    for _ in 0..tries(1) {
         gaps.push(cut_and_join(&cluster).await);
     }
     gaps.sort_unstable();

@@ -41,9 +41,19 @@ mod volumes;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testkit::ports::free_port;
 
 /// Of a change without a limit of its own.
 const SOON: Duration = Duration::from_secs(60);
+
+fn free_address() -> String {
+    format!("127.0.0.1:{}", free_port())
+}
+
+/// `KUBELEET_GAPS` overrides the default.
+fn tries(default: usize) -> usize {
+    std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
 
 /// The pods sleep for a day, and end at once when they are stopped.
 fn sleeper(name: &str, replicas: u64, on_disconnect: &str) -> Value {

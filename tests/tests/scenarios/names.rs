@@ -45,10 +45,6 @@ struct Try {
     back_after: Duration,
 }
 
-async fn incarnation(cluster: &Cluster) -> String {
-    cluster.redis.cli(&["HGET", &format!("node:{}", cluster.node("w")), "incarnation"]).await
-}
-
 async fn try_once(
     cluster: &Cluster,
     http: &Http,
@@ -56,7 +52,7 @@ async fn try_once(
     on: Machine,
     newcomer: Machine,
 ) -> Try {
-    let (before, pods) = (incarnation(cluster).await, on.pods(cluster));
+    let (before, pods) = (cluster.incarnation("w").await, on.pods(cluster));
     assert_eq!(pods.len(), 4);
     let begin = Instant::now();
     let mut second = newcomer.worker(cluster);
@@ -69,14 +65,14 @@ async fn try_once(
     let sentence = format!("another worker has been node {} since 20", cluster.node("w"));
     assert!(log.contains(&sentence) && log.contains("KUBELEET_NODE"), "{log}");
     assert_eq!(newcomer.pods(cluster), BTreeSet::new());
-    assert_eq!((incarnation(cluster).await, on.pods(cluster)), (before.clone(), pods.clone()));
+    assert_eq!((cluster.incarnation("w").await, on.pods(cluster)), (before.clone(), pods.clone()));
     assert_eq!(first.ended(), None);
     second.kill();
 
     let begin = Instant::now();
     first.start_again();
     eventually_within(SOON, "the killed worker is back", || async {
-        check(incarnation(cluster).await != before, || first.log())
+        check(cluster.incarnation("w").await != before, || first.log())
     })
     .await;
     let back_after = begin.elapsed();
@@ -104,12 +100,12 @@ async fn the_newcomer_of_two_workers_with_one_name_is_refused() {
         for _ in 0..tries {
             measured.push(try_once(&cluster, &http, &mut first, on, newcomer).await);
         }
-        let before = incarnation(&cluster).await;
+        let before = cluster.incarnation("w").await;
         assert!(first.terminate().is_some_and(|status| status.success()));
         let begin = Instant::now();
         let second = newcomer.worker(&cluster);
         eventually_within(SOON, "the other machine has the name", || async {
-            check(incarnation(&cluster).await != before, || second.log())
+            check(cluster.incarnation("w").await != before, || second.log())
         })
         .await;
         report(on, &measured, begin.elapsed());

@@ -15,17 +15,13 @@ use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 use testkit::require;
 
-use crate::SOON;
 use crate::handover::{free_ports, service};
+use crate::{SOON, free_address};
 
 const PORT: u16 = 8000;
 /// On a busy disk, a container takes longer to listen than the default wait of 10 s.
 const POD_WAIT: &str = "60s";
 const RESTARTS: u64 = 3;
-
-fn free_address() -> String {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
-}
 
 struct Hosts {
     http: Http,
@@ -45,7 +41,8 @@ impl Hosts {
         }
         let cluster = Cluster::new(ClusterTiming::Short).await;
         let docker = Docker::find(&cluster.prefix).await?;
-        docker.make_name_images(Path::new(env!("CARGO_BIN_EXE_greeter"))).await;
+        docker.make_greeter_image(Path::new(env!("CARGO_BIN_EXE_greeter"))).await;
+        docker.make_resolving_image("kubeleet-test/names:1", &[]).await;
         let (api, scheduler) = (cluster.api().await, cluster.scheduler());
         let (here, there) = (cluster.folder().join("here"), cluster.folder().join("there"));
         let (tunnel_here, tunnel_there) = (free_address(), free_address());

@@ -15,7 +15,7 @@ use serde_json::json;
 use testkit::eventually::{check, eventually_within};
 use testkit::require;
 
-use crate::SOON;
+use crate::{SOON, tries};
 
 struct SupervisedNode {
     cluster: Cluster,
@@ -52,13 +52,9 @@ impl SupervisedNode {
         found
     }
 
-    async fn incarnation(&self) -> String {
-        self.cluster.redis.cli(&["HGET", &format!("node:{}", self.cluster.node("w1")), "incarnation"]).await
-    }
-
     async fn wait_until_registered_again(&self, before: &str) {
         eventually_within(SOON, "the worker registers again", || async {
-            check(self.incarnation().await != before, || self.worker.log())
+            check(self.cluster.incarnation("w1").await != before, || self.worker.log())
         })
         .await;
     }
@@ -87,7 +83,8 @@ async fn a_worker_that_hangs_or_is_killed_is_restarted_and_its_pods_run_on() {
     let node = SupervisedNode::new(ClusterTiming::Default).await;
     let (stop, keep) = (node.processes("stop").await, node.processes("keep").await);
     for signal in [Signal::KILL, Signal::STOP] {
-        let (worker, before) = (node.worker.supervised_worker().unwrap(), node.incarnation().await);
+        let (worker, before) =
+            (node.worker.supervised_worker().unwrap(), node.cluster.incarnation("w1").await);
         send(worker, signal);
         node.wait_until_registered_again(&before).await;
         pod_life::wait_until_gone(worker, SOON).await;
@@ -107,7 +104,7 @@ async fn a_supervisor_whose_worker_cannot_be_started_stops_the_stop_pods_and_no_
     let backup = own.with_extension("backup");
     std::fs::hard_link(&own, &backup).unwrap();
     node.break_worker();
-    let before = node.incarnation().await;
+    let before = node.cluster.incarnation("w1").await;
     send(node.worker.supervised_worker().unwrap(), Signal::KILL);
     node.wait_until_none_runs("stop").await;
     assert_eq!(node.processes("keep").await, keep);
@@ -125,14 +122,19 @@ async fn without_its_supervisor_a_worker_goes_on_until_the_next_supervisor_takes
     let _lock = beside_others().await;
     let mut node = SupervisedNode::new(ClusterTiming::Short).await;
     let pods = (node.processes("stop").await, node.processes("keep").await);
-    let (unsupervised, before) = (node.worker.supervised_worker().unwrap(), node.incarnation().await);
+    let (unsupervised, before) =
+        (node.worker.supervised_worker().unwrap(), node.cluster.incarnation("w1").await);
     node.worker.signal(Signal::KILL);
     eventually_within(SOON, "the worker notices the loss of its supervisor", || async {
         check(node.worker.log().contains("supervisor of this worker is gone"), || node.worker.log())
     })
     .await;
     tokio::time::sleep(ClusterTiming::Short.dead_after() + Duration::from_secs(1)).await;
-    assert_eq!(node.incarnation().await, before, "it was not declared dead and did not register again");
+    assert_eq!(
+        node.cluster.incarnation("w1").await,
+        before,
+        "it was not declared dead and did not register again"
+    );
 
     let next = node.cluster.worker("w1", "process");
     node.wait_until_registered_again(&before).await;
@@ -345,10 +347,6 @@ async fn a_service_manager_is_notified_of_start_liveness_and_stop() {
     ended.join().unwrap();
 }
 
-fn tries() -> usize {
-    std::env::var("KUBELEET_GAPS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
-}
-
 #[derive(Default)]
 struct Figures(BTreeMap<&'static str, Vec<i64>>);
 
@@ -387,7 +385,7 @@ async fn gaps_between_the_end_of_a_pod_and_its_start_elsewhere_are_never_negativ
     let (mut lines, mut least) = (String::new(), i64::MAX);
     for fault in Fault::ALL {
         let mut figures = Figures::default();
-        for _ in 0..tries() {
+        for _ in 0..tries(2) {
             figures.add(measure_gaps(fault).await);
         }
         lines += &figures.rows(fault.description());
@@ -405,7 +403,7 @@ async fn gaps_are_never_negative_for_as_many_pods_as_a_node_may_have() {
     let (mut lines, mut least) = (String::new(), i64::MAX);
     for (runtime, pods) in [("process", processes), ("docker", containers)] {
         let mut figures = Figures::default();
-        for _ in 0..tries().div_ceil(4) {
+        for _ in 0..tries(2).div_ceil(4) {
             figures.add(measure_many(runtime, pods).await.map(|gap| (runtime, gap)).into_iter().collect());
         }
         lines += &figures.rows(&format!("{pods} pods on a node"));
@@ -420,7 +418,7 @@ async fn gaps_are_never_negative_for_as_many_pods_as_a_node_may_have() {
 async fn gaps_cannot_be_kept_by_a_suspended_machine_but_it_stops_its_copies_when_resumed() {
     let _lock = alone().await;
     let mut figures = Figures::default();
-    for _ in 0..tries().div_ceil(2) {
+    for _ in 0..tries(2).div_ceil(2) {
         figures.add(measure_resumed_pods().await);
     }
     show("from the resumption of a machine to the end of its old copies", &figures.rows("machine suspended"));

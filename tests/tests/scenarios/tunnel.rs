@@ -1,6 +1,6 @@
 //! The ingress of one host reaches the pods of another through the tunnel between their proxies.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use kubeleet_tests::exclusive::beside_others;
@@ -14,14 +14,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::SOON;
 use crate::handover::{free_ports, service};
+use crate::{SOON, free_address};
 
 const RESTARTS: u64 = 5;
-
-fn free_address() -> String {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().to_string()
-}
 
 pub(crate) async fn comes_back(port: u16) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;

@@ -169,7 +169,7 @@ pub(crate) async fn many_drain_one_node(fixture: &Fixture) -> Vec<String> {
     }
     for number in 0..50 {
         let unknown = pushed("test", &format!("mine-{number}"));
-        let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &unknown.raw]).await;
+        fixture.push("pq:w1", &unknown.raw).await;
     }
     fixture.kill_node("w1").await;
     let dead = fixture.store.node(&node("w1")).await.unwrap().unwrap();
@@ -215,7 +215,7 @@ pub(crate) async fn equal_junk_is_kept_twice(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
     let junk = b"no pod";
     for _ in 0..2 {
-        let () = fixture.redis.cli(&[&b"LPUSH"[..], b"rq:w1", junk]).await;
+        fixture.push("rq:w1", junk).await;
     }
     for _ in 0..2 {
         let _gone = session.reject(junk, None, "it is no pod").await.unwrap();
@@ -228,7 +228,7 @@ pub(crate) async fn equal_junk_is_kept_twice(fixture: &Fixture) -> Vec<String> {
 pub(crate) async fn equal_junk_of_a_dead_node_is_queued_twice(fixture: &Fixture) -> Vec<String> {
     fixture.node("w1").await;
     for _ in 0..2 {
-        let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", b"no pod"]).await;
+        fixture.push("pq:w1", b"no pod").await;
     }
     fixture.kill_node("w1").await;
     fixture.drain("w1").await;
@@ -239,7 +239,7 @@ pub(crate) async fn equal_junk_of_a_dead_node_is_queued_twice(fixture: &Fixture)
 /// Invariant 9.
 pub(crate) async fn a_pushed_pod_reserves_resources(fixture: &Fixture) -> Vec<String> {
     let session = fixture.node("w1").await;
-    let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &pushed("test", "mine").raw]).await;
+    fixture.push("pq:w1", &pushed("test", "mine").raw).await;
     fixture.run_all(&session).await;
     fixture.violations().await
 }

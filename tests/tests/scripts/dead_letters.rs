@@ -9,10 +9,6 @@ use store::{DeadLetterRequeue, EditedPayload, RequeueOutcome, WriteOutcome};
 
 use crate::{changing_nothing, checks};
 
-async fn push(fixture: &Fixture, key: &str, raw: &[u8]) {
-    let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), raw]).await;
-}
-
 #[tokio::test]
 async fn any_bytes_go_to_the_dead_letters_unchanged_with_a_reason() {
     let fixture = Fixture::new().await;
@@ -20,7 +16,7 @@ async fn any_bytes_go_to_the_dead_letters_unchanged_with_a_reason() {
     let junk: [&[u8]; 7] =
         [b"\xff\xfe\x00\x01", b"", b"{", "\"…\\u0000\"".as_bytes(), b"null", b"\r\n", &[b'x'; 300_000]];
     for raw in junk {
-        push(&fixture, "pq:w1", raw).await;
+        fixture.push("pq:w1", raw).await;
     }
     for raw in session.pop_more(10).await.unwrap() {
         let reason = Payload::parse(raw.clone()).unwrap_err().to_string();
@@ -79,7 +75,7 @@ async fn an_unknown_pushed_pod_is_requeued_to_its_node() {
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
     let payload = pushed("test", "mine");
-    push(&fixture, "rq:w1", &payload.raw).await;
+    fixture.push("rq:w1", &payload.raw).await;
     session.reject(&payload.raw, Some(&payload.id), "privileged is denied here").await.unwrap().unwrap();
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
     let requeued = fixture.store.requeue_dead_letter(&dead_letter, None).await.unwrap();
@@ -94,7 +90,7 @@ async fn a_pod_that_is_requeued_after_it_was_forgotten_is_there_for_good() {
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
     let payload = pushed("test", "mine");
-    push(&fixture, "rq:w1", &payload.raw).await;
+    fixture.push("rq:w1", &payload.raw).await;
     fixture.claim(&session, std::slice::from_ref(&payload)).await;
     session.reject(&payload.raw, Some(&payload.id), "no").await.unwrap().unwrap();
     let pods = [payload.id.clone()];
@@ -114,7 +110,7 @@ async fn a_dead_letter_of_a_node_that_is_no_member_any_more_is_requeued_to_sq() 
     let entry = serde_json::json!({
         "queue": "pq:gone", "payload": String::from_utf8_lossy(&payload.raw), "reason": "no", "at": 1
     });
-    push(&fixture, "dq", entry.to_string().as_bytes()).await;
+    fixture.push("dq", entry.to_string().as_bytes()).await;
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
     let requeued = fixture.store.requeue_dead_letter(&dead_letter, None).await.unwrap();
     assert_eq!(requeued, DeadLetterRequeue::Queued);
@@ -131,10 +127,10 @@ fn edited(text: &str) -> EditedPayload {
 async fn an_edited_payload_replaces_the_one_of_the_dead_letter() {
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
-    push(&fixture, "rq:w1", b"{name:test}").await;
+    fixture.push("rq:w1", b"{name:test}").await;
     session.reject(b"{name:test}", None, "no JSON").await.unwrap().unwrap();
     let refused = pushed("test", "refused");
-    push(&fixture, "rq:w1", &refused.raw).await;
+    fixture.push("rq:w1", &refused.raw).await;
     fixture.claim(&session, std::slice::from_ref(&refused)).await;
     session.reject(&refused.raw, Some(&refused.id), "denied here").await.unwrap().unwrap();
 
@@ -164,7 +160,7 @@ async fn a_requeue_that_would_come_to_nothing_changes_nothing() {
     ] {
         let fixture = Fixture::new().await;
         let Placed { session, record, payload } = fixture.pod_in(phase, "web", "w1").await;
-        push(&fixture, "rq:w1", &payload.raw).await;
+        fixture.push("rq:w1", &payload.raw).await;
         session.reject(&payload.raw, None, "a copy").await.unwrap().unwrap();
         let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
         let text = format!(r#"{{"name":"x","uuid":"{}","image":"x","replica":0}}"#, record.id);
@@ -183,9 +179,9 @@ async fn an_edited_payload_must_not_name_a_pod_that_exists() {
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
     let other = pushed("test", "other");
-    push(&fixture, "rq:w1", &other.raw).await;
+    fixture.push("rq:w1", &other.raw).await;
     fixture.claim(&session, std::slice::from_ref(&other)).await;
-    push(&fixture, "rq:w1", b"junk").await;
+    fixture.push("rq:w1", b"junk").await;
     session.reject(b"junk", None, "no JSON").await.unwrap().unwrap();
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
     let edited = edited(r#"{"name":"x","uuid":"other","image":"x","replica":0}"#);
@@ -200,7 +196,7 @@ async fn only_dead_letters_of_services_whose_pods_are_no_longer_wanted_are_dropp
     session.pop_more(1).await.unwrap();
     session.reject(&payload.raw, Some(&record.id), "no").await.unwrap().unwrap();
     let mine = pushed("test", "mine");
-    push(&fixture, "rq:w1", &mine.raw).await;
+    fixture.push("rq:w1", &mine.raw).await;
     fixture.claim(&session, std::slice::from_ref(&mine)).await;
     session.reject(&mine.raw, Some(&mine.id), "denied").await.unwrap().unwrap();
     fixture.store.stop_pods(None, &[(mine.id.clone(), None)], "Deleted", "deleted").await.unwrap();
@@ -219,7 +215,7 @@ async fn only_dead_letters_of_services_whose_pods_are_no_longer_wanted_are_dropp
 async fn rejecting_a_copy_of_a_payload_does_not_affect_the_running_pod() {
     let fixture = Fixture::new().await;
     let Placed { session, record, payload } = fixture.pod_in(Phase::Running, "web", "w1").await;
-    push(&fixture, "rq:w1", &payload.raw).await;
+    fixture.push("rq:w1", &payload.raw).await;
     session.reject(&payload.raw, Some(&record.id), "no").await.unwrap().unwrap();
     assert_eq!(fixture.record(&record.id).await, record);
     assert_eq!(fixture.violations().await, Vec::<String>::new());
@@ -228,7 +224,7 @@ async fn rejecting_a_copy_of_a_payload_does_not_affect_the_running_pod() {
 #[tokio::test]
 async fn dead_letters_written_by_hand_are_readable_and_can_be_discarded() {
     let fixture = Fixture::new().await;
-    push(&fixture, "dq", b"not a dead letter \xff").await;
+    fixture.push("dq", b"not a dead letter \xff").await;
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
     assert!(dead_letter.reason.contains("not written by kubeleet"), "{dead_letter:?}");
     assert!(fixture.store.discard_dead_letter(&dead_letter).await.unwrap());
@@ -318,7 +314,7 @@ async fn a_pushed_payload_is_put_back_byte_for_byte() {
     let session = fixture.node("w1").await;
     let raw =
         "{ \"replica\" : 3, \"extra\":\"é\\u0041\",\"uuid\":\"mine\",\"name\":\"test\" ,\"image\":\"i\"}";
-    push(&fixture, "pq:w1", raw.as_bytes()).await;
+    fixture.push("pq:w1", raw.as_bytes()).await;
     fixture.run_all(&session).await;
     let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
     let record = fixture.record(&PodId::new("mine").unwrap()).await;
@@ -347,7 +343,7 @@ async fn dead_letters_are_bounded_in_number_and_bytes_and_the_oldest_go_first() 
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
     let reject = async |raw: &[u8]| {
-        push(&fixture, "rq:w1", raw).await;
+        fixture.push("rq:w1", raw).await;
         assert_eq!(session.reject(raw, None, "no").await.unwrap(), Ok(WriteOutcome::Done));
     };
     let mut command: Vec<&[u8]> = vec![b"LPUSH", b"dq"];
@@ -372,9 +368,9 @@ async fn dead_letters_are_bounded_in_number_and_bytes_and_the_oldest_go_first() 
 #[tokio::test]
 async fn a_giant_in_sq_becomes_a_dead_letter_and_the_others_are_taken() {
     let fixture = Fixture::new().await;
-    push(&fixture, "sq", b"first").await;
-    push(&fixture, "sq", &vec![b'g'; 2 << 20]).await;
-    push(&fixture, "sq", b"last").await;
+    fixture.push("sq", b"first").await;
+    fixture.push("sq", &vec![b'g'; 2 << 20]).await;
+    fixture.push("sq", b"last").await;
     let taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
     assert_eq!(taken, ["first", "last"]);
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);

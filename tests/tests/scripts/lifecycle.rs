@@ -61,7 +61,7 @@ async fn apply_event(fixture: &Fixture, placed: &Placed, event: PodEvent) {
     match event {
         PodEvent::Assign => {
             if phase != Phase::Pending {
-                copy(fixture, "sq", &payload.raw).await;
+                fixture.push("sq", &payload.raw).await;
             }
             fixture.assign_all(session).await;
         }
@@ -116,7 +116,7 @@ async fn reject(fixture: &Fixture, placed: &Placed) {
             if phase == Phase::Assigned {
                 session.pop_more(1).await.unwrap();
             } else {
-                copy(fixture, "rq:w1", &payload.raw).await;
+                fixture.push("rq:w1", &payload.raw).await;
             }
             session.reject(&payload.raw, Some(&record.id), "no").await.unwrap().unwrap();
         }
@@ -126,7 +126,7 @@ async fn reject(fixture: &Fixture, placed: &Placed) {
 async fn requeue(fixture: &Fixture, placed: &Placed) {
     let Placed { session, record, payload } = placed;
     if record.phase != Phase::Failed {
-        copy(fixture, "rq:w1", &payload.raw).await;
+        fixture.push("rq:w1", &payload.raw).await;
         session.reject(&payload.raw, None, "a copy").await.unwrap().unwrap();
     }
     let dead_letter = fixture.store.dead_letters(0, 1).await.unwrap().remove(0);
@@ -138,15 +138,11 @@ async fn requeue(fixture: &Fixture, placed: &Placed) {
     assert_eq!(outcome, DeadLetterRequeue::Queued);
     if record.phase != Phase::Failed {
         let () = fixture.redis.cli(&[&b"LREM"[..], b"pq:w1", b"1", &payload.raw]).await;
-        copy(fixture, "rq:w1", &payload.raw).await;
+        fixture.push("rq:w1", &payload.raw).await;
         if !matches!(record.phase, Phase::Assigned | Phase::Stopping) {
             fixture.claim(session, std::slice::from_ref(payload)).await;
         } else {
             let () = fixture.redis.cli(&["DEL", "rq:w1"]).await;
         }
     }
-}
-
-async fn copy(fixture: &Fixture, key: &str, raw: &[u8]) {
-    let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), raw]).await;
 }

@@ -219,7 +219,7 @@ async fn payloads_pushed_to_a_dead_node_are_drained_even_if_unreadable() {
     fixture.kill_node("w1").await;
     let good = pushed("test", "mine");
     for raw in [&good.raw[..], b"\xff\xfe not a pod"] {
-        let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", raw]).await;
+        fixture.push("pq:w1", raw).await;
     }
     fixture.drain("w1").await;
     let mut taken = fixture.store.take(&fixture.scheduler, 10).await.unwrap();
@@ -232,7 +232,7 @@ async fn a_drained_payload_of_a_pod_on_another_node_is_dropped() {
     let fixture = Fixture::new().await;
     let Placed { record, payload, .. } = fixture.pod_in(Phase::Running, "web", "w2").await;
     fixture.node("w1").await;
-    let () = fixture.redis.cli(&[&b"LPUSH"[..], b"pq:w1", &payload.raw]).await;
+    fixture.push("pq:w1", &payload.raw).await;
     fixture.kill_node("w1").await;
     fixture.drain("w1").await;
     assert_eq!(fixture.record(&record.id).await, record, "it runs on w2 as before");
@@ -397,7 +397,7 @@ async fn a_pod_that_an_external_worker_takes_out_of_its_set_ends_or_is_placed_an
 async fn a_scan_of_the_keys_finds_external_workers() {
     let fixture = Fixture::new().await;
     let () = fixture.redis.cli(&["SET", "hb:old-one", "1"]).await;
-    let () = fixture.redis.cli(&["LPUSH", "pq:unregistered", "x"]).await;
+    fixture.push("pq:unregistered", b"x").await;
     let () = fixture.redis.cli(&["SET", "pb:neither", "x"]).await;
     let (mut cursor, mut found) = (0, Vec::new());
     loop {

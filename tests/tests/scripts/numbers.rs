@@ -11,7 +11,7 @@ use store::{AssignOutcome, Assignment, Claim, ClaimItem, ClaimReply, PodRef, Sto
 const HUGE: [u64; 4] = [u64::MAX, i64::MAX as u64, 10_000_000_000_000_000_000, 1 << 50];
 
 async fn push_to_rq(fixture: &Fixture, payload: &Payload) {
-    let () = fixture.redis.cli(&[&b"LPUSH"[..], b"rq:w1", &payload.raw]).await;
+    fixture.push("rq:w1", &payload.raw).await;
 }
 
 async fn used(fixture: &Fixture) -> (String, String) {
@@ -63,7 +63,7 @@ async fn used_amounts_that_are_no_numbers_stop_neither_an_assignment_nor_the_end
         spoil().await;
         let payload = pushed("test", "next");
         let in_flight = format!("fq:{}", fixture.scheduler.as_str());
-        let () = fixture.redis.cli(&[&b"LPUSH"[..], in_flight.as_bytes(), &payload.raw]).await;
+        fixture.push(&in_flight, &payload.raw).await;
         let incarnation: String = fixture.redis.cli(&["HGET", "node:w1", "incarnation"]).await;
         let request = Resources { cpu_millis: 100, memory_bytes: 64 << 20, pids: 1, disk_bytes: 0, pods: 1 };
         let incarnation = Some(model::ids::Incarnation::new(incarnation).unwrap());

@@ -491,7 +491,7 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
     if matches!(case.name, "assign a pushed pod" | "park a pushed pod") {
         payload = pushed("test", "mine");
         id = payload.id.clone();
-        push(fixture, &in_flight_key(fixture), &payload).await;
+        fixture.push(&in_flight_key(fixture), &payload.raw).await;
     } else if !matches!(case.script, "take" | "lease" | "lease_release" | "pod_requeue") {
         take_in_flight(fixture, placed).await;
     }
@@ -581,7 +581,7 @@ async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         "drain" => {
             fixture.kill_node(NODE).await;
             if !is_on_a_node(placed.record.phase) {
-                push(fixture, "rq:w1", &placed.payload).await;
+                fixture.push("rq:w1", &placed.payload.raw).await;
             }
             let dead = store.node(&name).await.unwrap().unwrap();
             operation!(Some(placed.record.id.clone()), [store, dead] store.drain_step(&dead))
@@ -637,16 +637,16 @@ async fn worker(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
     match case.name {
         "claim a pushed pod" => {
             (payload, service) = (pushed("test", "mine"), None);
-            push(fixture, "rq:w1", &payload).await;
+            fixture.push("rq:w1", &payload.raw).await;
         }
         "claim a stopping pod" => {
             let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
-            push(fixture, "rq:w1", &payload).await;
+            fixture.push("rq:w1", &payload.raw).await;
         }
         "take_work" => {}
         "in_flight" => {
             let giant = vec![b'x'; 600_000];
-            let () = fixture.redis.cli(&[&b"LPUSH"[..], b"rq:w1", &giant]).await;
+            fixture.push("rq:w1", &giant).await;
         }
         "claim" | "ack" | "reject" | "give_back" => move_to_rq(fixture, placed).await,
         _ => {}
@@ -756,17 +756,13 @@ fn in_flight_key(fixture: &Fixture) -> String {
     format!("fq:{}", fixture.scheduler)
 }
 
-async fn push(fixture: &Fixture, key: &str, payload: &Payload) {
-    let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), &payload.raw]).await;
-}
-
 /// Puts a copy there for a pod in another phase.
 async fn take_in_flight(fixture: &Fixture, placed: &Placed) {
     if placed.record.phase == Phase::Pending {
         let taken = fixture.store.take(&fixture.scheduler, 1).await.unwrap();
         assert_eq!(taken, std::slice::from_ref(&placed.payload.raw));
     } else {
-        push(fixture, &in_flight_key(fixture), &placed.payload).await;
+        fixture.push(&in_flight_key(fixture), &placed.payload.raw).await;
     }
 }
 
@@ -776,6 +772,6 @@ async fn move_to_rq(fixture: &Fixture, placed: &Placed) {
         let taken = placed.session.pop_more(1).await.unwrap();
         assert_eq!(taken, std::slice::from_ref(&placed.payload.raw));
     } else {
-        push(fixture, "rq:w1", &placed.payload).await;
+        fixture.push("rq:w1", &placed.payload.raw).await;
     }
 }

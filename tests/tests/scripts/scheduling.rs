@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use kubeleet_tests::Fixture;
 use kubeleet_tests::fixture::{DEAD_AFTER, REQUEST, node, pushed};
-use kubeleet_tests::{Fixture, Redis};
 use model::ids::{PodId, SchedulerId};
 use model::node::Resources;
 use model::pod::lifecycle::Phase;
@@ -25,10 +25,6 @@ async fn take(fixture: &Fixture, count: usize) -> Vec<Payload> {
 
 fn indices(payloads: &[Payload]) -> Vec<u32> {
     payloads.iter().map(|payload| payload.replica).collect()
-}
-
-async fn push(redis: &Redis, key: &str, payload: &Payload) {
-    let () = redis.cli(&[&b"LPUSH"[..], key.as_bytes(), &payload.raw]).await;
 }
 
 fn parked(payload: &Payload, message: &str) -> Parked {
@@ -231,10 +227,10 @@ async fn a_copy_of_a_payload_is_dropped_and_starts_nothing() {
     fixture.service("web", 1).await;
     let payload = take(&fixture, 1).await.remove(0);
     let fq = format!("fq:{}", fixture.scheduler);
-    push(&fixture.redis, &fq, &payload).await;
+    fixture.push(&fq, &payload.raw).await;
     let twice = vec![payload.clone(), payload.clone()];
     assert_eq!(fixture.assign(&session, twice).await, [AssignOutcome::Assigned, AssignOutcome::Stale]);
-    push(&fixture.redis, &fq, &payload).await;
+    fixture.push(&fq, &payload.raw).await;
     assert_eq!(fixture.assign(&session, vec![payload.clone()]).await, [AssignOutcome::Stale]);
     assert_eq!(fixture.redis.cli::<usize>(&["LLEN", &fq]).await, 0);
     assert_eq!(fixture.redis.cli::<usize>(&["LLEN", "pq:w1"]).await, 1);
@@ -256,7 +252,7 @@ async fn a_pod_that_is_not_in_flight_any_more_is_not_assigned() {
 async fn a_pod_pushed_to_sq_is_assigned_and_one_of_an_unknown_service_is_not() {
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
-    push(&fixture.redis, "sq", &pushed("test", "mine")).await;
+    fixture.push("sq", &pushed("test", "mine").raw).await;
     assert_eq!(fixture.assign_all(&session).await, [AssignOutcome::Assigned]);
     let record = fixture.record(&"mine".parse().unwrap()).await;
     assert_eq!((record.phase, record.service, record.replica), (Phase::Assigned, None, 3));
@@ -264,7 +260,7 @@ async fn a_pod_pushed_to_sq_is_assigned_and_one_of_an_unknown_service_is_not() {
     let service = fixture.service("web", 1).await;
     let unknown = Payload::for_service("web".parse().unwrap(), PodId::random(), "i", 0, service.spec_id);
     let () = fixture.redis.cli(&["DEL", "sq"]).await;
-    push(&fixture.redis, "sq", &unknown).await;
+    fixture.push("sq", &unknown.raw).await;
     let payloads = take(&fixture, 1).await;
     let assign = fixture.assign(&session, payloads.clone());
     assert_eq!(changing_nothing(&fixture, assign).await, [AssignOutcome::UnknownService]);
@@ -340,7 +336,7 @@ async fn a_pod_that_is_not_in_flight_or_not_pending_is_not_parked() {
     let park = [parked(&placed.payload, "")];
     let gone = fixture.store.park(&fixture.scheduler, &park);
     assert_eq!(changing_nothing(&fixture, gone).await.unwrap(), [ParkOutcome::Gone]);
-    push(&fixture.redis, &format!("fq:{}", fixture.scheduler), &placed.payload).await;
+    fixture.push(&format!("fq:{}", fixture.scheduler), &placed.payload.raw).await;
     let stale = fixture.store.park(&fixture.scheduler, &park).await.unwrap();
     assert_eq!(stale, [ParkOutcome::Stale]);
     assert_eq!(fixture.violations().await, Vec::<String>::new());

@@ -20,10 +20,6 @@ use testkit::fixtures;
 
 use crate::{changing_nothing, checks};
 
-async fn push(fixture: &Fixture, key: &str, payload: &Payload) {
-    let () = fixture.redis.cli(&[&b"LPUSH"[..], key.as_bytes(), &payload.raw]).await;
-}
-
 async fn length(fixture: &Fixture, key: &str) -> usize {
     fixture.redis.cli(&["LLEN", key]).await
 }
@@ -194,10 +190,10 @@ async fn a_pushed_pod_is_desired_from_its_claim_on() {
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
     let payload = pushed("test", "djkf…");
-    push(&fixture, "rq:w1", &payload).await;
+    fixture.push("rq:w1", &payload.raw).await;
     let claim = fixture.claim(&session, std::slice::from_ref(&payload)).await.remove(0);
     let Claim::Start { assignment, attempt: 1 } = claim else { panic!("{claim:?}") };
-    push(&fixture, "rq:w1", &payload).await;
+    fixture.push("rq:w1", &payload.raw).await;
     let second = fixture.claim(&session, std::slice::from_ref(&payload)).await.remove(0);
     assert_eq!(second, Claim::Start { assignment: assignment.clone(), attempt: 2 });
     assert_eq!(fixture.store.pushed_pods().await.unwrap(), std::slice::from_ref(&payload.id));
@@ -217,7 +213,7 @@ async fn two_copies_in_one_claim_are_one_pod() {
     let spaced =
         Payload::parse(format!(" {}", String::from_utf8_lossy(&payload.raw)).into_bytes().into()).unwrap();
     for copy in [&payload, &payload, &spaced] {
-        push(&fixture, "rq:w1", copy).await;
+        fixture.push("rq:w1", &copy.raw).await;
     }
     let claims = fixture.claim(&session, &[payload.clone(), payload, spaced]).await;
     let assignments: BTreeSet<_> = claims
@@ -244,7 +240,7 @@ async fn a_claim_answers_according_to_the_phase() {
     for (phase, expected) in cases {
         let fixture = Fixture::new().await;
         let Placed { session, payload, .. } = fixture.pod_in(phase, "web", "w1").await;
-        push(&fixture, "rq:w1", &payload).await;
+        fixture.push("rq:w1", &payload.raw).await;
         if phase == Phase::Stopping {
             // As after a stop before the acknowledgement.
             let () = fixture.redis.cli(&["DEL", "cs:w1"]).await;
@@ -272,10 +268,10 @@ async fn a_claim_drops_another_nodes_payload_and_reports_an_unknown_service() {
     let fixture = Fixture::new().await;
     let Placed { record, payload, .. } = fixture.pod_in(Phase::Running, "web", "w1").await;
     let other = fixture.node("w2").await;
-    push(&fixture, "rq:w2", &payload).await;
+    fixture.push("rq:w2", &payload.raw).await;
     assert_eq!(fixture.claim(&other, std::slice::from_ref(&payload)).await, [Claim::Stale]);
     let unknown = Payload::for_service("web".parse().unwrap(), PodId::random(), "i", 0, record.spec.unwrap());
-    push(&fixture, "rq:w2", &unknown).await;
+    fixture.push("rq:w2", &unknown.raw).await;
     let claim_unknown = fixture.claim(&other, std::slice::from_ref(&unknown));
     assert_eq!(
         changing_nothing(&fixture, claim_unknown).await,
@@ -402,8 +398,8 @@ async fn the_blocking_queue_moves_the_oldest_payload_to_rq() {
     let mut queue = session.work_queue(Duration::from_millis(100)).await.unwrap();
     assert_eq!(queue.next().await.unwrap(), None);
     let (first, second) = (pushed("a", "1"), pushed("b", "2"));
-    push(&fixture, "pq:w1", &first).await;
-    push(&fixture, "pq:w1", &second).await;
+    fixture.push("pq:w1", &first.raw).await;
+    fixture.push("pq:w1", &second.raw).await;
     assert_eq!(queue.next().await.unwrap(), Some(first.raw.clone()));
     assert_eq!(session.in_flight().await.unwrap(), [first.raw]);
     assert_eq!(session.pop_more(5).await.unwrap(), [second.raw]);
@@ -657,7 +653,7 @@ async fn a_broken_record_affects_only_its_own_pod_of_a_batch() {
         let Placed { session, record, payload } = fixture.pod_in(Phase::Assigned, "web", "w1").await;
         session.pop_more(1).await.unwrap();
         let cursed = pushed("cursed", "cursed");
-        push(&fixture, "rq:w1", &cursed).await;
+        fixture.push("rq:w1", &cursed.raw).await;
         let () = fixture.redis.cli(command).await;
         let assignment = record.assignment.clone().unwrap();
 

@@ -77,7 +77,7 @@ async fn two_schedulers_cannot_bind_a_volume_to_two_nodes() {
             let json = format!(r#"{{"name":"db","uuid":"{name}","image":"nginx","replica":0}}"#);
             let payload = Payload::parse(json.into()).unwrap();
             let in_flight = format!("fq:{me}");
-            let () = fixture.redis.cli(&[&b"LPUSH"[..], in_flight.as_bytes(), &payload.raw]).await;
+            fixture.push(&in_flight, &payload.raw).await;
             let incarnation = fixture.store.node(session.node()).await.unwrap().unwrap().incarnation;
             let assignment = Assignment {
                 payload,

@@ -78,7 +78,7 @@ async fn sentinel_trio() -> SentinelTrio {
 async fn the_link_follows_the_sentinels_to_the_new_master() {
     need_redis!();
     let trio = sentinel_trio().await;
-    let link = link(&trio.url());
+    let link = link(&trio.sentinels.url());
     set(&link, "before", "1").await.unwrap();
     let script = redis::Script::new("return redis.call('SET', KEYS[1], '1')");
     let durable = Call::unnamed(script.key("durable"));
@@ -102,7 +102,7 @@ async fn the_link_follows_the_sentinels_to_the_new_master() {
 async fn all_connections_leave_a_frozen_master_for_the_new_one() {
     need_redis!();
     let trio = sentinel_trio().await;
-    let link = link(&trio.url());
+    let link = link(&trio.sentinels.url());
     let mut own = link.dedicated(Duration::from_secs(60)).await.unwrap();
     let mut pop = redis::cmd("BRPOPLPUSH");
     pop.arg("from").arg("to").arg(55);
@@ -131,10 +131,10 @@ async fn one_sentinel_is_enough_and_an_unknown_master_is_named_in_the_error() {
     let trio = sentinel_trio().await;
     trio.sentinels.processes[0].kill();
     trio.sentinels.processes[1].freeze();
-    set(&link(&trio.url()), "a", "1").await.unwrap_err();
-    eventually_set(&link(&trio.url()), "a", "1").await;
+    set(&link(&trio.sentinels.url()), "a", "1").await.unwrap_err();
+    eventually_set(&link(&trio.sentinels.url()), "a", "1").await;
     trio.sentinels.processes[1].thaw();
-    let error = set(&link(&trio.url().replace("mymaster", "other")), "a", "1").await.unwrap_err();
+    let error = set(&link(&trio.sentinels.url().replace("mymaster", "other")), "a", "1").await.unwrap_err();
     assert!(
         matches!(&error, StoreError::Unreachable { why, .. } if why.contains("no master named 'other'")),
         "{error}"
