@@ -1,8 +1,8 @@
 //! Keys of kubeleet that another program has overwritten, and that can be rebuilt.
 
-use redis::{Value, cmd};
+use redis::cmd;
 
-use super::reply::{read, word};
+use super::reply::word;
 use super::scripts::repair;
 use super::{Store, StoreError, keys};
 use model::ids::{NodeName, SchedulerId, ServiceName};
@@ -39,11 +39,9 @@ impl Store {
         for key in keys::CLUSTER_WIDE {
             pipe.cmd("TYPE").arg(key).cmd("EXISTS").arg(keys::aside(key));
         }
-        let replies: Vec<Value> = self.link.pipeline(&pipe).await?;
+        let replies: Vec<(String, bool)> = self.link.pipeline(&pipe).await?;
         let mut foreign = Vec::new();
-        for (key, reply) in keys::CLUSTER_WIDE.into_iter().zip(replies.chunks_exact(2)) {
-            let found = word("TYPE", reply[0].clone())?;
-            let is_set_aside: bool = read("EXISTS", reply[1].clone())?;
+        for (key, (found, is_set_aside)) in keys::CLUSTER_WIDE.into_iter().zip(replies) {
             if is_wrong(key, &found) {
                 foreign.push(ForeignKey::InPlace(key));
             }

@@ -65,7 +65,7 @@ impl Store {
                 service_key: service.map_or_else(|| "service:".to_owned(), keys::service),
                 wanted_key: keys::wanted(service),
                 ep_key: keys::endpoints_of(service),
-                service: service.map_or("", ServiceName::as_str),
+                service,
                 has_second,
             }
             .call();

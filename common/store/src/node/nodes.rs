@@ -220,7 +220,6 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         "dead" => NodeState::Dead,
         other => return Err(corrupt(&what, format!("state is {other:?}"))),
     };
-    let problem = fields.text("engine_problem");
     let amount = |field: &str| fields.number::<i64>(field).map(|amount| amount.max(0) as u64);
     let kind = if fields.text("kind") == "guest" { NodeKind::External } else { NodeKind::Kubeleet };
     let incarnation: Option<Incarnation> = fields.parse_opt("incarnation")?;
@@ -237,8 +236,8 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         registered_at: fields.number("registered_at")?,
         created_at: fields.number("created_at")?,
         cordoned: fields.text("cordoned") == "1",
-        engine_problem: (!problem.is_empty()).then_some(problem),
-        disk_problem: Some(fields.text("disk_problem")).filter(|problem| !problem.is_empty()),
+        engine_problem: fields.parse_opt("engine_problem")?,
+        disk_problem: fields.parse_opt("disk_problem")?,
         problems: fields.text("problems").lines().map(str::to_owned).collect(),
         held_pods: fields.text("held_pods").lines().filter_map(HeldPod::from_line).collect(),
         facts: NodeInfo {

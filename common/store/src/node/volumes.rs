@@ -627,29 +627,25 @@ pub(crate) fn read_volume(name: &VolumeName, reply: Value) -> Result<Option<Volu
         "removing" => VolumeState::Removing,
         _ => VolumeState::Bound,
     };
-    let (node, is_restored) = (fields.parse_opt("node")?, fields.text("restored") == "1");
+    let node = fields.parse_opt("node")?;
     let conflict = fields.text("conflict");
     let conflict: Vec<NodeName> = conflict.split(' ').filter_map(|node| NodeName::new(node).ok()).collect();
     if node.is_none() && !claim.scope.is_shared() && conflict.is_empty() {
         return Err(corrupt(&what, "it names no node"));
     }
-    let engine_id = Some(fields.text("engine_id")).filter(|id| !id.is_empty());
-    let created_at = fields.number("created_at")?;
-    let used = fields.parse_opt("used")?;
-    let over = Some(fields.text("over")).filter(|over| !over.is_empty());
     Ok(Some(Volume {
         claim,
         node,
-        engine_id,
+        engine_id: fields.parse_opt("engine_id")?,
         state,
-        used,
-        over,
-        is_restored,
+        used: fields.parse_opt("used")?,
+        over: fields.parse_opt("over")?,
+        is_restored: fields.text("restored") == "1",
         epoch: fields.parse_opt("epoch").unwrap_or_default(),
         is_found: fields.text("found") == "1",
         is_lost: !fields.text("lost").is_empty(),
         is_recovered: fields.text("recovered") == "1",
         conflict,
-        created_at,
+        created_at: fields.number("created_at")?,
     }))
 }

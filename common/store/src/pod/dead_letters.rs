@@ -241,7 +241,7 @@ impl Store {
             node: node.as_ref(),
             is_edited: edited.is_some(),
             name: pod.map(|pod| &pod.name),
-            image: pod.map_or("", |pod| &pod.image),
+            image: pod.map(|pod| &pod.image),
             replica: pod.map_or(0, |pod| pod.replica),
             resources: &request,
         };

@@ -7,7 +7,7 @@ use crate::recovery::saved_state::{SavedLogin, SavedPod, SavedService, SavedSpec
 use crate::reply::{corrupt, word};
 use crate::scripts::{registry_restore, value_restore};
 use crate::{Store, StoreError, keys};
-use model::ids::{AppName, PodId, RegistryHost, ServiceName, SpecId, ValueName};
+use model::ids::{PodId, RegistryHost, ServiceName, SpecId, ValueName};
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::value::ValueKind;
@@ -112,7 +112,7 @@ impl Store {
     pub async fn restore_value(&self, saved: &SavedValue) -> Result<bool, StoreError> {
         let SavedValue { kind, name, version, data, created_at, updated_at, app } = saved;
         let what = format!("the {kind} {name} of the backup");
-        let bytes = STANDARD.decode(data).map_err(|_| corrupt(&what, "its data is not base64".to_owned()))?;
+        let bytes = STANDARD.decode(data).map_err(|_| corrupt(&what, "its data is not base64"))?;
         let restore = value_restore::Head {
             value_key: keys::value(*kind, name),
             names: keys::value_names(*kind),
@@ -122,7 +122,7 @@ impl Store {
             value: &bytes[..],
             created_at: *created_at,
             updated_at: *updated_at,
-            app: app.as_ref().map_or("", AppName::as_str),
+            app: app.as_ref(),
         };
         Ok(word(&what, self.link.script(&restore.call()).await?)? == "OK")
     }

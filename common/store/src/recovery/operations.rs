@@ -24,7 +24,6 @@ use model::pod::slot::Slot;
 
 const EXPIRE_SECONDS: u64 = 120;
 const BATCH: usize = 250;
-const RECORDS_PER_READ: usize = 1000;
 /// Approximate bytes of the pieces of an answer.
 const PIECE: usize = 256 * 1024;
 const PIECES_PER_READ: isize = 16;
@@ -163,16 +162,9 @@ impl Store {
             ids.insert(payload.id);
         }
         let ids: Vec<PodId> = ids.into_iter().collect();
-        for chunk in ids.chunks(RECORDS_PER_READ) {
-            let mut pipe = redis::pipe();
-            for id in chunk {
-                pipe.cmd("EXISTS").arg(keys::pod(id));
-            }
-            let exist: Vec<bool> = self.link.pipeline(&pipe).await?;
-            known
-                .records
-                .extend(chunk.iter().zip(exist).filter(|(_, exists)| *exists).map(|(id, _)| id.clone()));
-        }
+        let exists = |id: &PodId| cmd("EXISTS").arg(keys::pod(id)).to_owned();
+        let existing = |id: &PodId, reply| Ok(read::<bool>("looking for a pod", reply)?.then(|| id.clone()));
+        known.records.extend(self.load(&ids, exists, existing).await?.found());
         Ok(known)
     }
 
@@ -281,7 +273,7 @@ impl Store {
                 wanted_key: keys::wanted(service),
                 sq: keys::SQ,
                 ep_key: keys::endpoints_of(service),
-                service: service.map_or("", ServiceName::as_str),
+                service,
             }
             .call();
             chunk.iter().for_each(|pod| add_pod(&mut call, pod));
@@ -316,10 +308,7 @@ impl Store {
 
 fn add_pod(call: &mut crate::scripts::Call<'_>, pod: &PodRecovery) {
     let no_node = NodeName::new("none").expect("a valid name");
-    let (node, assignment) = match &pod.placement {
-        Some((node, assignment)) => (Some(node), Some(assignment)),
-        None => (None, None),
-    };
+    let (node, assignment) = pod.placement.as_ref().map(|(node, assignment)| (node, assignment)).unzip();
     let payload = &pod.payload;
     // It is recorded as running, and then stopped as by a user.
     let phase = if pod.phase == Phase::Stopping { Phase::Running } else { pod.phase };
@@ -339,7 +328,7 @@ fn add_pod(call: &mut crate::scripts::Call<'_>, pod: &PodRecovery) {
         generation: pod.generation,
         restarts: pod.restarts,
         address: &pod.address,
-        published: assignment.map(|held| published_field(held, &pod.published_ports)).unwrap_or_default(),
+        published: assignment.map(|held| published_field(held, &pod.published_ports)),
         created_at: pod.created_at,
         runs: runs_text(&pod.runs),
         slot: pod.slot.to_string(),

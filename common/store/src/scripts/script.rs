@@ -11,8 +11,8 @@ use redis_link::ScriptCall;
 use super::prelude::Prelude;
 use crate::keys;
 use model::ids::{
-    AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, RegistryHost, SchedulerId, ServiceName,
-    SpecId, ValueName, VolumeName, WriteId,
+    AppName, AssignmentId, ClusterId, Incarnation, NodeName, PodId, PodName, RegistryHost, SchedulerId,
+    ServiceName, SpecId, ValueName, VolumeName, WriteId,
 };
 use model::node::{Resource, Resources};
 use model::pod::lifecycle::{Phase, PodEvent};
@@ -233,6 +233,7 @@ macro_rules! text_args {
 }
 
 text_args!(
+    &AppName,
     &ClusterId,
     ClusterId,
     &AssignmentId,

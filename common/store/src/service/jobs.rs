@@ -110,7 +110,7 @@ impl Store {
             service_key: keys::service(job),
             done: keys::done(job),
             service: job,
-            failure: failure.map(|(reason, message)| format!("{reason} {message}")).unwrap_or_default(),
+            failure: failure.map(|(reason, message)| format!("{reason} {message}")),
         }
         .call();
         match word("ending a job", self.link.script(&call).await?)?.as_str() {

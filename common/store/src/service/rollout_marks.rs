@@ -72,24 +72,20 @@ pub(crate) fn rollout_marks(fields: &HashFields<'_>, generation: u64) -> Rollout
         let (about, rest) = text.split_once(' ').unwrap_or((&text, ""));
         Some((about.parse::<u64>().ok()?, rest.to_owned()))
     };
-    let settled = mark("settled");
-    let settled_fingerprint =
-        settled.as_ref().map(|(_, fingerprint)| fingerprint.clone()).filter(|text| !text.is_empty());
+    let current = |field: &str| mark(field).filter(|(about, _)| *about == generation).map(|(_, text)| text);
+    let settled_fingerprint = mark("settled").map(|(_, fingerprint)| fingerprint);
+    let settled_fingerprint = settled_fingerprint.filter(|text| !text.is_empty());
     let fingerprint = fields.text("fingerprint");
     RolloutMarks {
-        paused: mark("paused")
-            .filter(|(about, _)| *about == generation)
-            .map(|(_, why)| why)
+        paused: current("paused")
             .or_else(|| (fields.text("paused_by_hand") == "1").then(|| PAUSED_BY_HAND.to_owned())),
-        held: mark("held").filter(|(about, _)| *about == generation).map(|(_, why)| why),
-        undone: mark("undone")
-            .filter(|(about, _)| *about == generation)
-            .and_then(|(_, from)| from.parse().ok()),
+        held: current("held"),
+        undone: current("undone").and_then(|from| from.parse().ok()),
         step: fields.text("step"),
-        at_canary: mark("canary").filter(|(about, _)| *about == generation).map(|(_, text)| text),
-        is_promoted: mark("promoted").is_some_and(|(about, _)| about == generation),
-        is_resumed: mark("resumed").is_some_and(|(about, _)| about == generation),
-        is_settled: settled.as_ref().is_some_and(|(about, _)| *about == generation),
+        at_canary: current("canary"),
+        is_promoted: current("promoted").is_some(),
+        is_resumed: current("resumed").is_some(),
+        is_settled: current("settled").is_some(),
         is_known_good: settled_fingerprint.as_deref() == fingerprint.rsplit(' ').next(),
         settled_fingerprint,
         rolled_back: mark("rolled_back").filter(|(about, _)| about.checked_add(1) == Some(generation)),

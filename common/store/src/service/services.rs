@@ -18,7 +18,7 @@ use crate::service::stored_spec::SpecFile;
 use crate::value::value_rollouts::ValueRollout;
 use crate::{FormerGeneration, Store, StoreError, keys};
 use model::RedisMillis;
-use model::ids::{AppName, ServiceName, SpecId, WriteId};
+use model::ids::{ServiceName, SpecId, WriteId};
 use model::network::ingress::{IngressRule, alias_lines, callers_line};
 use model::pod::image::{self, ImageContent};
 use model::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
@@ -255,7 +255,7 @@ impl Store {
             expected_revision: expected,
             write: &write,
             since: rollout.map(|rollout| rollout.at),
-            cause: cause.unwrap_or_default(),
+            cause,
         }
         .call();
         let (reply, receipt) = self.write_service(name, write, &restart).await?;
@@ -471,13 +471,13 @@ fn put_call(
         fields,
         seen_fields: seen,
         change,
-        app: app.as_ref().map(AppName::as_str).unwrap_or_default(),
+        app: app.as_ref(),
         routes: keys::ROUTES,
         history: keys::history(&desired.name),
         done: keys::done(&desired.name),
         tries: keys::tries(&desired.name),
         kind: if desired.pod.kind.is_service() { "" } else { desired.pod.kind.as_str() },
-        times: cron.as_ref().map(CronPolicy::times_text).unwrap_or_default(),
+        times: cron.as_ref().map(CronPolicy::times_text),
         failure: if let PutCause::Failure(_, why) = cause { why } else { "" },
         undone: if let PutCause::Undo(_) = cause { "1" } else { "" },
         routes_text: routes(&desired.name, &desired.fields).join("\n"),

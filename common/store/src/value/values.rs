@@ -52,7 +52,7 @@ impl Store {
             value: value.bytes(),
             kept: KEPT_VERSIONS,
             max_count,
-            app: app.map_or("", AppName::as_str),
+            app,
         };
         let (reply, _, durability) = self.link.durable_scripts(&put.call(), None, CONFIRM_TIMEOUT).await?;
         let (answer, rest) = verdict(what, reply)?;
