@@ -77,15 +77,11 @@ pub async fn run(args: &Args) {
 }
 
 fn add_row(orchestrator: Orchestrator, runs: &[CutRun], table: &mut Table) -> Value {
-    let series = |of: &dyn Fn(&CutRun) -> Option<f64>| {
-        let mut series = Series::default();
-        runs.iter().filter_map(of).for_each(|value| series.push(value));
-        series
-    };
-    let pods = series(&|run| Some(run.pods as f64));
-    let downtime = series(&|run| Some(run.downtime.as_secs_f64()));
-    let after = series(&|run| run.after_dead_after);
-    let still_running = series(&|run| Some(run.still_running as f64));
+    let series = |of: fn(&CutRun) -> Option<f64>| -> Series { runs.iter().filter_map(of).collect() };
+    let pods = series(|run| Some(run.pods as f64));
+    let downtime = series(|run| Some(run.downtime.as_secs_f64()));
+    let after = series(|run| run.after_dead_after);
+    let still_running = series(|run| Some(run.still_running as f64));
     let shown_after = if after.len() == 0 { "–".to_owned() } else { after.show(1) };
     table.row(vec![orchestrator.name(), pods.show(0), downtime.show(1), shown_after, still_running.show(0)]);
     json!({

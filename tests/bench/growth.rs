@@ -67,9 +67,7 @@ async fn measure_all(sizes: impl Iterator<Item = (u32, u32)>, schedulers: u32, r
 
 impl Point {
     fn series(&self, of: impl Fn(&PlacementRun) -> f64) -> Series {
-        let mut series = Series::default();
-        self.runs.iter().for_each(|run| series.push(of(run)));
-        series
+        self.runs.iter().map(of).collect()
     }
 
     fn per_pod(&self, seconds: impl Fn(&PlacementRun) -> f64) -> Series {

@@ -133,10 +133,8 @@ async fn open_loop(args: &Args, persistence: Persistence, nodes: u32, rate: f64)
     let (queued, running) = reader.await.unwrap();
     stop.send(()).unwrap();
     let due = |service: u32| begin_millis + (gap * service).as_secs_f64() * 1000.0;
-    let latencies = |times: &[(u32, u64)]| {
-        let mut series = Series::default();
-        times.iter().for_each(|(service, at)| series.push(*at as f64 + 1.0 - due(*service)));
-        series
+    let latencies = |times: &[(u32, u64)]| -> Series {
+        times.iter().map(|(service, at)| *at as f64 + 1.0 - due(*service)).collect()
     };
     let ping = pings.await.unwrap();
     LoadResult { pods: services * PODS, queued: latencies(&queued), running: latencies(&running), ping }

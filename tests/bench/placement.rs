@@ -201,9 +201,7 @@ fn show_progress(measured: &Measured, run: &PlacementRun) {
 
 impl Measured {
     fn series(&self, of: impl Fn(&PlacementRun) -> f64) -> Series {
-        let mut series = Series::default();
-        self.runs.iter().for_each(|run| series.push(of(run)));
-        series
+        self.runs.iter().map(of).collect()
     }
 
     fn running(&self) -> Series {

@@ -5,6 +5,12 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Default)]
 pub struct Series(Vec<f64>);
 
+impl FromIterator<f64> for Series {
+    fn from_iter<I: IntoIterator<Item = f64>>(values: I) -> Self {
+        Self(values.into_iter().collect())
+    }
+}
+
 impl Series {
     pub fn push(&mut self, value: f64) {
         self.0.push(value);

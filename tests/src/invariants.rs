@@ -307,16 +307,22 @@ pub fn payloads_of<'a>(keyspace: &'a Keyspace, uuid: &str) -> Vec<&'a [u8]> {
     all.remove(uuid).unwrap_or_default().into_iter().map(|found| found.raw).collect()
 }
 
+/// Returns the number of pods with a reservation on the node, and what they request of each resource.
+fn reserved_on(node: &str, pods: &BTreeMap<String, CheckedPod>) -> (i64, [i64; Resource::ALL.len()]) {
+    let (mut count, mut sums) = (0, [0; Resource::ALL.len()]);
+    for pod in pods.values().filter(|pod| pod.has_reservation() && pod.node == node) {
+        count += 1;
+        sums.iter_mut().zip(pod.request).for_each(|(sum, amount)| *sum += amount);
+    }
+    (count, sums)
+}
+
 fn reservation_mismatches(keyspace: &Keyspace, pods: &BTreeMap<String, CheckedPod>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (node, _) in keyspace.below("node:") {
-        let reserved_for: Vec<&CheckedPod> =
-            pods.values().filter(|pod| pod.has_reservation() && pod.node == node).collect();
-        let sums = Resource::ALL.iter().enumerate().map(|(at, resource)| {
-            (resource.used_field(), reserved_for.iter().map(|pod| pod.request[at]).sum())
-        });
-        let count = ("used_pods".to_owned(), reserved_for.len() as i64);
-        for (field, sum) in sums.chain([count]) {
+        let (count, sums) = reserved_on(node, pods);
+        let sums = Resource::ALL.map(Resource::used_field).into_iter().zip(sums);
+        for (field, sum) in sums.chain([("used_pods".to_owned(), count)]) {
             let reserved = number(keyspace, &format!("node:{node}"), &field);
             if reserved != sum {
                 wrong.push(format!("node {node} has {field} {reserved}, and its pods request {sum}"));
@@ -354,14 +360,10 @@ pub fn overcommitted(keyspace: &Keyspace) -> Vec<String> {
     let pods = records(keyspace);
     let mut wrong = Vec::new();
     for (node, _) in keyspace.below("node:") {
-        let reserved_for: Vec<&CheckedPod> =
-            pods.values().filter(|pod| pod.has_reservation() && pod.node == node).collect();
-        let sums = Resource::ALL.iter().enumerate().map(|(at, resource)| {
-            (resource.field().to_owned(), reserved_for.iter().map(|pod| pod.request[at]).sum())
-        });
-        let count = ("pods".to_owned(), reserved_for.len() as i64);
-        for (field, sum) in sums.chain([count]) {
-            let capacity = number(keyspace, &format!("node:{node}"), &field);
+        let (count, sums) = reserved_on(node, &pods);
+        let sums = Resource::ALL.map(Resource::field).into_iter().zip(sums);
+        for (field, sum) in sums.chain([("pods", count)]) {
+            let capacity = number(keyspace, &format!("node:{node}"), field);
             if sum > capacity {
                 wrong.push(format!(
                     "node {node} has a capacity of {field} {capacity}, and its pods request {sum}"
