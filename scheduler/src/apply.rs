@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use ::metrics::counter;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use model::ids::{NodeName, PodId, SchedulerId};
@@ -53,7 +54,8 @@ impl Executor<'_> {
             results.extend(chunk);
         }
         let assigned = AssignResult::Answered(AssignOutcome::Assigned);
-        metrics::pods_placed(results.iter().filter(|result| **result == assigned).count());
+        let placed = results.iter().filter(|result| **result == assigned).count();
+        counter!(metrics::PODS_PLACED).increment(placed as u64);
         Ok(results)
     }
 
@@ -132,7 +134,7 @@ impl Executor<'_> {
 
     async fn after_parking(&self, parked: &Parked, outcome: ParkOutcome) -> Result<(), StoreError> {
         match outcome {
-            ParkOutcome::Parked => metrics::pod_parked(),
+            ParkOutcome::Parked => counter!(metrics::PODS_PARKED).increment(1),
             ParkOutcome::Stale | ParkOutcome::Gone => {}
             ParkOutcome::UnknownService => self.reject_unknown_service(&parked.payload).await?,
         }

@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use model::ids::{NodeName, PodId, ServiceName};
-use model::pod::payload::{InvalidPayload, Payload};
+use model::node::Resources;
+use model::pod::Refusal;
+use model::pod::payload::Payload;
 use model::service::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
 use model::spec::PodSpec;
 use placement::{
     BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume, VolumePlaces,
 };
-use store::{Store, StoreError};
+use store::{Parked, Store, StoreError};
 
 #[derive(Debug, Clone)]
 pub(crate) struct PendingPod {
@@ -24,18 +26,12 @@ pub(crate) struct InvalidPod {
     pub(crate) reason: String,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct PodWithoutSpec {
-    pub(crate) payload: Payload,
-    pub(crate) message: String,
-}
-
 /// Each list is in the order of the queue.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
     pub(crate) pending: Vec<PendingPod>,
     pub(crate) invalid: Vec<InvalidPod>,
-    pub(crate) without_spec: Vec<PodWithoutSpec>,
+    pub(crate) without_spec: Vec<Parked>,
 }
 
 impl Intake {
@@ -69,7 +65,7 @@ impl Intake {
         let message = match store.pod_spec(spec).await {
             Ok(Some(spec)) => {
                 // A service's pods have its name.
-                let service = ServiceName::new(payload.name.as_str()).ok();
+                let service = payload.service();
                 self.pending.push(pending_pod(payload, &spec, service));
                 return Ok(());
             }
@@ -79,7 +75,8 @@ impl Intake {
             }
             Err(error) => return Err(error),
         };
-        self.without_spec.push(PodWithoutSpec { payload, message });
+        // If the record is missing too, the script says so.
+        self.without_spec.push(parked(payload, Resources::default(), "NoSpecification", message));
         Ok(())
     }
 }
@@ -87,8 +84,13 @@ impl Intake {
 fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     match payload.inline_spec() {
         Ok(inline) => Ok(pending_pod(payload, &inline.pod, None)),
-        Err(error) => Err(invalid_pod(payload, &error)),
+        Err(error) => Err(InvalidPod { raw: payload.raw, id: Some(payload.id), reason: error.to_string() }),
     }
+}
+
+pub(crate) fn parked(payload: Payload, request: Resources, reason: &str, message: String) -> Parked {
+    let refusals = vec![Refusal { reason: reason.to_owned(), count: 0, nodes: Vec::new() }];
+    Parked { payload, request, refusals, message }
 }
 
 /// A pod waits while a volume's record is unreadable.
@@ -116,8 +118,9 @@ pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Re
         let nowhere = of_pod.iter().filter(|(_, record)| matches!(record, Ok(None))).map(|(claim, _)| *claim);
         let given_up = nowhere.flat_map(|claim| given_up(claim, &copies)).collect();
         let uncertain = of_pod.iter().filter(|(claim, record)| !is_certain(claim, record));
-        let unreported =
-            uncertain.map(|(claim, _)| unreported_volume(claim, &unreported, &copies)).find(has_nodes);
+        let unreported = uncertain
+            .map(|(claim, _)| unreported_volume(claim, &unreported, &copies))
+            .find(|volume| !volume.nodes.is_empty());
         let bound = of_pod.into_iter().filter_map(|(claim, record)| bound(claim, record)).collect();
         let places = VolumePlaces { bound, unreported, contested, given_up };
         pod.request.requirements.volumes = places.into_requirement();
@@ -137,10 +140,6 @@ fn unreported_volume(
     nodes.sort();
     nodes.dedup();
     UnreportedVolume { name: claim.name.clone(), nodes }
-}
-
-fn has_nodes(volume: &UnreportedVolume) -> bool {
-    !volume.nodes.is_empty()
 }
 
 fn bound(claim: &VolumeClaim, record: Result<Option<Volume>, StoreError>) -> Option<BoundVolume> {
@@ -172,10 +171,6 @@ fn given_up<'a>(
 ) -> impl Iterator<Item = GivenUpCopy> + use<'a> {
     let of_volume = copies.iter().filter(|copy| copy.is_given_up && copy.volume == claim.name);
     of_volume.map(|copy| GivenUpCopy { name: copy.volume.clone(), node: copy.node.clone() })
-}
-
-fn invalid_pod(payload: Payload, error: &InvalidPayload) -> InvalidPod {
-    InvalidPod { raw: payload.raw, id: Some(payload.id), reason: error.to_string() }
 }
 
 fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -> PendingPod {

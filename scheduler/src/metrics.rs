@@ -1,14 +1,12 @@
 //! The metrics of the scheduler.
 
-use std::time::Duration;
+use ::metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-use ::metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
-
-const PODS_PLACED: &str = "kubeleet_pods_placed_total";
-const PODS_PARKED: &str = "kubeleet_pods_parked_total";
-const BATCH_SECONDS: &str = "kubeleet_placement_batch_seconds";
-const NODES_DECLARED_DEAD: &str = "kubeleet_nodes_declared_dead_total";
-const MASS_LOSS_BREAKER: &str = "kubeleet_mass_loss_brake";
+pub(crate) const PODS_PLACED: &str = "kubeleet_pods_placed_total";
+pub(crate) const PODS_PARKED: &str = "kubeleet_pods_parked_total";
+pub(crate) const BATCH_SECONDS: &str = "kubeleet_placement_batch_seconds";
+pub(crate) const NODES_DECLARED_DEAD: &str = "kubeleet_nodes_declared_dead_total";
+pub(crate) const MASS_LOSS_BREAKER: &str = "kubeleet_mass_loss_brake";
 
 pub fn describe_metrics() {
     describe_counter!(PODS_PLACED, "Pods that this scheduler assigned to a node");
@@ -20,26 +18,6 @@ pub fn describe_metrics() {
         "1 while the mass-loss circuit breaker is open and no node is declared dead, else 0"
     );
     daemon::control_loop::describe_metrics();
-}
-
-pub(crate) fn pods_placed(count: usize) {
-    counter!(PODS_PLACED).increment(count as u64);
-}
-
-pub(crate) fn pod_parked() {
-    counter!(PODS_PARKED).increment(1);
-}
-
-pub(crate) fn batch_placed_in(time: Duration) {
-    histogram!(BATCH_SECONDS).record(time);
-}
-
-pub(crate) fn node_declared_dead() {
-    counter!(NODES_DECLARED_DEAD).increment(1);
-}
-
-pub(crate) fn mass_loss_breaker(is_open: bool) {
-    gauge!(MASS_LOSS_BREAKER).set(if is_open { 1.0 } else { 0.0 });
 }
 
 #[cfg(test)]

@@ -33,11 +33,9 @@ const MAX_NODES: usize = 500;
 #[into_params(parameter_in = Query)]
 pub(crate) struct MergedLogOptions {
     /// Uuids of pods, separated by commas.
-    #[serde(default)]
     #[param(inline, value_type = Option<PodList>)]
     pod: Option<String>,
     /// Names of services, separated by commas: all their pods, with `follow` also those that start later.
-    #[serde(default)]
     #[param(inline, value_type = Option<ServiceList>)]
     service: Option<String>,
     /// All services of this app.

@@ -26,7 +26,6 @@ pub struct NodeView {
     /// The container engine's last error; null while the engine works.
     pub engine_problem: Option<String>,
     /// The full part of the node's disk: no new pods are placed there; null while there is room.
-    #[serde(default)]
     pub disk_problem: Option<String>,
     /// Other problems of the node, in sentences: pods run and are placed there nevertheless.
     #[serde(default)]
@@ -38,13 +37,11 @@ pub struct NodeView {
     /// Name and version that the container engine reports.
     pub engine_version: String,
     /// The lasting id of the container engine, which the node's volumes belong to; null if it has none.
-    #[serde(default)]
     pub engine_id: Option<String>,
     /// Version of kubeleet on the node.
     pub version: String,
     /// The directory for shared volumes: `ready`, or why no pod with one is placed here; null if the node has
     /// none.
-    #[serde(default)]
     pub shared_volumes: Option<String>,
     /// Resources that the node offers to pods: those of its machine, less `reserved`.
     pub capacity: Resources,

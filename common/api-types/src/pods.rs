@@ -19,7 +19,6 @@ pub struct PodView {
     /// Phase of the pod's life cycle.
     pub phase: Phase,
     /// Since when the pod is ready; null if it is not.
-    #[serde(default)]
     pub ready_since: Option<String>,
     /// Why the pod is not as it should be, in one word; empty when it is healthy.
     pub reason: String,

@@ -37,13 +37,11 @@ pub struct StatusView {
     /// Number of schedulers that are alive.
     pub schedulers: u64,
     /// The parts that still pause because the Redis master changed or was restarted. Null if none does.
-    #[serde(default)]
     pub pause: Option<PauseView>,
     /// Keys in Redis that cannot be read, at most 20. Each harms only the object that it names.
     #[serde(default)]
     pub broken: Vec<BrokenKey>,
     /// Replicas and Sentinels of Redis. Null while the server does not say.
-    #[serde(default)]
     pub redundancy: Option<RedundancyView>,
     /// Problems for an operator to look at, one sentence each. If Redis takes no writes, that is the first.
     pub problems: Vec<String>,
@@ -79,7 +77,6 @@ pub struct RedisView {
     /// Why there is no connection; empty while there is one.
     pub detail: String,
     /// How full Redis is. Null while there is no connection.
-    #[serde(default)]
     pub memory: Option<RedisMemoryView>,
 }
 

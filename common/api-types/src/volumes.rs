@@ -50,7 +50,6 @@ pub struct VolumeView {
     pub node: Option<NodeName>,
     /// The id of the container engine that has its data; null if that has none. If the node's is another one,
     /// the data is on the machine that had the name before.
-    #[serde(default)]
     pub engine_id: Option<String>,
     /// Whether it is lost, in conflict, or a former copy of the volume of this name.
     #[serde(default)]
@@ -63,10 +62,8 @@ pub struct VolumeView {
     /// How many bytes it is meant to hold; null if the service does not say.
     pub space: Option<u64>,
     /// How many bytes it held when its node measured last; null before that, and where the node cannot.
-    #[serde(default)]
     pub used: Option<u64>,
     /// The problem with it, such as that it holds more than its space; null if there is none.
-    #[serde(default)]
     pub problem: Option<String>,
     /// When its first pod was assigned, or when this was recorded anew.
     pub created_at: String,

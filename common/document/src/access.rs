@@ -145,16 +145,6 @@ impl DocumentNode {
         }
     }
 
-    pub fn parts_unquoted(&self, names: &[&str]) -> Self {
-        let mut node = self.clone();
-        if let Value::Map(entries) = &mut node.value {
-            for entry in entries.iter_mut().filter(|entry| names.contains(&entry.key.as_str())) {
-                entry.node = entry.node.unquoted();
-            }
-        }
-        node
-    }
-
     pub fn set_file(&mut self, file: usize) {
         let set = |place: &mut Option<TextPosition>| {
             if let Some(place) = place {

@@ -84,11 +84,7 @@ impl DocumentNode {
     }
 
     pub(super) fn field_names(&self) -> impl Iterator<Item = &str> {
-        let entries = match &self.value {
-            Value::Map(entries) => entries.as_slice(),
-            _ => &[],
-        };
-        entries.iter().map(|entry| entry.key.as_str())
+        self.fields().map(|field| field.name)
     }
 
     pub fn with_default(&self, name: &str, text: &str) -> std::borrow::Cow<'_, Self> {
@@ -117,11 +113,7 @@ impl DocumentNode {
 
     /// `None` if it is no list.
     pub fn take_list(&mut self, field: &str) -> Option<Vec<DocumentNode>> {
-        let Value::Map(entries) = &mut self.value else { return None };
-        entries.iter_mut().find(|entry| entry.key == field).and_then(|entry| match &mut entry.node.value {
-            Value::List(items) => Some(std::mem::take(items)),
-            _ => None,
-        })
+        self.get_mut(field)?.items_mut().map(std::mem::take)
     }
 
     pub fn items_of(&self, field: &str) -> impl Iterator<Item = &DocumentNode> {

@@ -1,6 +1,7 @@
 //! Parses YAML and JSON into [`DocumentNode`]s.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::DuplicateKeyPolicy;
@@ -49,9 +50,11 @@ fn yaml_documents(
     Ok(documents.into_iter().map(|document| node(document, text)).collect())
 }
 
-type SpannedTag = Spanned<Tagged<Parsed>>;
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct SpannedTag(Spanned<Tagged<Parsed<Spanned<String>, SpannedTag>>>);
 
-fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
+fn node(SpannedTag(parsed): SpannedTag, text: &str) -> DocumentNode {
     let place = syntax::place(&parsed.referenced);
     // As written, without the type that YAML infers.
     let written = || {
@@ -89,55 +92,55 @@ fn node(parsed: SpannedTag, text: &str) -> DocumentNode {
     DocumentNode { tag, is_plain, ..DocumentNode::new(value, place) }
 }
 
-enum Parsed {
+enum Parsed<K, T> {
     Scalar(Value),
-    List(Vec<SpannedTag>),
-    Map(Vec<(Spanned<String>, SpannedTag)>),
+    List(Vec<T>),
+    Map(Vec<(K, T)>),
 }
 
-impl<'de> Deserialize<'de> for Parsed {
+impl<'de, K: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Parsed<K, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Parsed;
+        struct Reader<K, T>(PhantomData<(K, T)>);
+        impl<'de, K: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Reader<K, T> {
+            type Value = Parsed<K, T>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("any value")
             }
-            fn visit_unit<E: de::Error>(self) -> Result<Parsed, E> {
+            fn visit_unit<E: de::Error>(self) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(Value::Null))
             }
-            fn visit_none<E: de::Error>(self) -> Result<Parsed, E> {
+            fn visit_none<E: de::Error>(self) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(Value::Null))
             }
-            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Parsed, E> {
+            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(Value::Bool(flag)))
             }
-            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Parsed, E> {
+            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(Value::Unsigned(n)))
             }
-            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Parsed, E> {
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(u64::try_from(n).map_or(Value::Signed(n), Value::Unsigned)))
             }
-            fn visit_u128<E: de::Error>(self, n: u128) -> Result<Parsed, E> {
+            fn visit_u128<E: de::Error>(self, n: u128) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(Value::Float(n as f64)))
             }
-            fn visit_i128<E: de::Error>(self, n: i128) -> Result<Parsed, E> {
+            fn visit_i128<E: de::Error>(self, n: i128) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(Value::Float(n as f64)))
             }
-            fn visit_f64<E: de::Error>(self, n: f64) -> Result<Parsed, E> {
+            fn visit_f64<E: de::Error>(self, n: f64) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(Value::Float(n)))
             }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Parsed, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Parsed<K, T>, E> {
                 Ok(Parsed::Scalar(Value::Text(text.to_owned())))
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Parsed, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Parsed<K, T>, A::Error> {
                 let mut items = Vec::new();
                 while let Some(item) = seq.next_element()? {
                     items.push(item);
                 }
                 Ok(Parsed::List(items))
             }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed<K, T>, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
@@ -145,7 +148,7 @@ impl<'de> Deserialize<'de> for Parsed {
                 Ok(Parsed::Map(entries))
             }
         }
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(Reader(PhantomData))
     }
 }
 
@@ -161,75 +164,18 @@ struct WithoutPlaces(DocumentNode);
 
 impl<'de> Deserialize<'de> for WithoutPlaces {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        fn scalar<E>(value: Value) -> Result<WithoutPlaces, E> {
-            Ok(WithoutPlaces(DocumentNode::new(value, None)))
-        }
-        impl<'de> Visitor<'de> for Reader {
-            type Value = WithoutPlaces;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("any value")
-            }
-            fn visit_unit<E: de::Error>(self) -> Result<WithoutPlaces, E> {
-                scalar(Value::Null)
-            }
-            fn visit_bool<E: de::Error>(self, flag: bool) -> Result<WithoutPlaces, E> {
-                scalar(Value::Bool(flag))
-            }
-            fn visit_u64<E: de::Error>(self, n: u64) -> Result<WithoutPlaces, E> {
-                scalar(Value::Unsigned(n))
-            }
-            fn visit_i64<E: de::Error>(self, n: i64) -> Result<WithoutPlaces, E> {
-                scalar(Value::Signed(n))
-            }
-            fn visit_f64<E: de::Error>(self, n: f64) -> Result<WithoutPlaces, E> {
-                scalar(Value::Float(n))
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<WithoutPlaces, E> {
-                scalar(Value::Text(text.to_owned()))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<WithoutPlaces, A::Error> {
-                let mut items = Vec::new();
-                while let Some(WithoutPlaces(item)) = seq.next_element()? {
-                    items.push(item);
-                }
-                scalar(Value::List(items))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WithoutPlaces, A::Error> {
-                let mut entries = Vec::new();
-                while let Some((key, WithoutPlaces(node))) = map.next_entry()? {
-                    entries.push(DocumentEntry { key, key_place: None, node });
-                }
-                scalar(Value::Map(entries))
-            }
-        }
-        deserializer.deserialize_any(Reader)
+        let entry = |(key, Self(node))| DocumentEntry { key, key_place: None, node };
+        let value = match Parsed::<String, Self>::deserialize(deserializer)? {
+            Parsed::Scalar(value) => value,
+            Parsed::List(items) => Value::List(items.into_iter().map(|Self(item)| item).collect()),
+            Parsed::Map(entries) => Value::Map(entries.into_iter().map(entry).collect()),
+        };
+        Ok(Self(DocumentNode::new(value, None)))
     }
 }
 
 impl From<&serde_json::Value> for DocumentNode {
     fn from(json: &serde_json::Value) -> Self {
-        let value = match json {
-            serde_json::Value::Null => Value::Null,
-            serde_json::Value::Bool(flag) => Value::Bool(*flag),
-            serde_json::Value::Number(n) => match (n.as_u64(), n.as_i64()) {
-                (Some(n), _) => Value::Unsigned(n),
-                (None, Some(n)) => Value::Signed(n),
-                (None, None) => Value::Float(n.as_f64().unwrap_or(f64::NAN)),
-            },
-            serde_json::Value::String(text) => Value::Text(text.clone()),
-            serde_json::Value::Array(items) => Value::List(items.iter().map(DocumentNode::from).collect()),
-            serde_json::Value::Object(fields) => Value::Map(
-                fields
-                    .iter()
-                    .map(|(key, value)| DocumentEntry {
-                        key: key.clone(),
-                        key_place: None,
-                        node: value.into(),
-                    })
-                    .collect(),
-            ),
-        };
-        DocumentNode::new(value, None)
+        WithoutPlaces::deserialize(json).expect("any value is a document").0
     }
 }

@@ -13,10 +13,12 @@ pub struct InvalidName {
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $what:literal, $rule:literal, $valid:expr) => {
-        $(#[$doc])*
+    ($type:ident, $what:literal) => {
+        name!($type, $what, "1 to 64 printable ASCII characters", is_token);
+    };
+    ($type:ident, $what:literal, $rule:literal, $valid:expr) => {
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[serde(try_from = "String")]
         pub struct $type(String);
 
         impl $type {
@@ -50,12 +52,6 @@ macro_rules! name {
             }
         }
 
-        impl From<$type> for String {
-            fn from(name: $type) -> String {
-                name.0
-            }
-        }
-
         impl AsRef<str> for $type {
             fn as_ref(&self) -> &str {
                 &self.0
@@ -76,62 +72,73 @@ macro_rules! name {
     };
 }
 
-name!(
-    /// A UUID, or any short printable text for a pushed pod.
-    PodId, "pod uuid", "1 to 128 bytes, no control characters and no white space",
-    |s| !s.is_empty() && s.len() <= 128 && !s.chars().any(|c| c.is_control() || c.is_whitespace())
-);
+// A UUID, or any short printable text for a pushed pod.
+name!(PodId, "pod uuid", "1 to 128 bytes, no control characters and no white space", |s| !s.is_empty()
+    && s.len() <= 128
+    && !s.chars().any(|c| c.is_control() || c.is_whitespace()));
 
+// The `<worker>` in `pq:<worker>`.
 name!(
-    /// The `<worker>` in `pq:<worker>`.
-    NodeName, "node name", "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
-    |s| is_container_name(s)
-);
-
-name!(
-    /// A DNS label: part of host names.
-    ServiceName, "service name",
-    "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
-    is_dns_label
-);
-
-name!(
-    /// A DNS label, because names of services begin with it.
-    AppName, "app name",
-    "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
-    is_dns_label
-);
-
-name!(
-    /// Its service's, or any for a pushed pod.
-    PodName, "pod name", "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
-    |s| is_container_name(s)
-);
-
-name!(
-    /// Unique in its pod.
-    ContainerName, "container name", "1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-'",
-    is_dns_label
-);
-
-name!(
-    /// As in Compose and Docker.
-    ValueName, "name of a secret or config",
+    NodeName,
+    "node name",
     "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| is_container_name(s)
 );
 
+// A DNS label: part of host names.
 name!(
-    /// With its port if any. A name without dot and port is invalid: engines would use Docker Hub.
-    RegistryHost, "registry",
+    ServiceName,
+    "service name",
+    "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
+    is_dns_label
+);
+
+// A DNS label, because names of services begin with it.
+name!(
+    AppName,
+    "app name",
+    "1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit",
+    is_dns_label
+);
+
+// Its service's, or any for a pushed pod.
+name!(
+    PodName,
+    "pod name",
+    "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
+    |s| is_container_name(s)
+);
+
+// Unique in its pod.
+name!(
+    ContainerName,
+    "container name",
+    "1 to 63 of a-z, 0-9 and '-', not beginning or ending with '-'",
+    is_dns_label
+);
+
+// As in Compose and Docker.
+name!(
+    ValueName,
+    "name of a secret or config",
+    "1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
+    |s| is_container_name(s)
+);
+
+// With its port if any. A name without dot and port is invalid: engines would use Docker Hub.
+name!(
+    RegistryHost,
+    "registry",
     "a host name with a dot, an address or `localhost`, in lower case, with a port if it has one: `registry.example:5000`",
     |s| is_registry_host(s)
 );
 
+// `web_data_0`, or a shared volume such as `web_data_shared` (of a service) or `shop_data_app` (of an
+// app).
 name!(
-    /// `web_data_0`, or a shared volume such as `web_data_shared` (of a service) or `shop_data_app` (of an
-    /// app).
-    VolumeName, "volume name", "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
+    VolumeName,
+    "volume name",
+    "1 to 140 letters, digits, '.', '_' or '-', beginning with a letter or digit",
     |s| s.len() <= 140
         && s.starts_with(|c: char| c.is_ascii_alphanumeric())
         && s.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
@@ -148,57 +155,37 @@ impl VolumeName {
     }
 }
 
-name!(
-    /// Compared for equality only.
-    AssignmentId, "assignment id", "1 to 64 printable ASCII characters", is_token
-);
+// Compared for equality only.
+name!(AssignmentId, "assignment id");
 
-name!(
-    /// One registration of a worker. Begins with the holder and a dot; external workers and earlier versions
-    /// have no dot.
-    Incarnation, "incarnation", "1 to 64 printable ASCII characters", is_token
-);
+// One registration of a worker. Begins with the holder and a dot; external workers and earlier versions
+// have no dot.
+name!(Incarnation, "incarnation");
 
-name!(
-    /// All worker processes of one node during one boot of its machine.
-    HolderId, "holder id", "1 to 27 lower-case hexadecimal digits",
-    |s| (1..=27).contains(&s.len()) && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-);
+// All worker processes of one node during one boot of its machine.
+name!(HolderId, "holder id", "1 to 27 lower-case hexadecimal digits", |s| (1..=27).contains(&s.len())
+    && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
 
-name!(
-    /// In Redis and on every worker.
-    ClusterId, "cluster id", "1 to 64 printable ASCII characters", is_token
-);
+// In Redis and on every worker.
+name!(ClusterId, "cluster id");
 
-name!(
-    /// One immutable version of a pod specification.
-    SpecId, "spec id", "1 to 64 printable ASCII characters", is_token
-);
+// One immutable version of a pod specification.
+name!(SpecId, "spec id");
 
-name!(
-    /// A random UUID, so that confirmations are unambiguous.
-    WriteId, "write id", "1 to 64 printable ASCII characters", is_token
-);
+// A random UUID, so that confirmations are unambiguous.
+name!(WriteId, "write id");
 
-name!(
-    /// A client that changes an app.
-    LockId, "lock id", "1 to 64 printable ASCII characters", is_token
-);
+// A client that changes an app.
+name!(LockId, "lock id");
 
-name!(
-    /// One recovery request to the workers.
-    RecoveryId, "recovery id", "1 to 64 printable ASCII characters", is_token
-);
+// One recovery request to the workers.
+name!(RecoveryId, "recovery id");
 
-name!(
-    /// One request to a worker.
-    RequestId, "request id", "1 to 64 printable ASCII characters", is_token
-);
+// One request to a worker.
+name!(RequestId, "request id");
 
-name!(
-    /// New at every start of a scheduler, so that an in-flight list has exactly one owner.
-    SchedulerId, "scheduler id", "1 to 64 printable ASCII characters", is_token
-);
+// New at every start of a scheduler, so that an in-flight list has exactly one owner.
+name!(SchedulerId, "scheduler id");
 
 fn is_container_name(s: &str) -> bool {
     (1..=63).contains(&s.len())

@@ -1,8 +1,6 @@
 //! OpenAPI schemas of names and of values with several spellings, and the JSON Schema of a service. The
 //! parsers in [`crate::ids`] and [`crate::spec`] decide; patterns repeat their rules for clients.
 
-use std::borrow::Cow;
-
 use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -46,11 +44,7 @@ macro_rules! schemas {
             }
         }
 
-        impl ToSchema for $type {
-            fn name() -> Cow<'static, str> {
-                Cow::Borrowed(stringify!($type))
-            }
-        }
+        impl ToSchema for $type {}
     )*};
 }
 
@@ -434,10 +428,6 @@ impl PartialSchema for ServiceInput {
 }
 
 impl ToSchema for ServiceInput {
-    fn name() -> Cow<'static, str> {
-        Cow::Borrowed("ServiceInput")
-    }
-
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         NameAndReplicas::schemas(schemas);
         ServiceFields::schemas(schemas);
@@ -534,10 +524,9 @@ fn refer_to_definitions(value: &mut Value) {
 
 fn fields_of(schema: RefOr<Schema>) -> impl Iterator<Item = (String, Value)> {
     let mut schema = serde_json::to_value(schema).expect("a schema is JSON");
-    match schema["properties"].take() {
-        Value::Object(fields) => fields.into_iter(),
-        _ => serde_json::Map::new().into_iter(),
-    }
+    let fields: serde_json::Map<String, Value> =
+        serde_json::from_value(schema["properties"].take()).unwrap_or_default();
+    fields.into_iter()
 }
 
 fn optional(mut field: Value) -> Value {

@@ -48,3 +48,7 @@ pub use units::{
 };
 pub use update::{OnFailure, RollbackPolicy, UpdateOrder, UpdatePolicy};
 pub use violation::Violation;
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

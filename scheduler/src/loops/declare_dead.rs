@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::metrics::{counter, gauge};
 use daemon::clock::Clock;
 use daemon::control_loop::{Loop, Next};
 use model::RedisMillis;
@@ -196,7 +197,7 @@ impl DeclareDeadLoop {
                         node = %node.name,
                         "node declared dead after {dead_after:?} of silence; its pods move to other nodes"
                     );
-                    metrics::node_declared_dead();
+                    counter!(metrics::NODES_DECLARED_DEAD).increment(1);
                     self.node_died.notify_one();
                     self.is_waiting = false;
                     return Ok(());
@@ -250,7 +251,7 @@ impl DeclareDeadLoop {
             (false, false) | (true, true) => {}
         }
         self.is_breaker_open = is_open;
-        metrics::mass_loss_breaker(is_open);
+        gauge!(metrics::MASS_LOSS_BREAKER).set(if is_open { 1.0 } else { 0.0 });
         // Also at the start: another scheduler may have announced the beginning.
         if self.told_breaker != Some(is_open)
             && self.tell(ObservedCondition::MassLoss { is_on: is_open }, &message).await

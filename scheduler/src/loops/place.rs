@@ -5,12 +5,11 @@
 
 use std::time::{Duration, Instant};
 
+use ::metrics::histogram;
 use bytes::Bytes;
 use daemon::control_loop::{Loop, Next};
 use model::ids::{NodeName, SchedulerId};
-use model::node::Resources;
 use model::pod::Refusal;
-use model::pod::payload::Payload;
 use placement::{Outcome, PlacementPolicy, PodRequest, decide};
 use store::pending_hints;
 use store::{
@@ -20,7 +19,7 @@ use store::{
 
 use crate::apply::{AssignResult, Executor, unschedulable_message};
 use crate::context::SchedulerContext;
-use crate::intake::{Intake, PendingPod, PodWithoutSpec, locate_volumes};
+use crate::intake::{Intake, PendingPod, locate_volumes, parked};
 use crate::metrics;
 use crate::view::ClusterView;
 
@@ -83,12 +82,12 @@ impl Loop<StoreError> for PlacementLoop {
         let store = self.store.clone();
         let ((), intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
         self.place(intake.pending, started).await?;
-        self.park_without_spec(intake.without_spec).await?;
+        self.executor().park(&intake.without_spec).await?;
         // Failing dead letters must block no valid pod.
         for pod in &intake.invalid {
             self.executor().reject(pod).await?;
         }
-        metrics::batch_placed_in(started.elapsed());
+        histogram!(metrics::BATCH_SECONDS).record(started.elapsed());
         let has_more = count >= self.batch_size.min(TAKEN_AT_ONCE);
         self.batch_size = next_batch_size(self.batch_size, count, self.view.snapshot().len());
         Ok(if has_more { Next::Again } else { Next::Rest })
@@ -272,11 +271,6 @@ impl PlacementLoop {
         Ok(refused)
     }
 
-    async fn park_without_spec(&self, pods: Vec<PodWithoutSpec>) -> Result<(), StoreError> {
-        let parked: Vec<Parked> = pods.into_iter().map(parked_without_spec).collect();
-        self.executor().park(&parked).await
-    }
-
     fn executor(&self) -> Executor<'_> {
         Executor { store: &self.store, id: &self.id, dead_after: self.policy.dead_after }
     }
@@ -338,22 +332,13 @@ fn parked_as_contended(pod: PendingPod) -> Parked {
     parked(pod.payload, request, "Contended", message.to_owned())
 }
 
-/// If the record is missing too, the script says so.
-fn parked_without_spec(pod: PodWithoutSpec) -> Parked {
-    parked(pod.payload, Resources::default(), "NoSpecification", pod.message)
-}
-
-fn parked(payload: Payload, request: Resources, reason: &str, message: String) -> Parked {
-    let refusals = vec![Refusal { reason: reason.to_owned(), count: 0, nodes: Vec::new() }];
-    Parked { payload, request, refusals, message }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use std::sync::Arc;
 
     use model::ids::PodId;
+    use model::node::Resources;
     use placement::{PlacementTarget, Requirements};
 
     use super::*;

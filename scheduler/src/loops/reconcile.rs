@@ -363,8 +363,7 @@ impl ReconcileLoop {
             let set = payloads(self.store.container_set(&node.name).await)?;
             has_unreadable_nodes |= queued.is_none() || set.is_none();
             for pod in queued.iter().chain(&set).flatten() {
-                let service = pod.spec.as_ref().and_then(|_| ServiceName::new(pod.name.as_str()).ok());
-                on_nodes.entry(service).or_default().insert(pod.id.clone());
+                on_nodes.entry(pod.service()).or_default().insert(pod.id.clone());
             }
             if let Some(set) = set {
                 container_sets.insert(node.name, set.into_iter().map(|pod| pod.id).collect());

@@ -14,7 +14,7 @@ use model::service::{Service, ServiceState};
 use model::spec::{JobPolicy, Period};
 use store::{IndexResult, JobIndices};
 
-use super::lost_payload::{ObservedState, may_have_lost_payload};
+use super::lost_payload::{ObservedState, suspects};
 use super::plan::{self, ReconcilePlan};
 use super::slots::{PodStop, ReplicaSlot, StopReason, pods};
 
@@ -59,10 +59,7 @@ pub(crate) fn plan(job: &JobState<'_>) -> JobPlan {
     };
     let again = plan::stopped_again(job.slots, job.service.replicas, job.observed);
     plan.pods.stop = job.surplus().chain(again).collect();
-    plan.pods.requeue = pods(job.slots)
-        .filter(|(_, pod)| may_have_lost_payload(pod, job.observed))
-        .map(|(_, pod)| pod.clone())
-        .collect();
+    plan.pods.requeue = suspects(job.slots, job.observed);
     if !job.service.progress.is_running() {
         plan.look_at = job.kept_until();
         if plan.look_at.is_some_and(|at| at <= job.observed.now) {

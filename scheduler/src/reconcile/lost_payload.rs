@@ -10,6 +10,7 @@ use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 
 use super::lost_pods::HeldReplicas;
+use super::slots::{ReplicaSlot, pods};
 
 /// Read one part after the other: no snapshot.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +49,11 @@ pub(crate) fn may_have_lost_payload(pod: &PodRecord, observed: &ObservedState) -
             }
             Phase::Stopped | Phase::Succeeded | Phase::Failed => false,
         }
+}
+
+pub(super) fn suspects(slots: &[ReplicaSlot], observed: &ObservedState) -> Vec<PodRecord> {
+    let suspects = pods(slots).filter(|(_, pod)| may_have_lost_payload(pod, observed));
+    suspects.map(|(_, pod)| pod.clone()).collect()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use model::pod::slot::Slot;
 use model::service::{Service, ServiceState};
 use store::ReplacedPod;
 
-use super::lost_payload::{ObservedState, may_have_lost_payload};
+use super::lost_payload::{ObservedState, suspects};
 use super::replacing::{self, Replacing};
 use super::rollout::{self, Judgement, RolloutStep, is_judged};
 use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason, is_ending, is_old, pods};
@@ -74,10 +74,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
         create: missing(slots, desired),
         replace,
         successors,
-        requeue: pods(slots)
-            .filter(|(_, pod)| may_have_lost_payload(pod, observed))
-            .map(|(_, pod)| pod.clone())
-            .collect(),
+        requeue: suspects(slots, observed),
         rollout,
         held,
         forget: service.state == ServiceState::Deleting && slots.is_empty(),

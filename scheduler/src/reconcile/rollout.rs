@@ -96,8 +96,7 @@ fn name_of(pod: &PodRecord) -> String {
 
 /// `pod` must be in service.
 pub(crate) fn is_past_delay(policy: &UpdatePolicy, pod: &PodRecord, now: RedisMillis) -> bool {
-    let ready_for = now.saturating_sub(ready_since(pod));
-    pod.phase == Phase::Succeeded || ready_for >= policy.pace().as_millis() as RedisMillis
+    pod.phase == Phase::Succeeded || is_for(ready_since(pod), policy.pace(), now)
 }
 
 #[derive(Debug, Default, PartialEq)]

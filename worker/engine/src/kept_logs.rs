@@ -30,9 +30,7 @@ pub struct KeptOwner {
     pub pod: PodId,
     /// Such as `web-0`.
     pub name: String,
-    #[serde(default)]
     pub service: Option<ServiceName>,
-    #[serde(default)]
     pub container: Option<ContainerName>,
 }
 

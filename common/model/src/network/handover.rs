@@ -37,7 +37,6 @@ pub struct LocalPod {
     /// A restart of the container ends old connections.
     pub start: u64,
     /// `None` for a pushed pod.
-    #[serde(default)]
     pub service: Option<ServiceName>,
     pub replica: u32,
     pub address: IpAddr,
@@ -122,7 +121,6 @@ pub enum FromProxy {
     /// Whether pods reach services by name.
     Names {
         /// A sentence without its full stop.
-        #[serde(default)]
         problem: Option<String>,
         /// With a resolver: see [`FromWorker::Network`].
         #[serde(default)]

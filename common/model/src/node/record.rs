@@ -73,7 +73,6 @@ pub struct NodeInfo {
     pub engine_id: String,
     pub version: String,
     /// External workers have none.
-    #[serde(default)]
     pub settings: Option<NodeSettings>,
 }
 
@@ -160,7 +159,6 @@ pub struct Node {
     pub incarnation: Option<Incarnation>,
     pub beat: RedisMillis,
     /// External workers have none.
-    #[serde(default)]
     pub timing: Option<Timing>,
     pub registered_at: RedisMillis,
     /// First registration under this name.
@@ -170,7 +168,6 @@ pub struct Node {
     pub cordoned: bool,
     pub engine_problem: Option<String>,
     /// A sentence; `None` while there is room.
-    #[serde(default)]
     pub disk_problem: Option<String>,
     /// Pods still run and are placed there.
     #[serde(default)]
@@ -179,7 +176,6 @@ pub struct Node {
     pub held_pods: Vec<HeldPod>,
     pub facts: NodeInfo,
     /// `None` if it declares no directory.
-    #[serde(default)]
     pub shared_volumes: Option<SharedVolumesState>,
     pub used: Resources,
     /// `8080/tcp`, with the name of its pod.

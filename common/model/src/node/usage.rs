@@ -60,7 +60,6 @@ pub struct PodUsage {
     /// Its name with its index, such as `web-0`.
     pub name: String,
     /// Its service; null for a pod that was pushed to a queue.
-    #[serde(default)]
     pub service: Option<ServiceName>,
     /// The sum of its containers.
     #[serde(default)]

@@ -9,7 +9,6 @@ pub struct ImageContent {
     pub image: String,
     /// Its digest in the registry, by which other nodes can pull it; null for an image that was built or
     /// loaded on its node.
-    #[serde(default)]
     pub digest: Option<String>,
     /// Its id on the engine of its node. Engines with different stores have different ids for one content.
     pub id: String,

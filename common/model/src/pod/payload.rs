@@ -32,29 +32,21 @@ pub enum InvalidPayload {
     },
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Payload {
     /// Exact: LREM and SREM find the payload by value.
+    #[serde(skip)]
     pub raw: Bytes,
     pub name: PodName,
+    #[serde(rename = "uuid")]
     pub id: PodId,
     /// Of the first container.
     pub image: String,
     /// Not a count.
     pub replica: u32,
     /// `None` for a pushed pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<SpecId>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct PayloadHead {
-    name: PodName,
-    #[serde(rename = "uuid")]
-    id: PodId,
-    image: String,
-    replica: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    spec: Option<SpecId>,
 }
 
 impl Payload {
@@ -63,20 +55,18 @@ impl Payload {
             return Err(InvalidPayload::TooLarge(raw.len()));
         }
         let text = std::str::from_utf8(&raw).map_err(|e| InvalidPayload::NotUtf8(e.valid_up_to()))?;
-        let head: PayloadHead = read(text.as_bytes())?;
-        check_image(&head.image)
+        let payload: Self = read(text.as_bytes())?;
+        check_image(&payload.image)
             .map_err(|detail| InvalidPayload::BadField { field: "image", detail: detail.into() })?;
-        let PayloadHead { name, id, image, replica, spec } = head;
-        Ok(Self { name, id, image, replica, spec, raw: raw.clone() })
+        Ok(Self { raw: raw.clone(), ..payload })
     }
 
     /// Equal arguments produce equal bytes, so reconciliation can rebuild it.
     pub fn for_service(name: PodName, id: PodId, image: &str, replica: u32, spec: SpecId) -> Self {
-        let head = PayloadHead { name, id, image: image.into(), replica, spec: Some(spec) };
-        let json = serde_json::to_vec(&head).expect("strings and numbers always serialize");
-        let raw = Bytes::from(json);
-        let PayloadHead { name, id, spec, .. } = head;
-        Self { raw, name, id, image: image.to_owned(), replica, spec }
+        let image = image.to_owned();
+        let payload = Self { raw: Bytes::new(), name, id, image, replica, spec: Some(spec) };
+        let json = serde_json::to_vec(&payload).expect("strings and numbers always serialize");
+        Self { raw: json.into(), ..payload }
     }
 
     /// Returns the name of the pod for people, such as `web-0`.
@@ -119,7 +109,7 @@ fn inline(raw: &[u8]) -> Result<(PodSpec, Map<String, Value>), InvalidPayload> {
     document.remove_field("containers");
     document.remove_field("kind");
     let is_known = |name: &&str| !ContainerSpec::AMONG_OTHERS.contains(name);
-    let mut known = field_names::<PayloadHead>();
+    let mut known = field_names::<Payload>();
     known.extend(field_names::<ContainerSpec>().into_iter().filter(is_known));
     known.extend(field_names::<PodSpec>().into_iter().filter(|name| !["containers", "kind"].contains(name)));
     unknown.retain(|name, _| !known.contains(&name.as_str()));
@@ -244,7 +234,7 @@ mod tests {
     #[test]
     fn a_reason_never_has_a_value_of_the_payload() {
         let secret = "hunter2\\\" and `more`: hunter2";
-        let mut fields = field_names::<PayloadHead>();
+        let mut fields = field_names::<Payload>();
         fields.extend(field_names::<ContainerSpec>());
         fields.extend(field_names::<PodSpec>());
         for field in fields {

@@ -46,10 +46,8 @@ pub struct PodRecord {
     /// At its start.
     #[serde(default)]
     pub images: Vec<ImageContent>,
-    #[serde(default)]
     pub ready_since: Option<RedisMillis>,
     /// Adopted into a later generation with the same specification.
-    #[serde(default)]
     pub kept_at: Option<RedisMillis>,
     /// If the pod has several.
     #[serde(default)]
@@ -70,7 +68,6 @@ pub struct ContainerStatus {
     #[serde(default)]
     pub restarts: u32,
     /// Exit code of its last run; null if it has not ended yet.
-    #[serde(default)]
     pub exit_code: Option<i64>,
     /// Why it is not as it should be, in one word; empty when it is well.
     #[serde(default)]
@@ -107,7 +104,6 @@ pub struct EndedRun {
     #[serde(default)]
     pub ended_at: RedisMillis,
     /// How long it ran, in milliseconds; null if its worker was restarted meanwhile.
-    #[serde(default)]
     pub ran_for_ms: Option<u64>,
     /// Its exit code; 128 + n for signal n.
     pub exit_code: i64,

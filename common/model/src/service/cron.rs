@@ -23,7 +23,7 @@ const MONTHS: [&str; 12] =
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /// crontab(5), optionally with seconds in front.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Schedule {
     text: String,
     /// Bit n is the value n.
@@ -169,7 +169,7 @@ impl Serialize for Schedule {
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Ok(text.parse().unwrap_or_else(|_| Self::never(text)))
+        Ok(text.parse().unwrap_or_else(|_| Self { text, ..Self::default() }))
     }
 }
 
@@ -183,20 +183,6 @@ fn from_on(bits: u64, value: i8) -> Option<i8> {
 }
 
 impl Schedule {
-    fn never(text: String) -> Self {
-        Self {
-            text,
-            seconds: 0,
-            minutes: 0,
-            hours: 0,
-            days: 0,
-            months: 0,
-            weekdays: 0,
-            last_day: false,
-            either_day: false,
-        }
-    }
-
     pub fn problem(&self) -> Option<String> {
         self.text.parse::<Self>().err()
     }

@@ -46,7 +46,7 @@ pub struct ContainerSpec {
     #[schema(example = "nginx")]
     pub image: String,
     /// When the image is pulled: `always`, `missing` or `never`.
-    #[serde(default, skip_serializing_if = "PullPolicy::is_default")]
+    #[serde(default, skip_serializing_if = "crate::spec::is_default")]
     pub pull_policy: PullPolicy,
     /// Replaces the image's entry point, and with it the image's command: a list of arguments, or a text that
     /// is split as a shell would split it.
@@ -93,7 +93,7 @@ pub struct ContainerSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ulimits: BTreeMap<String, Ulimit>,
     /// Whether the file system of the image cannot be written to.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
     /// Directories in memory: paths, each perhaps with options of a mount such as `/run:size=64m`.
     #[serde(default, skip_serializing_if = "TextList::is_empty")]
@@ -115,17 +115,17 @@ pub struct ContainerSpec {
     #[schema(example = json!(["ALL"]))]
     pub cap_drop: Vec<String>,
     /// Whether process 1 is the engine's init, which reaps processes and passes on signals.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub init: bool,
     /// Whether the container has a standard input, which `kubeleet attach -i` reaches; it stays open.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stdin_open: bool,
     /// Whether the standard input belongs to the first client, and ends with it, as that of `docker run -i`;
     /// with `stdin_open`.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stdin_once: bool,
     /// Whether the container has a terminal, which `kubeleet attach -it` reaches.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tty: bool,
     /// Signal that asks the container to stop; without it the image's, or SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,7 +163,7 @@ pub struct ContainerSpec {
     pub depends_on: DependsOn,
     /// Whether the container only serves the others of its pod: the pod ends when the others have ended, and
     /// stops it last.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sidecar: bool,
 }
 
@@ -253,10 +253,6 @@ impl ContainerSpec {
             .map(|(field, problem)| Violation::new(format!("{prefix}/{field}"), problem))
             .collect()
     }
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// Whether a container is restarted when it ends by itself.

@@ -105,11 +105,11 @@ pub struct CronPolicy {
     #[schema(value_type = String, example = "30 2 * * *")]
     pub schedule: Schedule,
     /// The time zone of the schedule, such as `Europe/Berlin`; by default UTC.
-    #[serde(default, skip_serializing_if = "Zone::is_utc")]
+    #[serde(default, skip_serializing_if = "crate::spec::is_default")]
     #[schema(value_type = String, example = "Europe/Berlin")]
     pub time_zone: Zone,
     /// The policy for a time at which a job of the cron still runs.
-    #[serde(default, skip_serializing_if = "Concurrency::is_default")]
+    #[serde(default, skip_serializing_if = "crate::spec::is_default")]
     pub concurrency: Concurrency,
     /// How late a job may begin, if no scheduler or no Redis was there at its time; by default 10 minutes.
     /// Later times are missed.
@@ -120,12 +120,8 @@ pub struct CronPolicy {
     #[serde(default)]
     pub history: CronHistory,
     /// Whether no job begins by itself until this is `false` again. Nothing is made up for that time.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspend: bool,
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 /// The policy for a time of the schedule at which a job of the cron still runs.
@@ -142,10 +138,6 @@ pub enum Concurrency {
 }
 
 impl Concurrency {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::container::{ContainerSpec, PersistentVolume, SharedVolume, VolumeKind};
+use super::container::{ContainerSpec, PersistentVolume, SharedVolume, VolumeKind, VolumeMount};
 use super::pod::{OnDisconnect, PodSpec};
 use super::units::Memory;
 use super::violation::Violation;
@@ -15,7 +15,7 @@ impl PodSpec {
     /// A volume shared by containers counts once.
     pub(super) fn volume_space(&self) -> u64 {
         let (mut by_source, mut total) = (BTreeMap::new(), 0u64);
-        for volume in self.containers.iter().flat_map(|container| &container.volumes) {
+        for volume in self.volumes() {
             let is_on_node = matches!(volume.kind, VolumeKind::Local | VolumeKind::Persistent);
             let Some(space) = volume.space.filter(|_| is_on_node).map(Memory::bytes) else { continue };
             match &volume.source {
@@ -30,21 +30,31 @@ impl PodSpec {
     }
 
     pub fn has_shared_volumes(&self) -> bool {
-        let mut all = self.containers.iter().flat_map(|container| &container.volumes);
-        all.any(|volume| volume.kind == VolumeKind::Shared)
+        self.volumes().any(|volume| volume.kind == VolumeKind::Shared)
     }
 
-    pub fn shared_volumes(&self) -> BTreeSet<SharedVolume> {
-        let all = self.containers.iter().flat_map(|container| &container.volumes);
-        let mut found: BTreeSet<SharedVolume> = BTreeSet::new();
-        for volume in all.filter(|volume| volume.kind == VolumeKind::Shared) {
-            let Some(source) = volume.source.clone() else { continue };
-            if !found.iter().any(|known| known.source == source) {
-                let space = volume.space.map(Memory::bytes);
-                found.insert(SharedVolume { source, app: volume.app.clone(), space });
+    fn volumes(&self) -> impl Iterator<Item = &VolumeMount> {
+        self.containers.iter().flat_map(|container| &container.volumes)
+    }
+
+    fn by_source(&self, kind: VolumeKind) -> BTreeMap<String, &VolumeMount> {
+        let mut found = BTreeMap::new();
+        for volume in self.volumes().filter(|volume| volume.kind == kind) {
+            if let Some(source) = volume.source.clone() {
+                found.entry(source).or_insert(volume);
             }
         }
         found
+    }
+
+    pub fn shared_volumes(&self) -> BTreeSet<SharedVolume> {
+        let shared = self.by_source(VolumeKind::Shared).into_iter();
+        let shared = shared.map(|(source, volume)| SharedVolume {
+            source,
+            app: volume.app.clone(),
+            space: volume.space.map(Memory::bytes),
+        });
+        shared.collect()
     }
 
     /// Returns violations where a document names another app.
@@ -69,16 +79,10 @@ impl PodSpec {
     }
 
     pub fn persistent_volumes(&self) -> BTreeSet<PersistentVolume> {
-        let all = self.containers.iter().flat_map(|container| &container.volumes);
-        let persistent = all.filter(|volume| volume.kind == VolumeKind::Persistent);
-        let mut found: BTreeSet<PersistentVolume> = BTreeSet::new();
-        for volume in persistent {
-            let Some(source) = volume.source.clone() else { continue };
-            if !found.iter().any(|known| known.source == source) {
-                found.insert(PersistentVolume { source, space: volume.space.map(Memory::bytes) });
-            }
-        }
-        found
+        let persistent = self.by_source(VolumeKind::Persistent).into_iter();
+        persistent
+            .map(|(source, volume)| PersistentVolume { source, space: volume.space.map(Memory::bytes) })
+            .collect()
     }
 
     /// Two pods must not write to one persistent volume.

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::limits::{MAX_PIDS, MAX_THRESHOLD};
 use crate::duration::HumanDuration;
 use document::whole;
 
@@ -195,30 +198,37 @@ impl std::str::FromStr for Period {
 }
 
 /// JSON, YAML and flags share one parser.
+pub(super) fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(
+    deserializer: D,
+    expecting: &'static str,
+) -> Result<T, D::Error> {
+    struct Reader<T>(&'static str, PhantomData<T>);
+    impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Reader<T> {
+        type Value = T;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+        fn visit_u64<E: de::Error>(self, n: u64) -> Result<T, E> {
+            self.visit_str(&n.to_string())
+        }
+        fn visit_i64<E: de::Error>(self, n: i64) -> Result<T, E> {
+            self.visit_str(&n.to_string())
+        }
+        fn visit_f64<E: de::Error>(self, n: f64) -> Result<T, E> {
+            self.visit_str(&n.to_string())
+        }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Reader(expecting, PhantomData))
+}
+
 macro_rules! number_or_text {
     ($type:ident, $expecting:literal) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Reader;
-                impl Visitor<'_> for Reader {
-                    type Value = $type;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($expecting)
-                    }
-                    fn visit_u64<E: de::Error>(self, n: u64) -> Result<$type, E> {
-                        self.visit_str(&n.to_string())
-                    }
-                    fn visit_i64<E: de::Error>(self, n: i64) -> Result<$type, E> {
-                        self.visit_str(&n.to_string())
-                    }
-                    fn visit_f64<E: de::Error>(self, n: f64) -> Result<$type, E> {
-                        self.visit_str(&n.to_string())
-                    }
-                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
-                        text.parse().map_err(E::custom)
-                    }
-                }
-                deserializer.deserialize_any(Reader)
+                parsed(deserializer, $expecting)
             }
         }
     };
@@ -414,23 +424,23 @@ pub fn replicas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Er
 }
 
 pub(super) fn pids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    struct Pids(u32);
-    impl<'de> Deserialize<'de> for Pids {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            whole_number(deserializer, super::limits::MAX_PIDS.into()).map(Self)
-        }
-    }
-    Ok(Option::<Pids>::deserialize(deserializer)?.map(|Pids(pids)| pids))
+    optional_number::<_, MAX_PIDS>(deserializer)
 }
 
 pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    struct Count(u32);
-    impl<'de> Deserialize<'de> for Count {
+    optional_number::<_, MAX_THRESHOLD>(deserializer)
+}
+
+fn optional_number<'de, D: Deserializer<'de>, const MAX: u32>(
+    deserializer: D,
+) -> Result<Option<u32>, D::Error> {
+    struct Number<const MAX: u32>(u32);
+    impl<'de, const MAX: u32> Deserialize<'de> for Number<MAX> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            whole_number(deserializer, super::limits::MAX_THRESHOLD.into()).map(Self)
+            whole_number(deserializer, MAX.into()).map(Self)
         }
     }
-    Ok(Option::<Count>::deserialize(deserializer)?.map(|Count(count)| count))
+    Ok(Option::<Number<MAX>>::deserialize(deserializer)?.map(|Number(number)| number))
 }
 
 /// Docker's log options are texts such as `"2"`.
@@ -588,7 +598,6 @@ impl<'de> Deserialize<'de> for Port {
             container: u16,
             #[serde(default, deserialize_with = "optional_port")]
             host: Option<u16>,
-            #[serde(default)]
             host_ip: Option<IpAddr>,
             #[serde(default)]
             protocol: Protocol,

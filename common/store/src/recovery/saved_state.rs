@@ -160,12 +160,9 @@ pub struct SavedPod {
     /// Byte for byte.
     pub payload: String,
     /// `None` for a pushed pod.
-    #[serde(default)]
     pub service: Option<ServiceName>,
     pub phase: Phase,
-    #[serde(default)]
     pub node: Option<NodeName>,
-    #[serde(default)]
     pub assignment: Option<AssignmentId>,
     /// 0 if unknown.
     #[serde(default)]

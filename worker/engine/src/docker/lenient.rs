@@ -13,7 +13,6 @@ use crate::{Container, ContainerState};
 #[serde(rename_all = "PascalCase")]
 struct ContainerRow {
     id: String,
-    #[serde(default)]
     labels: Option<HashMap<String, String>>,
     #[serde(default)]
     state: String,
@@ -30,7 +29,6 @@ struct Inspection {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ContainerConfig {
-    #[serde(default)]
     labels: Option<HashMap<String, String>>,
 }
 
@@ -39,7 +37,6 @@ struct ContainerConfig {
 struct InspectedState {
     #[serde(default)]
     status: String,
-    #[serde(default)]
     exit_code: Option<i64>,
     #[serde(default, rename = "OOMKilled")]
     oom_killed: bool,

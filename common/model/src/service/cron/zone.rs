@@ -13,10 +13,6 @@ pub struct Zone {
 }
 
 impl Zone {
-    pub fn is_utc(&self) -> bool {
-        self.name == UTC
-    }
-
     pub fn problem(&self) -> Option<String> {
         self.name.parse::<Self>().err()
     }

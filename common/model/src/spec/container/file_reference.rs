@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::stop_signal::StopSignal;
 use crate::ids::ValueName;
+use crate::spec::units::parsed;
 use crate::spec::violation::Violation;
 use crate::value::ValueKind;
 
@@ -103,8 +104,7 @@ impl Serialize for FileMode {
 
 impl<'de> Deserialize<'de> for FileMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = text_or_number(deserializer, "the mode of a file, such as \"0444\"")?;
-        text.parse().map_err(de::Error::custom)
+        parsed(deserializer, "the mode of a file, such as \"0444\"")
     }
 }
 
@@ -114,17 +114,11 @@ impl<'de> Deserialize<'de> for FileReference {
         #[serde(deny_unknown_fields)]
         struct Long {
             source: ValueName,
-            #[serde(default)]
             target: Option<String>,
-            #[serde(default)]
             uid: Option<OwnerId>,
-            #[serde(default)]
             gid: Option<OwnerId>,
-            #[serde(default)]
             mode: Option<FileMode>,
-            #[serde(default)]
             on_change: Option<OnChange>,
-            #[serde(default)]
             signal: Option<StopSignal>,
         }
         struct Reader;
@@ -173,39 +167,13 @@ impl From<OwnerId> for u32 {
 
 impl<'de> Deserialize<'de> for OwnerId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = text_or_number(deserializer, "the number of a user or group, such as \"1000\"")?;
+        let text: String = parsed(deserializer, "the number of a user or group, such as \"1000\"")?;
         // The largest number means "none" in chown(2).
         let number = text.parse().ok().filter(|number| *number < u32::MAX);
         number.map(Self).ok_or_else(|| {
             de::Error::custom(format!("{text:?} is not the number of a user or group: write \"1000\""))
         })
     }
-}
-
-fn text_or_number<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    expecting: &'static str,
-) -> Result<String, D::Error> {
-    struct Reader(&'static str);
-    impl Visitor<'_> for Reader {
-        type Value = String;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(self.0)
-        }
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
-            Ok(text.to_owned())
-        }
-        fn visit_u64<E: de::Error>(self, number: u64) -> Result<String, E> {
-            Ok(number.to_string())
-        }
-        fn visit_i64<E: de::Error>(self, number: i64) -> Result<String, E> {
-            Ok(number.to_string())
-        }
-        fn visit_f64<E: de::Error>(self, number: f64) -> Result<String, E> {
-            Ok(number.to_string())
-        }
-    }
-    deserializer.deserialize_any(Reader(expecting))
 }
 
 pub(in crate::spec) fn violations(secrets: &[FileReference], configs: &[FileReference]) -> Vec<Violation> {

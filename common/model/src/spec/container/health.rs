@@ -34,7 +34,7 @@ pub struct HealthCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<HealthTest>,
     /// Whether there is no check, also if the image has one.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disable: bool,
     /// An HTTP request that is answered with a good status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,10 +178,6 @@ impl HealthCheck {
             several => Some(format!("can have only one of {}", several.join(" and "))),
         }
     }
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 fn between(given: Option<Milliseconds>, least: Duration, most: Duration, words: &str) -> Option<String> {

@@ -30,7 +30,7 @@ pub struct HttpCheck {
     #[schema(default = "/", example = "/healthz", pattern = "^/[!-~]*$", max_length = 2048)]
     pub path: String,
     /// Good statuses: a number, a range such as `"200-399"`, or a list of them.
-    #[serde(default, skip_serializing_if = "StatusCodes::is_default")]
+    #[serde(default, skip_serializing_if = "crate::spec::is_default")]
     pub status: StatusCodes,
     /// Headers of the request. `Host` is the container's address and port if it is not among them.
     #[serde(default, skip_serializing_if = "HttpHeaders::is_empty")]
@@ -145,10 +145,6 @@ impl StatusCodes {
     fn problem(&self) -> Option<String> {
         let (first, last) = self.0.iter().find(|(first, last)| first > last)?;
         Some(format!("{first}-{last} has no status: write {last}-{first}"))
-    }
-
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

@@ -17,12 +17,6 @@ pub enum PullPolicy {
     Never,
 }
 
-impl PullPolicy {
-    pub(super) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl std::str::FromStr for PullPolicy {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {

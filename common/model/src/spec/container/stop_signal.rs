@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::spec::units::parsed;
 
 const NAMES: [&str; 31] = [
     "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
@@ -72,24 +73,7 @@ impl Serialize for StopSignal {
 
 impl<'de> Deserialize<'de> for StopSignal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = StopSignal;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name or the number of a signal")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<StopSignal, E> {
-                text.parse().map_err(E::custom)
-            }
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<StopSignal, E> {
-                number.to_string().parse().map_err(E::custom)
-            }
-            /// JSON has one type for `3` and `3.0`.
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<StopSignal, E> {
-                number.to_string().parse().map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_any(Reader)
+        parsed(deserializer, "the name or the number of a signal")
     }
 }
 

@@ -47,7 +47,7 @@ pub struct VolumeMount {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub target: String,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<Memory>,
@@ -63,10 +63,6 @@ pub struct VolumeMount {
     /// Never stored: it is refused.
     #[serde(skip)]
     contradiction: Option<String>,
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,31 +210,22 @@ fn no_relative_bind(path: &str) -> String {
 struct LongForm {
     #[serde(default, rename = "type")]
     type_name: Option<String>,
-    #[serde(default)]
     kind: Option<VolumeKind>,
-    #[serde(default)]
     source: Option<String>,
     target: String,
     #[serde(default)]
     read_only: bool,
-    #[serde(default)]
     space: Option<Memory>,
-    #[serde(default)]
     uid: Option<OwnerId>,
-    #[serde(default)]
     gid: Option<OwnerId>,
-    #[serde(default)]
     mode: Option<FileMode>,
-    #[serde(default)]
     app: Option<AppName>,
-    #[serde(default)]
     tmpfs: Option<TmpfsOptions>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TmpfsOptions {
-    #[serde(default)]
     size: Option<Memory>,
 }
 
