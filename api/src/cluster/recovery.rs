@@ -68,6 +68,7 @@ pub(crate) async fn restore(
         )
         .await?;
     }
+    // Restored ones, or those that would be.
     let missing = if apply && part == RestorePart::Pods {
         store.restore_volumes(volumes).await?
     } else {
@@ -76,16 +77,18 @@ pub(crate) async fn restore(
     match part {
         _ if !apply => {}
         RestorePart::Pods => carry_out(store, &plan, false).await?,
+        // Pods that are there already are skipped.
         RestorePart::Services => carry_out(store, &plan, true).await?,
         RestorePart::Cluster => finish(store, &cluster, seen.as_ref()).await?,
+        // `restore_values` does it: that part has another form.
         RestorePart::Values => {}
     }
     let volumes = missing as u64;
     Ok(RecoveryView { cluster: cluster.to_string(), applied: apply, volumes, ..view(&plan) })
 }
 
-/// Pods with volumes are placed after these nodes have reported theirs. In a Redis that knows the cluster
-/// nothing is recorded: an operator may have removed a node since.
+/// Until these nodes have reported their volumes, no pod gets a new volume in the place of lost data. Not in
+/// a Redis that knows the cluster: an operator may have removed a node since, whose report would never come.
 async fn require_volume_reports(
     store: &Store,
     cluster: &ClusterId,
@@ -106,7 +109,8 @@ async fn missing_volumes(store: &Store, saved: &[SavedVolume]) -> Result<usize, 
     Ok(store.volumes(&names).await?.missing(&names).len())
 }
 
-/// Under a different key they are unreadable, which is reported as a problem.
+/// Restores secrets, configs and logins. Those encrypted with another key than the workers' are restored too,
+/// and listed as problems.
 pub(crate) async fn restore_values(
     store: &Store,
     keys: &WorkerKeys,
@@ -155,6 +159,7 @@ fn count_value(
 
 pub(crate) struct Collected {
     cluster: ClusterId,
+    /// The id in Redis when the request began. Only this one is replaced.
     seen: Option<ClusterId>,
     state: SavedState,
     /// Nodes that answered or are silent, and nodes that they know of.

@@ -105,6 +105,7 @@ kinds! {
     BrokenRecord = "broken-record", INTERNAL_SERVER_ERROR, "Broken record";
     Internal = "internal", INTERNAL_SERVER_ERROR, "Internal error";
     LogUnavailable = "log-unavailable", BAD_GATEWAY, "Log unavailable";
+    NodeFailed = "node-failed", BAD_GATEWAY, "Node failed";
     RedisUnavailable = "redis-unavailable", SERVICE_UNAVAILABLE, "Redis unavailable";
     RedisMemory = "redis-memory", INSUFFICIENT_STORAGE, "Redis is full";
     NodeNotResponding = "node-silent", GATEWAY_TIMEOUT, "Node not responding";

@@ -29,7 +29,7 @@ pub(crate) struct GarbageOptions {
     dry_run: bool,
 }
 
-/// Removes the images from a node that no pod there uses, and to which no service can be undone.
+/// Removes images from a node that no pod there uses and no generation in a service's history needs.
 ///
 /// Only images that this node's worker has used, and not in the last ten minutes. Without a request that
 /// happens when the disk is filling up.
@@ -48,16 +48,16 @@ pub(crate) async fn collect_garbage(
         return Err(nodes::not_found(&name));
     }
     let answer = app.store.ask(&name, NodeQuestion::Garbage { removes: !options.dry_run }).await?;
-    let (json, end) = answer.whole(TIMEOUT).await?.ok_or_else(|| {
+    let (json, failure) = answer.whole(TIMEOUT).await?.ok_or_else(|| {
         let detail =
             format!("node {name} did not answer within {} s: its worker does not run", TIMEOUT.as_secs());
         ApiProblem::new(ProblemKind::NodeNotResponding, detail)
     })?;
     match serde_json::from_slice(&json) {
-        Ok(view) if end.is_empty() => Ok(Json(view)),
+        Ok(view) if failure.is_empty() => Ok(Json(view)),
         _ => {
-            let detail = format!("node {name} could not list its unneeded images: {end}");
-            Err(ApiProblem::new(ProblemKind::LogUnavailable, detail))
+            let detail = format!("node {name} could not list its unneeded images: {failure}");
+            Err(ApiProblem::new(ProblemKind::NodeFailed, detail))
         }
     }
 }

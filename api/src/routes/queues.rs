@@ -123,6 +123,7 @@ pub(crate) async fn list_queues(State(app): State<AppState>) -> Result<Json<Queu
     let own = app.store.queue_lengths().await?;
     let names = app.store.node_names().await;
     let names = names.map_err(|error| ApiProblem::of_key(error, RedisKey::Nodes))?;
+    // A queue that cannot be read counts as empty here; `/status` names its key.
     let (queues, _broken) = app.store.node_queues(&names).await?;
     let nodes = names.into_iter().zip(queues).map(|(node, queues)| views::queues_of(node, queues)).collect();
     Ok(Json(QueuesView {
@@ -168,7 +169,7 @@ pub(crate) async fn peek_queue(
     Ok(Json(view))
 }
 
-/// The name is probably mistyped.
+/// An unknown node was probably mistyped. With a broken list of nodes, the empty queue is shown.
 async fn check_node(app: &AppState, node: &NodeName, queue: &str) -> Result<(), ApiProblem> {
     match app.store.node_names().await {
         Ok(names) if !names.contains(node) => {
@@ -210,7 +211,8 @@ pub(crate) async fn list_dead_letters(
 /// Requeues a dead letter: its payload returns to the queue it came from.
 ///
 /// If that is the queue of a node that is gone, the payload returns to `sq`. A body replaces the payload: its
-/// bytes are queued as they are. A payload that would come to nothing is refused, and the dead letter stays.
+/// bytes are queued as they are. A payload that would start no pod, because its pod exists or has ended, is
+/// refused, and the dead letter stays.
 #[utoipa::path(
     post, path = "/queue/dq/{id}/requeue", tag = "queue", params(InPath<DeadLetterId>),
     request_body(content = Option<String>, content_type = "application/octet-stream",

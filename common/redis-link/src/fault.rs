@@ -17,6 +17,7 @@ pub(super) enum ConnectionAction {
     Keep,
     /// A failover may have replaced the server.
     Recheck,
+    /// This connection is lost; others to the same server may be intact.
     Reconnect,
     /// Close all connections to the former one.
     NewMaster,
@@ -72,6 +73,7 @@ impl LinkFault {
                     action: ConnectionAction::Keep,
                 };
             }
+            // It has restarted: another server may be the master by now.
             "LOADING" => ConnectionAction::Reconnect,
             "NOREPLICAS" => ConnectionAction::Recheck,
             _ => ConnectionAction::Keep,
@@ -107,7 +109,7 @@ fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);
     }
-    // A refusal names the line twice.
+    // Before an error of Redis itself (READONLY, NOREPLICAS, OOM) there is a minus, and the line is named twice.
     let place = detail.rsplit_once("@user_script:");
     let Some((_, inner)) = place.and_then(|(_, rest)| rest.split_once(": ")) else { return (code, detail) };
     let inner = inner.strip_prefix('-').unwrap_or(inner);

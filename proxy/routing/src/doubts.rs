@@ -30,7 +30,7 @@ impl Doubts {
         let mut doubts = self.0.doubts.lock();
         if !doubts.contains_key(service) {
             doubts.insert(service.clone(), version());
-            self.0.is_doubted.notify_one();
+            self.0.doubted.notify_one();
         }
     }
 }
@@ -45,7 +45,7 @@ pub(crate) async fn settle(shared: Arc<FollowerShared>, hosts: Hosts) {
     let mut believed: HashMap<ServiceName, Instant> = HashMap::new();
     let mut readings = JoinSet::new();
     loop {
-        shared.is_doubted.notified().await;
+        shared.doubted.notified().await;
         sleep(MESSAGE_WITHIN).await;
         believed.retain(|_, heard_at| heard_at.elapsed() < BELIEVED_FOR);
         let mut services = doubted(&shared);

@@ -55,7 +55,7 @@ impl Interest {
             Some(asked) => *asked = now,
             None => {
                 wanted.insert(service.clone(), now);
-                self.0.is_wanted.notify_one();
+                self.0.wanted_more.notify_one();
             }
         }
     }
@@ -79,10 +79,10 @@ impl Follower {
             known: Mutex::new(known),
             changed: Notify::new(),
             wanted: Mutex::default(),
-            is_wanted: Notify::new(),
+            wanted_more: Notify::new(),
             doubts: Mutex::default(),
-            is_doubted: Notify::new(),
-            is_check_due: Notify::new(),
+            doubted: Notify::new(),
+            check_due: Notify::new(),
             reads: ReadLimit::new(READS, READS_PER),
             first_reads: ReadLimit::new(FIRST_READS, READS_PER),
         };
@@ -167,8 +167,8 @@ async fn follow_routes(shared: Arc<FollowerShared>) {
                 backoff.reset();
                 tokio::select! {
                     _hint = messages.next() => {}
-                    () = shared.is_wanted.notified() => {}
-                    () = shared.is_check_due.notified() => {
+                    () = shared.wanted_more.notified() => {}
+                    () = shared.check_due.notified() => {
                         check_at = check_at.min(Instant::now() + REREAD_SPREAD.mul_f64(rand::random()));
                     }
                     () = sleep_until(check_at) => {}
@@ -243,7 +243,7 @@ async fn follow_service(shared: Arc<FollowerShared>, service: ServiceName, look:
             message = messages.next() => {
                 match apply(&shared, &service, &message) {
                     MessageOutcome::Wait => {}
-                    MessageOutcome::Compare => shared.is_check_due.notify_one(),
+                    MessageOutcome::Compare => shared.check_due.notify_one(),
                     MessageOutcome::Read(wait) => read_at = sooner(read_at, Instant::now() + wait),
                 }
             }
@@ -293,7 +293,7 @@ async fn read_and_listen(
     for message in kept {
         match apply(shared, service, &message) {
             MessageOutcome::Wait => {}
-            MessageOutcome::Compare => shared.is_check_due.notify_one(),
+            MessageOutcome::Compare => shared.check_due.notify_one(),
             MessageOutcome::Read(wait) => read_again = Some(wait),
         }
     }

@@ -18,19 +18,23 @@ pub(crate) const WANTED_FOR: Duration = Duration::from_secs(60 * 60);
 pub(crate) struct FollowerShared {
     pub(crate) store: Store,
     pub(crate) known: Mutex<FollowedCluster>,
+    /// `known` has changed.
     pub(crate) changed: Notify,
     pub(crate) wanted: Mutex<HashMap<ServiceName, Instant>>,
-    pub(crate) is_wanted: Notify,
-    /// The version at which a service's endpoints led to no pod.
+    pub(crate) wanted_more: Notify,
+    /// Services whose known endpoints led to no pod, with the version known then.
     pub(crate) doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
-    pub(crate) is_doubted: Notify,
+    pub(crate) doubted: Notify,
     /// Messages may have been missed: versions must be compared.
-    pub(crate) is_check_due: Notify,
+    pub(crate) check_due: Notify,
+    /// Of services that are known: after a failover all proxies read them again.
     pub(crate) reads: ReadLimit,
+    /// Of the others, for which requests wait.
     pub(crate) first_reads: ReadLimit,
 }
 
 impl FollowerShared {
+    /// Also true of one that was wanted too long ago, until [`services`](Self::services) drops it.
     pub(crate) fn is_followed(&self, service: &ServiceName) -> bool {
         self.wanted.lock().contains_key(service)
             || self.known.lock().routing.routes.iter().any(|(routed, _)| routed == service)

@@ -123,11 +123,11 @@ async fn insert(context: &SessionContext, payload: Payload, record: &PodRecord) 
     if managed.has_several() {
         for (index, known) in managed.statuses_of(record) {
             let count = (known.restarts, known.exit_code);
-            managed.containers[index].recover(now, count, reason_of(&known.reason), &known.message);
+            managed.containers[index].take_over_state(now, count, reason_of(&known.reason), &known.message);
         }
     } else if let Some(container) = managed.containers.first_mut() {
         let count = (record.restarts, record.exit_code);
-        container.recover(now, count, reason_of(&record.reason), &record.message);
+        container.take_over_state(now, count, reason_of(&record.reason), &record.message);
     }
     // A remark about its checks, which start anew.
     managed.is_reported = !record.reason.is_empty() || record.message.is_empty();

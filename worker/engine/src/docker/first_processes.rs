@@ -22,7 +22,7 @@ use crate::end_all::end_all;
 use crate::process::ProcessIdentity;
 use crate::{Container, ContainerState, RuntimeError};
 
-/// The engine stops those that are unknown then.
+/// The engine stops those still unknown after this time.
 const LEARN_TIMEOUT: Duration = Duration::from_millis(700);
 const LEARN_CONCURRENCY: usize = 16;
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,6 +47,7 @@ impl FirstProcesses {
     pub(super) fn learn_later(self: &Arc<Self>, client: &Arc<EngineClient>, listed: &[Container]) {
         let is_listed = |handle: &str| listed.iter().any(|container| container.handle == handle);
         let mut known = self.known.lock();
+        // A list may be older than a start.
         known.retain(|handle, process| is_listed(handle) || process.identity.is_running());
         let is_new = |one: &&Container| {
             one.on_disconnect == OnDisconnect::Stop
@@ -71,8 +72,8 @@ impl FirstProcesses {
         self.known.lock().remove(handle);
     }
 
-    /// The engine ends processes elsewhere and those that may not be signalled. It is slow, so it starts
-    /// earlier.
+    /// The engine kills processes on another machine, and those that this user may not signal. It kills them one
+    /// after the other, so it begins earlier.
     pub(super) async fn end_all(
         &self,
         client: &EngineClient,
@@ -129,6 +130,7 @@ impl FirstProcesses {
             process.identity.signal(Signal::KILL);
         }
         let exits: Vec<_> = processes.iter().map(|process| process.identity.exited()).collect();
+        // The fence looks again: it removes them next, and that fails if one still runs.
         let _late = tokio::time::timeout(KILL_TIMEOUT, join_all(exits)).await;
         Ok(())
     }
@@ -157,7 +159,9 @@ impl FirstProcesses {
     }
 }
 
-/// A container without its own PID namespace does not end with its first process.
+/// The engine may run on another machine, and a PID may be in use again: only a process whose cgroup or mounts
+/// name the container's full id is signalled. A container without its own PID namespace does not end with its
+/// first process.
 fn own_process(container: &str, pid: i32) -> Option<ProcessIdentity> {
     let identity = ProcessIdentity::of(pid).filter(|_| pid > 1)?;
     let names_container = |file: &str| {
@@ -181,6 +185,7 @@ async fn stopped_by_engine(client: &EngineClient, container: Container, kill_by:
     let grace = kill_by.saturating_duration_since(Instant::now()).min(container.grace);
     if let Err(error) = halt(client, &container.handle, grace).await {
         tracing::debug!(container = container.handle, %error, "the engine could not stop a container");
+        // Not stopped: to return would spare it the kill at `kill_by`.
         std::future::pending::<()>().await;
     }
 }

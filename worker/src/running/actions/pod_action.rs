@@ -12,7 +12,7 @@ use crate::session::context::SessionContext;
 use crate::support::text::seconds;
 
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// For a container stopped after others.
+/// A container stopped after others gets this much, even if they have used up the grace period.
 const LEAST_GRACE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy)]
@@ -34,10 +34,12 @@ impl GracePeriod {
 pub(super) struct PodAction {
     pub(super) context: Arc<SessionContext>,
     pub(super) managed: ManagedPod,
+    /// As the engine listed them when the pass chose the action.
     pub(super) containers: Vec<Container>,
 }
 
-/// Clears the busy flag even after a panic. The next pass handles changes in between.
+/// Clears the busy flag even after a panic, and asks for a pass: changes that came during the action were left
+/// to it.
 impl Drop for PodAction {
     fn drop(&mut self) {
         let ManagedPod { payload, assignment, .. } = &self.managed;

@@ -19,15 +19,18 @@ pub(crate) struct ManagedContainer {
     /// It was stopped as unhealthy, and has not restarted since.
     pub(crate) was_unhealthy: bool,
     pub(crate) restarts: u32,
+    /// Failed starts, and exits before it ran for long enough, in a row: the backoff grows with it.
     pub(crate) crash_streak: u32,
     pub(crate) running_since: Option<BootInstant>,
     pub(crate) restart_at: Option<BootInstant>,
+    /// One of `reasons`, or of a failed start; empty if it is well.
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) exit_code: Option<i64>,
 }
 
 impl ManagedContainer {
+    /// It was restarted, and has not run for long enough to be well.
     pub(crate) fn is_recovering(&self) -> bool {
         self.reason == RESTARTED
     }
@@ -53,6 +56,7 @@ impl ManagedContainer {
         }
     }
 
+    /// Probes that say nothing are shown, but are no problem.
     pub(crate) fn remark(&self) -> String {
         match self.progress {
             ContainerProgress::Running => self.checks.inconclusive().unwrap_or_default(),
@@ -60,7 +64,8 @@ impl ManagedContainer {
         }
     }
 
-    pub(crate) fn recover(
+    /// Takes over what the record says of a container that runs on, as after a restart of the worker.
+    pub(crate) fn take_over_state(
         &mut self,
         now: BootInstant,
         (restarts, exit_code): (u32, Option<i64>),
@@ -78,14 +83,14 @@ impl ManagedContainer {
         } else if is_shown_by_checks(reason) {
             self.was_unhealthy = reason == UNHEALTHY;
         } else {
-            // It must run for a while to be well again.
+            // Whatever it was, it runs now: it must run for a while to be well again.
             self.running_since = Some(now);
             self.exit_code = exit_code;
             self.set_reason(RESTARTED, message.to_owned());
         }
     }
 
-    pub(super) fn has_recovered(&self) -> bool {
+    pub(super) fn is_healthy_again(&self) -> bool {
         self.was_unhealthy && self.checks.health() == Some(Health::Healthy)
     }
 

@@ -102,7 +102,7 @@ impl ManagedPod {
         let is_changed = !known.eq(found.iter().map(|(handle, progress)| (handle, *progress)));
         let network = observed.network();
         let is_well = |container: &ManagedContainer| {
-            container.progress == ContainerProgress::Running && container.has_recovered()
+            container.progress == ContainerProgress::Running && container.is_healthy_again()
         };
         is_changed
             || !self.containers.iter().map(|container| container.is_paused).eq(observed.paused())
@@ -120,7 +120,7 @@ impl ManagedPod {
             container.handle = handle;
             self.is_reported &= !has_progress || container.progress == progress;
             container.progress = progress;
-            if progress == ContainerProgress::Running && container.has_recovered() {
+            if progress == ContainerProgress::Running && container.is_healthy_again() {
                 container.was_unhealthy = false;
             }
         }
