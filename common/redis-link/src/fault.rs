@@ -109,7 +109,7 @@ fn inside_script<'a>(code: &'a str, detail: &'a str) -> (&'a str, &'a str) {
     if code != "ERR" || !detail.starts_with("Error running script") {
         return (code, detail);
     }
-    // Before an error of Redis itself (READONLY, NOREPLICAS, OOM) there is a minus, and the line is named twice.
+    // An error of Redis itself (READONLY, NOREPLICAS, OOM) begins with a minus, and its line is named twice.
     let place = detail.rsplit_once("@user_script:");
     let Some((_, inner)) = place.and_then(|(_, rest)| rest.split_once(": ")) else { return (code, detail) };
     let inner = inner.strip_prefix('-').unwrap_or(inner);

@@ -72,8 +72,8 @@ impl FirstProcesses {
         self.known.lock().remove(handle);
     }
 
-    /// The engine kills processes on another machine, and those that this user may not signal. It kills them one
-    /// after the other, so it begins earlier.
+    /// The engine kills processes on another machine, and those that this user may not signal: one after the
+    /// other, so it begins earlier.
     pub(super) async fn end_all(
         &self,
         client: &EngineClient,
@@ -159,8 +159,8 @@ impl FirstProcesses {
     }
 }
 
-/// The engine may run on another machine, and a PID may be in use again: only a process whose cgroup or mounts
-/// name the container's full id is signalled. A container without its own PID namespace does not end with its
+/// The engine may run on another machine, and a PID may be in use again: only a process whose cgroup or
+/// mounts name the container's full id is signalled. A container without its own PID namespace does not end with its
 /// first process.
 fn own_process(container: &str, pid: i32) -> Option<ProcessIdentity> {
     let identity = ProcessIdentity::of(pid).filter(|_| pid > 1)?;

@@ -38,8 +38,8 @@ pub(super) struct PodAction {
     pub(super) containers: Vec<Container>,
 }
 
-/// Clears the busy flag even after a panic, and asks for a pass: changes that came during the action were left
-/// to it.
+/// Clears the busy flag even after a panic, and asks for a pass: changes that came during the action were
+/// left to it.
 impl Drop for PodAction {
     fn drop(&mut self) {
         let ManagedPod { payload, assignment, .. } = &self.managed;
