@@ -160,8 +160,8 @@ impl FirstProcesses {
 }
 
 /// The engine may run on another machine, and a PID may be in use again: only a process whose cgroup or
-/// mounts name the container's full id is signalled. A container without its own PID namespace does not end with its
-/// first process.
+/// mounts name the container's full id is signalled. A container without its own PID namespace does not end
+/// with its first process.
 fn own_process(container: &str, pid: i32) -> Option<ProcessIdentity> {
     let identity = ProcessIdentity::of(pid).filter(|_| pid > 1)?;
     let names_container = |file: &str| {
