@@ -273,8 +273,7 @@ async fn large_service(followers: usize, pods: usize) -> (Vec<String>, Value) {
 
 async fn info(redis: &Redis, field: &str) -> f64 {
     let all: String = redis.cli(&["INFO"]).await;
-    let value = all.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
+    observe::info(&all, field).parse().unwrap_or_default()
 }
 
 async fn placements(args: &Args) -> Value {
