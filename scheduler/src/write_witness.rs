@@ -1,12 +1,14 @@
 //! The silence of nodes that a scheduler can prove (invariant 16). Pure.
 //!
 //! While Redis takes no writes, all nodes are silent. So silence counts only while this scheduler's own
-//! writes succeed. After an outage or a mass loss, every silence begins anew.
+//! writes succeed, all to the same cluster: after a SWAPDB it writes where no worker does. After an outage or
+//! a mass loss, every silence begins anew.
 
 use std::time::Duration;
 
 use daemon::clock::BootInstant;
 use model::RedisMillis;
+use model::ids::ClusterId;
 use store::{SilenceProof, StoreError};
 
 /// Of Redis' clock ahead of this one: a larger step means that it was set, and heartbeats look too old.
@@ -31,12 +33,13 @@ enum Calm {
     Since(BootInstant),
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct UnbrokenWrites {
     since: BootInstant,
     sent: BootInstant,
     /// Of the latest write.
     redis_time: RedisMillis,
+    cluster: Option<ClusterId>,
 }
 
 impl WriteWitness {
@@ -44,14 +47,24 @@ impl WriteWitness {
         Self { max_gap, unbroken: None, calm: Calm::Always }
     }
 
-    pub(crate) fn succeeded(&mut self, sent: BootInstant, replied: BootInstant, redis_time: RedisMillis) {
-        let since = self.unbroken.filter(|writes| {
+    /// `cluster` is that of the database which took the write.
+    pub(crate) fn succeeded(
+        &mut self,
+        sent: BootInstant,
+        replied: BootInstant,
+        redis_time: RedisMillis,
+        cluster: Option<&ClusterId>,
+    ) {
+        let former = self.unbroken.take().filter(|writes| {
             let gap = replied.since(writes.sent);
             let redis_gap = Duration::from_millis(redis_time.saturating_sub(writes.redis_time));
-            gap <= self.max_gap && redis_gap <= gap + MAX_CLOCK_STEP
+            gap <= self.max_gap && redis_gap <= gap + MAX_CLOCK_STEP && writes.cluster.as_ref() == cluster
         });
-        let since = since.map_or(replied, |writes| writes.since);
-        self.unbroken = Some(UnbrokenWrites { since, sent, redis_time });
+        let (since, cluster) = match former {
+            Some(writes) => (writes.since, writes.cluster),
+            None => (replied, cluster.cloned()),
+        };
+        self.unbroken = Some(UnbrokenWrites { since, sent, redis_time, cluster });
     }
 
     /// A broken connection says nothing about writes: the next comes soon, or is the first after a gap.
@@ -71,7 +84,7 @@ impl WriteWitness {
 
     /// For a node that an operator `gave_up`, silence counts even during a mass loss.
     pub(crate) fn proof(&self, gave_up: bool) -> SilenceProof {
-        let Some(UnbrokenWrites { since, sent, redis_time }) = self.unbroken else {
+        let Some(UnbrokenWrites { since, sent, redis_time, .. }) = self.unbroken else {
             return SilenceProof::default();
         };
         let writable = sent.since(since);
@@ -92,13 +105,15 @@ mod tests {
     enum Step {
         /// Takes 2 ms.
         Write,
+        /// To another database.
+        WriteElsewhere,
         Refused,
         Unreachable,
         Breaker {
             is_open: bool,
         },
     }
-    use Step::{Breaker, Refused, Unreachable, Write};
+    use Step::{Breaker, Refused, Unreachable, Write, WriteElsewhere};
 
     fn writes(from: u64, to: u64) -> Vec<(u64, Step)> {
         (from..=to).step_by(1000).map(|at| (at, Write)).collect()
@@ -106,11 +121,13 @@ mod tests {
 
     fn proof_after(steps: impl IntoIterator<Item = (u64, Step)>, gave_up: bool) -> (u64, u64) {
         let mut witness = WriteWitness::new(Duration::from_secs(5));
+        let cluster = ClusterId::random();
         for (at, step) in steps {
             match step {
-                Write => {
+                Write | WriteElsewhere => {
                     let (sent, replied) = (BootInstant { millis: at }, BootInstant { millis: at + 2 });
-                    witness.succeeded(sent, replied, at + 1);
+                    let cluster = matches!(step, Write).then_some(&cluster);
+                    witness.succeeded(sent, replied, at + 1, cluster);
                 }
                 Refused => witness.failed(&StoreError::Refused("NOREPLICAS".to_owned())),
                 Unreachable => {
@@ -136,6 +153,12 @@ mod tests {
             (with(vec![(21_000, Unreachable), (22_000, Write)]).collect(), 21_998, "a connection that broke"),
             (with(writes(24_998, 26_998)).collect(), 26_996, "a gap that is as long as a heartbeat"),
             (with(writes(24_999, 26_999)).collect(), 1_998, "a longer one, as when the process stood still"),
+            (with(vec![(21_000, WriteElsewhere)]).collect(), 0, "another database"),
+            (
+                with(vec![(21_000, WriteElsewhere), (22_000, Write), (23_000, Write)]).collect(),
+                998,
+                "back again",
+            ),
         ] {
             assert_eq!(proof_after(steps, false).0, expected, "{case}");
         }
@@ -169,12 +192,12 @@ mod tests {
     fn a_clock_of_redis_that_was_set_forward_begins_every_silence_anew() {
         let at = |millis| BootInstant { millis };
         let mut witness = WriteWitness::new(Duration::from_secs(5));
-        witness.succeeded(at(0), at(2), 1_000_000);
-        witness.succeeded(at(1_000), at(1_002), 1_001_900);
+        witness.succeeded(at(0), at(2), 1_000_000, None);
+        witness.succeeded(at(1_000), at(1_002), 1_001_900, None);
         assert_eq!(witness.proof(false).writable, Duration::from_millis(998), "clocks differ a little");
-        witness.succeeded(at(2_000), at(2_002), 4_602_000);
+        witness.succeeded(at(2_000), at(2_002), 4_602_000, None);
         assert_eq!(witness.proof(false).writable, Duration::ZERO, "set forward by an hour");
-        witness.succeeded(at(3_000), at(3_002), 1_003_000);
+        witness.succeeded(at(3_000), at(3_002), 1_003_000, None);
         assert_eq!(
             witness.proof(false).writable,
             Duration::from_millis(998),

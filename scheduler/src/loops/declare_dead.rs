@@ -107,9 +107,9 @@ impl DeclareDeadLoop {
         let sent = self.clock.now();
         let written = self.store.scheduler_beat(&self.id, &self.timings.detection).await;
         match &written {
-            Ok(redis_time) => {
+            Ok((redis_time, cluster)) => {
                 let replied = self.clock.now();
-                self.witness.succeeded(sent, replied, *redis_time);
+                self.witness.succeeded(sent, replied, *redis_time, cluster.as_ref());
                 let held_up = replied.since(sent);
                 if held_up > self.timings.max_write_gap {
                     // As in a `CLIENT PAUSE`, which refuses nothing.
@@ -123,7 +123,7 @@ impl DeclareDeadLoop {
                 self.refusal = Some(error.to_string());
             }
         }
-        written
+        Ok(written?.0)
     }
 
     /// Announces an outage that exceeded the maximum gap.

@@ -6,7 +6,7 @@ use model::ids::NodeName;
 use model::node::NodeState;
 use model::pod::lifecycle::Phase;
 
-use super::cluster::{Cluster, FakeNode, fast_failure_detection, pushed};
+use super::cluster::{Cluster, FakeNode, Scheduler, fast_failure_detection, pushed};
 use testkit::{eventually, need_redis};
 
 async fn state(cluster: &Cluster, node: &FakeNode) -> NodeState {
@@ -170,16 +170,20 @@ async fn wait_for_silence(cluster: &Cluster, name: &NodeName, silence: Duration)
     .await;
 }
 
-async fn no_node_dies_because_of(outage: &str, begin: &[&str], end: &[&str]) {
-    let timings = fast_failure_detection();
-    let cluster = Cluster::new(timings.clone());
-    let node = cluster.node("w1", 10).await;
-    let scheduler = cluster.scheduler();
+async fn the_scheduler_writes(cluster: &Cluster, scheduler: &Scheduler) {
     eventually("the scheduler writes", async || {
         let found = cluster.store.scheduler_timings(std::slice::from_ref(&scheduler.id)).await.unwrap();
         found[0].ok_or("it has not yet")
     })
     .await;
+}
+
+async fn no_node_dies_because_of(outage: &str, begin: &[&str], end: &[&str]) {
+    let timings = fast_failure_detection();
+    let cluster = Cluster::new(timings.clone());
+    let node = cluster.node("w1", 10).await;
+    let scheduler = cluster.scheduler();
+    the_scheduler_writes(&cluster, &scheduler).await;
     let () = cluster.server.cli(begin).await;
     wait_for_silence(&cluster, &node.name, timings.dead_after + Duration::from_secs(1)).await;
     // The scheduler decides when it dies.
@@ -207,6 +211,30 @@ async fn after_an_outage_of_writes_every_silence_counts_anew() {
         ),
         no_node_dies_because_of("a pause", &["CLIENT", "PAUSE", "600000", "WRITE"], &["CLIENT", "UNPAUSE"]),
     );
+}
+
+/// A worker holds meanwhile, and the scheduler's writes succeed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_node_dies_for_a_silence_while_the_scheduler_wrote_to_another_database() {
+    need_redis!();
+    let timings = fast_failure_detection();
+    let cluster = Cluster::new(timings.clone());
+    let node = cluster.node("w1", 10).await;
+    let scheduler = cluster.scheduler();
+    the_scheduler_writes(&cluster, &scheduler).await;
+    node.fall_silent();
+    let () = cluster.server.cli(&["SWAPDB", "0", "1"]).await;
+    let swapped_at = cluster.store.redis_now().await.unwrap();
+    the_scheduler_writes(&cluster, &scheduler).await;
+    eventually("the node is silent for too long", async || {
+        let silent = cluster.store.redis_now().await.unwrap() - swapped_at;
+        if silent > timings.dead_after.as_millis() as u64 + 1_000 { Ok(()) } else { Err(silent) }
+    })
+    .await;
+    let taken_back_at = cluster.store.redis_now().await.unwrap();
+    let () = cluster.server.cli(&["SWAPDB", "0", "1"]).await;
+    let died_after = death_of(&cluster, &node.name).await - taken_back_at;
+    assert!(died_after >= timings.dead_after.as_millis() as u64, "after {died_after} ms");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

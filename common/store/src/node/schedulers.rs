@@ -9,7 +9,7 @@ use crate::reply::{parse, read, unexpected, verdict};
 use crate::scripts::{lease, reclaim_in_flight, scheduler_beat};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
-use model::ids::SchedulerId;
+use model::ids::{ClusterId, SchedulerId};
 use model::node::timing::Timing;
 
 impl Store {
@@ -23,10 +23,16 @@ impl Store {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// Success shows that Redis takes writes. Returns the time of Redis.
-    pub async fn scheduler_beat(&self, id: &SchedulerId, timing: &Timing) -> Result<RedisMillis, StoreError> {
+    /// Success shows that Redis takes writes. Returns its time, and the cluster that it belongs to.
+    pub async fn scheduler_beat(
+        &self,
+        id: &SchedulerId,
+        timing: &Timing,
+    ) -> Result<(RedisMillis, Option<ClusterId>), StoreError> {
         let beat = scheduler_beat::Head { scheduler_key: keys::scheduler(id), times: timing.to_stored(id) };
-        read("showing that Redis takes writes", self.link.script(&beat.call()).await?)
+        let reply = self.link.script(&beat.call()).await?;
+        let (time, cluster): (_, Vec<u8>) = read("showing that Redis takes writes", reply)?;
+        Ok((time, parse(&cluster)))
     }
 
     /// Returns `None` if nothing was recorded within a minute.

@@ -1,7 +1,8 @@
 -- Records a scheduler's detection times. Success shows that Redis takes writes: see `declare_dead`.
--- Reply: the time
+-- Reply: {the time, the id of the cluster or ''}
 local scheduler_key = head_keys()
 local times = head_args()
+local cluster = read_meta('cluster')[1] or ''
 redis.call('SET', scheduler_key, times)
 redis.call('PEXPIRE', scheduler_key, 60000)
-return NOW
+return { NOW, cluster }
