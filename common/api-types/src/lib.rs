@@ -26,25 +26,22 @@ mod volumes;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use apps::AppLockInput;
-pub use cluster::FindingView;
-pub use jobs::{CronStatus, IndexResultView, JobPhase, JobStatus};
-pub use logs::LogItemView;
+pub use apps::*;
+pub use cluster::*;
+pub use jobs::*;
+pub use logs::*;
 use model::time::rfc3339;
-pub use nodes::{NodeQueuesView, NodeView};
-pub use pods::PodView;
-pub use problem::{FieldProblem, NodeShortage, Problem};
-pub use queues::{DeadLetterView, QueueItem, QueueView, QueuesOfNode, QueuesView};
-pub use recovery::{NodeAnswerView, RecoveryView, ServiceRecoveryView};
-pub use registries::{RegistryInput, RegistryView};
-pub use routes::{CertificateView, RouteView};
-pub use services::{
-    DurabilityState, DurabilityView, GenerationOutcomeView, GenerationView, RolloutState, RolloutView,
-    ScaleInput, ServiceStatus, ServiceView,
-};
-pub use status::{NodeCounts, PauseView, ReadyView, RedisMemoryView, RedisView, RedundancyView, StatusView};
-pub use values::{ValueComparison, ValueInput, ValueView};
-pub use volumes::{BindVolumeInput, VolumeCondition, VolumeView};
+pub use nodes::*;
+pub use pods::*;
+pub use problem::*;
+pub use queues::*;
+pub use recovery::*;
+pub use registries::*;
+pub use routes::*;
+pub use services::*;
+pub use status::*;
+pub use values::*;
+pub use volumes::*;
 
 /// A collection, or one page of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use model::RedisMillis;
 use model::ids::NodeName;
-use model::node::host_access::HostAccess;
-use model::node::{Node, NodeKind, NodeState, Resource, Resources, SharedVolumesState};
+use model::node::{Node, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState};
 use model::spec::HostPorts;
 
 use crate::policy::Weights;
@@ -27,7 +26,8 @@ pub(crate) struct Candidate {
     pub(crate) has_disk: bool,
     pub(crate) has_shared_directory: bool,
     pub(crate) engine_id: Option<Arc<str>>,
-    pub(crate) host_access: Option<Arc<HostAccess>>,
+    /// As its worker registered them; `None` if that is unknown.
+    pub(crate) settings: Option<Arc<NodeSettings>>,
     /// With the pods' names; `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
 }
@@ -47,7 +47,7 @@ impl Candidate {
             has_disk: node.disk_problem.is_none(),
             has_shared_directory: node.shared_volumes == Some(SharedVolumesState::Ready),
             engine_id: Some(node.facts.engine_id.as_str()).filter(|id| !id.is_empty()).map(Arc::from),
-            host_access: node.facts.settings.as_ref().map(|settings| Arc::new(settings.host.clone())),
+            settings: node.facts.settings.clone().map(Arc::new),
             host_ports: (!node.host_ports.is_empty()).then(|| Arc::new(node.host_ports.clone())),
         }
     }

@@ -1,8 +1,10 @@
-//! The amounts of CPU, memory, disk and processes that this machine has for pods.
+//! The facts that a worker tells of its machine: amounts of CPU, memory, disk and processes for pods, and the
+//! settings that decide which pods it can run.
 
 use std::path::Path;
 
-use model::node::Resources;
+use daemon::config::Config;
+use model::node::{NodeSettings, Resources};
 use model::spec::MAX_MEMORY_BYTES;
 use procfs::sys::kernel;
 use procfs::{Current, Meminfo};
@@ -21,6 +23,14 @@ pub fn resources(volumes: &Path) -> Resources {
         |memory| memory.mem_total,
     );
     Resources { cpu_millis: cores * 1000, memory_bytes, pids: pids(), disk_bytes: disk(volumes), pods: 0 }
+}
+
+/// A filter of the scheduler can judge by each of them.
+pub fn settings(config: &Config) -> NodeSettings {
+    NodeSettings {
+        secret_key: config.secret_key.as_ref().map(|key| key.id().to_owned()),
+        host: config.policy.host.clone(),
+    }
 }
 
 /// Of the nearest existing parent, as in `garbage`.

@@ -6,7 +6,7 @@ use daemon::backoff::Backoff;
 use daemon::config::RuntimeKind;
 use engine::EngineInfo;
 use model::ids::ClusterId;
-use model::node::{NodeInfo, NodeSettings};
+use model::node::NodeInfo;
 use model::time::rfc3339;
 use store::{Claimant, KnownCluster, NameTaken, Registration, Session};
 use tokio_util::sync::CancellationToken;
@@ -158,10 +158,7 @@ async fn node_info(worker: &Worker, shutdown: &CancellationToken) -> Option<Node
         engine_version,
         engine_id,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        settings: Some(NodeSettings {
-            secret_key: worker.config.secret_key.as_ref().map(|key| key.id().to_owned()),
-            host: worker.config.policy.host.clone(),
-        }),
+        settings: Some(machine::settings(&worker.config)),
     })
 }
 

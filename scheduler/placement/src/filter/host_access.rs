@@ -4,13 +4,13 @@ use super::types::{NodeFilter, Reason};
 
 pub(super) const ALLOWED: NodeFilter = NodeFilter {
     reason: Reason::NOT_ALLOWED,
-    is_feasible: |candidate, requirements, _| match (&requirements.host, &candidate.host_access) {
-        (Some(request), Some(access)) => access.check(request).is_ok(),
+    is_feasible: |candidate, requirements, _| match (&requirements.host, &candidate.settings) {
+        (Some(request), Some(settings)) => settings.host.check(request).is_ok(),
         _ => true,
     },
     explain: |candidate, requirements, _, _| {
-        let both = requirements.host.as_ref().zip(candidate.host_access.as_ref());
-        let refusal = both.and_then(|(request, access)| access.check(request).err());
+        let both = requirements.host.as_ref().zip(candidate.settings.as_ref());
+        let refusal = both.and_then(|(request, settings)| settings.host.check(request).err());
         refusal.unwrap_or_else(|| "does not allow what the pod asks of its host".to_owned())
     },
 };
