@@ -9,7 +9,7 @@ use crate::state::{AppState, ReadinessAnswer};
 
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The number of live schedulers, or why this process is not ready.
+/// The number of live schedulers, 0 if their key is broken; or why this process is not ready.
 pub(crate) async fn latest(app: &AppState) -> ReadinessAnswer {
     app.readiness.latest_or(|| ask(app)).await
 }

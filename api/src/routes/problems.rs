@@ -51,6 +51,7 @@ pub(crate) async fn get_problem_type(
 }
 
 fn section(slug: &str) -> Option<String> {
+    // Without one `#`: the section is a document of its own, with a title.
     let start = DOCUMENT.find(&format!("\n## `/problems/{slug}`"))? + "\n#".len();
     let rest = &DOCUMENT[start..];
     let end = rest.find("\n## ").unwrap_or(rest.len());

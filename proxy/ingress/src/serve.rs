@@ -67,7 +67,8 @@ struct ClientConnection {
     state: Arc<ConnectionState>,
     /// For the last request's host: usually all requests have the same.
     origin: Mutex<Arc<ClientOrigin>>,
-    /// Set when the next process has taken the sockets: the next answer ends the connection.
+    /// Set when this process accepts no more, after a take-over or at a shutdown: the next answer ends the
+    /// connection.
     is_last: Arc<AtomicBool>,
     connections: TaskTracker,
     /// Counts the connection, even after an upgrade.
@@ -196,7 +197,8 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
         served = connection.as_mut() => return served,
         () = listening.until_stopped() => {}
     }
-    // A request may be on its way. If there is time, the connection ends with its answer.
+    // A request may be on its way. After a take-over there is time to answer it, and the answer ends the
+    // connection. A shutdown waits only for a request that is being answered.
     is_last.store(true, Ordering::Relaxed);
     tokio::select! {
         biased;
@@ -212,24 +214,27 @@ async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening
     let mut builder = http2::Builder::new(RequestExecutor { within: idle });
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
     builder.max_header_list_size(RequestHead::MOST_BYTES as u32);
+    // A client that is gone is noticed after 9/10 of `idle`.
     builder.keep_alive_interval(idle * 2 / 5).keep_alive_timeout(idle / 2);
     let mut connection = pin!(builder.serve_connection(io, service));
     tokio::select! {
         biased;
         served = connection.as_mut() => return served,
+        // GOAWAY names the requests that were not taken: the client repeats them elsewhere.
         () = listening.until_stopped() => connection.as_mut().graceful_shutdown(),
     }
     connection.await
 }
 
-/// The request is boxed: each `async` function would copy it into the connection's memory, which is not in
-/// the CPU cache.
+/// The request is boxed: otherwise each `async` function on the way would copy it into its own state, memory
+/// that the CPU has not cached.
 async fn answer(
     client: Arc<ClientConnection>,
     mut request: Box<Request<Incoming>>,
 ) -> Result<Response<AnswerBody>, Infallible> {
     let begun = Instant::now();
-    // HTTP/1 requests are answered in their order, and HTTP/2 has no surplus.
+    // Lines taken out of a long head (see `long_heads`) are put back by the number of the message: HTTP/1
+    // requests come in order, and HTTP/2 loses no lines.
     let message = client.state.surplus.begin();
     client.state.surplus.complete_head(message, request.headers_mut());
     let wait = ClientWait::current();
@@ -242,6 +247,7 @@ async fn answer(
     let answered = match &active_request {
         Some(_) => routed(&client, Box::new(request.map(body)), wants_upgrade, begun).await,
         None => {
+            // Dropping a `ClientBody` notes that it was not read.
             drop(request.map(body));
             Err(OwnAnswer::too_many())
         }
@@ -253,6 +259,7 @@ async fn answer(
     if let Some(log) = log {
         log.write(response.status());
     }
+    // HTTP/1: an answer by HTTP/2 does not end the connection.
     if wait.is_none() {
         end_connection_after(&client, &mut response);
     }
@@ -399,6 +406,7 @@ fn deliver(
 ) -> Result<Response<AnswerBody>, OwnAnswer> {
     let upgrade = response.headers().get(header::UPGRADE).cloned();
     headers::remove_hop_by_hop(response.headers_mut(), false);
+    // The pod may speak HTTP/1.0; the client's connection has its own version.
     *response.version_mut() = Version::HTTP_11;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         return Ok(response.map(AnswerBody::from_pod));

@@ -1,4 +1,4 @@
-//! The state shared by a follower's tasks.
+//! The state shared by the tasks that follow routes and endpoints.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -20,7 +20,9 @@ pub(crate) struct FollowerShared {
     pub(crate) known: Mutex<FollowedCluster>,
     /// `known` has changed.
     pub(crate) changed: Notify,
+    /// Services that pods asked for by name, and when last.
     pub(crate) wanted: Mutex<HashMap<ServiceName, Instant>>,
+    /// `wanted` has another one.
     pub(crate) wanted_more: Notify,
     /// Services whose known endpoints led to no pod, with the version known then.
     pub(crate) doubts: Mutex<HashMap<ServiceName, Option<EndpointVersion>>>,
@@ -40,6 +42,7 @@ impl FollowerShared {
             || self.known.lock().routing.routes.iter().any(|(routed, _)| routed == service)
     }
 
+    /// Those with a route, and those wanted; forgets those wanted too long ago.
     pub(crate) fn services(&self) -> BTreeSet<ServiceName> {
         let mut wanted = self.wanted.lock();
         let now = Instant::now();

@@ -15,7 +15,7 @@ use crate::session::reply_class::ReplyClass;
 use crate::start::admission::StartJob;
 use crate::worker::Worker;
 
-/// After these lost races Redis is asked again about the pod.
+/// Another pod may pin images meanwhile. After this many rounds Redis is asked again about the pod.
 const MAX_ROUNDS: usize = 3;
 
 pub(crate) enum ImagesUnavailable {
@@ -29,7 +29,7 @@ pub(crate) enum ImagesUnavailable {
 }
 
 struct ChosenImage {
-    /// Of exactly this content, if it is not the specification's name.
+    /// The specification's name, or a name of exactly the pinned content.
     reference: String,
     content: Option<ImageContent>,
     /// The difference to the pinned content; empty if there is none.
@@ -63,6 +63,7 @@ pub(crate) async fn ensure(
             }
             ReplyClass::Fenced => return Err(ImagesUnavailable::Fenced),
         };
+        // This node may lack what was pinned before the choice: the difference is noted and accepted.
         if now == pinned || image::differing(&images, &now).is_none() {
             return Ok(with_references(spec, chosen));
         }
@@ -71,6 +72,7 @@ pub(crate) async fn ensure(
     Err(ImagesUnavailable::Ask)
 }
 
+/// Pulls the images ahead of a rollout; pins and notes nothing in Redis.
 pub(crate) async fn prepare(
     worker: &Worker,
     spec: &PodSpec,
@@ -144,7 +146,9 @@ async fn choose(
         }
         // The tag may be an image that was built or loaded here.
         Err(RuntimeError::Image(reason))
-            if here.is_some() && container.pull_policy != PullPolicy::Always && is_refusal(&reason) =>
+            if here.is_some()
+                && container.pull_policy != PullPolicy::Always
+                && says_there_is_none(&reason) =>
         {
             by_name(worker, container, Some(pin)).await
         }
@@ -190,7 +194,8 @@ fn is_pinned(here: &LocalImage, pin: &ImageContent) -> bool {
     here.id == pin.id || pin.digest.as_ref().is_some_and(|digest| here.digests.contains(digest))
 }
 
-fn is_refusal(reason: &str) -> bool {
+/// False if the registry did not answer.
+fn says_there_is_none(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     ["denied", "unauthorized", "authentication required", "not found", "unknown", "does not exist", "forbids"]
         .iter()
@@ -235,7 +240,7 @@ mod tests {
             ),
             ("web@sha256:a: no progress for 120 s", false),
         ] {
-            assert_eq!(is_refusal(reason), expected, "{reason}");
+            assert_eq!(says_there_is_none(reason), expected, "{reason}");
         }
     }
 }

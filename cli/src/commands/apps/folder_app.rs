@@ -1,4 +1,4 @@
-//! App of this folder's Compose file: commands accept its short service names.
+//! The app of the Compose file of this folder or one above it: commands accept short names of its services.
 
 use client::Client;
 use model::ids::AppName;
@@ -27,7 +27,7 @@ impl FolderApp {
         })
     }
 
-    /// The full name, if the cluster has the service.
+    /// The full name, if the cluster has the service. A note on stderr says so.
     pub(crate) async fn service(&self, client: &Client, short: &str) -> CommandResult<Option<String>> {
         let Some(app) = &self.name else { return Ok(None) };
         let read = async || {

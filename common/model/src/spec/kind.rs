@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// They serve for as long as the service exists.
+    /// Its pods serve for as long as the service exists.
     #[default]
     Service,
-    /// Each does its part once, ends, and is complete if its exit code is 0.
+    /// Each pod does its part once, ends, and is complete if its exit code is 0.
     Job,
-    /// It has none of its own: at the times of its schedule it creates a job.
+    /// It has no pods of its own: at the times of its schedule it creates a job.
     Cron,
 }
 

@@ -1,5 +1,5 @@
-//! Restores objects of a saved state that Redis lacks: [`plan`] decides, and the operations query the workers
-//! and execute the plan.
+//! Writes again what Redis has lost, from what workers have saved or from a backup: [`plan`] decides,
+//! [`operations`] asks the workers and carries it out, [`backup`] reads what `kubeleet backup` writes.
 //!
 //! Tests: beside the code, scripts::recovery, scenarios::recovery
 

@@ -17,12 +17,13 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub(super) const LOG: &str = "log";
-/// The pod's folder, in the environment of its processes. Finds a process whose worker died before recording
-/// the id, or one outside the process group; with another environment, its output into the pod's log does.
-/// Without any of these only a cgroup would hold it, which an ordinary user lacks.
+/// Its value is the pod's folder; all processes of the pod inherit it. It finds a process whose worker died
+/// before recording the id, and one that has left the process group. A process that changed its environment
+/// is found by its output, which goes to the pod's log. One with neither could be held by a cgroup only,
+/// which an ordinary user cannot make.
 pub(super) const MARKER: &str = "KUBELEET_DIR";
 
-/// A command leads a process group, but not the pod's.
+/// In the environment of a command of `exec`: it leads a process group, but not the pod's.
 pub(super) const EXEC_MARKER: &str = "KUBELEET_EXEC";
 
 /// Most environments are shorter.
@@ -72,7 +73,7 @@ impl ProcessIdentity {
     pub async fn exited(&self) {
         match self.watch() {
             Some(Ok(watched)) if watched.readable().await.is_ok() => {}
-            // No file descriptors are left, or the kernel is older than 5.3.
+            // No file descriptors are left, or the kernel is older than 5.10.
             Some(_) => {
                 while self.is_running() {
                     tokio::time::sleep(POLL_INTERVAL).await;
@@ -112,6 +113,7 @@ pub(super) fn find_leader(folder: &Path) -> Option<ProcessIdentity> {
     ProcessIdentity::of(leader.pid)
 }
 
+/// Returns how many there were before: 0 if none was left to kill.
 pub(super) fn kill_marked(folders: &[PathBuf]) -> usize {
     let mut traces = PodTraces::of(folders);
     let remaining = traces.find();
@@ -181,7 +183,7 @@ impl ProcessEnvironment {
     /// False for another user's process, which is no pod's.
     fn read(&mut self, process: &Process) -> bool {
         self.0.clear();
-        // The kernel reports a length of zero; with this capacity one read is enough.
+        // The kernel reports a length of zero, so it is not asked; with this capacity one read is enough.
         self.0.reserve(ENVIRONMENT_BYTES);
         let file = File::open(format!("/proc/{}/environ", process.pid));
         file.and_then(|file| file.take(u64::MAX).read_to_end(&mut self.0)).is_ok()

@@ -1,4 +1,4 @@
-//! Errors that keep a supervisor from starting.
+//! Errors that keep a supervisor, or fencing without one, from starting or going on.
 
 use std::io;
 use std::path::PathBuf;
