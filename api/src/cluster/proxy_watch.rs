@@ -13,6 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(crate) struct ProxyWatch {
+    /// Seen alive by this process, and announced still.
     seen: Mutex<BTreeSet<NodeName>>,
 }
 
@@ -53,7 +54,7 @@ impl ProxyWatch {
         let (alive, silent): (Vec<_>, Vec<_>) = signs.into_iter().partition(|sign| sign.is_alive);
         let nodes = |signs: Vec<ProxySign>| signs.into_iter().map(|sign| sign.node).collect::<BTreeSet<_>>();
         let (alive, silent) = (nodes(alive), nodes(silent));
-        // An operator has removed proxies that are no longer announced.
+        // One that is not announced any more was removed by an operator, or its node has been dead for long.
         seen.retain(|node| silent.contains(node));
         seen.extend(alive.iter().cloned());
         ProxySigns { away: silent.intersection(&seen).cloned().collect(), alive, secret_keys }
@@ -72,6 +73,7 @@ impl ToldProxies {
     /// can show a sign of life.
     async fn tell(&mut self, store: &Store, signs: &ProxySigns) -> Result<(), StoreError> {
         let suspects = std::mem::take(&mut self.suspects);
+        // A write: it fails while Redis takes none, and then no proxy is suspected at the next read.
         if signs.away.iter().any(|node| self.told.get(node) != Some(&true)) {
             store.lease("proxy_watch", &"api", INTERVAL).await?;
         }
@@ -83,8 +85,8 @@ impl ToldProxies {
             }
             let message = match is_on {
                 true => format!(
-                    "the proxy of {node} does not show that it lives: requests that enter there, and its pods' way to other \
-                     services, has none; look at `kubeleet proxy` there"
+                    "the proxy of {node} shows no sign of life: requests that enter there, and those of its pods to other services, \
+                     fail; look at `kubeleet proxy` there"
                 ),
                 false => "its proxy shows again that it lives".to_owned(),
             };

@@ -63,7 +63,7 @@ fn request_span(request: &Request<Body>) -> Span {
 
 fn log_response(response: &Response<Body>, took: Duration, _: &Span) {
     let (status, millis) = (response.status(), took.as_millis() as u64);
-    // The store logs once that Redis is unavailable.
+    // Only outages of Redis have this status: the link and `RedisWatch` log each once.
     if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
         tracing::warn!(status = status.as_u16(), millis, "request failed");
     } else {
@@ -76,7 +76,7 @@ fn request_id(request: &Request) -> String {
     id.unwrap_or_default().to_owned()
 }
 
-/// A client's id could forge a log line.
+/// A client may name its request; an id with other characters could forge a log line.
 async fn drop_invalid_request_id(mut request: Request) -> Request {
     if !has_valid_request_id(request.headers()) {
         request.headers_mut().remove(REQUEST_ID);

@@ -24,7 +24,7 @@ impl Backoff {
         Self::new(first, DEFAULT_MAX_WAIT)
     }
 
-    /// Counts a failure. Without jitter.
+    /// Counts a failure. Without jitter, for a wait that a message tells.
     pub fn next_exact(&mut self) -> Duration {
         let wait = delay(self.first, self.max, self.failures);
         self.failures = self.failures.saturating_add(1);

@@ -1,4 +1,5 @@
-//! The clock of leases: monotonic, and counting during suspend. Its values never reach Redis (invariant 6).
+//! The clock of leases, and of all other deadlines that must count a suspend: monotonic. Its values never
+//! reach Redis (invariant 6).
 
 use std::time::Duration;
 

@@ -2,10 +2,11 @@
 
 use super::refusal::{RefusalCause, with_remedy};
 
-/// After [`Unreachable`](Self::Unreachable) and [`Timeout`](Self::Timeout) Redis may have carried the
-/// operation out, so every operation is safe to repeat. After the others nothing has changed.
+/// After [`Unreachable`](Self::Unreachable), [`Timeout`](Self::Timeout), [`NotMaster`](Self::NotMaster) and
+/// [`Corrupt`](Self::Corrupt) Redis may have carried the operation out, so every operation is safe to repeat.
+/// A command or script that it refuses has changed nothing; others of the same pipeline may have.
 ///
-/// `what` is the command without its arguments: they can be secrets.
+/// `what` is the operation, script or command without its arguments: they can be secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     #[error("Redis is unreachable ({why}); check KUBELEET_REDIS_URL and that Redis runs")]
@@ -45,7 +46,7 @@ pub enum StoreError {
     /// The server's error, code first (NOAUTH, NOPERM, OOM, NOREPLICAS, …).
     #[error("Redis refused: {}", with_remedy(.0))]
     Refused(String),
-    /// kubeleet never writes such a reply or value.
+    /// No script of kubeleet replies so, and kubeleet writes no such value.
     #[error("cannot read the reply of Redis when {what}: {why}")]
     Corrupt {
         /// The command or the record.
@@ -56,6 +57,7 @@ pub enum StoreError {
 
 const TRANSIENT_CODES: &[&str] = &["MASTERDOWN", "NOSCRIPT", "UNBLOCKED"];
 
+/// All words of [`StoreError::cause`].
 pub const CAUSES: [&str; 15] = [
     "unreachable",
     "timeout",
@@ -88,7 +90,7 @@ impl StoreError {
         }
     }
 
-    /// No command succeeds before the configuration is changed.
+    /// A refusal that does not pass by itself: the configuration must be changed.
     pub fn needs_operator(&self) -> bool {
         let Self::Refused(text) = self else { return false };
         RefusalCause::of(text).map_or_else(|| !TRANSIENT_CODES.contains(&code(text)), |cause| !cause.passes())

@@ -1,4 +1,4 @@
-//! Records of ended container runs, which explain the end after the container is gone.
+//! The id of a container's ended run, and the last lines that a container wrote: parts of its record.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use model::pod::EndedRun;
 const LINES: usize = 10;
 const READ_TIME: Duration = Duration::from_secs(2);
 
+/// Unique in the pod: a run that is reported twice is recorded once.
 pub(crate) fn id(assignment: &AssignmentId, container: Option<&ContainerName>, restarts: u32) -> String {
     let assignment: String =
         assignment.as_str().chars().filter(char::is_ascii_alphanumeric).take(12).collect();
@@ -28,5 +29,5 @@ pub(crate) async fn last_output(runtime: &dyn Runtime, handle: &str) -> String {
         }
     };
     let _in_time = tokio::time::timeout(READ_TIME, read).await;
-    String::from_utf8_lossy(&output).trim_end().chars().take(EndedRun::MAX_OUTPUT).collect()
+    String::from_utf8_lossy(&output).trim_end().to_owned()
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-/// `heartbeat < fence_after < dead_after` always holds.
+/// `heartbeat < fence_after < dead_after`: the settings are checked for it (`check_timing` in `daemon`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Timing {
     pub heartbeat: Duration,

@@ -9,7 +9,7 @@ pub enum Kind {
     /// Its pods serve for as long as the service exists.
     #[default]
     Service,
-    /// Each pod does its part once, ends, and is complete if its exit code is 0.
+    /// Its pods end. An index is complete when a pod of it has ended with exit code 0.
     Job,
     /// It has no pods of its own: at the times of its schedule it creates a job.
     Cron,

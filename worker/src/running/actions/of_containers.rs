@@ -87,7 +87,8 @@ impl PodAction {
         }
     }
 
-    /// This very action delays those that would stop the pod.
+    /// Returns when the pod is to be stopped, or is not this node's any more. A pod has one action at a time:
+    /// its stop waits for this one.
     async fn until_unwanted(&self) {
         let mut changes = self.context.table.changes();
         let ManagedPod { payload, assignment, .. } = &self.managed;
@@ -172,6 +173,7 @@ impl PodAction {
         {
             return self.after_missing_files(index, unavailable);
         }
+        // Without a lease another node may start the pod too, which only `on_disconnect: keep` permits.
         let permit = worker.lease.permit_start(worker.now());
         if permit.is_none() && self.managed.spec.on_disconnect == OnDisconnect::Stop {
             return;
