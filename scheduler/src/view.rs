@@ -13,7 +13,7 @@ use store::{Assignment, Store, StoreError};
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);
 /// Before the newest known heartbeat: none is missed.
 const BEAT_OVERLAP_MILLIS: RedisMillis = 1_000;
-/// Of a node with broken keys.
+/// How long a node with broken keys is left out.
 const QUARANTINE_TIME: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl ClusterView {
             self.retain_members(&beats);
         }
         self.read_nodes(store, &names).await?;
-        // Of this read: after a failover the clock may be behind, and newer heartbeats have smaller times.
+        // Of this read only: after a failover the clock may be behind, and newer beats have smaller times.
         if let Some(newest) = beats.iter().map(|(_, beat)| *beat).max() {
             self.newest_beat = newest;
         }

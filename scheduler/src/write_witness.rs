@@ -11,7 +11,8 @@ use model::RedisMillis;
 use model::ids::ClusterId;
 use store::{SilenceProof, StoreError};
 
-/// Of Redis' clock ahead of this one: a larger step means that it was set, and heartbeats look too old.
+/// How far Redis' clock may run ahead of this one. A larger step means that it was set, and heartbeats look
+/// too old.
 const MAX_CLOCK_STEP: Duration = Duration::from_secs(1);
 
 /// Longer than any silence that must be proven.
@@ -37,7 +38,7 @@ enum Calm {
 struct UnbrokenWrites {
     since: BootInstant,
     sent: BootInstant,
-    /// Of the latest write.
+    /// The time of the latest write.
     redis_time: RedisMillis,
     cluster: Option<ClusterId>,
 }

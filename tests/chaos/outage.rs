@@ -17,7 +17,7 @@ use crate::stack::{Stack, StackOptions};
 /// Noticing the outage costs processor time.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 const CONVERGENCE_LIMIT: Duration = Duration::from_secs(15);
-/// Of one core, for a waiting process.
+/// The share of one core that a waiting process may use.
 const MAX_CPU_SHARE: f64 = if cfg!(debug_assertions) { 0.02 } else { 0.01 };
 
 pub async fn run(away: Duration) -> FaultResult {

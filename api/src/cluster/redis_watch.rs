@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster::older_state::EventMemory;
 use crate::cluster::shared_answer::SharedAnswer;
 
-/// Of an outage whose error is about one key or command.
+/// The cause of an outage whose error is about one key or command.
 pub(crate) const OTHER_CAUSE: &str = "other";
 const INTERVAL: Duration = Duration::from_secs(1);
 const MAX_EVENTS: usize = 500;

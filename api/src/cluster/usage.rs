@@ -40,7 +40,7 @@ pub(crate) struct UsageCache {
 }
 
 impl UsageCache {
-    /// Of all live nodes without `node`.
+    /// Without `node`: the usage of all live nodes.
     pub(crate) async fn of(
         &self,
         store: &Store,

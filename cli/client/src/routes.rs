@@ -22,7 +22,7 @@ pub struct PodFilter {
     pub service: Option<String>,
     pub node: Option<String>,
     pub phase: Option<String>,
-    /// Of the pod's service.
+    /// A label of the pod's service.
     pub label: Option<String>,
     /// Beginning of the uuid, or the whole name (`web-0`).
     pub prefix: Option<String>,

@@ -9,7 +9,7 @@ pub trait TableRow: Serialize {
     const TITLES: Titles;
     /// They follow with `-o wide`.
     const WIDE_TITLES: Titles = &[];
-    /// Of all columns. With `wide` they may be longer.
+    /// The cells of all columns. With `wide` they may be longer.
     fn cells(&self, wide: bool, now: Timestamp) -> Vec<String>;
     fn titles(wide: bool) -> Vec<&'static str> {
         [Self::TITLES, if wide { Self::WIDE_TITLES } else { &[] }].concat()

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::log_file;
 
-/// Of `dev.json`. A later, incompatible version has a larger number.
+/// The format of `dev.json`. A later, incompatible version has a larger number.
 const FORMAT: u32 = 1;
 const FILE: &str = "dev.json";
 

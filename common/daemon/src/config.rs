@@ -61,9 +61,9 @@ pub struct Config {
         dead_after: s.value("KUBELEET_DEAD_AFTER", "20s", duration),
     },
     pub redis: RedisUrl = s.value("KUBELEET_REDIS_URL", "redis://127.0.0.1:6379", parsed),
-    /// Of the API.
+    /// The address of the API.
     pub listen: SocketAddr = s.value("KUBELEET_LISTEN", "127.0.0.1:7070", address("127.0.0.1:7070")),
-    /// Of the other daemons.
+    /// The address of the metrics of the other daemons.
     pub metrics_listen: MetricsListen = s.metrics_listen("KUBELEET_METRICS_LISTEN"),
     /// Half of them may be streams.
     pub max_connections: usize = s.value("KUBELEET_MAX_CONNECTIONS", "1024", positive),
@@ -142,7 +142,7 @@ pub struct Config {
 settings! { |s|
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrowthLimits {
-    /// Of Redis' `maxmemory`.
+    /// Percent of Redis' `maxmemory`.
     pub memory_percent: u8 = s.value("KUBELEET_REDIS_MEMORY_LIMIT", "80", percentage),
     pub max_services: u64 = s.value("KUBELEET_CLUSTER_MAX_SERVICES", "10000", positive),
     pub max_pods: u64 = s.value("KUBELEET_CLUSTER_MAX_PODS", "2000000", positive),
@@ -284,7 +284,7 @@ impl SettingsReader<'_> {
         self.optional(setting, |text| MetricsListen::parse(text, origin)).unwrap_or(MetricsListen::Default)
     }
 
-    /// Of two sources the stronger one wins; within one the token wins over its file.
+    /// The stronger of two sources wins; within one the token wins over its file.
     fn token(&mut self, own: &'static str, of_file: &'static str) -> Option<Secret> {
         let (token, file_origin) = (self.find(own), self.origin(of_file));
         if let Some((text, origin)) = token

@@ -56,7 +56,7 @@ pub enum RedisEndpoint {
     Unix(PathBuf),
     Sentinel {
         peers: Vec<HostPort>,
-        /// Of the master.
+        /// The name of the master.
         name: String,
     },
 }

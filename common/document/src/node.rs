@@ -130,7 +130,7 @@ impl DocumentNode {
         .iter()
     }
 
-    /// Of this part, or of the innermost one around it.
+    /// The place of this part, or of the innermost one around it.
     pub fn place_of(&self, pointer: &str) -> Option<TextPosition> {
         let mut node = self;
         for key in pointer.split('/').skip(1).map(json_pointer::unescape) {

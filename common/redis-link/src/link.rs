@@ -27,7 +27,7 @@ use daemon::redis_url::{RedisEndpoint, RedisUrl};
 
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
-    /// Of commands that do not block.
+    /// For commands that do not block.
     pub response_timeout: Duration,
     /// Also of the wait for a connection.
     pub connect_timeout: Duration,

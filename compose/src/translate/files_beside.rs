@@ -9,7 +9,7 @@ use model::value::ValueKind;
 use crate::compose_document::text_of;
 use crate::source::{FileSources, PathKind, join};
 
-/// Of paths relative to a Compose file, also after [`complete`].
+/// The beginning of paths relative to a Compose file, also after [`complete`].
 const MARK: &str = "./";
 const SECRET_WORDS: [&str; 6] = ["secret", "password", "passwd", "token", "credential", "id_rsa"];
 const OTHERS_READ: u32 = 0o044;

@@ -188,7 +188,7 @@ impl Ordering {
         Ok(Some(builder.from_credentials(credentials).await?))
     }
 
-    /// Of two concurrent accounts, the first one stored is used later. A crash before storing leaves an
+    /// The first one stored of two concurrent accounts is used later. A crash before storing leaves an
     /// unused account on the server.
     async fn new_account(&self, authority: &Authority) -> Result<Account, OrderError> {
         let directory = &self.settings.directory;

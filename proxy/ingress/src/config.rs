@@ -15,10 +15,10 @@ pub struct IngressConfig {
     pub https: Option<HttpsConfig>,
     pub challenges: Option<Arc<Challenges>>,
     pub tcp_address: IpAddr,
-    /// Of a request or connection for a ready pod.
+    /// Longest wait of a request or connection for a ready pod.
     pub wait: Duration,
     pub connect_within: Duration,
-    /// Of a request's head, and of a TLS handshake.
+    /// Longest time of a request's head, and of a TLS handshake.
     pub head_within: Duration,
     /// Maximum silence of a client while a byte is due.
     pub idle: Duration,

@@ -74,7 +74,7 @@ pub(crate) enum BoundaryKind {
     BeyondLimits,
 }
 
-/// Of a connection's n-th message, in this order.
+/// A part of a connection's n-th message, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Part {
     pub(crate) message: u64,

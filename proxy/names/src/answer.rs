@@ -44,7 +44,7 @@ pub enum NameLookup<T> {
 
 #[derive(Debug, Clone)]
 pub struct Questioner<'a> {
-    /// Of the asking pod. Aliases and short names of this app take precedence.
+    /// The app of the asking pod. Aliases and short names of this app take precedence.
     pub app: Option<&'a AppName>,
     /// The asking pod's service, if Redis does not say now whether that is of an app.
     pub may_be_of_app: Option<&'a ServiceName>,

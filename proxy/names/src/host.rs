@@ -31,7 +31,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 pub struct HostNames {
     pub resolver: Arc<Resolver>,
     pub shared: Arc<IngressShared>,
-    /// Of this host in pod networks.
+    /// The gateways of this host in pod networks.
     pub gateways: watch::Receiver<BTreeSet<Gateway>>,
     pub status: watch::Sender<KnownNameReach>,
     /// Closed to pods.

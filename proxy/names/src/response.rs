@@ -8,7 +8,7 @@ use model::network::address::DOMAIN;
 const HEADER_BYTES: usize = 12;
 /// Every client can read as many.
 const MIN_UDP_BYTES: u16 = 512;
-/// Of a record whose name is a pointer to the question.
+/// The size of a record whose name is a pointer to the question.
 const ADDRESS_BYTES: usize = 16;
 /// In seconds.
 const NEGATIVE_TTL: u32 = 2;

@@ -46,7 +46,7 @@ pub struct TcpRoute {
 }
 
 impl RouteTable {
-    /// Of two equal rules the first service by name wins, so that all proxies agree.
+    /// The first service by name wins with two equal rules, so that all proxies agree.
     pub fn new(mut rules: Vec<(ServiceName, IngressRule)>) -> Self {
         rules.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut table = Self::default();

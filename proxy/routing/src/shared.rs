@@ -29,9 +29,9 @@ pub(crate) struct FollowerShared {
     pub(crate) doubted: Notify,
     /// Messages may have been missed: versions must be compared.
     pub(crate) check_due: Notify,
-    /// Of services that are known: after a failover all proxies read them again.
+    /// Reads of services that are known: after a failover all proxies read them again.
     pub(crate) reads: ReadLimit,
-    /// Of the others, for which requests wait.
+    /// Reads of the others, for which requests wait.
     pub(crate) first_reads: ReadLimit,
 }
 

@@ -30,7 +30,7 @@ pub struct TermScore {
     /// Percent, or pods.
     pub value: f64,
     pub weight: u32,
-    /// Of the rounded pressure.
+    /// The weighted points of the rounded pressure.
     pub points: LoadScore,
 }
 

@@ -25,7 +25,7 @@ use crate::view::ClusterView;
 
 /// While nodes refuse the pod.
 const MAX_ROUNDS: usize = 6;
-/// Of pods and of nodes. Beyond it, exactness is not worth another round.
+/// Number of pods, and of nodes. Beyond it, exactness is not worth another round.
 const MAX_EXACT_SPREAD: usize = 64;
 /// For each reason.
 const MAX_STORED_EXAMPLES: usize = 5;

@@ -17,7 +17,7 @@ use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use crate::apply::only_lacks_room;
 
-/// Of a successor beside the old pod, in milliseconds.
+/// How long a successor beside the old pod waits for room, in milliseconds.
 const ROOM_WAIT: RedisMillis = 10_000;
 
 #[derive(Debug, Default, PartialEq)]

@@ -25,7 +25,7 @@ pub(crate) struct PassSums {
     pub(crate) is_incomplete: bool,
 }
 
-/// Of a node's usage from the records of its pods.
+/// The difference of a node's usage from the records of its pods.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Drift {
     pub(crate) used: [i64; 1 + Resource::ALL.len()],

@@ -38,7 +38,7 @@ impl FakeApi {
         self.requests.recv().await.unwrap()
     }
 
-    /// Of all requests that have arrived.
+    /// The first lines of all requests that have arrived.
     pub fn request_lines(&mut self) -> Vec<String> {
         let mut lines = Vec::new();
         while let Ok(request) = self.requests.try_recv() {

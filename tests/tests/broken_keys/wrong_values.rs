@@ -4,7 +4,7 @@ use kubeleet_tests::keyspace::KeyEntry;
 
 pub(crate) type Command = Vec<Vec<u8>>;
 
-/// Of another program or a mistyped command.
+/// As another program or a mistyped command writes it.
 #[derive(Debug, Clone)]
 pub(crate) struct WrongValue {
     pub(crate) key: String,

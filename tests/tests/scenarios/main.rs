@@ -43,7 +43,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::ports::free_port;
 
-/// Of a change without a limit of its own.
+/// The deadline of a change without a limit of its own.
 const SOON: Duration = Duration::from_secs(60);
 
 fn free_address() -> String {

@@ -36,7 +36,7 @@ const METADATA: &str = "169.254.169.254";
 const ELSEWHERE: (&str, [u8; 4]) = ("elsewhere.example", [192, 0, 2, 7]);
 /// `CAP_NET_RAW`, as in `linux/capability.h`.
 const NET_RAW: u64 = 1 << 13;
-/// Of `scripts/install names`.
+/// The programs of `scripts/install names`.
 const PROGRAMS: [&str; 3] = ["musl-gcc", "dig", "curl"];
 
 struct Fixture {

@@ -6,7 +6,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Of the first `bytes` of the digest.
+/// The first `bytes` of the digest, in hexadecimal.
 pub(crate) fn short_hash(parts: &[&str], bytes: usize) -> String {
     let mut hasher = Sha256::new();
     for part in parts {

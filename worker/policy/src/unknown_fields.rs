@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
     Present,
-    /// Of the host or of another container.
+    /// A namespace of the host or of another container.
     ForeignNamespace,
     HostPath,
     /// Removing is allowed.

@@ -227,7 +227,7 @@ impl PodBackup {
         let mut by_key: BTreeMap<PodKey, &Container> = BTreeMap::new();
         for container in containers {
             let first = by_key.entry(container.key()).or_insert(container);
-            // Of several containers only the sandbox has the pod's address.
+            // Only the sandbox of several containers has the pod's address.
             if container.name.is_none() {
                 *first = container;
             }

@@ -33,7 +33,7 @@ pub fn settings(config: &Config) -> NodeSettings {
     }
 }
 
-/// Of the nearest existing parent, as in `garbage`.
+/// The size of the disk of the nearest existing parent, as in `garbage`.
 fn disk(directory: &Path) -> u64 {
     let Some(found) = directory.ancestors().find_map(|path| rustix::fs::statvfs(path).ok()) else {
         tracing::warn!(

@@ -19,7 +19,7 @@ use crate::node::engine_health::CheckedCall;
 use crate::session::beat::{self, HeartbeatError};
 use crate::session::context::SessionContext;
 
-/// Of all workers: about a thirtieth of Redis' capacity.
+/// The checks of all workers together: about a thirtieth of Redis' capacity.
 const CHECKS_PER_SECOND: f64 = 4_000.0;
 const MIN_CHECKS: usize = 4;
 const MAX_CHECKS: usize = 64;

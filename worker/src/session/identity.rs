@@ -36,7 +36,7 @@ pub trait IdentityStore: Send + Sync {
     /// For other processes of this machine.
     fn note_hold(&self, why: Option<&str>);
 
-    /// Of workers that run, or ran since the last boot, on this machine.
+    /// The leases of workers that run, or ran since the last boot, on this machine.
     fn other_leases(&self) -> Vec<OtherLease>;
 }
 

@@ -24,7 +24,7 @@ use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
 const MAX_UNHEALTHY_SHOWN: usize = 10;
-/// Of each phase.
+/// Counted for each phase.
 const MAX_UNHEALTHY_SEARCHED: usize = 1000;
 
 pub(crate) type ServiceArgs = TypeArgs<LabelledListArgs, ServiceCommand>;

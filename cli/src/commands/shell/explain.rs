@@ -195,7 +195,7 @@ impl Schema {
         }
     }
 
-    /// Of a map, or of a list's maps. A field of several forms appears once.
+    /// The fields of a map, or of the maps in a list. A field of several forms appears once.
     fn fields(&self, part: &Value) -> Vec<(String, Value)> {
         let of_choice = |choice: Value| match choice["properties"].as_object() {
             Some(fields) => fields.iter().map(|(name, field)| (name.clone(), field.clone())).collect(),

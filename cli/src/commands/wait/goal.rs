@@ -6,7 +6,7 @@ use model::ids::PodId;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// Of this generation or a later one.
+    /// Pods of this generation or a later one are ready.
     Ready { service: String, generation: u64 },
     /// By themselves, with any exit code.
     Ended { service: String },

@@ -82,7 +82,7 @@ impl FromStr for TunnelListen {
     }
 }
 
-/// Of a pod that sets no limit. It reserves nothing.
+/// The memory limit of a pod that sets none. It reserves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultMemory {
     /// One pod cannot take the whole machine.

@@ -23,7 +23,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of pressures the higher one; a missing part is taken from the other.
+    /// Keeps the higher pressure; a missing part is taken from the other.
     pub fn plus(self, other: Usage) -> Usage {
         let add = |a: Option<u64>, b: Option<u64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.saturating_add(b)),

@@ -40,7 +40,7 @@ pub struct Payload {
     pub name: PodName,
     #[serde(rename = "uuid")]
     pub id: PodId,
-    /// Of the first container.
+    /// The image of the first container.
     pub image: String,
     /// Not a count.
     pub replica: u32,

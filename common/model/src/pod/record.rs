@@ -16,7 +16,7 @@ pub struct PodRecord {
     pub name: PodName,
     pub phase: Phase,
     pub replica: u32,
-    /// Of the first container.
+    /// The image of the first container.
     pub image: String,
     /// `None` for a pushed pod.
     pub service: Option<ServiceName>,
@@ -33,12 +33,12 @@ pub struct PodRecord {
     #[serde(default)]
     pub host_ports: String,
     pub created_at: RedisMillis,
-    /// Of this phase.
+    /// When this phase began.
     pub since: RedisMillis,
     /// One word; empty while healthy.
     pub reason: String,
     pub message: String,
-    /// Of the last run.
+    /// The exit code of the last run.
     pub exit_code: Option<i64>,
     pub address: String,
     #[serde(default)]

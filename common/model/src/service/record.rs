@@ -27,9 +27,9 @@ pub enum ServiceState {
 pub struct Service {
     pub name: ServiceName,
     pub state: ServiceState,
-    /// Of the pod specification, from 1.
+    /// Counts pod specifications, from 1.
     pub generation: u64,
-    /// Of the desired state.
+    /// Counts changes of the desired state.
     pub revision: u64,
     pub spec_id: SpecId,
     pub replicas: u32,
@@ -59,7 +59,7 @@ pub struct RolloutMarks {
     pub is_resumed: bool,
     /// All pods were good at the same time; later failures do not count.
     pub is_settled: bool,
-    /// Of the last settled specification.
+    /// The fingerprint of the last settled specification.
     pub settled_fingerprint: Option<String>,
     /// After a rollback or undo: no `canary` holds it up.
     pub is_known_good: bool,
@@ -90,7 +90,7 @@ pub struct CronProgress {
     pub ticks_text: String,
     /// Earlier ticks are not due.
     pub since: RedisMillis,
-    /// Of the desired state; must be unchanged when a tick is taken.
+    /// Names the desired state; must be unchanged when a tick is taken.
     pub write: String,
 }
 

@@ -19,7 +19,7 @@ impl ServiceInput {
     }
 }
 
-/// Of a faulty value that was left out.
+/// True if the violation follows from a faulty value that was left out.
 fn is_consequence(violation: &Violation, mistakes: &[Mistake]) -> bool {
     let is_inside = |inner: &str, outer: &str| inner == outer || inner.starts_with(&format!("{outer}/"));
     mistakes.iter().any(|mistake| is_inside(&mistake.pointer, &violation.pointer))

@@ -19,9 +19,9 @@ pub struct ServiceProgress {
     /// Running, ready or not.
     pub started: u32,
     pub ready: u32,
-    /// Of the current generation.
+    /// Complete indices of the current generation.
     pub completed: u32,
-    /// Of the current generation, for good.
+    /// Indices of the current generation that have failed for good.
     pub failed: u32,
 }
 

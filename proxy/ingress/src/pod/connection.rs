@@ -147,7 +147,7 @@ impl Drop for Http2 {
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) timer: Option<Timer>,
-    /// Of the pod's gate, if it is on this host.
+    /// The cut of the pod's gate, if it is on this host.
     pub(crate) cut: Option<Cut>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct World {
     pub(crate) checks: Checks,
     pub(crate) trace: Trace,
     pub(crate) stats: Stats,
-    /// Of keys that got a time to live outside scripts.
+    /// Keys that got a time to live outside scripts.
     pub(crate) expirations: HashMap<Vec<u8>, u64>,
 }
 

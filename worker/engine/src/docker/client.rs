@@ -12,8 +12,8 @@ use crate::RuntimeError;
 
 const DEFAULT_HOST: &str = "unix:///var/run/docker.sock";
 
-/// Of bollard, for the first byte of an answer, in seconds. Longer than the longest deadlines of calls: a
-/// grace period of a day, and a pull.
+/// The timeout of bollard for the first byte of an answer, in seconds. Longer than the longest deadlines of
+/// calls: a grace period of a day, and a pull.
 const FIRST_BYTE_TIMEOUT: u64 = 2 * 86_400;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

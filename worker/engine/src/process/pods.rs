@@ -21,7 +21,7 @@ use super::system::{ProcessIdentity, find_leader, kill_marked};
 use super::{log, spawn};
 use crate::{Container, ContainerRequest, Hint, RuntimeError, label};
 
-/// Of a pod that ended while no worker was its parent.
+/// The exit code of a pod that ended while no worker was its parent.
 pub(super) const UNKNOWN_EXIT_CODE: i64 = 255;
 
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -31,7 +31,7 @@ pub struct SimOptions {
     pub start_delay: Duration,
     pub stop_delay: Duration,
     pub image_delay: Duration,
-    /// Of calls while the engine hangs.
+    /// The deadline of calls while the engine hangs.
     pub deadline: Duration,
     /// Containers are reached at loopback; otherwise they have no address.
     pub host_network: bool,

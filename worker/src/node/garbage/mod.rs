@@ -166,8 +166,8 @@ async fn engine_directory(context: &SessionContext) -> PathBuf {
     worker.runtime.volumes_directory().await.unwrap_or_else(|| worker.config.data_dir.clone())
 }
 
-/// Of the nearest existing parent: a worker in a container may not see the engine's directory, but usually
-/// shares its disk.
+/// The device of the nearest existing parent: a worker in a container may not see the engine's directory, but
+/// usually shares its disk.
 fn device(directory: &Path) -> Option<u64> {
     directory.ancestors().find_map(|path| path.metadata().ok()).map(|found| found.dev())
 }

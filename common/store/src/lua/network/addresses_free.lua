@@ -35,6 +35,6 @@ for _, number in ipairs(numbers) do
 end
 if #removed > 0 then redis.call('HDEL', addresses, unpack(removed)) end
 if #forgotten > 0 then redis.call('ZREM', freed, unpack(forgotten)) end
--- Of a former master whose clock was ahead: they count as now.
+-- Times of a former master whose clock was ahead: they count as now.
 for _, number in ipairs(of_future) do redis.call('ZADD', freed, STAMP, number) end
 return freed_count

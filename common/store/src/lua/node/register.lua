@@ -51,7 +51,7 @@ local holder = holder_of(current_incarnation)
 if state == 'alive' and holder and holder ~= holder_of(incarnation) then
   local last_heartbeat = redis.pcall('GET', heartbeat_key)
   if is_no_past(beat) then
-    -- Of a former master whose clock was ahead: unchanged, it would never be silent.
+    -- A time of a former master whose clock was ahead: unchanged, it would never be silent.
     beat = NOW
     redis.call('HSET', node_key, 'beat', STAMP)
   end

@@ -168,7 +168,7 @@ local function is_here(v, record)
   local known, own = tonumber(known_epoch), tonumber(epoch)
   local is_same_engine = (holding_engine or '') == '' or holding_engine == engine_id
   if known and own and own < known then
-    -- Of the machine that had the name before, or an older state of the disk was restored.
+    -- A copy of the machine that had the name before, or an older state of the disk was restored.
     note_copy(name, own, mounted)
     if is_same_engine and found == '1' and not lost then
       note_lost(problems, volume_key, name, service, node, node .. ' has an older copy of it')
