@@ -44,7 +44,7 @@ pub(super) struct ReplicaTracker {
 }
 
 impl ReplicaTracker {
-    /// Those `behind` receive a full copy or lag: no write waits for them.
+    /// Replicas `behind` receive a full copy or lag: no write waits for them.
     pub(super) fn record_attached(
         &mut self,
         now: Instant,

@@ -98,7 +98,7 @@ struct KnownNames<'a> {
     snapshot: &'a RoutingSnapshot,
     unanswered: &'a HashSet<ServiceName>,
     now: Instant,
-    /// Those of them that have expired are asked for again.
+    /// Names whose kept answers were used; expired ones are asked for again.
     used: RefCell<Vec<AddressName>>,
 }
 

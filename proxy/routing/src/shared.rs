@@ -42,7 +42,7 @@ impl FollowerShared {
             || self.known.lock().routing.routes.iter().any(|(routed, _)| routed == service)
     }
 
-    /// Those with a route, and those wanted; forgets those wanted too long ago.
+    /// Services with a route, and wanted ones; forgets the ones wanted too long ago.
     pub(crate) fn services(&self) -> BTreeSet<ServiceName> {
         let mut wanted = self.wanted.lock();
         let now = Instant::now();

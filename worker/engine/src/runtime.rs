@@ -33,7 +33,7 @@ pub trait Runtime: Send + Sync + 'static {
     /// Cheap; called with each heartbeat.
     fn ping(&self) -> BoxFuture<'_, Result<EngineInfo, RuntimeError>>;
 
-    /// Those with this node's label, in any state and of all clusters.
+    /// Containers with this node's label, in any state and of all clusters.
     fn list<'a>(&'a self, node: &'a NodeName) -> BoxFuture<'a, Result<Vec<Container>, RuntimeError>>;
 
     /// Current even if lists lag.

@@ -19,7 +19,7 @@ const ANSWER_TIME: Duration = Duration::from_millis(200);
 /// Nothing waits for this answer.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Those of `stop` pods are stopped at once: no request justifies running twice.
+/// Containers of `stop` pods are stopped at once: no request justifies running twice.
 ///
 /// # Errors
 /// The first error of `stop`, which is called for both kinds.

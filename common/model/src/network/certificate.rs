@@ -131,7 +131,7 @@ impl CertificateStatus {
         let renewal = self.certificate.as_ref().map_or(0, |certificate| {
             let life = certificate.not_after.saturating_sub(certificate.not_before);
             let earliest = due(certificate.stored_at, EARLIEST_RENEWAL.min(Duration::from_secs(life / 2)));
-            // That of another directory does not count, for example after a trial.
+            // A certificate of another directory does not count, for example after a trial.
             let aged = certificate.not_before.saturating_add(life / 3 * 2 + life % 3).saturating_mul(1000);
             if certificate.directory == directory { aged.max(earliest) } else { 0 }
         });

@@ -30,7 +30,7 @@ pub enum CircuitBreaker {
     Closed,
     /// No node may be declared dead.
     Open {
-        /// That fell silent together.
+        /// Number of nodes that fell silent together.
         silent: usize,
         nodes: usize,
     },

@@ -64,7 +64,7 @@ impl SavedHeader {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedService {
     pub name: ServiceName,
-    /// Those of `service:<name>`.
+    /// The fields of `service:<name>`.
     pub fields: BTreeMap<String, String>,
     /// As in `done:<name>`. Only in a backup.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
