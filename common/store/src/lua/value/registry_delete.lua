@@ -1,3 +1,4 @@
+-- Deletes the login for a registry.
 -- Reply: 'OK' | 'MISSING'
 local registry_key, registries = head_keys()
 local host = head_args()
