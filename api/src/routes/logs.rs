@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt};
 use model::ids::{ContainerName, NodeName, PodId};
 use model::stream::channel::Frame;
 use serde::Deserialize;
-use store::{ChannelError, LogRequest, NodeAnswer, NodeQuestion, Store, StoreError};
+use store::{ChannelError, LogRequest, NodeAnswer, NodeQuestion, PEER_TIMEOUT, Store, StoreError};
 use utoipa::IntoParams;
 
 use super::pods;
@@ -23,15 +23,17 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::streams::open_streams::StreamGuard;
 
-const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+/// For each chunk of a log that is not followed.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A followed container may write nothing: an empty answer begins after this time.
 const QUIET_START_TIMEOUT: Duration = Duration::from_secs(2);
-/// The worker gives up a little later.
-const REDIS_TIMEOUT: Duration = Duration::from_secs(20);
+/// The worker gives up after the same time.
+const REDIS_TIMEOUT: Duration = PEER_TIMEOUT;
 const POD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_TAIL: u32 = 100;
 const MAX_TAIL: u32 = 100_000;
+const GAP: &str = "a part of the output may be missing";
 
 /// The part of the logs to read.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -51,7 +53,8 @@ pub(crate) struct LogParameters {
 
 /// Reads the output of a pod as its container wrote it.
 ///
-/// If the output ends early, the last line is `kubeleet: <reason>`.
+/// If the output ends early, the last line is `kubeleet: <reason>`. In a log that is
+/// followed, a line says where a part of the output may be missing.
 #[utoipa::path(get, path = "/pod/{uuid}/log", tag = "pod", params(InPath<PodId>, LogParameters), responses(
     (status = 200, description = "The output", body = String, content_type = "text/plain"),
     (status = 404, description = "There is no such pod"),
@@ -78,11 +81,14 @@ pub(crate) async fn get_pod_log(
         follow: options.follow,
     };
     let mut answer = app.store.ask(&node, NodeQuestion::Output(request.clone())).await?;
-    let timeout = if options.follow { QUIET_START_TIMEOUT } else { FIRST_CHUNK_TIMEOUT };
+    let timeout = if options.follow { QUIET_START_TIMEOUT } else { CHUNK_TIMEOUT };
     let first = match first_frame(&mut answer, timeout).await? {
         None if !options.follow => {
             let seconds = timeout.as_secs();
-            let detail = format!("node {node} did not answer within {seconds} s; check that its worker runs");
+            let detail = format!(
+                "node {node} did not answer within {seconds} s, or its answer was lost; try again, and check that its \
+                 worker runs"
+            );
             return Err(ApiProblem::new(ProblemKind::NodeNotResponding, detail));
         }
         Some(Frame::Failed(why)) => {
@@ -99,6 +105,7 @@ pub(crate) async fn get_pod_log(
         answer,
         first,
         has_ended: false,
+        has_gap: false,
         quiet_since: Instant::now(),
         _guard: guard,
     };
@@ -122,6 +129,8 @@ struct LogStreamReader {
     answer: NodeAnswer,
     first: Option<Frame>,
     has_ended: bool,
+    /// Output may be missing, and the client has not been told yet.
+    has_gap: bool,
     /// The time of the last frame, or of the last check that the pod is on its node.
     quiet_since: Instant,
     _guard: StreamGuard,
@@ -137,7 +146,7 @@ impl LogStreamReader {
 
     async fn next(&mut self) -> Option<Bytes> {
         while !self.has_ended {
-            let limit = if self.request.follow { POD_CHECK_INTERVAL } else { FIRST_CHUNK_TIMEOUT };
+            let limit = if self.request.follow { POD_CHECK_INTERVAL } else { CHUNK_TIMEOUT };
             let frame = match self.first.take() {
                 Some(first) => Ok(Ok(first)),
                 None => tokio::time::timeout(limit, self.answer.next()).await,
@@ -145,11 +154,14 @@ impl LogStreamReader {
             let why = match frame {
                 Ok(Ok(Frame::Output(bytes))) => {
                     self.quiet_since = Instant::now();
-                    // A repeated question goes on from here.
+                    // A repeated question would send these lines again.
                     self.request.tail = 0;
-                    return Some(bytes);
+                    return Some(match std::mem::take(&mut self.has_gap) {
+                        true => [own_line(GAP).as_bytes(), &bytes].concat().into(),
+                        false => bytes,
+                    });
                 }
-                Ok(Ok(Frame::Exit(_))) => Some(String::new()),
+                Ok(Ok(Frame::Exit(_))) => Some(if self.has_gap { GAP.to_owned() } else { String::new() }),
                 Ok(Ok(Frame::Failed(why))) => Some(why),
                 Ok(Ok(_)) => None,
                 _ if !self.request.follow => Some(format!("node {} stopped sending", self.node)),
@@ -161,7 +173,7 @@ impl LogStreamReader {
             };
             if let Some(why) = why {
                 self.has_ended = true;
-                return (!why.is_empty()).then(|| Bytes::from(format!("\nkubeleet: {why}\n")));
+                return (!why.is_empty()).then(|| own_line(&why).into());
             }
         }
         None
@@ -169,21 +181,27 @@ impl LogStreamReader {
 
     async fn reason_to_stop(&mut self) -> Option<String> {
         match self.store.pod(&self.request.pod).await {
-            Ok(Some(record)) if record.node.as_ref() == Some(&self.node) && !record.phase.is_terminal() => {
+            Ok(Some(record)) if record.node.as_ref() == Some(&self.node) => {
                 self.quiet_since = Instant::now();
-                None
+                record.phase.is_terminal().then(|| format!("the pod has ended: it is {}", record.phase))
             }
             Ok(_) => Some(format!("the pod is no longer on node {}", self.node)),
             Err(error) => (self.quiet_since.elapsed() > REDIS_TIMEOUT).then(|| error.to_string()),
         }
     }
 
-    /// After a failover that lost frames, or with a restarted worker.
+    /// After a failover that lost frames, or with a restarted worker. Without a tail, the output between the
+    /// two answers is missing.
     async fn ask_again(&mut self) {
         tokio::time::sleep(RETRY_INTERVAL).await;
         let question = NodeQuestion::Output(self.request.clone());
         if let Ok(answer) = self.store.ask(&self.node, question).await {
             self.answer = answer;
+            self.has_gap = self.request.tail == 0;
         }
     }
+}
+
+fn own_line(text: &str) -> String {
+    format!("\nkubeleet: {text}\n")
 }

@@ -118,6 +118,29 @@ async fn a_followed_log_ends_with_the_reason() {
 }
 
 #[tokio::test]
+async fn a_followed_log_says_where_a_part_may_be_missing() {
+    let Some(api) = Api::start() else { return };
+    running_pod(&api);
+    let worker = async {
+        let (request, mut first) = next_request(&api.app.store).await;
+        assert_eq!(request.tail, 100);
+        first.writer.finish(output("one\n")).await.unwrap();
+        let keys = api.redis.blocking_cli::<Vec<String>>(&["KEYS", "xo:*"]);
+        // An entry after missing ones, as after a failover.
+        api.redis.blocking_cli::<String>(&["XADD", &keys[0], "99-0", "f", "x"]);
+        let (request, mut second) = next_request(&api.app.store).await;
+        assert_eq!(request.tail, 0, "lines are not sent twice");
+        for frame in [output("three\n"), Frame::Exit(0)] {
+            second.writer.send(frame).await.unwrap();
+        }
+        (first, second)
+    };
+    let (answer, _channels) = tokio::join!(api.get("/pod/mine/log?follow=true"), worker);
+    let expected = "one\n\nkubeleet: a part of the output may be missing\nthree\n";
+    assert_eq!((answer.status, answer.text.as_str()), (200, expected));
+}
+
+#[tokio::test]
 async fn an_unreadable_log_is_a_problem() {
     let Some(api) = Api::start() else { return };
     running_pod(&api);
