@@ -190,7 +190,8 @@ pub(crate) async fn put_service(
         let detail = format!("there is no service {name}, but If-Match requires it to exist");
         return Err(ApiProblem::new(ProblemKind::RevisionConflict, detail));
     }
-    respond(&app, &name, outcome, 0, written).await
+    let created_pods = 0;
+    respond(&app, &name, outcome, created_pods, written).await
 }
 
 /// Changes some fields of a service.

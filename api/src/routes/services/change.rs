@@ -1,4 +1,4 @@
-//! Changes an existing service, again if another client was faster.
+//! Changes an existing service. If another client changes it meanwhile, reads it again and retries.
 
 use axum::response::Response;
 use model::ids::ServiceName;
@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: usize = 5;
 
 pub(super) enum ServiceChange {
     Patch(Map<String, Value>),
-    /// To the latest good generation by default.
+    /// Without `to`, [`undone`] chooses the generation.
     Undo {
         to: Option<u64>,
     },
@@ -74,7 +74,10 @@ impl ServiceChange {
             };
             match stored {
                 (PutOutcome::Conflict { .. }, _) => {}
-                (outcome, written) => return respond(app, name, outcome, 0, written).await,
+                (outcome, written) => {
+                    let created_pods = 0;
+                    return respond(app, name, outcome, created_pods, written).await;
+                }
             }
         }
         let detail =

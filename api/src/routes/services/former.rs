@@ -40,7 +40,8 @@ pub(super) fn chosen<'a>(
     found.ok_or_else(|| ApiProblem::new(ProblemKind::NothingToUndo, nothing_to_undo(service, former, to)))
 }
 
-/// Never a known bad one.
+/// After an undo, the generation that was undone. Otherwise the latest good one, or, if none is known to be
+/// good, the latest that has not failed. Never one that has failed, and none after a rollback.
 fn last_good<'a>(service: &Service, former: &'a [FormerGeneration]) -> Option<&'a FormerGeneration> {
     let marks = &service.rollout;
     let mut former = former.iter().filter(|one| one.differs_from(service) && one.outcome.failure().is_none());

@@ -59,7 +59,8 @@ fn outcome(service: &Service) -> GenerationOutcome {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct UndoOptions {
-    /// The number of a former generation; without it, the last one that was good.
+    /// The number of a former generation. Without it, the last one that was good, or, if none is known to be
+    /// good, the last one that has not failed; after an undo, the one that was undone.
     to: Option<u64>,
     /// Whether a service that does not fit the cluster is stored, so that pods that fit are started.
     #[serde(default)]

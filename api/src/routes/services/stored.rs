@@ -1,4 +1,4 @@
-//! Follow-up of a stored service.
+//! The answers after a service was stored or refused, with the texts of their problems.
 
 use std::collections::HashSet;
 
@@ -20,6 +20,7 @@ use crate::status::pod_counts;
 
 const MAX_COUNTED_INLINE: u64 = 4 * PODS_CREATED_INLINE as u64;
 
+/// `created_pods` were created together with the service.
 pub(super) async fn respond(
     app: &AppState,
     name: &ServiceName,

@@ -57,7 +57,8 @@ pub(crate) struct OneService {
 pub(crate) struct UndoArgs {
     #[command(flatten)]
     service: OneService,
-    /// The generation to go back to, as `rollout history` names it; by default the last one that was good.
+    /// The generation to go back to, as `rollout history` names it; by default the last one that was good,
+    /// or, if none is known to be good, the last one that has not failed.
     #[arg(long, visible_alias = "to-revision", value_name = "GENERATION")]
     to: Option<u64>,
     /// Only show what would change.
