@@ -1,4 +1,4 @@
-//! The app of the Compose file of this folder or one above it: commands accept short names of its services.
+//! The app of the Compose file of this folder or one around it: commands accept short names of its services.
 
 use client::Client;
 use model::ids::AppName;
@@ -22,7 +22,8 @@ impl FolderApp {
     pub(crate) fn name(&self) -> CommandResult<&AppName> {
         self.name.as_ref().ok_or_else(|| {
             CommandError::Usage(
-                "name the app: this folder has no Compose file; `kubeleet app` lists apps".to_owned(),
+                "name the app: neither this folder nor one around it has a Compose file; `kubeleet app` lists apps"
+                    .to_owned(),
             )
         })
     }
@@ -39,7 +40,9 @@ impl FolderApp {
         let services: &Vec<(String, String)> = self.services.get_or_try_init(read).await?;
         let found = services.iter().find(|(own, _)| own == short).map(|(_, whole)| whole.clone());
         if let Some(whole) = &found {
-            stderr::note(&format!("{short} is {whole} here: app {app} of this folder's Compose file"));
+            stderr::note(&format!(
+                "{short} is {whole} here: app {app} of the Compose file of this folder or one around it"
+            ));
         }
         Ok(found)
     }
