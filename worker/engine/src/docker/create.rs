@@ -12,7 +12,8 @@ use super::network::JoinedNetwork;
 use super::{files, volumes};
 use crate::ContainerRequest;
 
-/// No `init` by default, as with `docker run`: not every engine has `docker-init`.
+/// `dropped_capabilities` are those of the node's operator; the pod's own `cap_drop` is added. Without a
+/// `network` and a sandbox, the container gets the default network of its engine.
 pub(super) fn create_body(
     request: &ContainerRequest,
     dropped_capabilities: &[String],
@@ -84,6 +85,7 @@ fn host_config(
         readonly_rootfs: Some(container.read_only),
         tmpfs: Some(container.tmpfs.as_slice().iter().map(|entry| tmpfs(entry)).collect()),
         mounts: Some([volumes::mounts(request), files::mounts(request)].concat()),
+        // Not by default, as with `docker run`: not every engine has `docker-init`.
         init: container.init.then_some(true),
         cap_drop: Some([dropped_capabilities, &container.cap_drop].concat()),
         port_bindings: Some(port_bindings(own_ports(request))),
@@ -93,6 +95,7 @@ fn host_config(
         dns_options: network.map(|network| network.resolver_options.clone()),
         privileged: Some(false),
         publish_all_ports: Some(false),
+        // Otherwise a program with setuid, such as `su`, could make root of any user.
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
         ..Default::default()
     }
@@ -171,19 +174,24 @@ mod tests {
             "tmpfs":["/run","/tmp:size=64m"],
             "volumes":["data:/var:ro","/cache",{"type":"tmpfs","target":"/m","tmpfs":{"size":"1m"}}],
             "cap_drop":["ALL"],"init":true,"stdin_open":true,"stdin_once":true,"tty":true,"stop_signal":"QUIT","hostname":"mail","memory":"64m",
+            "environment":{"MODE":"fast"},"ports":["8080:80"],"cpus":0.5,
             "memory_reservation":"32m","logging":{"driver":"local","options":{"max-size":"1m","max-file":2}}}"#;
         let container = serde_json::from_str(json).unwrap();
         let request = ContainerRequest::new(identity("node", "pod", "assignment"), container);
         let body = create_body(&request, &["NET_RAW".to_owned()], None);
         assert_eq!(body.entrypoint, Some(vec!["sh".to_owned(), "-c".to_owned()]));
         assert_eq!(body.cmd, Some(vec!["a".to_owned()]));
+        assert_eq!((body.image.as_deref(), body.env), (Some("x"), Some(vec!["MODE=fast".to_owned()])));
+        assert_eq!(body.exposed_ports, Some(vec!["80/tcp".to_owned()]));
         assert_eq!((body.working_dir.as_deref(), body.user.as_deref()), (Some("/srv"), Some("1000:1000")));
         assert_eq!((body.stop_signal.as_deref(), body.hostname.as_deref()), (Some("SIGQUIT"), Some("mail")));
         assert_eq!((body.open_stdin, body.stdin_once, body.tty), (Some(true), Some(true), Some(true)));
         let host = body.host_config.unwrap();
         assert_eq!((host.pids_limit, host.readonly_rootfs, host.init), (Some(50), Some(true), Some(true)));
         assert_eq!(host.cap_drop, Some(vec!["NET_RAW".to_owned(), "ALL".to_owned()]));
-        assert_eq!(host.memory_reservation, Some(32 << 20));
+        assert_eq!((host.memory, host.memory_reservation), (Some(64 << 20), Some(32 << 20)));
+        assert_eq!(host.nano_cpus, Some(500_000_000));
+        assert!(host.port_bindings.unwrap().contains_key("80/tcp"));
         let log = host.log_config.unwrap();
         let options = log.config.unwrap();
         assert_eq!(
