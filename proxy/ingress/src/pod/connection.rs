@@ -33,13 +33,15 @@ use crate::client::body::ClientBody;
 use crate::long_heads::Surplus;
 use crate::scanner::MessageHead;
 
-/// Servers close theirs after 5 s and more.
+/// Idle connections are reused for this long: servers close theirs after 5 s or later.
 const MOST_IDLE: Duration = Duration::from_secs(4);
-/// Unrepeatable requests are lost if they cross with the server's close.
+/// For requests that must not be sent twice: one is lost if the server closes the connection meanwhile.
 const MOST_IDLE_UNREPEATABLE: Duration = Duration::from_secs(1);
 /// A pod that leaves a connection open for this long after an answer counts as keeping it.
 const STAYS_OPEN: Duration = Duration::from_millis(100);
+/// A pod that closed a connection counts as closing all of them for this long.
 const CLOSES_FOR: Duration = Duration::from_secs(60);
+/// Interval of [`Pools::end_old`].
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
 const MOST_KEPT: usize = 256;
 /// HTTP/2 flow-control windows.
@@ -125,6 +127,7 @@ pub(crate) struct Http1 {
     /// If the pod is on another host, whose gate is asked for each request.
     tunnel: Option<KeptStream>,
     kept: Kept,
+    /// The lines of long heads that the parser does not get.
     surplus: Arc<Surplus>,
     has_answered_before: bool,
 }
@@ -144,6 +147,7 @@ impl Drop for Http2 {
     }
 }
 
+/// Reused by the next request on the connection.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) timer: Option<Timer>,
@@ -215,7 +219,8 @@ impl PodConnection {
         begun.unwrap_or(Err(NotAccepted::Unanswered))
     }
 
-    /// Returns true if the connection can be kept.
+    /// Tells the other host that the request has ended. Returns true if the connection can be kept; always
+    /// false for pods of this host, where [`Pools::keeps`] decides.
     pub(crate) fn end(&self, cx: &mut Context<'_>) -> bool {
         match self {
             // Unread bytes of the pod would be taken for the next answer.
@@ -253,8 +258,8 @@ impl PodConnection {
         match self {
             PodConnection::Http2(http2) => http2.sender.try_send_request(request).await,
             PodConnection::Http1(connection) => {
-                // Exempt from tokio's cooperative budget, whose wake-up would be lost without a waker.
                 let message = connection.surplus.begin();
+                // Exempt from tokio's cooperative budget, whose wake-up would be lost without a waker.
                 let answer = pin!(unconstrained(connection.sender.try_send_request(request)));
                 let mut answer = drive_until(&mut connection.driver, answer).await;
                 if let Ok(response) = &mut answer {
@@ -332,7 +337,7 @@ fn poll_driver(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
 #[derive(Default)]
 pub(crate) struct Pools {
     pools: Mutex<Vec<Pool>>,
-    /// For tests, which must detect it.
+    /// An ablation: connections outlive the containers. The tests must detect it.
     #[cfg(test)]
     is_of_address: bool,
 }
@@ -361,6 +366,7 @@ struct Idle {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PoolKey {
+    /// Number of the start of the containers: that of `LocalPod`, or 0 on another host.
     pub(crate) start: u64,
     pub(crate) port: u16,
     pub(crate) protocol: HttpProtocol,
@@ -384,7 +390,8 @@ impl Pools {
         Self { is_of_address: true, ..Self::default() }
     }
 
-    /// Ends connections to earlier container starts.
+    /// Returns a usable connection; `None` if the caller has to open one. Ends connections to earlier starts
+    /// of the containers.
     pub(crate) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {
@@ -397,7 +404,7 @@ impl Pools {
                 if let Some(shared) = &pool.shared {
                     return shared.shared();
                 }
-                // An HTTP/2 server announces that it closes.
+                // By HTTP/1 servers close without notice; by HTTP/2 they announce it.
                 let may_close = key.protocol == HttpProtocol::Http;
                 if !is_repeatable && may_close && !pool.update_habit(cx) {
                     return None;
@@ -442,6 +449,8 @@ impl Pools {
         }
     }
 
+    /// For pods of this host. A server that stops waits for idle connections: none is kept after its gate has
+    /// closed.
     pub(crate) fn keeps(&self, pass: &Pass) -> bool {
         #[cfg(test)]
         if self.is_of_address {
@@ -450,7 +459,8 @@ impl Pools {
         pass.is_open()
     }
 
-    /// Otherwise only the next request would notice that the pod closed them.
+    /// Ends connections that were idle for too long. Otherwise only the next request would notice that the
+    /// pod closed them.
     pub(crate) fn end_old(&self) {
         let mut old = Vec::new();
         for pool in self.pools.lock().iter_mut() {
