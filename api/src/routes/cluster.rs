@@ -1,4 +1,4 @@
-//! `/cluster`: checks and repairs the keys in Redis, and recovers lost state.
+//! `/cluster`: checks and repairs the keys in Redis, and recovers lost state. Backups are in `backup.rs`.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) async fn repair_cluster(
     for finding in app.store.check().await? {
         let repaired = match app.store.repair(&finding).await {
             Err(error) if error.is_transient() => return Err(error.into()),
-            // A key that is broken otherwise stays: the next check reports it.
+            // The repair cannot read the key: it stays, and the next check reports it.
             Err(_) => false,
             Ok(repaired) => repaired,
         };
@@ -48,7 +48,7 @@ pub(crate) async fn repair_cluster(
 }
 
 const DEFAULT_WAIT_SECONDS: u32 = 15;
-/// The rest of the request timeout is for carrying out the plan.
+/// Leaves 10 s of the request timeout for carrying out the plan.
 const MAX_WAIT_SECONDS: u32 = 20;
 
 /// Options of a recovery.

@@ -1,5 +1,5 @@
-//! The clock of leases, and of all other deadlines that must count a suspend: monotonic. Its values never
-//! reach Redis (invariant 6).
+//! The clock of leases, and of all other deadlines that go on while the machine is suspended. It is
+//! monotonic. Its values never reach Redis (invariant 6).
 
 use std::time::Duration;
 

@@ -25,9 +25,11 @@ impl Loop<StoreError> for DirectoryLoop {
         if !worker.shared.is_declared() {
             return Ok(Next::End);
         }
+        // A worker knows its cluster from its registration on.
         let Some(cluster) = worker.identity.cluster() else { return Ok(Next::Rest) };
         let found = worker.shared.look(&cluster).await;
         let recorded = self.report(&cluster, &found).await;
+        // The cluster has no directory yet: this one becomes it. An unanswered report does not say so.
         if recorded.is_none() && found == SharedDirectoryReport::WithoutId && self.has_reported {
             let given = worker.shared.give_id(&cluster).await;
             let found = match given {
@@ -41,6 +43,7 @@ impl Loop<StoreError> for DirectoryLoop {
 
     async fn rest(&mut self) -> Result<(), StoreError> {
         let interval = self.context.worker.timings.relist_interval;
+        // Until the report arrives, no pod with shared volumes is placed here.
         let wait = if self.has_reported { interval } else { interval.min(Duration::from_secs(1)) };
         tokio::time::sleep(wait).await;
         Ok(())
@@ -52,6 +55,7 @@ impl DirectoryLoop {
         Self { context, has_reported: false }
     }
 
+    /// Returns the id of the cluster's directory; `None` if it has none, or if Redis did not answer.
     async fn report(&mut self, cluster: &ClusterId, found: &SharedDirectoryReport) -> Option<String> {
         let shared = &self.context.worker.shared;
         let known = shared.known(cluster);

@@ -1,4 +1,4 @@
-//! Log lines and their encoding.
+//! Log lines, as workers send them to APIs, and their encoding.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -13,11 +13,12 @@ pub struct LogLine {
     pub name: String,
     /// If the pod has several.
     pub container: Option<ContainerName>,
+    /// Without its line feed.
     pub text: Bytes,
 }
 
 impl LogLine {
-    /// Fields, separated by tabs, and a line feed.
+    /// Appends the fields, separated by tabs, and a line feed.
     pub fn encode(&self, to: &mut BytesMut) {
         let container = self.container.as_ref().map_or("", ContainerName::as_str);
         to.put_slice(format!("{}\t{}\t{}\t{container}\t", self.time, self.pod, self.name).as_bytes());
@@ -25,7 +26,7 @@ impl LogLine {
         to.put_u8(b'\n');
     }
 
-    /// Without the line feed; `None` if malformed.
+    /// `line` has no line feed. Returns `None` if it is malformed.
     pub fn decode(line: &Bytes) -> Option<Self> {
         let mut fields = line.splitn(5, |byte| *byte == b'\t');
         let mut text = || std::str::from_utf8(fields.next()?).ok();
@@ -39,13 +40,14 @@ impl LogLine {
     }
 }
 
+/// Splits a stream of bytes into lines. An incomplete line is kept, however long it is.
 #[derive(Debug, Default)]
 pub struct LineSplitter {
     rest: BytesMut,
 }
 
 impl LineSplitter {
-    /// Keeps an incomplete line.
+    /// Returns the lines that are complete, without their line feeds.
     pub fn add(&mut self, bytes: &[u8]) -> Vec<Bytes> {
         self.rest.extend_from_slice(bytes);
         let mut lines = Vec::new();
@@ -57,11 +59,12 @@ impl LineSplitter {
         lines
     }
 
+    /// Returns the incomplete line.
     pub fn finish(self) -> Option<Bytes> {
         (!self.rest.is_empty()).then(|| self.rest.freeze())
     }
 
-    /// Bytes of the incomplete line.
+    /// Number of bytes of the incomplete line.
     pub fn waiting(&self) -> usize {
         self.rest.len()
     }
