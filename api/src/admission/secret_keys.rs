@@ -35,6 +35,7 @@ impl WorkerKeys {
         Self { keys }
     }
 
+    /// Returns the id of the key that most workers have.
     pub(crate) fn most(&self) -> Option<&str> {
         self.keys.first().map(|(key, _)| key.as_str())
     }
@@ -93,6 +94,7 @@ impl WorkerKeys {
         }
     }
 
+    /// `restored` are the ids of the keys with which restored secrets and logins are encrypted.
     pub(crate) fn unreadable(&self, restored: &[String]) -> Vec<String> {
         let Some(most) = self.most() else { return Vec::new() };
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();

@@ -25,13 +25,16 @@ use tower::ServiceExt;
 
 /// For each request's head, including the first one on a connection.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// After a failure.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
+/// Open files of this process beside the connections of clients.
 const OTHER_FILES: u64 = 128;
 
+/// Returns `wanted`, or less if the process may open only `files` files.
 pub(crate) fn most(wanted: usize, files: u64) -> usize {
     let possible = usize::try_from(files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX).max(1);
     if possible < wanted {
@@ -134,7 +137,7 @@ struct Handle {
 struct Activity {
     requests: AtomicUsize,
     has_served: AtomicBool,
-    /// Since when no request is in progress.
+    /// The `clock` at the end of the last request.
     idle_since: AtomicU64,
     clock: Arc<AtomicU64>,
 }
@@ -180,7 +183,7 @@ impl ConnectionTable {
 }
 
 impl Activity {
-    /// `None` if busy.
+    /// The connection with the least rank is closed first. `None` if busy.
     fn idle_rank(&self) -> Option<(bool, u64)> {
         let is_idle = self.requests.load(Ordering::Acquire) == 0;
         let rank = (self.has_served.load(Ordering::Relaxed), self.idle_since.load(Ordering::Relaxed));

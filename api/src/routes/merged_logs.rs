@@ -25,6 +25,7 @@ use crate::state::AppState;
 use crate::streams::merged_logs::{LogSelection, MergedItem, MergedLogs};
 
 const DEFAULT_TAIL: u32 = 100;
+/// With `previous`, further nodes are not asked.
 const MAX_NODES: usize = 500;
 
 /// The part of the logs to read.
@@ -108,8 +109,8 @@ impl ToSchema for TimeText {}
 /// Reads the lines of several pods in order of time.
 ///
 /// Each line of the answer is a JSON object: a line of a log, or a `mark` that names missing lines. Times are
-/// those of the nodes' clocks. A pod that is unknown because it was deleted long ago is looked for in what
-/// the nodes keep.
+/// those of the nodes' clocks. Pods without a record are left out; with `previous`, what
+/// nodes have kept of them is found by their service.
 #[utoipa::path(get, path = "/log", tag = "pod", params(MergedLogOptions), responses(
     (status = 200, description = "The lines", body = LogItemView, content_type = "application/x-ndjson"),
     (status = 400, description = "A parameter is invalid, or nothing is selected"),

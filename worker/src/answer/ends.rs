@@ -6,7 +6,7 @@ use store::{ChannelError, ChannelReader};
 
 use crate::session::context::SessionContext;
 
-/// `None` if the client has left.
+/// The last frame. `None` if there is none to send: the client has left, or asks again.
 pub(super) type ChannelEnd = Option<Frame>;
 
 pub(super) fn worker_stops(context: &SessionContext) -> Frame {

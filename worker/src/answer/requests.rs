@@ -93,6 +93,7 @@ async fn while_read(
         )));
     };
     tokio::select! {
+        // The client asks again after this worker has restarted.
         () = context.tasks.stopping().cancelled() => None,
         copied = copying => copied.unwrap_or_else(|error| broken(&error)),
         left = until_left(reader) => left,

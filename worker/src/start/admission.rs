@@ -23,6 +23,7 @@ pub(crate) struct StartJob {
     pub(crate) spec: Option<Arc<PodSpec>>,
 }
 
+/// While it exists, no other start of the pod begins.
 pub(crate) struct StartGuard {
     context: Arc<SessionContext>,
     payload: Payload,
@@ -43,6 +44,7 @@ impl StartGuard {
 impl Drop for StartGuard {
     fn drop(&mut self) {
         if self.context.table.release_start(&self.payload.id) {
+            // A duplicate of the payload has arrived meanwhile.
             self.context.wakeups.request_sweep();
         }
     }

@@ -18,10 +18,10 @@ use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The most that the API sends: reads the log from its beginning.
+/// The API sends no more: the beginning of a longer log is missing.
 const ALL_LINES: usize = 100_000;
 
-/// `interactive` connects this process to the only pod; true means with a terminal.
+/// With `interactive`, this process is connected to the only pod, with a terminal if it is true.
 pub(crate) async fn run(
     service: &ServiceView,
     interactive: Option<bool>,
@@ -76,7 +76,7 @@ fn has_begun(pod: &PodView) -> bool {
     pod.phase == Phase::Running || pod.phase.is_terminal()
 }
 
-/// Byte for byte. A missing log is ignored.
+/// Byte for byte. Only warns if the log cannot be read.
 async fn print_output(pod: &PodView, context: &mut Context<'_>) -> CommandResult<()> {
     let query = LogQuery { tail: ALL_LINES, follow: true, container: None };
     let mut log = match context.client.logs(pod.uuid.as_str(), &query).await {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A replica has a second slot while a pod that starts first replaces its pod. That pod moves to the first
-/// slot as soon as it is free.
+/// A replica has a second slot while its pod is being replaced by one that starts first. The new pod moves to
+/// the first slot as soon as that is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     pub replica: u32,

@@ -1,5 +1,5 @@
-//! Times of the lines of a process pod, which writes its log directly, to outlive its worker. The worker
-//! notes the log's length once a second, and interpolates.
+//! Times of the lines of a process pod. The pod writes its log itself, because it may outlive its worker. The
+//! worker notes the log's length once a second, and interpolates.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,6 +14,7 @@ pub(super) const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 /// With more, every second one is dropped.
 const MAX_NOTES: usize = 4096;
 
+/// Lengths of the log, each with its time in nanoseconds since the Unix epoch.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct LogTimes(Vec<(u64, u64)>);
 
@@ -29,13 +30,14 @@ impl LogTimes {
         times
     }
 
-    /// The log may have been truncated, or the clock set back.
+    /// Ignores the note if the log was truncated, or the clock set back.
     pub(super) fn add(&mut self, length: u64, time: u64) {
         if self.0.last().is_none_or(|last| length > last.0 && time >= last.1) {
             self.0.push((length, time));
         }
     }
 
+    /// Returns the time at which the log had this length.
     pub(super) fn at(&self, offset: u64) -> u64 {
         let next = self.0.partition_point(|(length, _)| *length < offset);
         let before = next.checked_sub(1).and_then(|index| self.0.get(index));
@@ -53,6 +55,7 @@ impl LogTimes {
         }
     }
 
+    /// For a log without its first `offset` bytes.
     pub(super) fn moved(&self, offset: u64) -> Self {
         let rest = self.0.iter().filter(|(length, _)| *length > offset);
         Self(rest.map(|(length, time)| (length - offset, *time)).collect())
@@ -67,6 +70,7 @@ impl LogTimes {
     }
 }
 
+/// `noted` is the length at the last note. Returns the present length.
 pub(super) fn note(folder: &Folder, noted: u64) -> io::Result<u64> {
     let metadata = std::fs::metadata(folder.log())?;
     let length = metadata.len();
@@ -77,6 +81,7 @@ pub(super) fn note(folder: &Folder, noted: u64) -> io::Result<u64> {
     let time = written.map_or_else(wall_clock, |time| time.as_nanos() as u64);
     let path = folder.log_times();
     private_file().append(true).open(&path)?.write_all(format!("{length} {time}\n").as_bytes())?;
+    // A note has about 30 bytes.
     if std::fs::metadata(&path)?.len() > MAX_NOTES as u64 * 32 {
         let kept = LogTimes::read(&path).thinned();
         StateFile::new(path).private().until_reboot().write(kept.to_text().as_bytes())?;

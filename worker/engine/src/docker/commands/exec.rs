@@ -1,5 +1,5 @@
-//! Runs commands in containers. The API cannot end one: the next call for the same command waits for it, or a
-//! hanging one would fill the container with processes.
+//! Runs commands in containers. The engine's API cannot end one. So the same command is not started again
+//! while it runs: a health check that hangs would fill the container with processes.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl UnfinishedCommands {
 }
 
 /// # Cancel safety
-/// The command goes on; the next call waits for it.
+/// The command goes on. The next call does not start it again while it runs.
 pub(crate) async fn exec(
     client: &EngineClient,
     unfinished: &UnfinishedCommands,
