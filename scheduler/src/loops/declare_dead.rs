@@ -140,7 +140,9 @@ impl DeclareDeadLoop {
             outage.as_secs(),
             self.id
         );
-        self.tell(ObservedCondition::WriteOutage { since }, &message).await;
+        if !self.tell(ObservedCondition::WriteOutage { since }, &message).await {
+            (self.last_write, self.refusal) = (Some(since), Some(refusal));
+        }
     }
 
     async fn tell(&self, condition: ObservedCondition<'_>, message: &str) -> bool {

@@ -290,7 +290,8 @@ async fn a_supervisor_that_is_process_1_reaps_the_processes_that_pods_leave_behi
     http.nodes_ready(1).await;
     let supervisor = outside.supervised_worker().unwrap();
     let worker = *children(supervisor).first().expect("the supervisor has a worker");
-    let command = ["sh", "-c", "(setsid sleep 3 &) ; exit 0"];
+    // It reads until the process has left the group, which ends with the pod.
+    let command = ["sh", "-c", "left=$(setsid sh -c 'exec sleep 3 >/dev/null' &)"];
     let service = json!({"name": "web", "image": "none", "command": command, "replicas": 5, "restart": "no"});
     http.post("/service", &service).await;
     eventually_within(SOON, "the supervisor inherits a process", || async {
