@@ -1,5 +1,7 @@
 //! Parses payloads from the queue, and reads their specifications.
 
+use std::borrow::Borrow;
+
 use bytes::Bytes;
 use model::ids::{NodeName, PodId, ServiceName};
 use model::node::Resources;
@@ -8,7 +10,8 @@ use model::pod::payload::Payload;
 use model::service::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
 use model::spec::PodSpec;
 use placement::{
-    BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume, VolumePlaces,
+    BoundVolume, ContestedVolume, Generation, GivenUpCopy, PodRequest, Requirements, UnreportedVolume,
+    VolumePlaces,
 };
 use store::{Parked, Store, StoreError};
 
@@ -17,6 +20,12 @@ pub(crate) struct PendingPod {
     pub(crate) payload: Payload,
     pub(crate) request: PodRequest,
     pub(crate) volumes: Vec<VolumeClaim>,
+}
+
+impl Borrow<PodRequest> for PendingPod {
+    fn borrow(&self) -> &PodRequest {
+        &self.request
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -175,7 +184,9 @@ fn given_up<'a>(
 
 fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -> PendingPod {
     let volumes = service.as_ref().map(|service| VolumeClaim::of_replica(service, spec, payload.replica));
-    let request = PodRequest { id: payload.id.clone(), requirements: Requirements::of(spec), service };
+    let generation = service.zip(payload.spec.clone());
+    let generation = generation.map(|(service, spec)| Generation { service, spec });
+    let request = PodRequest { id: payload.id.clone(), requirements: Requirements::of(spec), generation };
     PendingPod { payload, request, volumes: volumes.unwrap_or_default() }
 }
 

@@ -21,6 +21,7 @@ mod loop_lease;
 mod loops;
 mod metrics;
 mod reconcile;
+mod siblings;
 #[cfg(test)]
 mod tests;
 mod timings;

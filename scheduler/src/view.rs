@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use model::RedisMillis;
 use model::ids::NodeName;
 use model::node::Node;
-use placement::{ClusterSnapshot, Weights};
+use placement::{ClusterSnapshot, PlacedPods, PodRequest, Weights};
 use store::{Assignment, Store, StoreError};
 
 const MEMBERSHIP_INTERVAL: Duration = Duration::from_secs(2);
@@ -50,9 +50,16 @@ impl ClusterView {
     }
 
     /// Counts as used until the node is read again.
-    pub(crate) fn commit(&mut self, assignment: &Assignment, name: &str) {
+    pub(crate) fn commit(&mut self, assignment: &Assignment, pod: &PodRequest) {
         self.snapshot.commit(&assignment.node, assignment.request);
-        self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, name);
+        self.snapshot.commit_ports(&assignment.node, &assignment.host_ports, pod.name());
+        if let Some(generation) = &pod.generation {
+            self.snapshot.commit_placed(&assignment.node, generation);
+        }
+    }
+
+    pub(crate) fn set_placed(&mut self, placed: PlacedPods) {
+        self.snapshot.set_placed(placed);
     }
 
     /// Redis' clock as last read, plus the time since.

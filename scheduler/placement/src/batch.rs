@@ -1,24 +1,33 @@
 //! Places the pods of one batch; each placement counts for the next.
 //!
-//! Nodes are visited in the snapshot's order, as far as needed; visited ones form the pool of copies.
+//! Each zone is a cell with its own order. The nodes of a cell are visited in the snapshot's order, as far as
+//! needed; visited ones form its pool of copies. A class searches the cells in the order of the scores that
+//! they may have, until the best node that it found precedes all others.
 //!
-//! Within a batch loads only grow and free resources only shrink. So an unvisited node keeps its position,
+//! A pod avoids the nodes and zones of its siblings. A zone's siblings add the same to each of its nodes, so
+//! the order within a cell stays. A node with siblings is not found in the pool but in a heap of the class.
+//!
+//! Within a batch scores only rise and free resources only shrink. So an unvisited node keeps its position,
 //! and a refusal holds for the class. A node can move behind the key up to which a class was refused, never
 //! before it.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use model::ids::NodeName;
 use model::pod::Refusal;
 
 use crate::candidate::Candidate;
+use crate::class::{PodClass, Siblings};
 use crate::explain;
 use crate::filter::{self, EvalContext};
 use crate::policy::Weights;
 use crate::requirements::Requirements;
-use crate::score::LoadScore;
+use crate::score::{self, LoadScore};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
 pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
@@ -26,8 +35,18 @@ pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     weights: &'a Weights,
     typical_pressure: LoadScore,
     context: EvalContext,
-    unvisited: Peekable<I>,
+    has_zones: bool,
+    cells: Vec<BatchCell<I>>,
     pooled: Vec<PooledNode<'a>>,
+    /// By index in the snapshot. `None` if the node gets no pod of this batch.
+    visited: HashMap<u32, Option<u32>>,
+    /// Some nodes were visited because of siblings, before their turn.
+    has_early_visits: bool,
+    groups: Vec<Siblings>,
+}
+
+struct BatchCell<I: Iterator<Item = RankKey>> {
+    unvisited: Peekable<I>,
     /// Keys with indexes into `pooled`.
     pool: BTreeSet<RankKey>,
 }
@@ -36,37 +55,58 @@ struct PooledNode<'a> {
     candidate: Candidate,
     target: &'a Arc<PlacementTarget>,
     snapshot_index: u32,
+    cell: u32,
+    key: RankKey,
 }
 
-pub(crate) struct PodClass {
-    pub(crate) requirements: Requirements,
-    refused_up_to: Option<RankKey>,
-    /// A batch frees no resources.
-    unschedulable: Option<Arc<[Refusal]>>,
-}
-
-impl PodClass {
-    pub(crate) fn new(requirements: Requirements) -> Self {
-        Self { requirements, refused_up_to: None, unschedulable: None }
-    }
+enum CellResult {
+    Found(RankKey),
+    /// No node precedes the ceiling.
+    NoneBelow(RankKey),
+    /// Nor will there be one for this class.
+    Exhausted,
 }
 
 impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
     pub(crate) fn new(
         snapshot: &'a ClusterSnapshot,
-        order: I,
+        orders: impl Iterator<Item = I>,
         weights: &'a Weights,
         context: EvalContext,
     ) -> Self {
+        let cell = |order: I| BatchCell { unvisited: order.peekable(), pool: BTreeSet::new() };
         Self {
             snapshot,
             weights,
             typical_pressure: snapshot.typical_pressure(),
             context,
-            unvisited: order.peekable(),
+            has_zones: snapshot.has_zones(),
+            cells: orders.map(cell).collect(),
             pooled: Vec::new(),
-            pool: BTreeSet::new(),
+            visited: HashMap::new(),
+            has_early_visits: false,
+            groups: Vec::new(),
         }
+    }
+
+    pub(crate) fn new_class(&self, requirements: Requirements, group: Option<usize>) -> PodClass {
+        PodClass::new(requirements, group, self.cells.len())
+    }
+
+    /// `placed` are the generation's pods before this batch.
+    pub(crate) fn new_group(&mut self, placed: &BTreeMap<NodeName, u64>) -> usize {
+        let mut siblings = Siblings::new(self.cells.len());
+        for (name, count) in placed {
+            let Some(index) = self.snapshot.index_of(name) else { continue };
+            let (candidate, _) = self.snapshot.at(index);
+            let load = candidate.load(self.weights, self.typical_pressure);
+            let cell = self.snapshot.cell_of(index);
+            let node = self.visit(cell, RankKey { load, ..self.snapshot.key_of(index) });
+            siblings.add(cell, node, *count);
+            self.has_early_visits = true;
+        }
+        self.groups.push(siblings);
+        self.groups.len() - 1
     }
 
     /// `name` identifies the pod to others that need the same host port.
@@ -78,71 +118,191 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         if let Some(refusals) = &class.unschedulable {
             return Err(refusals.clone());
         }
-        loop {
-            if let Some(key) = self.first_fit(class) {
-                return Ok(self.reserve(key, &class.requirements, name));
-            }
-            if !self.visit_next(&class.requirements) {
-                return Err(class.unschedulable.insert(self.refusals(&class.requirements)).clone());
-            }
+        match self.best_node(class) {
+            Some(node) => Ok(self.reserve(node, class, name)),
+            None => Err(class.unschedulable.insert(self.refusals(&class.requirements)).clone()),
         }
     }
 
-    fn first_fit(&mut self, class: &mut PodClass) -> Option<RankKey> {
-        let limit = self.unvisited.peek().copied();
-        match class.refused_up_to {
-            // Finding the beginning of a range takes a fifth of a placement.
-            None => self.first_fit_of(self.pool.iter(), limit, class),
-            Some(refused) => {
-                let others = (Bound::Excluded(refused), Bound::Unbounded);
-                self.first_fit_of(self.pool.range(others), limit, class)
-            }
+    fn best_node(&mut self, class: &mut PodClass) -> Option<u32> {
+        self.learn_nodes_with_siblings(class);
+        if self.cells.len() == 1 {
+            // Nothing to choose from: a tenth of a decision.
+            let CellResult::Found(key) = self.search(0, class, None) else { return None };
+            return Some(key.index);
         }
-    }
-
-    fn first_fit_of<'k>(
-        &self,
-        keys: impl Iterator<Item = &'k RankKey>,
-        limit: Option<RankKey>,
-        class: &mut PodClass,
-    ) -> Option<RankKey> {
-        for key in keys {
-            if limit.is_some_and(|limit| *key > limit) {
+        let mut best: Option<RankKey> = None;
+        while let Some((bound, cell)) = class.most_promising(|cell| self.zone_load(class, cell)) {
+            if best.is_some_and(|best| best <= bound) {
                 break;
             }
-            let candidate = &self.pooled[key.index as usize].candidate;
-            if filter::is_feasible(filter::POD_FILTERS, candidate, &class.requirements, &self.context) {
-                return Some(*key);
+            let zone_load = self.zone_load(class, cell);
+            match self.search(cell, class, best.map(|best| best.with_less(zone_load))) {
+                CellResult::Found(key) => {
+                    class.cells[cell].at_least = key;
+                    best = Some(key.with_more(zone_load));
+                }
+                CellResult::NoneBelow(ceiling) => class.cells[cell].at_least = ceiling,
+                CellResult::Exhausted => class.cells[cell].is_exhausted = true,
             }
-            class.refused_up_to = Some(*key);
+        }
+        best.map(|key| key.index)
+    }
+
+    fn zone_load(&self, class: &PodClass, cell: usize) -> LoadScore {
+        let group = class.group.filter(|_| self.has_zones);
+        group.map_or(0, |group| score::sibling_load(self.groups[group].in_cell(cell), self.weights))
+    }
+
+    fn node_load(&self, group: usize, node: u32) -> LoadScore {
+        score::sibling_load(self.groups[group].on(node), self.weights)
+    }
+
+    /// Other classes of the group may have placed pods.
+    fn learn_nodes_with_siblings(&self, class: &mut PodClass) {
+        let Some(group) = class.group else { return };
+        let nodes = &self.groups[group].nodes;
+        for &node in &nodes[class.known_nodes..] {
+            let pooled = &self.pooled[node as usize];
+            let key = pooled.key.with_more(self.node_load(group, node));
+            class.cells[pooled.cell as usize].with_siblings.push(Reverse(key));
+        }
+        class.known_nodes = nodes.len();
+    }
+
+    fn search(&mut self, cell: usize, class: &mut PodClass, ceiling: Option<RankKey>) -> CellResult {
+        let below = |key: &RankKey| ceiling.is_none_or(|ceiling| *key < ceiling);
+        let known = class.group.and_then(|group| self.best_with_siblings(cell, group, class)).filter(below);
+        match (self.best_without_siblings(cell, class, known.or(ceiling)), known) {
+            (CellResult::Found(key), _) | (_, Some(key)) => CellResult::Found(key),
+            (CellResult::Exhausted, None) if !class.cells[cell].with_siblings.is_empty() => {
+                // Only a ceiling keeps a node with siblings from being found.
+                ceiling.map_or(CellResult::Exhausted, CellResult::NoneBelow)
+            }
+            (other, None) => other,
+        }
+    }
+
+    fn best_with_siblings(&self, cell: usize, group: usize, class: &mut PodClass) -> Option<RankKey> {
+        let requirements = &class.requirements;
+        let heap = &mut class.cells[cell].with_siblings;
+        while let Some(mut top) = heap.peek_mut() {
+            let node = &self.pooled[top.0.index as usize];
+            if !filter::is_feasible(filter::POD_FILTERS, &node.candidate, requirements, &self.context) {
+                PeekMut::pop(top);
+                continue;
+            }
+            let key = node.key.with_more(self.node_load(group, top.0.index));
+            if top.0 == key {
+                return Some(key);
+            }
+            *top = Reverse(key);
         }
         None
     }
 
-    fn reserve(&mut self, key: RankKey, requirements: &Requirements, name: &str) -> Arc<PlacementTarget> {
-        self.pool.remove(&key);
-        let node = &mut self.pooled[key.index as usize];
+    fn best_without_siblings(
+        &mut self,
+        cell: usize,
+        class: &mut PodClass,
+        ceiling: Option<RankKey>,
+    ) -> CellResult {
+        loop {
+            let limit = self.next_unvisited(cell);
+            let pool = &self.cells[cell].pool;
+            let in_pool = match class.cells[cell].refused_up_to {
+                // Finding the beginning of a range takes a fifth of a placement.
+                None => self.first_fit(pool.iter(), limit, ceiling, cell, class),
+                Some(refused) => {
+                    let others = (Bound::Excluded(refused), Bound::Unbounded);
+                    self.first_fit(pool.range(others), limit, ceiling, cell, class)
+                }
+            };
+            match (in_pool, limit) {
+                (Some(found), _) => return found,
+                (None, None) => return CellResult::Exhausted,
+                (None, Some(next)) if let Some(ceiling) = ceiling.filter(|ceiling| *ceiling <= next) => {
+                    return CellResult::NoneBelow(ceiling);
+                }
+                (None, Some(next)) => {
+                    self.cells[cell].unvisited.next();
+                    self.visit(cell as u32, next);
+                }
+            }
+        }
+    }
+
+    fn first_fit<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k RankKey>,
+        limit: Option<RankKey>,
+        ceiling: Option<RankKey>,
+        cell: usize,
+        class: &mut PodClass,
+    ) -> Option<CellResult> {
+        let siblings = class.group.map(|group| &self.groups[group]);
+        for key in keys {
+            if limit.is_some_and(|limit| *key > limit) {
+                break;
+            }
+            if let Some(ceiling) = ceiling.filter(|ceiling| ceiling <= key) {
+                return Some(CellResult::NoneBelow(ceiling));
+            }
+            let candidate = &self.pooled[key.index as usize].candidate;
+            if siblings.is_none_or(|siblings| siblings.on(key.index) == 0)
+                && filter::is_feasible(filter::POD_FILTERS, candidate, &class.requirements, &self.context)
+            {
+                return Some(CellResult::Found(*key));
+            }
+            class.cells[cell].refused_up_to = Some(*key);
+        }
+        None
+    }
+
+    fn reserve(&mut self, index: u32, class: &PodClass, name: &str) -> Arc<PlacementTarget> {
+        let requirements = &class.requirements;
+        let node = &mut self.pooled[index as usize];
+        let pool = &mut self.cells[node.cell as usize].pool;
+        pool.remove(&node.key);
         node.candidate.used = node.candidate.used.saturating_add(requirements.resources());
         node.candidate.take_ports(&requirements.host_ports, name);
+        node.key.load = node.candidate.load(self.weights, self.typical_pressure);
         if node.candidate.has_free_slot() {
-            self.pool
-                .insert(RankKey { load: node.candidate.load(self.weights, self.typical_pressure), ..key });
+            pool.insert(node.key);
+        }
+        if let Some(group) = class.group {
+            self.groups[group].add(node.cell, Some(index), 1);
         }
         node.target.clone()
     }
 
-    /// Returns false if all nodes have been visited.
-    fn visit_next(&mut self, requirements: &Requirements) -> bool {
-        let Some(key) = self.unvisited.next() else { return false };
-        let (candidate, target) = self.snapshot.at(key.index);
-        if filter::is_feasible(filter::NODE_FILTERS, candidate, requirements, &self.context)
-            && candidate.has_free_slot()
-        {
-            let index = u32::try_from(self.pooled.len()).expect("the pool is no larger than the snapshot");
-            self.pooled.push(PooledNode { candidate: candidate.clone(), target, snapshot_index: key.index });
-            self.pool.insert(RankKey { index, ..key });
+    fn next_unvisited(&mut self, cell: usize) -> Option<RankKey> {
+        let (visited, unvisited) = (&self.visited, &mut self.cells[cell].unvisited);
+        if self.has_early_visits {
+            while unvisited.next_if(|key| visited.contains_key(&key.index)).is_some() {}
         }
-        true
+        unvisited.peek().copied()
+    }
+
+    /// Returns its index in `pooled`, unless it gets no pod of this batch.
+    fn visit(&mut self, cell: u32, key: RankKey) -> Option<u32> {
+        if let Some(known) = self.visited.get(&key.index) {
+            return *known;
+        }
+        let (candidate, target) = self.snapshot.at(key.index);
+        // Filters of nodes know no requirements.
+        let is_feasible =
+            filter::is_feasible(filter::NODE_FILTERS, candidate, &Requirements::default(), &self.context);
+        let pooled = (is_feasible && candidate.has_free_slot()).then(|| {
+            let index = u32::try_from(self.pooled.len()).expect("the pool is no larger than the snapshot");
+            let (candidate, snapshot_index) = (candidate.clone(), key.index);
+            let key = RankKey { index, ..key };
+            self.pooled.push(PooledNode { candidate, target, snapshot_index, cell, key });
+            self.cells[cell as usize].pool.insert(key);
+            index
+        });
+        self.visited.insert(key.index, pooled);
+        pooled
     }
 
     fn refusals(&self, requirements: &Requirements) -> Arc<[Refusal]> {

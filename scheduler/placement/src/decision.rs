@@ -1,16 +1,19 @@
 //! Decides about a batch of pods: groups them into classes and places them one by one.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use model::RedisMillis;
 use model::pod::Refusal;
 
-use crate::batch::{PlacementBatch, PodClass};
+use crate::batch::PlacementBatch;
+use crate::class::PodClass;
 use crate::filter::EvalContext;
 use crate::policy::PlacementPolicy;
-use crate::requirements::{PodRequest, Requirements};
-use crate::snapshot::{ClusterSnapshot, PlacementTarget};
+use crate::requirements::{Generation, PodRequest, Requirements};
+use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
@@ -36,39 +39,83 @@ pub fn decide(
     snapshot: &ClusterSnapshot,
     now: RedisMillis,
     policy: &PlacementPolicy,
-    pods: &[PodRequest],
+    pods: &[impl Borrow<PodRequest>],
 ) -> Vec<Decision> {
     let snapshot = snapshot.ordered_by(policy.weights);
     let context = EvalContext { now, dead_after: policy.dead_after };
-    let mut batch = PlacementBatch::new(&snapshot, snapshot.order(), &policy.weights, context);
+    let mut batch = PlacementBatch::new(&snapshot, snapshot.orders(), &policy.weights, context);
     let mut classes = PodClasses::default();
-    let decide_one = |(pod, request): (usize, &PodRequest)| {
-        let outcome = match batch.place(classes.of(&request.requirements), request.name()) {
+    let mut decisions = Vec::with_capacity(pods.len());
+    for (pod, request) in pods.iter().map(Borrow::borrow).enumerate() {
+        let class = classes.of(request, &snapshot, &mut batch);
+        let outcome = match batch.place(class, request.name()) {
             Ok(target) => Outcome::Place(target),
             Err(refusals) => Outcome::Unschedulable { refusals },
         };
-        Decision { pod, outcome }
-    };
-    pods.iter().enumerate().map(decide_one).collect()
+        decisions.push(Decision { pod, outcome });
+    }
+    decisions
 }
 
 #[derive(Default)]
-struct PodClasses {
+struct PodClasses<'a> {
     classes: Vec<PodClass>,
-    by_requirements: HashMap<Requirements, usize>,
-    last: usize,
+    by_key: HashMap<ClassKey, usize>,
+    groups: HashMap<&'a Generation, usize>,
+    last: Option<(usize, Option<&'a Generation>)>,
 }
 
-impl PodClasses {
-    fn of(&mut self, requirements: &Requirements) -> &mut PodClass {
-        // The pods of a service usually follow each other.
-        if self.classes.get(self.last).is_none_or(|last| last.requirements != *requirements) {
-            // Copying the key costs less than hashing it twice.
-            self.last = *self.by_requirements.entry(requirements.clone()).or_insert_with(|| {
-                self.classes.push(PodClass::new(requirements.clone()));
-                self.classes.len() - 1
-            });
+#[derive(PartialEq, Eq)]
+struct ClassKey {
+    requirements: Requirements,
+    group: Option<usize>,
+}
+
+/// Hashing dominates the lookup of a class, by writes.
+impl Hash for ClassKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.requirements.hash(state);
+        if let Some(group) = self.group {
+            state.write_usize(group);
         }
-        &mut self.classes[self.last]
+    }
+}
+
+impl<'a> PodClasses<'a> {
+    fn of<I: Iterator<Item = RankKey>>(
+        &mut self,
+        request: &'a PodRequest,
+        snapshot: &ClusterSnapshot,
+        batch: &mut PlacementBatch<'_, I>,
+    ) -> &mut PodClass {
+        let generation = request.generation.as_ref();
+        // The pods of a service usually follow each other.
+        let is_last = |(last, of_last): (usize, Option<&Generation>)| {
+            of_last == generation && self.classes[last].requirements == request.requirements
+        };
+        let index = match self.last {
+            Some(last) if is_last(last) => last.0,
+            _ => {
+                let group = generation.and_then(|generation| self.group(generation, snapshot, batch));
+                // Copying the key costs less than hashing it twice.
+                let key = ClassKey { requirements: request.requirements.clone(), group };
+                *self.by_key.entry(key).or_insert_with_key(|key| {
+                    self.classes.push(batch.new_class(key.requirements.clone(), group));
+                    self.classes.len() - 1
+                })
+            }
+        };
+        self.last = Some((index, generation));
+        &mut self.classes[index]
+    }
+
+    fn group<I: Iterator<Item = RankKey>>(
+        &mut self,
+        generation: &'a Generation,
+        snapshot: &ClusterSnapshot,
+        batch: &mut PlacementBatch<'_, I>,
+    ) -> Option<usize> {
+        let placed = snapshot.placed(generation)?;
+        Some(*self.groups.entry(generation).or_insert_with(|| batch.new_group(placed)))
     }
 }

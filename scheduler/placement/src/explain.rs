@@ -1,6 +1,7 @@
 //! Explains a placement or its refusal, with the same filters and scores that decide.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::RedisMillis;
@@ -11,9 +12,9 @@ use serde::Serialize;
 
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, NodeFilter, Reason};
-use crate::policy::PlacementPolicy;
+use crate::policy::{PlacementPolicy, Weights};
 use crate::requirements::{PodRequest, Requirements};
-use crate::score::{self, LoadScore, TermScore};
+use crate::score::{self, LoadScore, LoadTerm, TermScore};
 use crate::snapshot::ClusterSnapshot;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,35 +48,50 @@ pub fn explain(
 ) -> Vec<NodeEvaluation> {
     let context = EvalContext { now, dead_after: policy.dead_after };
     let typical_pressure = snapshot.ordered_by(policy.weights).typical_pressure();
-    let mut evaluations: Vec<_> = snapshot
-        .nodes()
-        .map(|node| evaluate(node, policy, typical_pressure, &pod.requirements, &context))
-        .collect();
+    let placed = pod.generation.as_ref().and_then(|generation| snapshot.placed(generation));
+    let evaluate_one = |node: &Node| {
+        let mut terms = score::explain(node, policy, typical_pressure);
+        if let Some(placed) = placed {
+            terms.extend(sibling_terms(snapshot, placed, node, &policy.weights));
+        }
+        let load = terms.iter().map(|term| term.points).sum();
+        let refusals = explained_refusals(node, policy, &pod.requirements, &context);
+        NodeEvaluation { node: node.name.clone(), load, terms, refusals }
+    };
+    let mut evaluations: Vec<_> = snapshot.nodes().map(evaluate_one).collect();
     // Stable: equal loads stay in the order of names.
     evaluations.sort_by_key(|evaluation| (!evaluation.is_feasible(), evaluation.load));
     evaluations
 }
 
-fn evaluate(
+fn sibling_terms(
+    snapshot: &ClusterSnapshot,
+    placed: &BTreeMap<NodeName, u64>,
+    node: &Node,
+    weights: &Weights,
+) -> impl Iterator<Item = TermScore> {
+    let is_in_zone = |name: &NodeName| snapshot.get(name).is_some_and(|other| other.zone() == node.zone());
+    let in_zone = placed.iter().filter(|(name, _)| is_in_zone(name)).map(|(_, count)| count).sum();
+    let on_node = placed.get(&node.name).copied().unwrap_or(0);
+    let counted = [
+        (LoadTerm::NodeSiblings, Some(on_node)),
+        (LoadTerm::ZoneSiblings, snapshot.has_zones().then_some(in_zone)),
+    ];
+    counted.into_iter().filter_map(|(term, count)| Some(score::explain_siblings(term, count?, weights)))
+}
+
+fn explained_refusals(
     node: &Node,
     policy: &PlacementPolicy,
-    typical_pressure: LoadScore,
     requirements: &Requirements,
     context: &EvalContext,
-) -> NodeEvaluation {
+) -> Vec<FilterRefusal> {
     let candidate = Candidate::new(node, &policy.weights);
-    let refusals = filter::failed(&candidate, requirements, context)
-        .map(|filter| FilterRefusal {
-            reason: filter.reason,
-            detail: (filter.explain)(&candidate, requirements, context, node),
-        })
-        .collect();
-    NodeEvaluation {
-        node: node.name.clone(),
-        load: candidate.load(&policy.weights, typical_pressure),
-        terms: score::explain(node, policy, typical_pressure),
-        refusals,
-    }
+    let explained = |filter: &NodeFilter| FilterRefusal {
+        reason: filter.reason,
+        detail: (filter.explain)(&candidate, requirements, context, node),
+    };
+    filter::failed(&candidate, requirements, context).map(explained).collect()
 }
 
 /// `current` returns the candidate with the batch's placements.

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! A pod goes to the node with the lowest [load](score) that passes every filter; ties go to the first by
-//! name. Each placement counts for the next, so nothing is overcommitted within a batch. Between schedulers,
+//! name. Pods of one generation avoid each other's nodes and zones.
+//!
+//! Each placement counts for the next, so nothing is overcommitted within a batch. Between schedulers,
 //! `assign.lua` prevents it.
 //!
 //! Tests: beside the code, tests, filter::tests
@@ -16,6 +18,7 @@
 mod amounts;
 mod batch;
 mod candidate;
+mod class;
 mod decision;
 mod explain;
 mod filter;
@@ -33,6 +36,7 @@ pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use policy::{PlacementPolicy, Weights};
 pub use requirements::{
-    BoundVolume, ContestedVolume, GivenUpCopy, PodRequest, Requirements, UnreportedVolume, VolumePlaces,
+    BoundVolume, ContestedVolume, Generation, GivenUpCopy, PodRequest, Requirements, UnreportedVolume,
+    VolumePlaces,
 };
-pub use snapshot::{ClusterSnapshot, PlacementTarget};
+pub use snapshot::{ClusterSnapshot, PlacedPods, PlacementTarget};

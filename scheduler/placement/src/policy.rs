@@ -30,6 +30,9 @@ pub struct Weights {
     pub memory_full: u32,
     pub io_some: u32,
     pub io_full: u32,
+    /// Per pod of the same generation in the node's zone, and once more on the node: more than a busy CPU and
+    /// a few pods together, less than pressure that hurts.
+    pub sibling: u32,
     /// Pressure is rounded down to a multiple of this many percent; 0 counts as 1.
     ///
     /// Less than 5 % counts as none, so that equal idle nodes fill evenly. One step of `cpu_some` is worth
@@ -47,6 +50,7 @@ impl Default for Weights {
             memory_full: 3_000,
             io_some: 250,
             io_full: 1_000,
+            sibling: 35_000,
             pressure_step: 5,
         }
     }

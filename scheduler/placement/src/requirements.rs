@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use model::ids::{NodeName, PodId, ServiceName, VolumeName};
+use model::ids::{NodeName, PodId, ServiceName, SpecId, VolumeName};
 use model::node::Resources;
 use model::node::host_access::HostRequest;
 use model::service::volume::UnreportedNode;
@@ -14,12 +14,19 @@ pub struct PodRequest {
     pub id: PodId,
     pub requirements: Requirements,
     /// `None` if it was pushed.
-    pub service: Option<ServiceName>,
+    pub generation: Option<Generation>,
+}
+
+/// The pods of a service that have the same specification.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation {
+    pub service: ServiceName,
+    pub spec: SpecId,
 }
 
 impl PodRequest {
     pub fn name(&self) -> &str {
-        self.service.as_ref().map_or(self.id.as_str(), ServiceName::as_str)
+        self.generation.as_ref().map_or(self.id.as_str(), |generation| generation.service.as_str())
     }
 }
 

@@ -22,6 +22,10 @@ pub enum LoadTerm {
     IoFull,
     /// The median of the others, for a node without reported pressure.
     TypicalPressure,
+    /// Pods of the same generation on the node.
+    NodeSiblings,
+    /// Pods of the same generation in the zone, if there are several zones.
+    ZoneSiblings,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -72,6 +76,19 @@ pub fn explain(node: &Node, policy: &PlacementPolicy, typical_pressure: LoadScor
 /// Changes within a batch.
 pub(crate) fn pod_load(used: u64, slots: u64, weights: &Weights) -> LoadScore {
     share_points(used, slots, weights).saturating_add(count_points(used, weights))
+}
+
+/// More siblings are as bad: load decides about the other pods of a large service.
+const MAX_COUNTED_SIBLINGS: u64 = 8;
+
+/// Of the node, or of its zone.
+pub(crate) fn sibling_load(siblings: u64, weights: &Weights) -> LoadScore {
+    siblings.min(MAX_COUNTED_SIBLINGS) * u64::from(weights.sibling)
+}
+
+pub(crate) fn explain_siblings(term: LoadTerm, siblings: u64, weights: &Weights) -> TermScore {
+    let points = sibling_load(siblings, weights);
+    TermScore { term, value: siblings as f64, weight: weights.sibling, points }
 }
 
 /// Constant until the node's next heartbeat.

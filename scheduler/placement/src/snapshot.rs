@@ -1,10 +1,10 @@
-//! All nodes, the best for the next pod first.
+//! All nodes, by zone, in each the best for the next pod first.
 //!
-//! Every change updates the order, so a decision examines only the best few. The copy may be outdated: the
+//! Every change updates the orders, so a decision examines only the best few. The copy may be outdated: the
 //! script that assigns pods checks again.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use model::spec::HostPorts;
 
 use crate::candidate::Candidate;
 use crate::policy::Weights;
+use crate::requirements::Generation;
 use crate::score::LoadScore;
 
 /// Redis refuses the assignment if the node's worker has registered again since.
@@ -29,11 +30,15 @@ pub struct ClusterSnapshot {
     weights: Weights,
     entries: Vec<NodeEntry>,
     by_name: BTreeMap<NodeName, u32>,
-    order: BTreeSet<RankKey>,
-    /// Nodes without reported pressure. Their loads lack the typical pressure: a change of it moves no node.
-    order_without_pressure: BTreeSet<RankKey>,
+    cells: Vec<Cell>,
+    /// May name empty cells.
+    cell_of_zone: BTreeMap<String, u32>,
     pressures: BTreeMap<LoadScore, usize>,
+    placed: PlacedPods,
 }
+
+/// Numbers of pods by node, of the generations whose pods are placed apart.
+pub type PlacedPods = HashMap<Generation, BTreeMap<NodeName, u64>>;
 
 #[derive(Debug, Clone)]
 struct NodeEntry {
@@ -41,6 +46,40 @@ struct NodeEntry {
     target: Arc<PlacementTarget>,
     candidate: Candidate,
     key: RankKey,
+    cell: u32,
+}
+
+/// The nodes of one zone.
+#[derive(Debug, Clone, Default)]
+struct Cell {
+    order: BTreeSet<RankKey>,
+    /// Nodes without reported pressure. Their loads lack the typical pressure: a change of it moves no node.
+    order_without_pressure: BTreeSet<RankKey>,
+}
+
+impl Cell {
+    fn is_empty(&self) -> bool {
+        self.order.is_empty() && self.order_without_pressure.is_empty()
+    }
+
+    fn insert(&mut self, key: RankKey, has_pressure: bool) {
+        if has_pressure {
+            self.order.insert(key)
+        } else {
+            self.order_without_pressure.insert(key)
+        };
+    }
+
+    fn order(&self, typical_pressure: LoadScore) -> impl Iterator<Item = RankKey> {
+        let with_typical = move |key: &RankKey| key.with_more(typical_pressure);
+        let mut reported = self.order.iter().copied().peekable();
+        let mut others = self.order_without_pressure.iter().map(with_typical).peekable();
+        std::iter::from_fn(move || match (reported.peek(), others.peek()) {
+            (Some(a), Some(b)) if b < a => others.next(),
+            (None, _) => others.next(),
+            _ => reported.next(),
+        })
+    }
 }
 
 /// The lowest key is the best node.
@@ -51,6 +90,16 @@ pub(crate) struct RankKey {
     pub(crate) name_rank: u64,
     /// In the snapshot, or in the pool of a batch.
     pub(crate) index: u32,
+}
+
+impl RankKey {
+    pub(crate) fn with_more(self, load: LoadScore) -> Self {
+        Self { load: self.load.saturating_add(load), ..self }
+    }
+
+    pub(crate) fn with_less(self, load: LoadScore) -> Self {
+        Self { load: self.load.saturating_sub(load), ..self }
+    }
 }
 
 /// Gaps for nodes that join later.
@@ -67,10 +116,12 @@ impl ClusterSnapshot {
         let load = candidate.load(&self.weights, 0);
         if let Some(&index) = self.by_name.get(&node.name) {
             self.take_out_of_order(index);
+            let cell = self.cell_for(node.zone());
             let entry = &mut self.entries[index as usize];
             if entry.target.incarnation != node.incarnation {
                 entry.target = target_of(&node);
             }
+            entry.cell = cell;
             entry.node = node;
             entry.candidate = candidate;
             return self.put_in_order(index, load);
@@ -78,8 +129,9 @@ impl ClusterSnapshot {
         let name_rank = self.free_name_rank(&node.name);
         let index = u32::try_from(self.entries.len()).expect("fewer than 2^32 nodes fit into memory");
         let key = RankKey { load, name_rank, index };
+        let cell = self.cell_for(node.zone());
         self.by_name.insert(node.name.clone(), index);
-        self.entries.push(NodeEntry { target: target_of(&node), node, candidate, key });
+        self.entries.push(NodeEntry { target: target_of(&node), node, candidate, key, cell });
         self.put_in_order(index, load);
     }
 
@@ -114,6 +166,21 @@ impl ClusterSnapshot {
         true
     }
 
+    /// Replaces those of all generations: pods of others are placed by load alone.
+    pub fn set_placed(&mut self, placed: PlacedPods) {
+        self.placed = placed;
+    }
+
+    pub fn commit_placed(&mut self, node: &NodeName, generation: &Generation) {
+        if let Some(nodes) = self.placed.get_mut(generation) {
+            *nodes.entry(node.clone()).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn placed(&self, generation: &Generation) -> Option<&BTreeMap<NodeName, u64>> {
+        self.placed.get(generation)
+    }
+
     pub fn commit_ports(&mut self, node: &NodeName, ports: &HostPorts, name: &str) {
         let Some(&index) = self.by_name.get(node).filter(|_| !ports.is_empty()) else { return };
         let entry = &mut self.entries[index as usize];
@@ -141,7 +208,7 @@ impl ClusterSnapshot {
         if self.weights == weights {
             return Cow::Borrowed(self);
         }
-        let mut other = Self::new(weights);
+        let mut other = Self { placed: self.placed.clone(), ..Self::new(weights) };
         self.nodes().for_each(|node| other.upsert(node.clone()));
         Cow::Owned(other)
     }
@@ -149,7 +216,7 @@ impl ClusterSnapshot {
     /// The median, or 0.
     pub(crate) fn typical_pressure(&self) -> LoadScore {
         let count: usize = self.pressures.values().sum();
-        if count == 0 || self.order_without_pressure.is_empty() {
+        if count == 0 || count == self.len() {
             return 0;
         }
         let sorted = self.pressures.iter().flat_map(|(pressure, n)| std::iter::repeat_n(*pressure, *n));
@@ -157,17 +224,27 @@ impl ClusterSnapshot {
         middle.iter().sum::<LoadScore>() / middle.len() as LoadScore
     }
 
-    pub(crate) fn order(&self) -> impl Iterator<Item = RankKey> {
+    /// Of each cell.
+    pub(crate) fn orders(&self) -> impl Iterator<Item = impl Iterator<Item = RankKey>> {
         let typical_pressure = self.typical_pressure();
-        let with_typical =
-            move |key: &RankKey| RankKey { load: key.load.saturating_add(typical_pressure), ..*key };
-        let mut reported = self.order.iter().copied().peekable();
-        let mut others = self.order_without_pressure.iter().map(with_typical).peekable();
-        std::iter::from_fn(move || match (reported.peek(), others.peek()) {
-            (Some(a), Some(b)) if b < a => others.next(),
-            (None, _) => others.next(),
-            _ => reported.next(),
-        })
+        self.cells.iter().map(move |cell| cell.order(typical_pressure))
+    }
+
+    pub(crate) fn index_of(&self, name: &NodeName) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Its load lacks the typical pressure.
+    pub(crate) fn key_of(&self, index: u32) -> RankKey {
+        self.entries[index as usize].key
+    }
+
+    pub(crate) fn cell_of(&self, index: u32) -> u32 {
+        self.entries[index as usize].cell
+    }
+
+    pub(crate) fn has_zones(&self) -> bool {
+        self.cells.iter().filter(|cell| !cell.is_empty()).nth(1).is_some()
     }
 
     pub(crate) fn by_name(&self) -> impl Iterator<Item = (u32, &Candidate, &Node)> {
@@ -183,11 +260,12 @@ impl ClusterSnapshot {
 
     fn take_out_of_order(&mut self, index: u32) {
         let entry = &self.entries[index as usize];
+        let cell = &mut self.cells[entry.cell as usize];
         let Some(pressure) = entry.candidate.pressure else {
-            self.order_without_pressure.remove(&entry.key);
+            cell.order_without_pressure.remove(&entry.key);
             return;
         };
-        self.order.remove(&entry.key);
+        cell.order.remove(&entry.key);
         if let Some(count) = self.pressures.get_mut(&pressure) {
             *count -= 1;
             if *count == 0 {
@@ -199,13 +277,23 @@ impl ClusterSnapshot {
     fn put_in_order(&mut self, index: u32, load: LoadScore) {
         let entry = &mut self.entries[index as usize];
         entry.key.load = load;
-        match entry.candidate.pressure {
-            Some(pressure) => {
-                self.order.insert(entry.key);
-                *self.pressures.entry(pressure).or_default() += 1;
-            }
-            None => drop(self.order_without_pressure.insert(entry.key)),
+        self.cells[entry.cell as usize].insert(entry.key, entry.candidate.pressure.is_some());
+        if let Some(pressure) = entry.candidate.pressure {
+            *self.pressures.entry(pressure).or_default() += 1;
         }
+    }
+
+    fn cell_for(&mut self, zone: &str) -> u32 {
+        if let Some(&cell) = self.cell_of_zone.get(zone) {
+            return cell;
+        }
+        self.cell_of_zone.retain(|_, cell| !self.cells[*cell as usize].is_empty());
+        let free = self.cells.iter().position(Cell::is_empty).unwrap_or_else(|| {
+            self.cells.push(Cell::default());
+            self.cells.len() - 1
+        });
+        self.cell_of_zone.insert(zone.to_owned(), free as u32);
+        free as u32
     }
 
     /// Between those of the neighbors; if none is left, assigns all anew.
@@ -229,10 +317,10 @@ impl ClusterSnapshot {
         for (i, &index) in self.by_name.values().enumerate() {
             self.entries[index as usize].key.name_rank = (i as u64 + 1) * NAME_RANK_STRIDE;
         }
-        let (reported, others): (Vec<_>, Vec<_>) =
-            self.entries.iter().partition(|entry| entry.candidate.pressure.is_some());
-        self.order = reported.into_iter().map(|entry| entry.key).collect();
-        self.order_without_pressure = others.into_iter().map(|entry| entry.key).collect();
+        self.cells.fill(Cell::default());
+        for entry in &self.entries {
+            self.cells[entry.cell as usize].insert(entry.key, entry.candidate.pressure.is_some());
+        }
     }
 }
 
@@ -250,13 +338,21 @@ mod tests {
     use crate::testing::node;
 
     fn assert_consistent(snapshot: &ClusterSnapshot) {
-        let names: Vec<_> = snapshot.order().map(|key| &snapshot.at(key.index).1.name).collect();
+        let names_of = |cell: usize| {
+            let keys = snapshot.orders().nth(cell).unwrap();
+            keys.map(|key| &snapshot.at(key.index).1.name).collect::<Vec<_>>()
+        };
         let mut nodes: Vec<_> = snapshot.nodes().collect();
         assert!(nodes.windows(2).all(|pair| pair[0].name < pair[1].name));
         let typical = snapshot.typical_pressure();
         let load = |n: &Node| Candidate::new(n, &snapshot.weights).load(&snapshot.weights, typical);
         nodes.sort_by_key(|n| load(n));
-        assert_eq!(names, nodes.iter().map(|n| &n.name).collect::<Vec<_>>());
+        let zones: BTreeSet<_> = nodes.iter().map(|node| node.zone()).collect();
+        assert_eq!(snapshot.has_zones(), zones.len() > 1);
+        for zone in zones {
+            let names = nodes.iter().filter(|node| node.zone() == zone).map(|node| &node.name);
+            assert_eq!(names_of(snapshot.cell_of_zone[zone] as usize), names.collect::<Vec<_>>());
+        }
         assert_eq!((snapshot.len(), snapshot.is_empty()), (nodes.len(), nodes.is_empty()));
         for node in nodes {
             let entry = &snapshot.entries[snapshot.by_name[&node.name] as usize];
@@ -269,20 +365,23 @@ mod tests {
     proptest! {
         #[test]
         fn the_order_is_consistent_after_any_changes(
-            steps in prop::collection::vec((0..4u8, 0..12u8, 0..5u64), 0..60),
+            steps in prop::collection::vec((0..4u8, 0..12u8, 0..5u64, 0..4u8), 0..60),
         ) {
             let mut snapshot = ClusterSnapshot::new(Weights::default());
-            for (step, name, n) in steps {
+            for (step, name, n, zone) in steps {
+                let zoned = |n: &mut Node| {
+                    n.facts.labels.extend((zone > 0).then(|| ("zone".to_owned(), zone.to_string())));
+                };
                 let name = NodeName::new(format!("n{name}")).unwrap();
                 let known = snapshot.get(&name).map(|node| node.used.pods);
                 let one = Resources { pods: n, ..Resources::default() };
                 match step {
                     0 => prop_assert_eq!(snapshot.remove(&name), known.is_some()),
                     1 => prop_assert_eq!(snapshot.commit(&name, one), known.is_some()),
-                    2 => snapshot.upsert(node(name.as_str()).pods(n, 110).with(|n| n.psi = None).build()),
+                    2 => snapshot.upsert(node(name.as_str()).pods(n, 110).with(|n| n.psi = None).with(zoned).build()),
                     _ => {
                         let pressure = move |psi: &mut model::node::Psi| psi.cpu_some = 10.0 * n as f32;
-                        snapshot.upsert(node(name.as_str()).pods(n, 110).psi(pressure).build());
+                        snapshot.upsert(node(name.as_str()).pods(n, 110).psi(pressure).with(zoned).build());
                     }
                 }
                 let after = snapshot.get(&name).map(|node| node.used.pods);

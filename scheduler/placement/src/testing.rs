@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use model::RedisMillis;
-use model::ids::{Incarnation, PodId};
+use model::ids::{Incarnation, PodId, ServiceName, SpecId};
 use model::node::{Node, Psi, Resources};
 use testkit::fixtures;
 
-use crate::{PodRequest, Requirements};
+use crate::{Generation, PodRequest, Requirements};
 
 pub(crate) const NOW: RedisMillis = 1_000_000;
 
@@ -62,6 +62,10 @@ pub(crate) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
             needs_only_image: cpu_millis == 0 && memory_bytes == 0,
             ..Requirements::default()
         },
-        service: None,
+        generation: None,
     }
+}
+
+pub(crate) fn generation(service: &str, spec: &str) -> Generation {
+    Generation { service: ServiceName::new(service).unwrap(), spec: SpecId::new(spec).unwrap() }
 }

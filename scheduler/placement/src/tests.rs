@@ -2,17 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::ids::NodeName;
+use model::ids::{NodeName, PodId};
 use model::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
 use model::pod::Refusal;
 use model::spec::HostPorts;
 use proptest::prelude::*;
 
-use super::testing::{NOW, node, pod};
+use super::testing::{NOW, generation, node, pod};
 use super::*;
 
 fn snapshot(nodes: &[Node]) -> ClusterSnapshot {
@@ -30,7 +30,21 @@ fn place(nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
 }
 
 fn place_by(policy: &PlacementPolicy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
-    let decisions = decide(&snapshot_by(policy.weights, nodes), NOW, policy, pods);
+    place_in(&snapshot_by(policy.weights, nodes), policy, pods)
+}
+
+fn place_beside(placed: &PlacedPods, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
+    let mut snapshot = snapshot(nodes);
+    snapshot.set_placed(placed.clone());
+    place_in(&snapshot, &PlacementPolicy::default(), pods)
+}
+
+fn place_in(
+    snapshot: &ClusterSnapshot,
+    policy: &PlacementPolicy,
+    pods: &[PodRequest],
+) -> Vec<Option<NodeName>> {
+    let decisions = decide(snapshot, NOW, policy, pods);
     assert!(decisions.iter().enumerate().all(|(i, decision)| decision.pod == i));
     decisions.into_iter().map(|decision| node_of(&decision.outcome)).collect()
 }
@@ -64,8 +78,27 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
         && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
 }
 
-fn reference(policy: &PlacementPolicy, nodes: &[Node], pods: &[PodRequest]) -> Vec<Option<NodeName>> {
-    let mut nodes = nodes.to_vec();
+/// Examines all nodes for each pod.
+fn reference(
+    policy: &PlacementPolicy,
+    nodes: &[Node],
+    placed: &PlacedPods,
+    pods: &[PodRequest],
+) -> Vec<Option<NodeName>> {
+    let (mut nodes, mut placed) = (nodes.to_vec(), placed.clone());
+    let zones: BTreeMap<NodeName, String> =
+        nodes.iter().map(|node| (node.name.clone(), node.zone().to_owned())).collect();
+    let has_zones = zones.values().collect::<BTreeSet<_>>().len() > 1;
+    let sibling_load = |placed: &PlacedPods, pod: &PodRequest, node: &Node| {
+        let Some(of) = pod.generation.as_ref().and_then(|generation| placed.get(generation)) else {
+            return 0;
+        };
+        let in_zone = |name: &NodeName| zones.get(name).is_some_and(|zone| zone == node.zone());
+        let in_zone: u64 = of.iter().filter(|(name, _)| in_zone(name)).map(|(_, count)| count).sum();
+        let on_node = of.get(&node.name).copied().unwrap_or(0);
+        let counted = on_node.min(8) + if has_zones { in_zone.min(8) } else { 0 };
+        counted * u64::from(policy.weights.sibling)
+    };
     let mut pressures: Vec<u64> =
         nodes.iter().filter_map(|n| Some(score::pressure_load(n.psi.as_ref()?, &policy.weights))).collect();
     pressures.sort_unstable();
@@ -75,7 +108,11 @@ fn reference(policy: &PlacementPolicy, nodes: &[Node], pods: &[PodRequest]) -> V
     pods.iter()
         .map(|pod| {
             let fitting = nodes.iter_mut().filter(|node| can_run(node, pod));
-            let best = fitting.min_by_key(|node| (load(node), node.name.clone()))?;
+            let score = |node: &Node| load(node) + sibling_load(&placed, pod, node);
+            let best = fitting.min_by_key(|node| (score(node), node.name.clone()))?;
+            if let Some(of) = pod.generation.as_ref().and_then(|generation| placed.get_mut(generation)) {
+                *of.entry(best.name.clone()).or_default() += 1;
+            }
             best.used = best.used.saturating_add(pod.requirements.resources());
             best.host_ports
                 .extend(pod.requirements.host_ports.iter().map(|port| (port.into(), String::new())));
@@ -104,6 +141,7 @@ prop_compose! {
         age in prop_oneof![4 => 0..20_000u64, 1 => 19_999..20_003u64, 1 => 20_000..90_000u64],
         problems in (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
         external in prop::bool::weighted(0.2),
+        zone in prop_oneof![2 => Just(""), 1 => Just("a"), 1 => Just("b"), 1 => Just("c")],
         psi in any_psi(),
     ) -> Node {
         let mut node = node("x").pods(used.0, has.0).cpu(used.1, has.1).memory(used.2, has.2).build();
@@ -111,6 +149,7 @@ prop_compose! {
         node.state = if problems.1 { NodeState::Dead } else { NodeState::Alive };
         node.engine_problem = problems.2.then(|| "no space left".to_owned());
         node.kind = if external { NodeKind::External } else { NodeKind::Kubeleet };
+        node.facts.labels = BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
         node
     }
 }
@@ -124,6 +163,7 @@ fn any_weights() -> impl Strategy<Value = Weights> {
         memory_full: weight,
         io_some: weight,
         io_full: weight,
+        sibling: weight,
         pressure_step: weight,
     };
     prop_oneof![
@@ -155,23 +195,44 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             volumes: None,
         },
     );
-    prop::collection::vec(requirements, 0..40).prop_map(|pods| {
+    let named = prop::option::of((0..2u8, 0..2u8));
+    prop::collection::vec((requirements, named), 0..40).prop_map(|pods| {
+        let of = |(service, spec)| generation(&format!("s{service}"), &format!("spec{spec}"));
         let pods = pods.into_iter().enumerate();
-        pods.map(|(i, requirements)| PodRequest { requirements, ..pod(i, 0, 0) }).collect()
+        let one = |(i, (requirements, named)): (usize, (Requirements, Option<_>))| PodRequest {
+            requirements,
+            generation: named.map(of),
+            ..pod(i, 0, 0)
+        };
+        pods.map(one).collect()
+    })
+}
+
+/// One of the generations of `any_pods` is not counted.
+fn any_placed() -> impl Strategy<Value = PlacedPods> {
+    let of_one = || prop::collection::btree_map(0..14u8, 0..12u64, 0..6);
+    prop::collection::vec(of_one(), 3).prop_map(|placed| {
+        let name = |(i, count)| (NodeName::new(format!("n{i}")).unwrap(), count);
+        let generations = [("s0", "spec0"), ("s0", "spec1"), ("s1", "spec0")];
+        let generations = generations.into_iter().map(|(service, spec)| generation(service, spec));
+        generations.zip(placed.into_iter().map(|nodes| nodes.into_iter().map(name).collect())).collect()
     })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
 
     #[test]
     fn decisions_equal_those_of_a_full_scan(
         nodes in any_nodes(),
         pods in any_pods(),
+        placed in any_placed(),
         weights in any_weights(),
     ) {
         let policy = PlacementPolicy { weights, ..PlacementPolicy::default() };
-        prop_assert_eq!(place_by(&policy, &nodes, &pods), reference(&policy, &nodes, &pods));
+        let mut snapshot = snapshot_by(weights, &nodes);
+        snapshot.set_placed(placed.clone());
+        prop_assert_eq!(place_in(&snapshot, &policy, &pods), reference(&policy, &nodes, &placed, &pods));
     }
 
     #[test]
@@ -200,8 +261,13 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_equals_its_pods_placed_one_by_one(nodes in any_nodes(), pods in any_pods()) {
+    fn a_batch_equals_its_pods_placed_one_by_one(
+        nodes in any_nodes(),
+        pods in any_pods(),
+        placed in any_placed(),
+    ) {
         let mut snapshot = snapshot(&nodes);
+        snapshot.set_placed(placed.clone());
         let mut one_by_one = Vec::new();
         for pod in &pods {
             let decision = decide(&snapshot, NOW, &PlacementPolicy::default(), std::slice::from_ref(pod)).remove(0);
@@ -212,10 +278,11 @@ proptest! {
             if let Some(name) = &name {
                 assert!(snapshot.commit(name, pod.requirements.resources()));
                 snapshot.commit_ports(name, &pod.requirements.host_ports, "web");
+                pod.generation.iter().for_each(|generation| snapshot.commit_placed(name, generation));
             }
             one_by_one.push(name);
         }
-        prop_assert_eq!(one_by_one, place(&nodes, &pods));
+        prop_assert_eq!(one_by_one, place_beside(&placed, &nodes, &pods));
     }
 
     #[test]
@@ -224,6 +291,37 @@ proptest! {
         let policy = PlacementPolicy::default();
         let decisions = decide(&other, NOW, &policy, &pods);
         prop_assert_eq!(decisions, decide(&snapshot(&nodes), NOW, &policy, &pods));
+    }
+
+    #[test]
+    fn pods_that_are_alike_are_placed_equally_in_any_order(
+        nodes in any_nodes(),
+        pods in any_pods(),
+        placed in any_placed(),
+        first in any::<prop::sample::Index>(),
+    ) {
+        prop_assume!(!pods.is_empty());
+        let alike = PodRequest { id: PodId::new("another").unwrap(), ..pods[first.index(pods.len())].clone() };
+        let others: Vec<_> = pods.iter().map(|pod| PodRequest { id: pod.id.clone(), ..alike.clone() }).collect();
+        let reversed: Vec<_> = others.iter().rev().cloned().collect();
+        prop_assert_eq!(
+            place_beside(&placed, &nodes, &others),
+            place_beside(&placed, &nodes, &reversed),
+        );
+    }
+
+    #[test]
+    fn one_more_node_never_makes_fewer_pods_fit(
+        nodes in any_nodes(),
+        pods in any_pods(),
+        placed in any_placed(),
+        more in any_node(),
+    ) {
+        let mut with_more = nodes.clone();
+        with_more.push(Node { name: NodeName::new("n00").unwrap(), ..more });
+        let alike: Vec<_> = pods.first().into_iter().flat_map(|pod| std::iter::repeat_n(pod.clone(), 10)).collect();
+        let fitting = |nodes: &[Node]| place_beside(&placed, nodes, &alike).iter().flatten().count();
+        prop_assert!(fitting(&with_more) >= fitting(&nodes));
     }
 
     #[test]
@@ -285,6 +383,61 @@ fn pods_avoid_a_node_under_pressure() {
     let nodes = [node("a").psi(|p| p.memory_full = 60.0).build(), node("b").pods(50, 110).build()];
     let pods: Vec<_> = (0..10).map(|i| pod(i, 0, 0)).collect();
     assert!(place(&nodes, &pods).iter().flatten().all(|name| name.as_str() == "b"));
+}
+
+fn in_zone(zone: &'static str) -> impl Fn(&mut Node) {
+    move |node| drop(node.facts.labels.insert("zone".to_owned(), zone.to_owned()))
+}
+
+/// `count` pods of web, with those of its generation that were placed before.
+fn place_web(placed: &[(&str, u64)], nodes: &[Node], count: usize) -> BTreeMap<NodeName, usize> {
+    let web = generation("web", "1");
+    let placed = placed.iter().map(|(name, count)| (NodeName::new(*name).unwrap(), *count)).collect();
+    let request = |i| PodRequest { generation: Some(web.clone()), ..pod(i, 0, 0) };
+    let pods: Vec<_> = (0..count).map(request).collect();
+    counts(&place_beside(&PlacedPods::from([(web.clone(), placed)]), nodes, &pods))
+}
+
+fn named(counts: &[(&str, usize)]) -> BTreeMap<NodeName, usize> {
+    counts.iter().map(|(name, count)| (NodeName::new(*name).unwrap(), *count)).collect()
+}
+
+#[test]
+fn pods_of_a_generation_go_to_different_nodes_and_zones() {
+    let with_pods = |name: &str, pods| node(name).pods(pods, 100).build();
+    let three = [with_pods("a", 8), with_pods("b", 0), with_pods("c", 8)];
+    let pressed = |percent: f32| node("c").psi(move |psi| psi.memory_full = percent).build();
+    let busy = node("c").pods(8, 100).psi(|psi| psi.cpu_some = 100.0).build();
+    let zoned = |name: &str, zone, pods| node(name).pods(pods, 100).with(in_zone(zone)).build();
+    let zones = [
+        zoned("a1", "a", 0),
+        zoned("a2", "a", 0),
+        zoned("b1", "b", 10),
+        zoned("b2", "b", 10),
+        zoned("c1", "c", 20),
+        zoned("c2", "c", 20),
+    ];
+    let two = |third| [with_pods("a", 0), with_pods("b", 0), third];
+    for (placed, nodes, count, expected, case) in [
+        (&[][..], &three[..], 3, &[("a", 1), ("b", 1), ("c", 1)][..], "one is emptier by eight pods"),
+        (&[], &three, 6, &[("a", 2), ("b", 2), ("c", 2)], "twice"),
+        (&[("b", 1)], &three, 2, &[("a", 1), ("c", 1)], "beside those that were placed before"),
+        (&[("gone", 3), ("a", 1)], &three, 2, &[("b", 1), ("c", 1)], "a node that is gone"),
+        (&[], &two(busy), 3, &[("a", 1), ("b", 1), ("c", 1)], "a busy CPU"),
+        (&[], &two(pressed(15.0)), 3, &[("a", 2), ("b", 1)], "pressure that hurts"),
+        (&[], &zones, 3, &[("a1", 1), ("b1", 1), ("c1", 1)], "three zones"),
+        (&[], &zones, 6, &[("a1", 1), ("a2", 1), ("b1", 1), ("b2", 1), ("c1", 1), ("c2", 1)], "all nodes"),
+        (&[("a1", 1)], &zones, 2, &[("b1", 1), ("c1", 1)], "zones before nodes"),
+    ] {
+        assert_eq!(place_web(placed, nodes, count), named(expected), "{case}");
+    }
+}
+
+#[test]
+fn load_decides_about_the_rest_of_a_large_generation() {
+    let nodes = [node("a").pods(0, 1_000).build(), node("b").pods(200, 1_000).build()];
+    let placed = place_web(&[], &nodes, 200);
+    assert_eq!(placed, named(&[("a", 192), ("b", 8)]));
 }
 
 #[test]

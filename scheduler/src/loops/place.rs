@@ -3,6 +3,7 @@
 //! A crash loses nothing: BRPOPLPUSH and `take` move payloads into the in-flight list, and only `assign`,
 //! `park` and `reject` move them on. After an error, the next `take` returns the rest first.
 
+use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 
 use ::metrics::histogram;
@@ -21,6 +22,7 @@ use crate::apply::{AssignResult, Executor, unschedulable_message};
 use crate::context::SchedulerContext;
 use crate::intake::{Intake, PendingPod, locate_volumes, parked};
 use crate::metrics;
+use crate::siblings::placed_siblings;
 use crate::view::ClusterView;
 
 /// While nodes refuse the pod.
@@ -81,6 +83,7 @@ impl Loop<StoreError> for PlacementLoop {
         let count = payloads.len();
         let store = self.store.clone();
         let ((), intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
+        self.read_siblings(&intake.pending).await?;
         self.place(intake.pending, started).await?;
         self.executor().park(&intake.without_spec).await?;
         // Failing dead letters must block no valid pod.
@@ -187,11 +190,16 @@ impl PlacementLoop {
         self.executor().park(&parked).await
     }
 
+    /// After the nodes: a pod that another scheduler places later makes its node refuse.
+    async fn read_siblings(&mut self, pods: &[PendingPod]) -> Result<(), StoreError> {
+        self.view.set_placed(placed_siblings(&self.store, pods).await?);
+        Ok(())
+    }
+
     fn decide(&self, pods: &[PendingPod]) -> Vec<Outcome> {
-        let requests: Vec<PodRequest> = pods.iter().map(|pod| pod.request.clone()).collect();
-        let decisions = decide(self.view.snapshot(), self.view.now(), &self.policy, &requests);
+        let decisions = decide(self.view.snapshot(), self.view.now(), &self.policy, pods);
         let mut outcomes: Vec<Outcome> = decisions.into_iter().map(|decision| decision.outcome).collect();
-        group_by_node(&requests, &mut outcomes);
+        group_by_node(pods, &mut outcomes);
         outcomes
     }
 
@@ -246,7 +254,7 @@ impl PlacementLoop {
         for ((pod, assignment), result) in pods.into_iter().zip(&assignments).zip(results) {
             match result {
                 AssignResult::Answered(AssignOutcome::Assigned) => {
-                    self.view.commit(assignment, pod.request.name());
+                    self.view.commit(assignment, &pod.request);
                 }
                 AssignResult::Answered(AssignOutcome::Refused) => {
                     stale_nodes.push(assignment.node.clone());
@@ -268,6 +276,7 @@ impl PlacementLoop {
         self.view.read_nodes(&self.store, &stale_nodes).await?;
         // Their volumes may be bound by now.
         locate_volumes(&self.store, &mut refused).await?;
+        self.read_siblings(&refused).await?;
         Ok(refused)
     }
 
@@ -285,11 +294,11 @@ fn with_few_examples(refusal: &Refusal) -> Refusal {
 
 /// Swaps nodes among equal pods, so that a script accesses few nodes, and a worker can claim its pods
 /// together.
-fn group_by_node(pods: &[PodRequest], outcomes: &mut [Outcome]) {
+fn group_by_node(pods: &[impl Borrow<PodRequest>], outcomes: &mut [Outcome]) {
     let is_equal =
-        |a: &PodRequest, b: &PodRequest| (&a.requirements, &a.service) == (&b.requirements, &b.service);
+        |a: &PodRequest, b: &PodRequest| (&a.requirements, &a.generation) == (&b.requirements, &b.generation);
     let mut rest = outcomes;
-    for run in pods.chunk_by(is_equal) {
+    for run in pods.chunk_by(|a, b| is_equal(a.borrow(), b.borrow())) {
         let (these, others) = rest.split_at_mut(run.len());
         these.sort_by(|a, b| group_key(a).cmp(&group_key(b)));
         rest = others;
@@ -376,7 +385,7 @@ mod tests {
                 request: Resources { cpu_millis, ..Resources::default() },
                 ..Requirements::default()
             },
-            service: None,
+            generation: None,
         };
         let on = |name: &str| {
             let name = NodeName::new(name).unwrap();

@@ -29,6 +29,7 @@ mod registries;
 mod resources;
 mod secrets;
 mod service_names;
+mod spread;
 mod supervisor;
 mod take_over;
 mod three_hosts;

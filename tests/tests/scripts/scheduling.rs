@@ -276,6 +276,27 @@ async fn two_schedulers_cannot_overcommit_a_node() {
 }
 
 #[tokio::test]
+async fn siblings_are_pods_on_nodes_of_services_with_several_replicas() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    for (name, replicas) in [("web", 3), ("single", 1), ("large", 257), ("broken", 2)] {
+        fixture.service(name, replicas).await;
+    }
+    let in_flight = take(&fixture, 300).await;
+    let of_web: Vec<_> = in_flight.iter().filter(|payload| payload.name.as_str() == "web").cloned().collect();
+    let spec = of_web[0].spec.clone().unwrap();
+    assert_eq!(fixture.assign(&session, of_web[..2].to_vec()).await, [AssignOutcome::Assigned; 2]);
+    let () = fixture.redis.cli(&["SET", "slots:broken", "no hash"]).await;
+    for (waiting, of_web) in [(1, vec![(spec.clone(), session.node().clone()); 2]), (3, Vec::new())] {
+        let names = ["web", "single", "large", "broken", "unknown"];
+        let services = names.map(|name| (name.parse().unwrap(), waiting)).into();
+        let expected = [("web", of_web), ("broken", Vec::new())];
+        let expected = expected.map(|(name, pods)| (name.parse().unwrap(), pods)).into();
+        assert_eq!(fixture.store.placed_siblings(&services).await.unwrap(), expected, "{waiting}");
+    }
+}
+
+#[tokio::test]
 async fn a_parked_pod_is_recorded_with_its_refusals_and_tried_again() {
     let fixture = Fixture::new().await;
     fixture.service("web", 2).await;

@@ -97,6 +97,13 @@ impl NodeSettings {
     }
 }
 
+impl Node {
+    /// Its label `zone`, or "".
+    pub fn zone(&self) -> &str {
+        self.facts.labels.get("zone").map_or("", String::as_str)
+    }
+}
+
 impl NodeInfo {
     /// Two of its pods cannot listen on the same port.
     pub fn runtime_has_machine_ports(runtime: &str) -> bool {

@@ -14,4 +14,5 @@ pub(crate) mod pods;
 pub(crate) mod queues;
 pub(crate) mod reconciling;
 pub(crate) mod scheduling;
+pub(crate) mod siblings;
 pub(crate) mod usage;
