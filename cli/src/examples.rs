@@ -50,6 +50,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("pod stop", &["kubeleet pod stop web-0 --wait"]),
     ("node ls", &["kubeleet node ls -o wide"]),
     ("node describe", &["kubeleet node describe worker1"]),
+    ("node label", &["kubeleet node label worker1 zone=b disk-  # sets zone, removes disk"]),
     ("node cordon", &["kubeleet node cordon worker1"]),
     ("node uncordon", &["kubeleet node uncordon worker1"]),
     ("node leave", &["kubeleet node leave --marker /var/lib/kubeleet/left --timeout 5m"]),

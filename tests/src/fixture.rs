@@ -102,7 +102,7 @@ impl Fixture {
     pub async fn another_machine(&self, name: &str, engine_id: &str, knows_cluster: bool) -> Registration {
         let facts = NodeInfo { engine_id: engine_id.to_owned(), ..facts(MACHINE) };
         let id = self.store.cluster_id().await.unwrap().unwrap();
-        let known = knows_cluster.then_some(KnownCluster { id: &id, containers: 0 });
+        let known = knows_cluster.then_some(KnownCluster { id: &id, containers: 0, own_labels: None });
         let holder = HolderId::random();
         let claimant = Claimant { holder: &holder, ..fixtures::claimant() };
         self.store.register(&node(name), &facts, claimant, known).await.unwrap()

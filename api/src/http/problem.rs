@@ -59,6 +59,7 @@ kinds! {
     InvalidService = "invalid-service", UNPROCESSABLE_ENTITY, "Invalid service";
     InvalidPayload = "invalid-payload", UNPROCESSABLE_ENTITY, "Invalid payload";
     InvalidValue = "invalid-value", UNPROCESSABLE_ENTITY, "Invalid secret or config";
+    InvalidLabels = "invalid-labels", UNPROCESSABLE_ENTITY, "Invalid labels of a node";
     Unauthorized = "unauthorized", UNAUTHORIZED, "Unauthorized";
     CrossOrigin = "cross-origin", FORBIDDEN, "Cross-origin request refused";
     ReadOnly = "read-only", FORBIDDEN, "Token may only read";

@@ -1,15 +1,16 @@
 //! `/node`: machines that run pods.
 
-use api_types::{List, NodeView};
+use api_types::{List, NodeLabelsPatch, NodeView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use model::ids::NodeName;
-use model::node::Node;
+use model::node::{Node, labels};
 use serde::Deserialize;
-use store::{RedisKey, RemoveNodeOutcome};
+use store::{LabelNodeOutcome, RedisKey, RemoveNodeOutcome};
 use utoipa::IntoParams;
 
+use crate::http::body::JsonOrYaml;
 use crate::http::params::{InPath, Paging, Params, page_of};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
@@ -115,6 +116,48 @@ async fn set_cordon(app: &AppState, name: &NodeName, cordoned: bool) -> Result<J
         return Err(not_found(name));
     }
     read_view(app, name).await
+}
+
+/// Sets and removes labels of a node.
+///
+/// They count before those of `KUBELEET_LABELS`, also after a restart of the worker. Pods that run there keep
+/// running.
+#[utoipa::path(
+    patch, path = "/node/{name}/labels", tag = "node", params(InPath<NodeName>),
+    request_body(description = "The labels to change", content(
+        (NodeLabelsPatch = "application/json", example = json!({"zone": "b", "disk": null})),
+        (NodeLabelsPatch = "application/yaml", example = json!({"zone": "b", "disk": null})),
+    )),
+    responses(
+        (status = 200, description = "The node with its labels, changed or unchanged", body = NodeView),
+        (status = 404, description = "There is no such node"),
+        (status = 422, description = "A key or value is invalid, or the node would have more than 64 labels"),
+        (status = 507, description = "Redis is too full to add this"),
+    )
+)]
+pub(crate) async fn label_node(
+    State(app): State<AppState>,
+    InPath(name): InPath<NodeName>,
+    JsonOrYaml(NodeLabelsPatch(changes)): JsonOrYaml<NodeLabelsPatch>,
+) -> Result<Json<NodeView>, ApiProblem> {
+    let violations = labels::violations(&changes);
+    if !violations.is_empty() {
+        let mut problem = ApiProblem::from(violations);
+        problem.kind = ProblemKind::InvalidLabels;
+        return Err(problem);
+    }
+    let outcome = app.store.label_node(&name, &changes).await;
+    match outcome.map_err(|error| ApiProblem::of_key(error, RedisKey::Node(&name)))? {
+        LabelNodeOutcome::Relabelled | LabelNodeOutcome::Same => read_view(&app, &name).await,
+        LabelNodeOutcome::Missing => Err(not_found(&name)),
+        LabelNodeOutcome::Full => Err(ApiProblem::new(
+            ProblemKind::InvalidLabels,
+            format!(
+                "node {name} would have more than {} labels: remove some in the same request",
+                labels::MAX_LABELS
+            ),
+        )),
+    }
 }
 
 async fn read_view(app: &AppState, name: &NodeName) -> Result<Json<NodeView>, ApiProblem> {

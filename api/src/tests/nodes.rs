@@ -102,6 +102,36 @@ async fn a_node_is_cordoned_and_uncordoned() {
 }
 
 #[tokio::test]
+async fn labels_of_a_node_are_set_and_removed_by_a_patch() {
+    let Some(api) = Api::start() else { return };
+    register(&api, "worker1", "", 0);
+    let patch = async |body: &str| api.send("PATCH", "/node/worker1/labels", &[], body).await;
+    for _ in 0..2 {
+        let node = patch(r#"{"disk":"ssd","zone":null}"#).await.expect(200);
+        assert_eq!(node["labels"], serde_json::json!({"disk": "ssd"}));
+    }
+    assert_eq!(api.get("/node/worker1").await.expect(200)["labels"]["disk"], "ssd");
+    let yaml = [("content-type", "application/yaml")];
+    let node = api.send("PATCH", "/node/worker1/labels", &yaml, "zone: b\ndisk: ~\n").await.expect(200);
+    assert_eq!(node["labels"], serde_json::json!({"zone": "b"}));
+
+    for (body, pointer) in
+        [(r#"{"node.zone":"b"}"#, "/node.zone"), (r#"{"a b":"c"}"#, "/a b"), (r#"{"zone":"a,b"}"#, "/zone")]
+    {
+        let refused = patch(body).await.problem(422, "invalid-labels");
+        assert_eq!(refused["errors"][0]["pointer"], pointer, "{refused}");
+    }
+    let many: std::collections::BTreeMap<String, &str> = (0..64).map(|i| (format!("k{i}"), "")).collect();
+    let refused = patch(&serde_json::to_string(&many).unwrap()).await.problem(422, "invalid-labels");
+    assert!(refused["detail"].as_str().unwrap().contains("more than 64 labels"), "{refused}");
+    assert_eq!(patch(r#"{"zone":1}"#).await.problem(400, "invalid-body")["errors"][0]["pointer"], "/zone");
+    patch("[]").await.problem(400, "invalid-body");
+    let unknown = api.send("PATCH", "/node/none/labels", &[], r#"{"zone":"b"}"#).await;
+    unknown.problem(404, "node-not-found");
+    assert_eq!(api.get("/node/worker1").await.expect(200)["labels"], serde_json::json!({"zone": "b"}));
+}
+
+#[tokio::test]
 async fn only_a_dead_node_is_removed() {
     let Some(api) = Api::start() else { return };
     register(&api, "worker1", "", 0);

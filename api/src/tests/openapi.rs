@@ -45,6 +45,7 @@ async fn the_document_lists_the_routes_there_are() {
         ("/node/{name}", "get"),
         ("/node/{name}/cordon", "post"),
         ("/node/{name}/uncordon", "post"),
+        ("/node/{name}/labels", "patch"),
         ("/queue", "get"),
         ("/queue/{key}", "get"),
         ("/queue/dq/{id}/requeue", "post"),
@@ -181,6 +182,9 @@ async fn every_example_of_a_body_is_accepted() {
             if path.starts_with("/volume/") {
                 name = "web_data_0";
                 api.redis.cli::<()>(&["HSET", "volumes:copies", "web_data_0 w1", "1 - 0"]).await;
+            }
+            if path.starts_with("/node/") {
+                api.redis.cli::<()>(&["HSET", "node:web", "state", "alive"]).await;
             }
             let target = path.replace("{name}", name).replace("{host}", "registry.example");
             let answer = api.send(&method, &target, &[("content-type", &content_type)], &example).await;

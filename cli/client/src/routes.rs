@@ -1,8 +1,8 @@
 //! Requests that several commands send, or that are more than a [`Client::call`].
 
 use api_types::{
-    AppLockInput, DeadLetterView, List, NodeView, PodView, QueuesView, ScaleInput, ServiceView, StatusView,
-    ValueInput, ValueView,
+    AppLockInput, DeadLetterView, List, NodeLabelsPatch, NodeView, PodView, QueuesView, ScaleInput,
+    ServiceView, StatusView, ValueInput, ValueView,
 };
 use model::event::ClusterEvent;
 use model::ids::AppName;
@@ -154,6 +154,11 @@ impl Client {
         let action = if cordon { "cordon" } else { "uncordon" };
         let operation = format!("{action}ing node {name}");
         self.call(Method::POST, &["node", name, action], operation).view().await
+    }
+
+    pub async fn label_node(&self, name: &str, changes: &NodeLabelsPatch) -> Result<NodeView, ClientError> {
+        let operation = format!("labelling node {name}");
+        self.call(Method::PATCH, &["node", name, "labels"], operation).json(changes).view().await
     }
 
     /// Fails with status 409 if it exists.

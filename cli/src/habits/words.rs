@@ -43,8 +43,8 @@ const DEPLOYS: &str = "`kubeleet run IMAGE` starts a service, `kubeleet apply -f
                        `kubeleet set image NAME IMAGE` updates one";
 const EXPOSES: &str = "`kubeleet run IMAGE --ingress HOST:PORT` or `ingress:` in the service's file, as in \
                        `kubeleet edit NAME`, leads requests from outside to a service; others reach it by its name";
-const LABELS: &str = "labels of a service are in its file: `kubeleet edit NAME`; those of a node are KUBELEET_LABELS of \
-                      its worker";
+const LABELS: &str = "`kubeleet node label NODE zone=b disk-` changes labels of a node; those of a service are in its \
+                      file: `kubeleet edit NAME`";
 const IMAGES: &str = "nodes pull images by themselves: `kubeleet gc --dry-run` shows those that nothing needs, \
                       `docker images` on a node all";
 const BUILDS: &str =
@@ -179,7 +179,8 @@ const TABLE: &[(&[&str], Meaning)] = &[
     (&["service stop"], Meaning::Read(stop)),
     (&["app stop"], Meaning::Say(STOPS)),
     (&["service start", "app start"], Meaning::Say(STARTS)),
-    (&["service label", "node label", "label"], Meaning::Say(LABELS)),
+    (&["service label"], Meaning::Say(LABELS)),
+    (&["label"], Meaning::Read(label)),
     (
         &["node inspect", "node status"],
         Meaning::Read(|rest| Ok(one_or_all("node describe", "node ls", rest))),
@@ -451,8 +452,21 @@ fn node_update(rest: &[String]) -> Result<Vec<String>, String> {
         ["--availability", "drain", node] => Ok(words("drain", [node.to_owned()])),
         ["--availability", "pause", node] => Ok(words("cordon", [node.to_owned()])),
         ["--availability", "active", node] => Ok(words("uncordon", [node.to_owned()])),
+        ["--label-add", label, node] => Ok(words("node label", [node.to_owned(), label.to_owned()])),
+        ["--label-rm", key, node] => Ok(words("node label", [node.to_owned(), format!("{key}-")])),
         _ => Err(format!("`kubeleet cordon`, `uncordon` and `drain NODE` say what a node gets; {LABELS}")),
     }
+}
+
+/// `kubectl label node NAME zone=b disk- --overwrite`
+fn label(rest: &[String]) -> Result<Vec<String>, String> {
+    let mut kept: Vec<String> = rest.iter().filter(|word| *word != "--overwrite").cloned().collect();
+    match kept.first().map(String::as_str) {
+        Some("node" | "nodes" | "no") => drop(kept.remove(0)),
+        Some(first) if first.starts_with("node/") => {}
+        _ => return Err(LABELS.to_owned()),
+    }
+    Ok(words("node label", kept))
 }
 
 /// Nomad's `job status [JOB]` and the like.

@@ -207,8 +207,16 @@ fn applies_files_drops_dead_letters_and_cordons_nodes() {
     assert_eq!(run("node cordon worker1").1, "node/worker1 cordoned\n");
     assert!(run("node ls").1.contains("ready,cordoned"));
     assert_eq!(run("node uncordon worker1 nowhere").0, 3);
+    assert_eq!(run("node label worker1 zone=b").1, "node/worker1 labelled: zone=b\n");
+    assert_eq!(run("node ls -q -l zone=b").1, "worker1\n");
+    let (exit, _, err) = run("node label worker1 node.zone=b");
+    assert!(exit == 2 && err.contains("/node.zone: keys that begin with `node.`"), "{err}");
     let (exit, out, _) = run("events --tail 500");
     assert!(exit == 0 && out.contains("NodeUncordoned") && out.contains("DeadLettered"), "{out}");
+    assert!(
+        out.contains("NodeRelabelled") && out.contains("an operator changed its labels: zone=b"),
+        "{out}"
+    );
     let (exit, out, _) = run("status");
     assert!(exit == 0 && out.contains("1 of 1 ready"), "{out}");
 }

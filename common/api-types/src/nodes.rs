@@ -30,7 +30,7 @@ pub struct NodeView {
     /// Other problems of the node, in sentences: pods run and are placed there nevertheless.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// Labels of the node.
+    /// Labels of the node: those of `KUBELEET_LABELS` of its worker, and over them those of an operator.
     pub labels: BTreeMap<String, String>,
     /// Container runtime: `docker`, `process` or `sim`; empty for an external worker.
     pub runtime: String,
@@ -65,6 +65,11 @@ pub struct NodeView {
     /// Lengths of the node's queues.
     pub queues: NodeQueuesView,
 }
+
+/// Changes of a node's labels: a text sets a label, null removes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+pub struct NodeLabelsPatch(pub BTreeMap<String, Option<String>>);
 
 /// Lengths of a node's queues and of its set of running pods.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

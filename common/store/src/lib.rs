@@ -48,6 +48,7 @@ pub use node::dead_nodes::{DeclareOutcome, DrainOutcome, SilenceProof};
 pub use node::healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
 pub use node::held::{HeldNode, HoldReason};
 pub use node::hints::WorkerHint;
+pub use node::labels::LabelNodeOutcome;
 pub use node::nodes::{NodeQueues, RemoveNodeOutcome};
 pub use node::session::{
     Claimant, Fenced, HeartbeatReply, KnownCluster, NameTaken, RedisProcess, Registration, Session,

@@ -59,7 +59,7 @@ pub(crate) struct PlacementLoop {
     received: Vec<Bytes>,
     batch_size: usize,
     hints: Subscription,
-    /// A node was uncordoned, or a pod ended: no heartbeat shows it.
+    /// A node was uncordoned or relabelled, or a pod ended: no heartbeat shows it.
     must_read_all: bool,
 }
 

@@ -125,6 +125,7 @@ pub fn node(name: &str, capacity: Resources) -> Node {
         facts: node_info(capacity),
         used: Resources::default(),
         host_ports: BTreeMap::new(),
+        labels_revision: 0,
         psi: None,
     }
 }

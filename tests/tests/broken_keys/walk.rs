@@ -7,6 +7,7 @@ use kubeleet_tests::Keyspace;
 use kubeleet_tests::in_process::InProcessCluster;
 use kubeleet_tests::keyspace::KeyEntry;
 use model::ids::{NodeName, PodId};
+use model::node::labels::OwnLabels;
 use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
@@ -47,6 +48,11 @@ async fn cluster() -> Walk {
     }
     let _length: u64 = cluster.redis.cli(&["LPUSH", "sq", "no pod"]).await;
     assert!(cluster.store.cordon(&NodeName::new(format!("w{NODES}")).unwrap(), true).await.unwrap());
+    let zone: OwnLabels = [("zone".to_owned(), Some("a".to_owned()))].into();
+    for number in 1..=BROKEN_NODES {
+        let name = NodeName::new(format!("w{number}")).unwrap();
+        cluster.store.label_node(&name, &zone).await.unwrap();
+    }
     let wanted = SERVICES + PODS + 10 + 10 + 8;
     eventually_within(Duration::from_secs(60), "all pods run", || async {
         let running = cluster.engine.sim().running();

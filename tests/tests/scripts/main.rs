@@ -17,6 +17,7 @@ mod following;
 mod foreign_keys;
 mod host_ports;
 mod jobs;
+mod labels;
 mod lifecycle;
 mod maxmemory;
 mod nodes;

@@ -12,6 +12,7 @@ use model::ids::{
 };
 use model::network::address::AddressName;
 use model::network::certificate::StoredCertificate;
+use model::node::labels::OwnLabels;
 use model::node::timing::Timing;
 use model::node::{HeldPod, NodeInfo};
 use model::pod::image::ImageContent;
@@ -178,7 +179,7 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
             operation!(None, [store, node] store.note_condition(ObservedCondition::ProxyGone { node: &node, is_on: true }, "why"))
         }
         "cordon" | "declare_dead" | "drain" | "external_beat" | "external_ack" | "members_restore"
-        | "former_containers" | "node_remove" | "register" | "repair" | "usage_correct" => {
+        | "former_containers" | "node_label" | "node_remove" | "register" | "repair" | "usage_correct" => {
             nodes(fixture, case, placed).await
         }
         "reject" if case.name == "reject in flight" => scheduling(fixture, case, placed).await,
@@ -602,6 +603,10 @@ async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         "members_restore" => {
             let () = fixture.redis.cli(&["DEL", "nodes"]).await;
             operation!(None, [store] store.restore_members())
+        }
+        "node_label" => {
+            let changes: OwnLabels = [("zone".to_owned(), Some("b".to_owned()))].into();
+            operation!(None, [store, name, changes] store.label_node(&name, &changes))
         }
         "node_remove" => {
             fixture.kill_node(NODE).await;

@@ -220,7 +220,7 @@ async fn an_answer_counts_when_it_is_complete_and_of_this_request() {
 async fn a_worker_with_the_id_registers_after_a_recovery() {
     let fixture = Fixture::new().await;
     let cluster = ClusterId::random();
-    let known = Some(store::KnownCluster { id: &cluster, containers: 1 });
+    let known = Some(store::KnownCluster { id: &cluster, containers: 1, own_labels: None });
     let info = fixtures::node_info(kubeleet_tests::fixture::REQUEST);
     let w1 = node("w1");
     assert!(matches!(

@@ -564,7 +564,7 @@ async fn a_worker_of_another_cluster_is_held_and_nothing_else_changes() {
     let facts = facts(fixture.store.node(&node("w1")).await.unwrap().unwrap().facts.capacity);
     let other = ClusterId::random();
     let before = fixture.keyspace().await;
-    let known = KnownCluster { id: &other, containers: 7 };
+    let known = KnownCluster { id: &other, containers: 7, own_labels: None };
     let answer =
         fixture.store.register(&node("w1"), &facts, fixtures::claimant(), Some(known)).await.unwrap();
     assert!(matches!(answer, Registration::Held { found: Some(found), .. } if found == own));
@@ -586,7 +586,7 @@ async fn an_emptied_redis_holds_its_workers_and_gets_no_new_id_from_them() {
     let _ok: String = fixture.redis.cli(&["FLUSHALL"]).await;
     let answer = changing_nothing(&fixture, session.heartbeat(None, None, 0, &[])).await.unwrap();
     assert_eq!(answer, Err(Fenced::UnknownCluster));
-    let known = KnownCluster { id: &own, containers: 0 };
+    let known = KnownCluster { id: &own, containers: 0, own_labels: None };
     let answer =
         fixture.store.register(&node("w1"), &facts, fixtures::claimant(), Some(known)).await.unwrap();
     assert!(matches!(answer, Registration::Held { found: None, .. }));

@@ -172,9 +172,11 @@ async fn a_check_repairs_records_that_no_daemon_can_read() {
     let fixture = Fixture::new().await;
     let Placed { record, .. } = fixture.pod_in(Phase::Running, "web", "w1").await;
     let key = format!("pod:{}", record.id);
-    let faults: [(&[&str], &str); 7] = [
+    let faults: [(&[&str], &str); 9] = [
         (&["HSET", &key, "attempts", "NaN", "since", "1e300"], "removes attempts, since"),
         (&["HSET", "node:w1", "labels", "nonsense"], "removes beat,"),
+        (&["HSET", "node:w1", "own_labels", "[]"], "removes beat,"),
+        (&["HSET", "node:w1", "labels_revision", "-1"], "removes beat,"),
         (&["HSET", "service:web", "updated_at", "-1"], "removes updated_at"),
         (&["HSET", "slots:web", "+1", "x"], "removes the entry"),
         (&["SREM", "services", "web"], "adds web"),

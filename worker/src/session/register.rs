@@ -49,8 +49,11 @@ pub(crate) async fn register(
     let mut containers = if known.is_some() { count_containers(worker).await } else { None };
     loop {
         let sent = worker.now();
-        let known_cluster =
-            known.as_ref().map(|id| KnownCluster { id, containers: containers.unwrap_or_default() });
+        let known_cluster = known.as_ref().map(|id| KnownCluster {
+            id,
+            containers: containers.unwrap_or_default(),
+            own_labels: None,
+        });
         let result = tokio::select! {
             () = shutdown.cancelled() => return Ok(None),
             result = worker.store.register(&worker.node, &info, claimant, known_cluster) => result,

@@ -8,6 +8,7 @@ pub(crate) mod find_pod;
 pub(crate) mod job;
 pub(crate) mod name_without_type;
 pub(crate) mod node;
+mod node_label;
 pub(crate) mod object_name;
 pub(crate) mod operation_first;
 pub(crate) mod pod;
@@ -55,7 +56,7 @@ pub(crate) enum ObjectCommand {
     /// List, inspect and stop pods, and print their output.
     #[command(visible_aliases = ["po", "pods"])]
     Pod(pod::PodArgs),
-    /// List, inspect, cordon, uncordon and remove nodes.
+    /// List, inspect, label, cordon, uncordon and remove nodes.
     #[command(visible_aliases = ["no", "nodes"])]
     Node(node::NodeArgs),
     /// List, inspect and remove persistent volumes.

@@ -1,4 +1,4 @@
-//! `node`: list, describe, cordon, uncordon, leave, return, remove, purge.
+//! `node`: list, describe, label, cordon, uncordon, leave, return, remove, purge.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use model::node::NodeState;
 use output::objects::nodes;
 use output::stderr;
 
+use super::node_label;
 use super::object_name::ObjectType;
 use super::recent_events;
 use crate::commands::batch::{self, BatchResult};
@@ -37,6 +38,8 @@ pub(crate) enum NodeCommand {
         #[arg(value_name = "NODE", value_parser = ObjectType::Node.names())]
         name: String,
     },
+    /// Set and remove labels of a node; running pods stay.
+    Label(node_label::LabelArgs),
     /// Keep new pods off nodes; running pods stay.
     Cordon(NodeNames),
     /// Allow new pods on nodes again.
@@ -75,7 +78,7 @@ pub(crate) struct NodeNames {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Everything about a removed node leaves Redis, also that it was cordoned. Its worker can \
-                        register again at any time."
+                        register again at any time, with the labels of `node label`, which it has saved."
 )]
 pub(crate) struct PurgeArgs {
     /// Only nodes whose last heartbeat is older than this: 30m, 24h, 7d.
@@ -87,6 +90,7 @@ pub(crate) async fn run(args: NodeArgs, context: &mut Context<'_>) -> CommandRes
     match args.or_list(NodeCommand::Ls)? {
         NodeCommand::Ls(args) => list(&args, context).await,
         NodeCommand::Describe { name } => describe(&name, context).await,
+        NodeCommand::Label(args) => node_label::label(args, context).await,
         NodeCommand::Cordon(nodes) => cordon(&nodes, true, context).await,
         NodeCommand::Uncordon(nodes) => cordon(&nodes, false, context).await,
         NodeCommand::Leave(args) => node_leave::leave(&args, context).await,

@@ -1,6 +1,9 @@
 //! Lists: selectors, names for scripts, and `ps -w`.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -53,6 +56,27 @@ async fn nodes_are_selected_by_their_labels() {
     assert_eq!(shown, "worker1\nworker2\n");
     let (_, shown, _) = run_line("nodes -l zone!=a -q", respond).await;
     assert_eq!(shown, "");
+}
+
+#[tokio::test]
+async fn a_change_of_labels_is_sent_as_one_patch_and_prints_what_changed() {
+    let bodies = Arc::new(Mutex::new(Vec::new()));
+    let seen = bodies.clone();
+    let respond = move |request: &str| {
+        let mut node = fixtures::node("worker1");
+        if let Some((_, body)) = request.split_once("\r\n\r\n").filter(|_| request.starts_with("PATCH")) {
+            seen.lock().push(body.to_owned());
+            node.labels = [("disk", "ssd"), ("rack", "7")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        }
+        ok_json(&node)
+    };
+    let (exit, shown, requests) = run_line("node label worker1 disk=ssd rack=7 zone-", respond).await;
+    assert_eq!(exit.unwrap(), Exit::Ok);
+    assert_eq!(shown, "node/worker1 labelled: disk=ssd, rack=7, zone removed\n");
+    assert_eq!(requests, ["GET /node/worker1", "PATCH /node/worker1/labels"]);
+    assert_eq!(*bodies.lock(), [r#"{"disk":"ssd","rack":"7","zone":null}"#]);
+    let unchanged = |_: &str| ok_json(&fixtures::node("worker1"));
+    assert_eq!(run_line("node label worker1 zone=a", unchanged).await.1, "node/worker1 unchanged\n");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Nodes: their record, resources and usage, and when one is dead (`timing`, `mass_loss`).
 
 pub mod host_access;
+pub mod labels;
 pub mod mass_loss;
 mod record;
 pub mod resources;

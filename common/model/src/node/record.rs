@@ -60,6 +60,7 @@ pub enum NodeKind {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeInfo {
+    /// Of a read record, with those of an operator.
     pub labels: BTreeMap<String, String>,
     /// Without those kept for the system.
     pub capacity: Resources,
@@ -188,6 +189,9 @@ pub struct Node {
     /// `8080/tcp`, with the name of its pod.
     #[serde(default)]
     pub host_ports: BTreeMap<String, String>,
+    /// Every change of a label raises it.
+    #[serde(default)]
+    pub labels_revision: u64,
     /// `None` if the kernel does not report it.
     pub psi: Option<Psi>,
 }

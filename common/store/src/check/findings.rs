@@ -11,7 +11,7 @@ use model::pod::lifecycle::Phase;
 
 const SERVICE_NUMBERS: [&str; 3] = ["created_at", "updated_at", "revision"];
 /// A registering worker restores these; they default to zero.
-const NODE_FIELDS: [&str; 19] = [
+const NODE_FIELDS: [&str; 21] = [
     "beat",
     "registered_at",
     "created_at",
@@ -28,6 +28,8 @@ const NODE_FIELDS: [&str; 19] = [
     "used_disk",
     "reservations",
     "labels",
+    "own_labels",
+    "labels_revision",
     "psi",
     "incarnation",
     "state",

@@ -15,7 +15,7 @@ use model::broken_key::BrokenKey;
 use model::ids::{Incarnation, NodeName};
 use model::node::timing::Timing;
 use model::node::{
-    HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState,
+    HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState, labels,
 };
 
 const QUEUES_PER_READ: usize = 500;
@@ -241,7 +241,7 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         problems: fields.text("problems").lines().map(str::to_owned).collect(),
         held_pods: fields.text("held_pods").lines().filter_map(HeldPod::from_line).collect(),
         facts: NodeInfo {
-            labels: fields.json("labels")?,
+            labels: labels::effective(fields.json("labels")?, &fields.json("own_labels")?),
             capacity: Resources::from_amounts(amount("pods")?, |resource| amount(resource.field()))?,
             reserved: fields.json("reserved")?,
             runtime: fields.text("runtime"),
@@ -253,6 +253,7 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         shared_volumes: SharedVolumesState::from_text(fields.text("shared_volumes")),
         used: Resources::from_amounts(amount("used_pods")?, |resource| amount(&resource.used_field()))?,
         host_ports: read_host_ports(&fields),
+        labels_revision: fields.number("labels_revision")?,
         psi: fields.json("psi")?,
     }))
 }

@@ -11,6 +11,7 @@ use crate::scripts::{Call, heartbeat, register};
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{AssignmentId, ClusterId, HolderId, Incarnation, NodeName, PodId};
+use model::node::labels::OwnLabels;
 use model::node::timing::Timing;
 use model::node::{NodeInfo, Psi};
 
@@ -28,6 +29,8 @@ pub struct KnownCluster<'a> {
     pub id: &'a ClusterId,
     /// For display.
     pub containers: u64,
+    /// Those of an operator that the worker has saved. They count if Redis has none.
+    pub own_labels: Option<&'a OwnLabels>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -137,6 +140,7 @@ impl Store {
             engine_id: &facts.engine_id,
             times: claimant.timing.to_stored(&incarnation),
             settings: facts.settings.as_ref().map(|settings| settings.to_stored(&incarnation)),
+            own_labels: known.and_then(|known| known.own_labels).map(crate::json::to_json),
             resources: &facts.capacity,
         };
         let (answer, rest) = verdict(what, self.link.script(&register.call()).await?)?;

@@ -385,6 +385,12 @@ scripts! {
         keys: [node_key],
         args: [node, incarnation, pods],
     }
+    node_label in node {
+        run_by: [Api],
+        at_maxmemory: Refused,
+        keys: [node_key],
+        args: [node, seen_labels, seen_own_labels, own_labels, message],
+    }
     node_problems in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
@@ -523,7 +529,7 @@ scripts! {
         keys: [node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports],
         args: [
             node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster,
-            new_cluster, containers, takeover_after_ms, reserved, engine_id, times, settings,
+            new_cluster, containers, takeover_after_ms, reserved, engine_id, times, settings, own_labels,
             resources
         ],
     }

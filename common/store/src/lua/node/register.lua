@@ -10,8 +10,9 @@
 --          the worker's cluster: it was emptied, or is another one. The worker leaves its containers alone)
 local node_key, nodes, beats, heartbeat_key, pq, rq, cs, stop_set, held, reports = head_keys()
 -- `known_cluster` is '' if the worker knows none; `containers` is how many it has; `engine_id` may be ''.
+-- `own_labels` are those of an operator that the worker has saved, or ''.
 local node, incarnation, labels, max_pods, runtime, engine_version, version, known_cluster, new_cluster,
-  containers, takeover_after_ms, reserved, engine_id, times, settings = head_args()
+  containers, takeover_after_ms, reserved, engine_id, times, settings, own_labels = head_args()
 local cluster = read_meta('cluster')[1]
 -- If the key of the holds is broken, none is written.
 local can_hold = type(redis.pcall('HLEN', held)) == 'number'
@@ -25,9 +26,9 @@ if known_cluster ~= '' and cluster ~= known_cluster then
   end
   return { 'HOLD', cluster or '', run_id() }
 end
-local state, current_incarnation, beat, registered_at, known_engine, known_volumes, known_times =
-  unpack(redis.call('HMGET', node_key, 'state', 'incarnation', 'beat', 'registered_at', 'engine_id', 'volumes',
-    'times'), 1, 7)
+local state, current_incarnation, beat, registered_at, known_engine, known_volumes, known_times, known_labels,
+  known_own_labels, labels_revision = unpack(redis.call('HMGET', node_key, 'state', 'incarnation', 'beat',
+    'registered_at', 'engine_id', 'volumes', 'times', 'labels', 'own_labels', 'labels_revision'), 1, 10)
 redis.call('SCARD', nodes)
 redis.call('SCARD', stop_set)
 -- As in `heartbeat`.
@@ -89,6 +90,12 @@ redis.call('HSET', node_key, 'name', node, 'kind', 'kubeleet', 'state', 'alive',
   'engine_version', engine_version, 'version', version, 'reserved', reserved, 'times', times,
   'settings', settings)
 redis.call('HSETNX', node_key, 'created_at', STAMP)
+-- Redis was emptied, or its record repaired.
+local is_restored = not known_own_labels and own_labels ~= ''
+if is_restored then redis.call('HSET', node_key, 'own_labels', own_labels) end
+if is_restored or labels ~= known_labels then
+  redis.call('HSET', node_key, 'labels_revision', (tonumber(labels_revision) or 0) + 1)
+end
 set_resources(node_key, head_resources())
 redis.call('HDEL', node_key, 'engine_problem', 'guest_value', 'shared_volumes')
 redis.call('SADD', nodes, node)
