@@ -88,6 +88,10 @@ impl BackupLoop {
         let specs = store.spec_texts(&needed.1).await?;
         saved.add(services, specs);
         saved.set_nodes(store.nodes_with_volumes().await?);
+        // An emptied Redis has none.
+        if let Some(labels) = store.own_labels(&self.context.worker.node).await? {
+            saved.set_own_labels(Some(labels));
+        }
         self.services_due = Instant::now() + self.context.worker.timings.relist_interval;
         self.read = saved.needed();
         Ok(())

@@ -13,6 +13,7 @@ use engine::{Container, PodKey};
 use model::RedisMillis;
 use model::ids::{AssignmentId, ClusterId, NodeName, PodId, RecoveryId, ServiceName, SpecId};
 use model::node::HeldPod;
+use model::node::labels::OwnLabels;
 use model::pod::lifecycle::Phase;
 use parking_lot::Mutex;
 use store::saved_state::{SavedFile, SavedHeader, SavedPod, SavedService, SavedSpec, SavedState};
@@ -54,6 +55,7 @@ struct BackupInner {
     listed: HashSet<PodKey>,
     fenced: HashMap<PodKey, Instant>,
     nodes: Vec<NodeName>,
+    own_labels: Option<OwnLabels>,
     is_changed: bool,
     answered: Option<RecoveryId>,
 }
@@ -66,6 +68,7 @@ impl PodBackup {
         {
             inner.add(file.state);
             inner.nodes = file.header.nodes;
+            inner.own_labels = file.header.own_labels;
             inner.is_changed = false;
         }
         Self { store, inner: Mutex::new(inner) }
@@ -206,6 +209,18 @@ impl PodBackup {
         }
     }
 
+    pub(crate) fn own_labels(&self) -> Option<OwnLabels> {
+        self.inner.lock().own_labels.clone()
+    }
+
+    pub(crate) fn set_own_labels(&self, labels: Option<OwnLabels>) {
+        let mut inner = self.inner.lock();
+        if inner.own_labels != labels {
+            inner.own_labels = labels;
+            inner.is_changed = true;
+        }
+    }
+
     pub(crate) fn take_changes(&self, cluster: &ClusterId) -> Option<(StateFile, String)> {
         let PodStore::File(path) = &self.store else { return None };
         let mut inner = self.inner.lock();
@@ -305,7 +320,8 @@ impl BackupInner {
     }
 
     fn header(&self, cluster: &ClusterId) -> SavedHeader {
-        SavedHeader { nodes: self.nodes.clone(), ..SavedHeader::new(cluster.clone()) }
+        let (nodes, own_labels) = (self.nodes.clone(), self.own_labels.clone());
+        SavedHeader { nodes, own_labels, ..SavedHeader::new(cluster.clone()) }
     }
 }
 
@@ -410,6 +426,8 @@ mod tests {
         let nodes = vec![NodeName::new("w1").unwrap()];
         saved.set_nodes(nodes.clone());
         saved.set_nodes(Vec::new());
+        let labels: OwnLabels = [("zone".to_owned(), Some("b".to_owned())), ("disk".to_owned(), None)].into();
+        saved.set_own_labels(Some(labels.clone()));
         let cluster = ClusterId::new("c").unwrap();
         let (file, text) = saved.take_changes(&cluster).unwrap();
         file.write(text.as_bytes()).unwrap();
@@ -418,6 +436,7 @@ mod tests {
         let again = PodBackup::load(PodStore::File(path.clone()));
         assert_eq!((ids(&again), again.inner.lock().specs.len()), (vec!["a".to_owned()], 1));
         assert_eq!(again.inner.lock().nodes, nodes, "an emptied Redis knows of no nodes");
+        assert_eq!(again.own_labels(), Some(labels));
         assert_eq!(again.take_changes(&cluster), None, "it is as it is in the file");
     }
 

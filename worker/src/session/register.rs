@@ -45,6 +45,7 @@ pub(crate) async fn register(
     let mut is_purged = false;
     let mut hold = UnknownCluster::default();
     let mut known = worker.identity.cluster();
+    let own_labels = worker.backup.own_labels();
     // People look at a worker as soon as it holds.
     let mut containers = if known.is_some() { count_containers(worker).await } else { None };
     loop {
@@ -52,7 +53,7 @@ pub(crate) async fn register(
         let known_cluster = known.as_ref().map(|id| KnownCluster {
             id,
             containers: containers.unwrap_or_default(),
-            own_labels: None,
+            own_labels: own_labels.as_ref(),
         });
         let result = tokio::select! {
             () = shutdown.cancelled() => return Ok(None),
@@ -132,7 +133,11 @@ fn watch_name(worker: &Worker, watch: &mut NameWatch, taken: &NameTaken) -> Resu
 
 /// In a cluster new to this worker, containers may be those of an earlier worker whose files were lost.
 async fn join(worker: &Worker, cluster: &ClusterId, shutdown: &CancellationToken) {
-    if worker.identity.join(cluster) && !worker.is_leased() {
+    if !worker.identity.join(cluster) {
+        return;
+    }
+    worker.backup.set_own_labels(None);
+    if !worker.is_leased() {
         fence::stop_unleased(worker, shutdown).await;
     }
 }

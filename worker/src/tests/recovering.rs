@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use model::ids::{RecoveryId, ServiceName};
 use model::node::HeldPod;
+use model::node::labels::OwnLabels;
 use model::pod::lifecycle::Phase;
 use model::spec::ServiceInput;
-use store::PutMode;
 use store::recovery::plan;
 use store::saved_state::{SavedFile, SavedState};
+use store::{LabelNodeOutcome, PutMode};
 
 use super::rig::{Rig, eventually, payload, payload_with};
 
@@ -87,6 +88,36 @@ async fn after_flushall_and_a_restart_of_the_worker_its_pods_are_recovered_witho
     rig.until("e", Phase::Running).await;
     let after = self::handles(&rig).await;
     assert!(handles[1..].iter().all(|handle| after.contains(handle)), "{handles:?} {after:?}");
+    worker.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_operators_labels_survive_a_restart_of_the_worker_and_an_emptied_redis() {
+    let Some(rig) = Rig::new("an_operators_labels_survive_a_restart_of_the_worker_and_an_emptied_redis")
+    else {
+        return;
+    };
+    let labels = async || rig.store.node(&rig.node()).await.unwrap().map(|node| node.facts.labels);
+    let worker = rig.worker();
+    run_all(&rig).await;
+    let changes: OwnLabels = [("zone".to_owned(), Some("b".to_owned()))].into();
+    assert_eq!(rig.store.label_node(&rig.node(), &changes).await.unwrap(), LabelNodeOutcome::Relabelled);
+    let labelled = labels().await;
+    assert_eq!(labelled.as_ref().unwrap()["zone"], "b");
+    eventually("they are saved", || async {
+        file(&rig).is_some_and(|file| file.header.own_labels.as_ref() == Some(&changes))
+    })
+    .await;
+    worker.end().await.unwrap();
+    let worker = rig.worker().until_registered(&rig).await;
+    assert_eq!(labels().await, labelled);
+
+    let _ok: String = rig.redis.blocking_cli(&["FLUSHALL"]);
+    drop(worker);
+    let worker = rig.worker();
+    eventually("it holds", || async { !rig.store.held_nodes().await.unwrap().is_empty() }).await;
+    recover(&rig).await;
+    eventually("it has its labels again", || async { labels().await == labelled }).await;
     worker.end().await.unwrap();
 }
 

@@ -17,6 +17,7 @@ use model::ids::{
     AppName, AssignmentId, ClusterId, NodeName, PodId, RegistryHost, ServiceName, SpecId, ValueName,
 };
 use model::network::PublishedPort;
+use model::node::labels::OwnLabels;
 use model::pod::EndedRun;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::{InvalidPayload, Payload};
@@ -52,12 +53,15 @@ pub struct SavedHeader {
     /// Nodes that may have volumes. Recovery waits for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeName>,
+    /// Labels that an operator gave the node. Only in the file of a worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_labels: Option<OwnLabels>,
 }
 
 impl SavedHeader {
     pub fn new(cluster: ClusterId) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { format: FORMAT, cluster, version, at: String::new(), nodes: Vec::new() }
+        Self { format: FORMAT, cluster, version, at: String::new(), nodes: Vec::new(), own_labels: None }
     }
 }
 
