@@ -84,8 +84,9 @@ impl World {
         let known_pods: Vec<String> = self.checks.known_pods.iter().cloned().collect();
         let mut clients = self.clients.lock();
         for in_doubt in [replica.service_in_doubt, clients.service_in_doubt()] {
-            let (since, known_pods) = (replica.taken_at, known_pods.clone());
-            clients.expected.roll_back(since, in_doubt, &self.observed, &mut self.pod_ids, known_pods);
+            let (now, since, known_pods) = (self.clock.now, replica.taken_at, known_pods.clone());
+            let (observed, pod_ids) = (&self.observed, &mut self.pod_ids);
+            clients.expected.roll_back(now, since, in_doubt, observed, pod_ids, known_pods);
         }
     }
 

@@ -79,9 +79,11 @@ impl ExpectedState {
             || self.pushed.get(uuid).is_some_and(|pod| pod.copies > 1)
     }
 
-    /// Later acknowledgements and that of `in_doubt`, with an operation in transit, are void.
+    /// Later acknowledgements and that of `in_doubt`, with an operation in transit, are void. A backup of the
+    /// time before `now` may bring them back.
     pub(crate) fn roll_back(
         &mut self,
+        now: u64,
         since: u64,
         in_doubt: Option<&str>,
         observed: &SimulatedState,
@@ -95,6 +97,7 @@ impl ExpectedState {
                     replicas: found.replicas,
                     image: image_in_the_end(&found.image),
                 });
+                *at = now;
             }
         }
         let queues = observed.payloads.iter().filter(|(key, _)| *key != "dq" && !key.starts_with("cs:"));
