@@ -366,14 +366,14 @@ macro_rules! ablations {
 
 ablations! {
     switches {
-    without_the_startup_fence, seed 1 of LeaseRevival: no_startup_fence => "invariant 5";
+    without_the_startup_fence, seed 0 of LeaseRevival: no_startup_fence => "invariant 5";
     with_a_fence_after_death, seed 27 of Random: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 0 of Random: no_sweep => "does not converge";
     with_stops_that_wait_for_no_gate, seed 1 of HandOver: no_wait_for_gates => "requests in flight";
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {
-    without_the_pause_after_a_failover, seed 17:
+    without_the_pause_after_a_failover, seed 50:
         "_prelude", "local left = changed_at + pause_ms - NOW" => "local left = 0",
         "invariant 5";
     with_a_pause_that_knows_no_longer_fence, seed 416:
