@@ -19,9 +19,6 @@ pub(crate) async fn placed_siblings(store: &Store, pods: &[PendingPod]) -> Resul
             *waiting.entry(generation).or_default() += run.len();
         }
     }
-    if waiting.is_empty() {
-        return Ok(PlacedPods::new());
-    }
     let mut services: BTreeMap<ServiceName, usize> = BTreeMap::new();
     for (generation, pods) in &waiting {
         let fewest = services.entry(generation.service.clone()).or_insert(*pods);

@@ -61,13 +61,14 @@ impl Store {
         let pods: Vec<(&ServiceName, PodId)> = pods.collect();
         let get = |(_, id): &(&ServiceName, PodId)| fields(keys::pod(id), &["phase", "spec", "node"]);
         type Fields = (Option<String>, Option<String>, Option<String>);
-        let placed = self.load(&pods, get, |(service, _), reply| {
+        let read_one = |(service, _): &(&'a ServiceName, PodId), reply| {
             let (phase, spec, node): Fields = read("reading where a pod is", reply)?;
-            let is_placed =
-                matches!(Phase::parse(&phase.unwrap_or_default()), Some(Phase::Assigned | Phase::Running));
-            let (spec, node) = (spec.unwrap_or_default().parse(), node.unwrap_or_default().parse());
-            Ok(is_placed.then_some(()).and_then(|()| Some((*service, spec.ok()?, node.ok()?))))
-        });
-        Ok(placed.await?.found())
+            if !matches!(Phase::parse(&phase.unwrap_or_default()), Some(Phase::Assigned | Phase::Running)) {
+                return Ok(None);
+            }
+            let (spec, node) = (spec.unwrap_or_default().parse().ok(), node.unwrap_or_default().parse().ok());
+            Ok(spec.zip(node).map(|(spec, node)| (*service, spec, node)))
+        };
+        Ok(self.load(&pods, get, read_one).await?.found())
     }
 }
