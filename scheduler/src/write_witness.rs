@@ -23,15 +23,9 @@ const ALWAYS: Duration = Duration::from_secs(u32::MAX as u64);
 pub(crate) struct WriteWitness {
     max_gap: Duration,
     unbroken: Option<UnbrokenWrites>,
-    calm: Calm,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Calm {
-    Always,
-    No,
-    /// First seen closed again.
-    Since(BootInstant),
+    /// When the brake of mass losses was first seen closed. A look belongs to the writes before it: nodes may
+    /// return between the two.
+    calm_since: Option<BootInstant>,
 }
 
 #[derive(Debug)]
@@ -45,7 +39,7 @@ struct UnbrokenWrites {
 
 impl WriteWitness {
     pub(crate) fn new(max_gap: Duration) -> Self {
-        Self { max_gap, unbroken: None, calm: Calm::Always }
+        Self { max_gap, unbroken: None, calm_since: None }
     }
 
     /// `cluster` is that of the database which took the write.
@@ -63,7 +57,10 @@ impl WriteWitness {
         });
         let (since, cluster) = match former {
             Some(writes) => (writes.since, writes.cluster),
-            None => (replied, cluster.cloned()),
+            None => {
+                self.calm_since = None;
+                (replied, cluster.cloned())
+            }
         };
         self.unbroken = Some(UnbrokenWrites { since, sent, redis_time, cluster });
     }
@@ -76,11 +73,7 @@ impl WriteWitness {
     }
 
     pub(crate) fn breaker(&mut self, is_open: bool, now: BootInstant) {
-        self.calm = match (is_open, self.calm) {
-            (true, _) => Calm::No,
-            (false, Calm::No) => Calm::Since(now),
-            (false, calm) => calm,
-        };
+        self.calm_since = if is_open { None } else { self.calm_since.or(Some(now)) };
     }
 
     /// For a node that an operator `gave_up`, silence counts even during a mass loss.
@@ -89,11 +82,10 @@ impl WriteWitness {
             return SilenceProof::default();
         };
         let writable = sent.since(since);
-        let calm = match self.calm {
-            Calm::Always => ALWAYS,
+        let calm = match self.calm_since {
             _ if gave_up => ALWAYS,
-            Calm::No => Duration::ZERO,
-            Calm::Since(closed_at) => sent.since(closed_at),
+            None => Duration::ZERO,
+            Some(closed_at) => sent.since(closed_at),
         };
         SilenceProof { until: redis_time, writable, calm }
     }
@@ -176,7 +168,7 @@ mod tests {
             writes(0, 40_000).into_iter().flat_map(with_breaker).collect::<Vec<_>>()
         };
         for (open_at, calm, case) in [
-            (&[][..], 39_998, "never"),
+            (&[][..], 39_990, "never: since it was first looked at"),
             (&[0, 1, 2], 36_990, "since it was seen closed"),
             (&[5, 10, 20, 30], 8_990, "it flaps: since it closed last"),
             (&[30, 40], 0, "it is open"),
@@ -187,6 +179,15 @@ mod tests {
         let mut after_an_outage = with_open_at(&[5]);
         after_an_outage.extend([(41_000, Refused), (42_000, Write), (43_000, Write)]);
         assert_eq!(proof_after(after_an_outage, false).0, 998, "both count");
+    }
+
+    /// The nodes of a restored Redis returned while the look at them was delayed.
+    #[test]
+    fn a_late_look_at_the_brake_says_nothing_of_the_time_before() {
+        let mut steps: Vec<_> = writes(0, 1_000);
+        steps.extend([(1_010, Breaker { is_open: false }), (2_000, WriteElsewhere), (3_000, Write)]);
+        steps.extend([(7_000, Breaker { is_open: false }), (7_500, Write)]);
+        assert_eq!(proof_after(steps, false), (4_498, 500));
     }
 
     #[test]

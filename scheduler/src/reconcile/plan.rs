@@ -410,6 +410,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_of_a_deleted_service_of_this_name_is_replaced_whatever_its_generation() {
+        let again = stopped_first(Service { created_at: 5_000, ..service(2, 2, Active) });
+        let mut taken = slots(&[(2, Phase::Running), (2, Phase::Running)]);
+        for (slot, generation) in taken.iter_mut().zip([2, 7]) {
+            let SlotHolder::Pod(pod) = &mut slot.holder else { panic!("a pod") };
+            (pod.spec, pod.generation, pod.created_at) = (Some(service(2, 9, Active).spec_id), generation, 4_999);
+        }
+        assert_eq!(replaced(&plan_now(&again, &taken), &taken).len(), 1);
+        assert!(is_replacing(&again, &taken));
+        for slot in &mut taken {
+            let SlotHolder::Pod(pod) = &mut slot.holder else { panic!("a pod") };
+            pod.created_at = 5_000;
+        }
+        assert!(plan_now(&again, &taken).is_complete());
+    }
+
+    #[test]
     fn a_new_generation_that_does_not_come_up_keeps_the_old_one_running() {
         let mut taken = slots(&[(1, Phase::Running), (1, Phase::Running), (1, Phase::Running)]);
         let mut looping = record("web", 3, 2, Phase::Running);

@@ -64,9 +64,11 @@ pub(super) fn pods(slots: &[ReplicaSlot]) -> impl DoubleEndedIterator<Item = (&R
     slots.iter().filter_map(|slot| Some((slot, slot.pod()?)))
 }
 
-/// A newer generation is not old, nor is this one with another specification, which was edited by hand.
+/// A newer generation is not old, nor is this one with another specification, which was edited by hand. A pod
+/// of a deleted service of this name may have any generation.
 pub(super) fn is_old(service: &Service, pod: &PodRecord) -> bool {
-    pod.generation < service.generation && pod.spec.as_ref() != Some(&service.spec_id)
+    let is_earlier = pod.generation < service.generation || pod.created_at < service.created_at;
+    is_earlier && pod.spec.as_ref() != Some(&service.spec_id)
 }
 
 pub(super) fn is_ending(pod: &PodRecord) -> bool {

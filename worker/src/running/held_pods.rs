@@ -86,10 +86,32 @@ pub(crate) fn must_hold(
     unknown * 2 > all
 }
 
+/// While records come back one by one, the rest stays held. What has ended waits only as long as something
+/// runs: no one would release it, and no other pod may start in its slot.
+pub(crate) fn still_held(held: HashSet<PodKey>, running: &HashSet<PodKey>) -> HashSet<PodKey> {
+    if held.is_disjoint(running) { HashSet::new() } else { held }
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use engine::testing;
+
+    #[test]
+    fn what_has_ended_is_held_only_as_long_as_something_held_runs() {
+        let pods = |names: &[&str]| -> HashSet<PodKey> {
+            let key = |name: &&str| (PodId::new(*name).unwrap(), AssignmentId::new("a").unwrap());
+            names.iter().map(key).collect()
+        };
+        for (held, running, expected) in [
+            (vec!["ended"], vec![], vec![]),
+            (vec!["ended"], vec!["other"], vec![]),
+            (vec!["ended", "runs"], vec!["runs", "other"], vec!["ended", "runs"]),
+        ] {
+            assert_eq!(still_held(pods(&held), &pods(&running)), pods(&expected));
+        }
+    }
 
     #[test]
     fn what_has_no_record_is_held_if_it_is_most_of_what_runs_here() {

@@ -69,10 +69,9 @@ async fn sort(
     if held_pods::must_hold(unknown, all, is_new) {
         return Ok(Sorted { held: pods, fenced: HashSet::new() });
     }
-    // While records come back one by one, the rest stays held.
-    let mut held = context.held.among(&pods);
     let may_run = unknown.iter().filter(|container| container.state.may_run());
     let running: HashSet<PodKey> = may_run.map(|container| container.key()).collect();
+    let mut held = held_pods::still_held(context.held.among(&pods), &running);
     let wanted = wanted(context, running.difference(&held).cloned().collect()).await?;
     let must_stop = |c: &&&Container| c.on_disconnect == OnDisconnect::Stop;
     let exclusive: HashSet<PodKey> = unknown.iter().filter(must_stop).map(|c| c.key()).collect();

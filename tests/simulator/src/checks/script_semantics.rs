@@ -61,6 +61,9 @@ impl World {
             self.checks.violations.extend(replacement);
             self.cluster.last_heartbeats[node] = self.clock.now;
         }
+        if name == "heartbeat" && verdict == "OK" {
+            self.note_ordered_stops(reply);
+        }
         self.stats.refused_names += u64::from(verdict == "TAKEN");
         if verdict == "DECLARED" {
             self.stats.deaths += 1;

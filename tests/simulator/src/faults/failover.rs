@@ -245,6 +245,17 @@ impl World {
         kept.filter(|identity| !self.faults.begun_stops.contains(identity)).collect()
     }
 
+    /// `reply` is a heartbeat's; the third part lists the pods to stop.
+    pub(crate) fn note_ordered_stops(&mut self, reply: &Value) {
+        let Value::Array(parts) = reply else { return };
+        let pods: Vec<String> = convert(parts[2].clone());
+        for pod in pods {
+            if let Some(known) = self.observed.pods.get(&pod) {
+                self.faults.begun_stops.insert((pod, known.assignment.clone()));
+            }
+        }
+    }
+
     pub(crate) fn watch_engine(&mut self, host: usize, request: &EngineRequest) {
         self.check_gate(host, request);
         match &request.call {

@@ -66,7 +66,8 @@ pub(crate) struct ScheduleFaults {
     pub(crate) second_worker_until: Option<u64>,
     /// Pod and assignment. They were to run on when Redis was emptied.
     pub(crate) protected_containers: BTreeSet<(String, String)>,
-    /// Pod and assignment. A stop removes one container after the other, again if the engine hangs.
+    /// Pod and assignment. A worker carries out what it was told, even if Redis then forgets it, and removes
+    /// one container after the other, again if the engine hangs.
     pub(crate) begun_stops: BTreeSet<(String, String)>,
 }
 
