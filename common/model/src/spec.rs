@@ -16,6 +16,7 @@ mod job;
 mod kind;
 mod kind_checks;
 mod limits;
+mod placement;
 mod pod;
 mod pod_checks;
 mod pod_volumes;
@@ -41,6 +42,7 @@ pub use job::{Concurrency, CronHistory, CronPolicy, JOB_INDEX, JobPolicy, MAX_CO
 pub use kind::Kind;
 pub use kind_checks::MAX_CRON_NAME;
 pub use limits::{MAX_MEMORY_BYTES, MAX_PIDS, MAX_REPLICAS, MAX_THRESHOLD, MIN_MEMORY_BYTES};
+pub use placement::{InvalidConstraint, NodeConstraint, Placement};
 pub use pod::{OnDisconnect, PodSpec, StoredSpec};
 pub use service_fields::ServiceFields;
 pub use units::{

@@ -8,16 +8,17 @@ const SPACES: [char; 2] = [' ', '\t'];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    requirements: Vec<Requirement>,
+    requirements: Vec<LabelRequirement>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Requirement {
+/// Of one label: a selector without commas.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LabelRequirement {
     key: String,
     condition: Condition,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Condition {
     Exists,
     Missing,
@@ -36,7 +37,7 @@ pub struct InvalidSelector {
 
 impl LabelSelector {
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.requirements.iter().all(|requirement| requirement.holds(labels.get(&requirement.key)))
+        self.requirements.iter().all(|requirement| requirement.holds(labels.get(&requirement.key).map(String::as_str)))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -52,23 +53,34 @@ impl FromStr for LabelSelector {
     type Err = InvalidSelector;
 
     fn from_str(text: &str) -> Result<Self, InvalidSelector> {
-        let requirements = split_at_commas(text).into_iter().map(Requirement::parse).collect::<Option<_>>();
+        let requirements = split_at_commas(text).into_iter().map(LabelRequirement::parse).collect::<Option<_>>();
         let requirements = requirements.ok_or_else(|| InvalidSelector { text: text.to_owned() })?;
         Ok(Self { requirements })
     }
 }
 
-impl Requirement {
-    fn holds(&self, value: Option<&String>) -> bool {
+impl LabelRequirement {
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    #[must_use]
+    pub fn with_key(self, key: String) -> Self {
+        Self { key, ..self }
+    }
+
+    /// `None` if there is no such label.
+    pub fn holds(&self, value: Option<&str>) -> bool {
+        let is_in = |values: &[String], value: &str| values.iter().any(|one| one == value);
         match &self.condition {
             Condition::Exists => value.is_some(),
             Condition::Missing => value.is_none(),
-            Condition::In(values) => value.is_some_and(|value| values.contains(value)),
-            Condition::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Condition::In(values) => value.is_some_and(|value| is_in(values, value)),
+            Condition::NotIn(values) => value.is_none_or(|value| !is_in(values, value)),
         }
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim_matches(SPACES);
         let (key, condition) = if let Some(key) = text.strip_prefix('!') {
             (key, Condition::Missing)

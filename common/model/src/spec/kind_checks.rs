@@ -17,9 +17,19 @@ pub(super) fn violations(
     fields: &ServiceFields,
     pod: &PodSpec,
 ) -> Vec<Violation> {
-    // Jobs and services share the first three.
-    let ServiceFields { labels: _, app: _, depends_on: _, ingress, allow_from, aliases, update, job, cron } =
-        fields;
+    // Jobs and services share the first four.
+    let ServiceFields {
+        labels: _,
+        app: _,
+        depends_on: _,
+        placement: _,
+        ingress,
+        allow_from,
+        aliases,
+        update,
+        job,
+        cron,
+    } = fields;
     let kind = pod.kind;
     let mut found = Vec::new();
     let mut refuse = |is_wrong: bool, field: &str, why: &str| {

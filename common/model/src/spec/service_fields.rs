@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, PodSpec, UpdatePolicy, Violation};
+use super::{
+    Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, Placement, PodSpec, UpdatePolicy, Violation,
+};
 use crate::ids::{AppName, ServiceName};
 use crate::network::ingress::{self, IngressRule};
 use document::json_pointer;
@@ -49,6 +51,11 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,
+    /// Rules for the nodes that run the pods: `constraints`. They hold when a pod is placed: a change of them
+    /// moves no pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"constraints": ["disk == ssd"]}))]
+    pub placement: Option<Placement>,
     /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and
     /// `ttl`. Also of the jobs that a cron creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,7 +88,8 @@ impl ServiceFields {
 
     pub(super) fn violations(&self, name: &ServiceName, pod: &PodSpec) -> Vec<Violation> {
         // `kind_checks::violations` checks jobs and crons.
-        let Self { labels, app, depends_on, ingress, allow_from, aliases, update, job: _, cron: _ } = self;
+        let Self { labels, app, depends_on, ingress, allow_from, aliases, update, placement, job: _, cron: _ } =
+            self;
         let mut violations = label_violations(labels);
         violations.extend(app.as_ref().and_then(|app| app_violation(app, name)));
         violations.extend(depends_on.service_violations(name));
@@ -89,6 +97,7 @@ impl ServiceFields {
         violations.extend(allow_from.iter().flat_map(AllowFrom::violations));
         violations.extend(aliases.violations(name, app.as_ref()));
         violations.extend(update.iter().flat_map(|update| update.violations(pod)));
+        violations.extend(placement.iter().flat_map(Placement::violations));
         violations
     }
 

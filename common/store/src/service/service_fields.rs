@@ -16,7 +16,7 @@ use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields};
 pub(crate) type StoredFields = Map<String, Value>;
 
 /// The most important change comes first; others are told by name.
-const CHANGES: [(&str, &str); 9] = [
+const CHANGES: [(&str, &str); 10] = [
     ("labels", "its labels"),
     ("app", "its app"),
     ("depends_on", "its dependencies"),
@@ -24,6 +24,7 @@ const CHANGES: [(&str, &str); 9] = [
     ("allow_from", "who may reach it"),
     ("aliases", "its aliases"),
     ("update", "how it is updated"),
+    ("placement", "where its pods may run"),
     ("cron", "its schedule"),
     ("job", "how its jobs run"),
 ];
@@ -119,6 +120,7 @@ mod tests {
             "allow_from": ["shop-web"],
             "aliases": ["db.internal"],
             "update": {"order": "start-first", "on_failure": "rollback"},
+            "placement": {"constraints": ["disk == ssd"]},
             "job": {"completions": 3, "parallelism": 2},
             "cron": {"schedule": "30 2 * * *", "history": {"successful": 3, "failed": 1}},
         })
