@@ -211,6 +211,7 @@ fn counted(refusal: &Refusal) -> String {
         Reason::VOLUME_CONFLICT,
         Reason::VOLUME_FORMER,
         Reason::NOT_ALLOWED,
+        Reason::CONSTRAINT,
         Reason::NO_SHARED_DIRECTORY,
     ]
     .iter()

@@ -14,6 +14,7 @@
 //! Tests: tests, reconcile::model, schedules
 
 mod apply;
+mod batch_services;
 mod context;
 mod cron;
 mod intake;
@@ -21,7 +22,7 @@ mod loop_lease;
 mod loops;
 mod metrics;
 mod reconcile;
-mod siblings;
+
 #[cfg(test)]
 mod tests;
 mod timings;

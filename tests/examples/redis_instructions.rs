@@ -69,6 +69,7 @@ async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
                 request: REQUEST,
                 host_ports: HostPorts::default(),
                 volumes: Vec::new(),
+                seen_labels: None,
             }
         });
         let assignments: Vec<_> = assignments.collect();

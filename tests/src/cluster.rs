@@ -256,6 +256,14 @@ impl DaemonProcess {
         &self.what
     }
 
+    /// As a package upgrade does: SIGTERM, then the other binary.
+    #[must_use]
+    pub fn replaced_by(mut self, program: &Path) -> Self {
+        self.terminate();
+        let what = self.what.clone();
+        self.instead(program, &what)
+    }
+
     pub fn start_again(&mut self) {
         self.start_again_with(&[]);
     }

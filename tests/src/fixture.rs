@@ -160,22 +160,18 @@ impl Fixture {
     }
 
     pub async fn assign(&self, session: &Session, payloads: Vec<Payload>) -> Vec<AssignOutcome> {
-        let incarnation = self.store.node(session.node()).await.unwrap().and_then(|node| node.incarnation);
         let mut assignments = Vec::new();
         for payload in payloads {
-            let host_ports = self.host_ports(&payload).await;
-            let (node, incarnation) = (session.node().clone(), incarnation.clone());
-            let volumes = self.volumes(&payload).await;
-            assignments.push(Assignment {
-                payload,
-                node,
-                incarnation,
-                request: REQUEST,
-                host_ports,
-                volumes,
-            });
+            assignments.push(self.assignment(session, payload).await);
         }
         self.store.assign(&self.scheduler, DEAD_AFTER, &assignments).await.unwrap()
+    }
+
+    pub async fn assignment(&self, session: &Session, payload: Payload) -> Assignment {
+        let incarnation = self.store.node(session.node()).await.unwrap().and_then(|node| node.incarnation);
+        let (host_ports, volumes) = (self.host_ports(&payload).await, self.volumes(&payload).await);
+        let node = session.node().clone();
+        Assignment { payload, node, incarnation, request: REQUEST, host_ports, volumes, seen_labels: None }
     }
 
     pub async fn volumes(&self, payload: &Payload) -> Vec<VolumeClaim> {

@@ -12,7 +12,7 @@ use model::ids::ServiceName;
 use model::node::host_access::HostRequest;
 use model::node::{Node, NodeKind, NodeState, Resource, Resources};
 use model::service::Service;
-use model::spec::{DesiredService, HostPorts, PodSpec};
+use model::spec::{DesiredService, HostPorts, NodeConstraint, PodSpec, ServiceFields};
 
 use self::amounts::{Rounded, amount};
 use self::shortage::Lack;
@@ -33,6 +33,7 @@ struct PodGroup {
     request: Resources,
     ports: HostPorts,
     host: Option<Arc<HostRequest>>,
+    constraints: Vec<NodeConstraint>,
     replicas: u64,
     needs_only_image: bool,
 }
@@ -47,8 +48,10 @@ pub(crate) struct Demand {
 }
 
 impl PodGroup {
-    fn new(pod: &PodSpec, replicas: u32) -> Self {
+    fn new(pod: &PodSpec, fields: &ServiceFields, replicas: u32) -> Self {
+        let constraints = fields.placement.iter().flat_map(|placement| &placement.constraints);
         Self {
+            constraints: constraints.map(|text| NodeConstraint::from_stored(text)).collect(),
             request: pod.request(),
             ports: pod.host_ports(),
             host: HostRequest::of(pod).map(Arc::new),
@@ -65,8 +68,12 @@ impl PodGroup {
         match lack {
             Lack::Amount(resource) => self.request.get(resource) > 0,
             Lack::Ports => !self.ports.is_empty(),
-            Lack::Permission | Lack::Slots => true,
+            Lack::Permission | Lack::Rules | Lack::Slots => true,
         }
+    }
+
+    fn broken_rule(&self, node: &Node) -> Option<&NodeConstraint> {
+        self.constraints.iter().find(|one| !one.holds(&node.name, &node.facts.labels))
     }
 
     fn refusal_of(&self, node: &Node) -> Option<String> {
@@ -77,6 +84,7 @@ impl PodGroup {
     fn is_within(&self, others: &Self) -> bool {
         let ports: Vec<&str> = others.ports.iter().collect();
         self.replicas <= others.replicas
+            && self.constraints == others.constraints
             && self.needs().all(|resource| self.request.get(resource) <= others.request.get(resource))
             && self.ports.iter().all(|port| ports.contains(&port))
             && self.host_is_within(others)
@@ -97,16 +105,16 @@ impl PodGroup {
 
 impl Demand {
     pub(crate) fn of(desired: &DesiredService, existing: Option<&Service>) -> Self {
-        let present = existing.map(|service| PodGroup::new(&service.pod, service.replicas));
+        let present = existing.map(|service| PodGroup::new(&service.pod, &service.fields, service.replicas));
         let can_wait = !desired.pod.kind.is_service();
         // A cron has no pods until it is due.
         let replicas = if can_wait { desired.replicas.max(1) } else { desired.replicas };
-        let wanted = PodGroup::new(&desired.pod, replicas);
+        let wanted = PodGroup::new(&desired.pod, &desired.fields, replicas);
         Self { service: desired.name.clone(), wanted, present, can_wait }
     }
 
     pub(crate) fn of_scale(service: &Service, replicas: u32) -> Self {
-        let present = PodGroup::new(&service.pod, service.replicas);
+        let present = PodGroup::new(&service.pod, &service.fields, service.replicas);
         let wanted = PodGroup { replicas: replicas.into(), ..present.clone() };
         Self { service: service.name.clone(), wanted, present: Some(present), can_wait: false }
     }
@@ -141,6 +149,12 @@ impl Demand {
         if self.is_covered() || nodes.iter().all(|node| node.state == NodeState::Dead) {
             return None;
         }
+        let eligible = nodes.iter().filter(|node| self.wanted.broken_rule(node).is_none());
+        let eligible: Vec<&Node> = eligible.copied().collect();
+        if eligible.is_empty() {
+            return self.ruled_out(&nodes);
+        }
+        let nodes = eligible;
         let allowing = nodes.iter().filter(|node| self.wanted.refusal_of(node).is_none());
         let allowing: Vec<&Node> = allowing.copied().collect();
         if allowing.is_empty() {
@@ -158,7 +172,18 @@ impl Demand {
     }
 
     fn has_the_requirements_of(&self, present: &PodGroup) -> bool {
-        PodGroup { replicas: present.replicas, ..self.wanted.clone() } == *present
+        let constraints = present.constraints.clone();
+        PodGroup { replicas: present.replicas, constraints, ..self.wanted.clone() } == *present
+    }
+
+    fn ruled_out(&self, nodes: &[&Node]) -> Option<Shortage> {
+        if self.present.as_ref().is_some_and(|present| present.constraints == self.wanted.constraints) {
+            return None;
+        }
+        let reason = |node: &Node| {
+            self.wanted.broken_rule(node).map(|rule| rule.explain(&node.facts.labels)).unwrap_or_default()
+        };
+        Some(self.short_of(Lack::Rules, self.wanted.replicas, 0, nodes, reason))
     }
 
     fn refused_by_all(&self, nodes: &[&Node]) -> Option<Shortage> {
@@ -198,7 +223,7 @@ impl Demand {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
             Lack::Ports if self.taken_port(node).is_none() => 1,
             Lack::Ports => 0,
-            Lack::Permission => u64::MAX,
+            Lack::Permission | Lack::Rules => u64::MAX,
             Lack::Slots => free(node).pods,
         };
         let lacks: Vec<Lack> = BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).collect();
@@ -210,7 +235,7 @@ impl Demand {
         let of_lack = |lack: &Lack| nodes.iter().map(|node| fits(node, *lack)).fold(0, u64::saturating_add);
         let lack = *lacks.iter().min_by_key(|lack| of_lack(lack))?;
         let (required, allocatable) = match lack {
-            Lack::Ports | Lack::Slots | Lack::Permission => (count, total),
+            Lack::Ports | Lack::Slots | Lack::Permission | Lack::Rules => (count, total),
             Lack::Amount(resource) => {
                 let each = self.wanted.request.get(resource);
                 let required = each.saturating_mul(count);
@@ -248,7 +273,7 @@ impl Demand {
                     let free = nodes.iter().filter(|node| self.taken_port(node).is_none()).count();
                     (self.wanted.replicas, free as u64)
                 }
-                Lack::Slots | Lack::Permission => {
+                Lack::Slots | Lack::Permission | Lack::Rules => {
                     let own = present.replicas;
                     let slots = nodes.iter().map(|node| free(node).pods).fold(own, u64::saturating_add);
                     (self.wanted.replicas, slots)
@@ -258,7 +283,7 @@ impl Demand {
                 }
             };
             let reason = |node: &Node| match (lack, self.taken_port(node)) {
-                (Lack::Slots | Lack::Permission, _) => slots_of(node),
+                (Lack::Slots | Lack::Permission | Lack::Rules, _) => slots_of(node),
                 (Lack::Ports, Some((port, pod))) => format!("port {port} is taken by {pod}"),
                 (Lack::Ports, None) => "takes one of the pods".to_owned(),
                 (Lack::Amount(resource), _) => {

@@ -93,6 +93,8 @@ kinds! {
     InsufficientDisk = "insufficient-disk", CONFLICT, "Insufficient disk";
     InsufficientPorts = "insufficient-ports", CONFLICT, "Insufficient host ports";
     NotAllowed = "insufficient-permission", CONFLICT, "Not allowed on any node";
+    PlacementImpossible = "placement-impossible", CONFLICT, "No node satisfies the rules";
+    UpgradeIncomplete = "upgrade-incomplete", CONFLICT, "An older scheduler is running";
     NothingToUndo = "nothing-to-undo", CONFLICT, "Nothing to undo";
     RouteTaken = "route-taken", CONFLICT, "Route is taken";
     VolumeInUse = "volume-in-use", CONFLICT, "Volume is in use";

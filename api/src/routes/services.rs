@@ -24,8 +24,7 @@ use store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 use utoipa::{IntoParams, ToSchema};
 
 use self::change::ServiceChange;
-use self::checks::{check_capacity, check_ingress, check_name, check_new};
-use self::dependencies::check_dependencies;
+use self::checks::{check, check_capacity, check_name};
 use self::selection::ServiceSelection;
 use self::stored::{
     being_deleted, exists, find, not_found, respond, respond_stored, respond_to_dry_run, revision_conflict,
@@ -83,10 +82,7 @@ pub(crate) async fn create_service(
     JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
-    check_ingress(&app, &desired)?;
-    check_dependencies(&app, &desired).await?;
-    app.admit(Growth::of(&desired, None)).await?;
-    check_new(&app, &desired, options).await?;
+    check(&app, &desired, None, options).await?;
     if options.dry_run {
         return match find(&app, &desired.name).await? {
             Some(_) => Err(exists(&desired.name)),
@@ -177,11 +173,8 @@ pub(crate) async fn put_service(
         IfMatch::Exists => (PutMode::Replace, None),
         IfMatch::Revision(revision) => (PutMode::Replace, Some(revision)),
     };
-    check_ingress(&app, &desired)?;
-    check_dependencies(&app, &desired).await?;
     let existing = app.store.service(&name).await?;
-    app.admit(Growth::of(&desired, existing.as_ref())).await?;
-    check_capacity(&app, &Demand::of(&desired, existing.as_ref()), options).await?;
+    check(&app, &desired, existing.as_ref(), options).await?;
     if options.dry_run {
         return respond_to_dry_run(&desired, existing.as_ref(), expected);
     }

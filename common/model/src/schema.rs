@@ -465,7 +465,7 @@ pub fn describe_replicas_aliases(schema: &mut Value) {
     }
 }
 
-pub const STRICT: [&str; 12] = [
+pub const STRICT: [&str; 13] = [
     "ContainerSpec",
     "HealthCheck",
     "Hook",
@@ -473,6 +473,7 @@ pub const STRICT: [&str; 12] = [
     "TcpCheck",
     "Logging",
     "LogOptions",
+    "Placement",
     "UpdatePolicy",
     "RollbackPolicy",
     "JobPolicy",

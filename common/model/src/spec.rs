@@ -42,7 +42,7 @@ pub use job::{Concurrency, CronHistory, CronPolicy, JOB_INDEX, JobPolicy, MAX_CO
 pub use kind::Kind;
 pub use kind_checks::MAX_CRON_NAME;
 pub use limits::{MAX_MEMORY_BYTES, MAX_PIDS, MAX_REPLICAS, MAX_THRESHOLD, MIN_MEMORY_BYTES};
-pub use placement::{InvalidConstraint, NodeConstraint, Placement};
+pub use placement::{FORM_WITH_RULES, InvalidConstraint, NodeConstraint, Placement};
 pub use pod::{OnDisconnect, PodSpec, StoredSpec};
 pub use service_fields::ServiceFields;
 pub use units::{

@@ -71,6 +71,7 @@ keys! {
     spec(SpecId) = "spec:";
     in_flight(SchedulerId) = "fq:";
     scheduler(SchedulerId) = "scheduler:";
+    scheduler_forms(SchedulerId) = "scheduler_forms:";
     lease(str) = "lease:";
     recovery(NodeName) = "recovery:";
     secret(ValueName) = "secret:";
@@ -144,7 +145,7 @@ pub(crate) fn type_of(key: &str) -> Option<&'static str> {
         _ => match key.split_once(':')?.0 {
             "pq" | "rq" | "fq" | "xr" | "recovery" => "list",
             "cs" | "stop" | "rv" | "vs" => "set",
-            "hb" | "spec" | "lease" | "scheduler" | "usage" | "usage_wanted" => "string",
+            "hb" | "spec" | "lease" | "scheduler" | "scheduler_forms" | "usage" | "usage_wanted" => "string",
             "node" | "pod" | "service" | "slots" | "history" | "xs" => "hash",
             "secret" | "config" | "registry" | "certificate" | "volume" | "ep" | "done" | "tries"
             | "prepared" => "hash",

@@ -59,6 +59,7 @@ pub use node::volumes::{BindVolumeOutcome, RemoveVolumeOutcome, VolumeReport};
 pub use pod::claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use pod::dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use pod::external_workers::{ExternalBeat, ExternalSign};
+pub use pod::placed_services::PlacedService;
 pub use pod::pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use pod::queues::{Peeked, PeekedPayload, QueueName, UnschedulablePod};
 pub use pod::reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
@@ -84,6 +85,7 @@ pub use service::jobs::{CronTick, IndexResult, JobIndices, JobResults, TickOutco
 pub use service::prepared::PreparedImages;
 pub use service::rollout_marks::{MarkOutcome, RolloutMark};
 pub use service::services::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
+pub use service::stored_spec::NEWEST_FORM;
 pub use store::Store;
 pub use value::registries::PutLoginOutcome;
 pub use value::value_rollouts::{ValueRollout, ValueRolloutNote};

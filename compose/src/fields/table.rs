@@ -304,5 +304,14 @@ pub(crate) static TABLE: &[FieldRow] = &[
         to::rollback_config,
         "as `update.rollback`; it is not judged",
     ),
-    not_honoured("services.*.deploy.placement", PLACEMENT),
+    known("services.*.deploy.placement", Parts, ""),
+    honoured("services.*.deploy.placement.constraints", to::constraints, "of labels and names of nodes"),
+    not_honoured(
+        "services.*.deploy.placement.preferences",
+        "replicas are on different nodes and in different zones by default",
+    ),
+    not_honoured(
+        "services.*.deploy.placement.max_replicas_per_node",
+        "replicas are on different nodes by default",
+    ),
 ];

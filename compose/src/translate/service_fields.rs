@@ -363,6 +363,44 @@ pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>
     draft.set("update", field, update);
 }
 
+/// All nodes of kubeleet are workers in Swarm's sense, and the pods run on any.
+pub(crate) fn constraints(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let Some(items) = field.value.items() else {
+        draft.set("placement", field, placement_with(field, field.value.clone()));
+        return;
+    };
+    let mut kept = Vec::with_capacity(items.len());
+    for item in items {
+        let text: String = item.scalar().unwrap_or_default().split_whitespace().collect();
+        match text.split(['=', '!']).next() {
+            _ if matches!(text.as_str(), "node.role==worker" | "node.role!=manager") => {}
+            Some("node.role" | "node.id") | None => note_constraint(item, draft),
+            Some(key) if key.starts_with("engine.") || key.starts_with("node.platform.") => {
+                note_constraint(item, draft);
+            }
+            Some(_) => kept.push(item.clone()),
+        }
+    }
+    if !kept.is_empty() {
+        draft.set("placement", field, placement_with(field, DocumentNode::list(kept, field.place)));
+    }
+}
+
+fn placement_with(field: Field<'_>, constraints: DocumentNode) -> DocumentNode {
+    let mut placement = DocumentNode::empty_map(field.place);
+    placement.set("constraints", field.place, constraints);
+    placement
+}
+
+fn note_constraint(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
+    let text = item.scalar().unwrap_or_default();
+    let detail = format!(
+        "deploy.placement: the constraint {text:?} is not honoured: constraints know node.hostname and labels of nodes, \
+         which `kubeleet node label` sets"
+    );
+    draft.note(NoteKind::NotHonoured, item.place(), detail);
+}
+
 fn update_of(draft: &ServiceDraft<'_, '_>, field: Field<'_>) -> DocumentNode {
     draft.document.get("update").cloned().unwrap_or_else(|| DocumentNode::empty_map(field.place))
 }

@@ -28,6 +28,8 @@ pub(crate) struct Candidate {
     pub(crate) engine_id: Option<Arc<str>>,
     /// As its worker registered them; `None` if that is unknown.
     pub(crate) settings: Option<Arc<NodeSettings>>,
+    /// `None` if it has none.
+    labels: Option<Arc<BTreeMap<String, String>>>,
     /// With the pods' names; `None` on most nodes.
     host_ports: Option<Arc<BTreeMap<String, String>>>,
 }
@@ -48,8 +50,14 @@ impl Candidate {
             has_shared_directory: node.shared_volumes == Some(SharedVolumesState::Ready),
             engine_id: Some(node.facts.engine_id.as_str()).filter(|id| !id.is_empty()).map(Arc::from),
             settings: node.facts.settings.clone().map(Arc::new),
+            labels: (!node.facts.labels.is_empty()).then(|| Arc::new(node.facts.labels.clone())),
             host_ports: (!node.host_ports.is_empty()).then(|| Arc::new(node.host_ports.clone())),
         }
+    }
+
+    pub(crate) fn labels(&self) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.labels.as_deref().unwrap_or(&NONE)
     }
 
     /// Returns the first of these ports that is taken, and the name of its pod.

@@ -36,7 +36,7 @@ pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use policy::{PlacementPolicy, Weights};
 pub use requirements::{
-    BoundVolume, ContestedVolume, Generation, GivenUpCopy, PodRequest, Requirements, UnreportedVolume,
-    VolumePlaces,
+    BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, PodRequest, Requirements,
+    UnreportedVolume, VolumePlaces,
 };
 pub use snapshot::{ClusterSnapshot, PlacedPods, PlacementTarget};

@@ -7,7 +7,7 @@ use model::ids::{NodeName, PodId, ServiceName, SpecId, VolumeName};
 use model::node::Resources;
 use model::node::host_access::HostRequest;
 use model::service::volume::UnreportedNode;
-use model::spec::{HostPorts, PodSpec};
+use model::spec::{HostPorts, NodeConstraint, Placement, PodSpec};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRequest {
@@ -40,8 +40,24 @@ pub struct Requirements {
     pub host_ports: HostPorts,
     pub host: Option<Arc<HostRequest>>,
     pub needs_shared_directory: bool,
+    /// Of its service; `None` if it has none.
+    pub rules: Option<Arc<NodeRules>>,
     /// `None` for nearly all pods.
     pub volumes: Option<Box<VolumePlaces>>,
+}
+
+/// `placement` of a service.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct NodeRules {
+    pub constraints: Vec<NodeConstraint>,
+}
+
+impl NodeRules {
+    pub fn of(placement: &Placement) -> Option<Arc<Self>> {
+        let constraints = placement.constraints.iter().map(|text| NodeConstraint::from_stored(text));
+        let rules = Self { constraints: constraints.collect() };
+        (rules != Self::default()).then(|| Arc::new(rules))
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -103,6 +119,9 @@ impl Hash for Requirements {
         if self.needs_shared_directory {
             state.write_u8(1);
         }
+        if let Some(rules) = &self.rules {
+            rules.hash(state);
+        }
         if let Some(volumes) = &self.volumes {
             volumes.hash(state);
         }
@@ -117,6 +136,7 @@ impl Requirements {
             host_ports: spec.host_ports(),
             host: HostRequest::of(spec).map(Arc::new),
             needs_shared_directory: spec.has_shared_volumes(),
+            rules: None,
             volumes: None,
         }
     }

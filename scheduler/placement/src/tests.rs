@@ -9,7 +9,7 @@ use std::time::Duration;
 use model::ids::{NodeName, PodId};
 use model::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
 use model::pod::Refusal;
-use model::spec::HostPorts;
+use model::spec::{HostPorts, Placement};
 use proptest::prelude::*;
 
 use super::testing::{NOW, generation, node, pod};
@@ -76,6 +76,11 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
         })
         && (node.kind == NodeKind::Kubeleet || needs.needs_only_image)
         && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
+        && needs
+            .rules
+            .iter()
+            .flat_map(|rules| &rules.constraints)
+            .all(|one| one.holds(&node.name, &node.facts.labels))
 }
 
 /// Examines all nodes for each pod.
@@ -182,16 +187,28 @@ fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
     })
 }
 
+fn rules(constraint: &str) -> Option<Arc<NodeRules>> {
+    let constraints = [constraint].into_iter().filter(|text| !text.is_empty()).map(str::to_owned);
+    NodeRules::of(&Placement { constraints: constraints.collect() })
+}
+
 fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
     let ports =
         prop_oneof![4 => Just(""), 1 => Just("80/tcp"), 1 => Just("443/tcp 80/tcp"), 1 => Just("80/udp")];
-    let requirements = (0..3u64, 0..3u64, 0..3u64, any::<bool>(), ports).prop_map(
-        |(cpu_millis, memory_bytes, pids, needs_only_image, ports)| Requirements {
+    let constraints = prop_oneof![
+        6 => Just(""),
+        1 => Just("zone in (a,b)"),
+        1 => Just("node.hostname notin (n0,n3)"),
+        1 => Just("disk"),
+    ];
+    let requirements = (0..3u64, 0..3u64, 0..3u64, any::<bool>(), ports, constraints).prop_map(
+        |(cpu_millis, memory_bytes, pids, needs_only_image, ports, constraint)| Requirements {
             request: Resources { cpu_millis, memory_bytes, pids, disk_bytes: 0, pods: 0 },
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
             host: None,
             needs_shared_directory: false,
+            rules: rules(constraint),
             volumes: None,
         },
     );
@@ -248,6 +265,15 @@ proptest! {
                 let needed = pod.requirements.request.get(resource);
                 prop_assert!(needed == 0 || used.get(resource) <= has.get(resource), "{:?}", resource);
             }
+        }
+    }
+
+    #[test]
+    fn constraints_hold(nodes in any_nodes(), pods in any_pods()) {
+        let labels: HashMap<_, _> = nodes.iter().map(|n| (&n.name, &n.facts.labels)).collect();
+        for (pod, name) in pods.iter().zip(place(&nodes, &pods)) {
+            let Some((name, rules)) = name.zip(pod.requirements.rules.as_ref()) else { continue };
+            prop_assert!(rules.constraints.iter().all(|one| one.holds(&name, labels[&name])));
         }
     }
 

@@ -19,10 +19,11 @@ use store::{
 };
 
 use crate::apply::{AssignResult, Executor, unschedulable_message};
+use crate::batch_services::read_services;
 use crate::context::SchedulerContext;
 use crate::intake::{Intake, PendingPod, locate_volumes, parked};
 use crate::metrics;
-use crate::siblings::placed_siblings;
+
 use crate::view::ClusterView;
 
 /// While nodes refuse the pod.
@@ -82,8 +83,8 @@ impl Loop<StoreError> for PlacementLoop {
         }
         let count = payloads.len();
         let store = self.store.clone();
-        let ((), intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
-        self.read_siblings(&intake.pending).await?;
+        let ((), mut intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
+        self.read_services(&mut intake.pending).await?;
         self.place(intake.pending, started).await?;
         self.executor().park(&intake.without_spec).await?;
         // Failing dead letters must block no valid pod.
@@ -191,8 +192,8 @@ impl PlacementLoop {
     }
 
     /// After the nodes: a pod that another scheduler places later makes its node refuse.
-    async fn read_siblings(&mut self, pods: &[PendingPod]) -> Result<(), StoreError> {
-        self.view.set_placed(placed_siblings(&self.store, pods).await?);
+    async fn read_services(&mut self, pods: &mut [PendingPod]) -> Result<(), StoreError> {
+        self.view.set_placed(read_services(&self.store, pods).await?);
         Ok(())
     }
 
@@ -222,6 +223,7 @@ impl PlacementLoop {
                         request,
                         host_ports: pod.request.requirements.host_ports.clone(),
                         volumes: pod.volumes.clone(),
+                        seen_labels: self.seen_labels(&pod, &target.name),
                     };
                     placed.push((pod, assignment));
                 }
@@ -233,6 +235,11 @@ impl PlacementLoop {
             }
         }
         (placed, parked)
+    }
+
+    fn seen_labels(&self, pod: &PendingPod, node: &NodeName) -> Option<u64> {
+        pod.request.requirements.rules.as_ref()?;
+        self.view.snapshot().get(node).map(|node| node.labels_revision)
     }
 
     /// Returns the pods whose node refused, after reading these nodes again. With `spread_exactly`, a node
@@ -276,7 +283,7 @@ impl PlacementLoop {
         self.view.read_nodes(&self.store, &stale_nodes).await?;
         // Their volumes may be bound by now.
         locate_volumes(&self.store, &mut refused).await?;
-        self.read_siblings(&refused).await?;
+        self.read_services(&mut refused).await?;
         Ok(refused)
     }
 

@@ -30,12 +30,14 @@ pub enum Scenario {
     /// A pod gets a new volume elsewhere, and the first machine comes back with its old copy. Then Redis
     /// forgets all volumes.
     OldCopy,
+    /// Random faults while operators relabel the nodes of services with a constraint.
+    Rules,
     /// Schedulers die, failovers lose writes, and the clocks of new masters are wrong.
     Jobs,
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 12] = [
+    pub const ALL: [Scenario; 13] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -47,6 +49,7 @@ impl Scenario {
         Scenario::HandOver,
         Scenario::Outage,
         Scenario::OldCopy,
+        Scenario::Rules,
         Scenario::Jobs,
     ];
 }

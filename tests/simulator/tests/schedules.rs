@@ -236,6 +236,8 @@ scenarios! {
     a_pod_is_ready_once_its_check_has_passed_and_unhealthy_when_it_says_so: Health, 2 * SEEDS_PER_SCENARIO;
     no_request_is_cut_short_and_none_let_in_by_a_closed_gate:
         HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    a_pod_with_rules_is_assigned_only_where_they_hold:
+        Rules, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     an_old_copy_of_a_volume_does_not_take_the_place_of_a_younger_one: OldCopy, SEEDS_PER_SCENARIO;
     each_tick_is_taken_once_and_each_index_counts_once:
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
@@ -422,6 +424,11 @@ ablations! {
     with_a_stopping_pod_in_no_list, seed 5:
         "claim", "redis.call('SADD', cs, payload)" => "",
         "invariant 2";
+    }
+    Rules {
+    with_an_assignment_to_a_relabelled_node, seed 0:
+        "assign", "seen_labels ~= '' and" => "false and",
+        "which lacks the label";
     }
     Outage {
     with_a_death_by_a_scheduler_that_could_not_write, seed 10:

@@ -23,6 +23,7 @@ mod logs;
 mod memo;
 mod mistakes;
 mod names;
+mod placement;
 mod pod_isolation;
 mod recovery;
 mod registries;

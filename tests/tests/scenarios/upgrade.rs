@@ -15,6 +15,7 @@ use kubeleet_tests::exclusive::beside_others;
 use kubeleet_tests::{Cluster, ClusterTiming, DaemonProcess, Http};
 use parking_lot::Mutex;
 use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
 use testkit::eventually::{check, eventually_within};
 
 use crate::sleeper;
@@ -77,14 +78,11 @@ async fn watch(cluster: Arc<Cluster>, seen: Arc<Mutex<Processes>>, end: Arc<Atom
     }
 }
 
-/// As a package upgrade does: SIGTERM, then the other binary.
 async fn replace(daemons: &mut [Option<DaemonProcess>], order: &[usize], program: &Path, http: &Http) {
     let mixed = std::env::var("UPGRADE_MIXED").map_or(MIXED, |seconds| seconds.parse().expect("seconds"));
     for index in order {
-        let mut daemon = daemons[*index].take().expect("every daemon is put back");
-        daemon.terminate();
-        let what = daemon.command_line().to_owned();
-        daemons[*index] = Some(daemon.instead(program, &what));
+        let daemon = daemons[*index].take().expect("every daemon is put back");
+        daemons[*index] = Some(daemon.replaced_by(program));
         eventually_within(REST_TIMEOUT, "the API answers", || async {
             let answer =
                 http.try_send(Method::GET, "/readyz", None).await.map_err(|error| error.to_string())?;
@@ -96,15 +94,57 @@ async fn replace(daemons: &mut [Option<DaemonProcess>], order: &[usize], program
     }
 }
 
+fn binary_before() -> Option<PathBuf> {
+    let before = std::env::var_os("KUBELEET_BINARY_BEFORE").map(PathBuf::from);
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    if before.is_none() {
+        eprintln!("skipped: KUBELEET_BINARY_BEFORE names no binary; make upgrade builds it");
+    }
+    before
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_version_before_places_no_pod_of_a_service_with_rules() {
+    let Some(before) = binary_before() else { return };
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(ClusterTiming::Default).await;
+    let (api, scheduler) = (cluster.api().await, cluster.scheduler_named("s1"));
+    let labels = [("w1", "disk=ssd"), ("w2", "disk=hdd")];
+    let _workers =
+        labels.map(|(short, label)| cluster.worker_with(short, "process", &[("KUBELEET_LABELS", label)]));
+    let http = api.http();
+    http.nodes_ready(2).await;
+    let mut service = sleeper("web", 1, "keep");
+    service["placement"] = json!({"constraints": ["disk == ssd"]});
+    http.post("/service", &service).await;
+    http.runs(REST_TIMEOUT, "web", 1).await;
+    let pods = async || http.pods("service=web").await;
+
+    let scheduler = scheduler.replaced_by(&before);
+    service["replicas"] = 3.into();
+    http.send(Method::PUT, "/service/web", Some(&service)).await;
+    eventually_within(REST_TIMEOUT, "the older scheduler cannot read it", || async {
+        let pods = pods().await;
+        let waits = |pod: &&Value| pod["message"].as_str().is_some_and(|message| message.contains("form 4"));
+        check(pods.iter().filter(waits).count() == 2, || format!("{pods:?}"))
+    })
+    .await;
+    service["placement"] = json!({"constraints": ["disk"]});
+    let (status, problem) = http.send(Method::PUT, "/service/web", Some(&service)).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (409, &json!("/problems/upgrade-incomplete")),
+        "{problem}"
+    );
+
+    let _scheduler = scheduler.replaced_by(binary());
+    http.runs(REST_TIMEOUT, "web", 3).await;
+    assert!(pods().await.iter().all(|pod| pod["node"] == cluster.node("w1").as_str()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
-    let Some(before) = std::env::var_os("KUBELEET_BINARY_BEFORE").map(PathBuf::from) else {
-        #[allow(clippy::print_stderr, reason = "a skipped test says so")]
-        {
-            eprintln!("skipped: KUBELEET_BINARY_BEFORE names no binary; make upgrade builds it");
-        }
-        return;
-    };
+    let Some(before) = binary_before() else { return };
     let _lock = beside_others().await;
     let cluster = Arc::new(Cluster::new(ClusterTiming::Default).await);
     let room = [("KUBELEET_MAX_PODS", "2000")];
@@ -160,10 +200,8 @@ async fn a_rolling_upgrade_and_a_roll_back_lose_and_restart_nothing() {
 
 async fn replace_all_at_once(daemons: &mut [Option<DaemonProcess>], program: &Path, http: &Http) {
     for daemon in daemons.iter_mut() {
-        let mut running = daemon.take().expect("every daemon is put back");
-        running.terminate();
-        let what = running.command_line().to_owned();
-        *daemon = Some(running.instead(program, &what));
+        let running = daemon.take().expect("every daemon is put back");
+        *daemon = Some(running.replaced_by(program));
     }
     http.nodes_ready(2).await;
 }

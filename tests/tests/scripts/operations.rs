@@ -507,6 +507,7 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
                 request: REQUEST,
                 host_ports: HostPorts::default(),
                 volumes: if case.name == "assign a pod with a volume" { vec![claim()] } else { Vec::new() },
+                seen_labels: None,
             }];
             operation!(Some(id), [store, me, assignments] store.assign(&me, DEAD_AFTER, &assignments))
         }

@@ -66,6 +66,7 @@ async fn a_hundred_thousand() -> Vec<(String, u64)> {
             request: REQUEST,
             host_ports: HostPorts::default(),
             volumes: Vec::new(),
+            seen_labels: None,
         };
         let assignments: Vec<_> = taken.into_iter().map(one).collect();
         for chunk in assignments.chunks(250) {

@@ -10,7 +10,8 @@ use model::node::Resources;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
 use model::pod::{NodeRefusal, Refusal};
-use model::spec::HostPorts;
+use model::spec::{HostPorts, NodeConstraint};
+use serde_json::json;
 use store::{AssignOutcome, Assignment, ParkOutcome, Parked, Unpark};
 
 use crate::{changing_nothing, checks};
@@ -184,6 +185,7 @@ async fn a_refused_pod_stays_in_flight() {
             request: REQUEST,
             host_ports: HostPorts::default(),
             volumes: Vec::new(),
+            seen_labels: None,
         };
         let assign = [assignment];
         let assign = fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &assign);
@@ -204,6 +206,7 @@ async fn an_unknown_node_refuses() {
         request: REQUEST,
         host_ports: HostPorts::default(),
         volumes: Vec::new(),
+        seen_labels: None,
     }];
     let assign = fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &assign);
     assert_eq!(changing_nothing(&fixture, assign).await.unwrap(), [AssignOutcome::Refused]);
@@ -290,9 +293,46 @@ async fn siblings_are_pods_on_nodes_of_services_with_several_replicas() {
     for (waiting, of_web) in [(1, vec![(spec.clone(), session.node().clone()); 2]), (3, Vec::new())] {
         let names = ["web", "single", "large", "broken", "unknown"];
         let services = names.map(|name| (name.parse().unwrap(), waiting)).into();
-        let expected = [("web", of_web), ("broken", Vec::new())];
-        let expected = expected.map(|(name, pods)| (name.parse().unwrap(), pods)).into();
-        assert_eq!(fixture.store.placed_siblings(&services).await.unwrap(), expected, "{waiting}");
+        let placed = fixture.store.placed_services(&services).await.unwrap();
+        let siblings = names.map(|name| placed[&name.parse().unwrap()].siblings.clone());
+        assert_eq!(siblings, [Some(of_web), None, None, Some(Vec::new()), None], "{waiting}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_labels_changed_since_they_were_judged_refuses() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    fixture.service("web", 3).await;
+    let payloads = take(&fixture, 3).await;
+    let assign = async |index: usize, seen_labels| {
+        let one = fixture.assignment(&session, payloads[index].clone()).await;
+        let one = Assignment { seen_labels, ..one };
+        fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &[one]).await.unwrap()
+    };
+    let revision = fixture.store.node(session.node()).await.unwrap().unwrap().labels_revision;
+    let changes = [("zone".to_owned(), Some("b".to_owned()))].into();
+    fixture.store.label_node(session.node(), &changes).await.unwrap();
+    assert_eq!(assign(0, Some(revision)).await, [AssignOutcome::Refused]);
+    assert_eq!(assign(0, Some(revision + 1)).await, [AssignOutcome::Assigned]);
+    assert_eq!(assign(1, None).await, [AssignOutcome::Assigned], "it has no rules");
+}
+
+#[tokio::test]
+async fn rules_are_read_with_the_service_and_no_node_satisfies_unreadable_ones() {
+    let fixture = Fixture::new().await;
+    let input = json!({"name": "web", "image": "nginx", "placement": {"constraints": ["disk == ssd"]}});
+    fixture.service_of(input).await;
+    let services = [("web".parse().unwrap(), 1)].into();
+    let constraints = async || {
+        let placed = fixture.store.placed_services(&services).await.unwrap();
+        placed[&"web".parse().unwrap()].placement.constraints.clone()
+    };
+    assert_eq!(constraints().await, ["disk == ssd"]);
+    for wrong in [r#"{"placement":7}"#, "{", r#"{"placement":{"constraints":"all"}}"#] {
+        let _set: u64 = fixture.redis.cli(&["HSET", "service:web", "fields", wrong]).await;
+        let [constraint] = &constraints().await[..] else { panic!("{wrong}") };
+        assert!(constraint.parse::<NodeConstraint>().is_err(), "{wrong}");
     }
 }
 

@@ -86,6 +86,7 @@ async fn two_schedulers_cannot_bind_a_volume_to_two_nodes() {
                 request: REQUEST,
                 host_ports: Default::default(),
                 volumes: volumes.clone(),
+                seen_labels: None,
             };
             let store = fixture.store.clone();
             schedulers.push(tokio::spawn(async move { store.assign(&me, DEAD_AFTER, &[assignment]).await }));

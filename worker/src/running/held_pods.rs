@@ -86,8 +86,8 @@ pub(crate) fn must_hold(
     unknown * 2 > all
 }
 
-/// While records come back one by one, the rest stays held. What has ended waits only as long as something
-/// runs: no one would release it, and no other pod may start in its slot.
+/// While records come back one by one, the rest stays held. Ended pods wait only as long as a held one runs:
+/// no one would release them, and no other pod may start in their slots.
 pub(crate) fn still_held(held: HashSet<PodKey>, running: &HashSet<PodKey>) -> HashSet<PodKey> {
     if held.is_disjoint(running) { HashSet::new() } else { held }
 }

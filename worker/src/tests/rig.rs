@@ -149,6 +149,7 @@ impl Rig {
                 let payload = Payload::parse(raw).unwrap();
                 Assignment {
                     volumes: VolumeClaim::of_replica(&desired.name, &desired.pod, payload.replica),
+                    seen_labels: None,
                     payload,
                     node: node.name.clone(),
                     incarnation: node.incarnation.clone(),

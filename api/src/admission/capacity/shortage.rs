@@ -13,6 +13,7 @@ pub(crate) enum Lack {
     Amount(Resource),
     Ports,
     Permission,
+    Rules,
     Slots,
 }
 
@@ -53,6 +54,15 @@ impl Shortage {
                 // Nodes with different settings may refuse different values.
                 let why = self.nodes.first().map_or("", |node| node.reason.as_str());
                 (ProblemKind::NotAllowed, format!("no node allows its pods: {why}"))
+            }
+            Lack::Rules => {
+                let why =
+                    self.nodes.first().map_or(String::new(), |one| format!("{} {}", one.node, one.reason));
+                let detail = format!(
+                    "no node satisfies its constraints: {why}; label a node with `kubeleet node label`, or add \
+                     --allow-partial"
+                );
+                (ProblemKind::PlacementImpossible, detail)
             }
             Lack::Slots => (
                 ProblemKind::InsufficientSlots,

@@ -7,12 +7,9 @@ use model::spec::DesiredService;
 use serde_json::{Map, Value};
 use store::{FormerGeneration, PutMode, PutOutcome};
 
-use super::checks::{check_capacity, check_ingress, check_name};
-use super::dependencies::check_dependencies;
+use super::checks::{check, check_name};
 use super::former::undone;
 use super::stored::{read, respond, respond_to_dry_run, revision_conflict};
-use crate::admission::capacity::Demand;
-use crate::admission::growth::Growth;
 use crate::http::params::{IfMatch, PlacementOptions};
 use crate::http::patch;
 use crate::http::problem::{ApiProblem, ProblemKind};
@@ -60,10 +57,7 @@ impl ServiceChange {
                 return Err(revision_conflict(name, service.revision));
             }
             let (desired, former) = self.desired(app, &service).await?;
-            check_ingress(app, &desired)?;
-            check_dependencies(app, &desired).await?;
-            app.admit(Growth::of(&desired, Some(&service))).await?;
-            check_capacity(app, &Demand::of(&desired, Some(&service)), options).await?;
+            check(app, &desired, Some(&service), options).await?;
             let expected = Some(service.revision);
             if options.dry_run {
                 return respond_to_dry_run(&desired, Some(&service), expected);

@@ -1,12 +1,35 @@
 //! Checks of a service before it is stored.
 
 use model::ids::ServiceName;
-use model::spec::{DesiredService, ServiceInput};
+use model::service::Service;
+use model::spec::{DesiredService, Placement, ServiceFields, ServiceInput};
 
+use super::dependencies::check_dependencies;
 use crate::admission::capacity::Demand;
+use crate::admission::growth::Growth;
 use crate::http::params::PlacementOptions;
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
+
+/// `existing` is the service that it changes.
+pub(super) async fn check(
+    app: &AppState,
+    desired: &DesiredService,
+    existing: Option<&Service>,
+    options: PlacementOptions,
+) -> Result<(), ApiProblem> {
+    check_ingress(app, desired)?;
+    check_dependencies(app, desired).await?;
+    check_rules(app, desired, existing).await?;
+    app.admit(Growth::of(desired, existing)).await?;
+    match check_capacity(app, &Demand::of(desired, existing), options).await {
+        // An existing service is reported as such even if the cluster is full.
+        Err(problem) if existing.is_some() || app.store.service(&desired.name).await?.is_none() => {
+            Err(problem)
+        }
+        _ => Ok(()),
+    }
+}
 
 pub(super) async fn check_capacity(
     app: &AppState,
@@ -19,20 +42,32 @@ pub(super) async fn check_capacity(
     app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
 }
 
-/// An existing service is reported as such even if the cluster is full.
-pub(super) async fn check_new(
+/// Schedulers of the version before know no rules.
+async fn check_rules(
     app: &AppState,
     desired: &DesiredService,
-    options: PlacementOptions,
+    existing: Option<&Service>,
 ) -> Result<(), ApiProblem> {
-    let checked = check_capacity(app, &Demand::of(desired, None), options).await;
-    match checked {
-        Err(problem) if app.store.service(&desired.name).await?.is_none() => Err(problem),
-        _ => Ok(()),
+    let rules =
+        |fields: &ServiceFields| fields.placement.clone().filter(|rules: &Placement| !rules.is_soft());
+    let wanted = rules(&desired.fields);
+    if wanted.is_none() || existing.is_some_and(|service| rules(&service.fields) == wanted) {
+        return Ok(());
     }
+    let older = app.store.older_schedulers().await?;
+    if older.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = older.iter().map(ToString::to_string).collect();
+    let detail = format!(
+        "`placement` needs schedulers of this version, and older ones would not keep to it: upgrade or end {}; one that \
+         was killed is forgotten after half a minute",
+        names.join(", ")
+    );
+    Err(ApiProblem::new(ProblemKind::UpgradeIncomplete, detail))
 }
 
-pub(super) fn check_ingress(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
+fn check_ingress(app: &AppState, desired: &DesiredService) -> Result<(), ApiProblem> {
     let has_auto = desired.fields.ingress.iter().any(|rule| rule.auto_host().is_some());
     if has_auto && app.config.secret_key.is_none() { Err(ApiProblem::no_secret_key()) } else { Ok(()) }
 }

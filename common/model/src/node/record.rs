@@ -83,6 +83,8 @@ pub struct NodeSettings {
     /// Id of the key.
     pub secret_key: Option<String>,
     pub host: HostAccess,
+    /// The newest form of specifications that its worker reads; 0 means one before forms were told.
+    pub forms: u32,
 }
 
 impl NodeSettings {

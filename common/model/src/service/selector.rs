@@ -37,7 +37,9 @@ pub struct InvalidSelector {
 
 impl LabelSelector {
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.requirements.iter().all(|requirement| requirement.holds(labels.get(&requirement.key).map(String::as_str)))
+        self.requirements
+            .iter()
+            .all(|requirement| requirement.holds(labels.get(&requirement.key).map(String::as_str)))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -53,7 +55,8 @@ impl FromStr for LabelSelector {
     type Err = InvalidSelector;
 
     fn from_str(text: &str) -> Result<Self, InvalidSelector> {
-        let requirements = split_at_commas(text).into_iter().map(LabelRequirement::parse).collect::<Option<_>>();
+        let requirements =
+            split_at_commas(text).into_iter().map(LabelRequirement::parse).collect::<Option<_>>();
         let requirements = requirements.ok_or_else(|| InvalidSelector { text: text.to_owned() })?;
         Ok(Self { requirements })
     }

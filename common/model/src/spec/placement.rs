@@ -11,6 +11,9 @@ use super::Violation;
 use crate::ids::NodeName;
 use crate::service::selector::LabelRequirement;
 
+/// The form of a stored specification whose service has rules that must hold. Earlier schedulers know none:
+/// they cannot read it, and place no pod of it.
+pub const FORM_WITH_RULES: u32 = 4;
 const MAX_CONSTRAINTS: usize = 32;
 const MAX_TEXT: usize = 512;
 /// As with Swarm.
@@ -28,6 +31,11 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// A node that ignores them does no harm.
+    pub fn is_soft(&self) -> bool {
+        self.constraints.is_empty()
+    }
+
     pub(super) fn violations(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         if self.constraints.len() > MAX_CONSTRAINTS {
@@ -47,11 +55,11 @@ impl Placement {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeConstraint {
     text: String,
-    rule: Rule,
+    rule: NodeRule,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Rule {
+enum NodeRule {
     Label(LabelRequirement),
     HostName(LabelRequirement),
     /// It was stored by another program.
@@ -65,24 +73,24 @@ pub struct InvalidConstraint(String);
 impl NodeConstraint {
     /// No node satisfies an unreadable one: a pod must not run where its service does not want it.
     pub fn from_stored(text: &str) -> Self {
-        let unreadable = |_| Self { text: text.to_owned(), rule: Rule::Unreadable };
+        let unreadable = |_| Self { text: text.to_owned(), rule: NodeRule::Unreadable };
         text.parse().unwrap_or_else(unreadable)
     }
 
     pub fn holds(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> bool {
         match &self.rule {
-            Rule::Label(label) => label.holds(labels.get(label.key()).map(String::as_str)),
-            Rule::HostName(name) => name.holds(Some(node.as_str())),
-            Rule::Unreadable => false,
+            NodeRule::Label(label) => label.holds(labels.get(label.key()).map(String::as_str)),
+            NodeRule::HostName(name) => name.holds(Some(node.as_str())),
+            NodeRule::Unreadable => false,
         }
     }
 
     /// Why the node does not satisfy it.
     pub fn explain(&self, labels: &BTreeMap<String, String>) -> String {
         let text = &self.text;
-        let Rule::Label(label) = &self.rule else {
+        let NodeRule::Label(label) = &self.rule else {
             return match self.rule {
-                Rule::Unreadable => format!("the service's constraint {text:?} is unreadable"),
+                NodeRule::Unreadable => format!("the service's constraint {text:?} is unreadable"),
                 _ => format!("is not a node with {text}"),
             };
         };
@@ -109,19 +117,19 @@ impl FromStr for NodeConstraint {
         };
         let of = |rule| Ok(Self { text: text.trim().to_owned(), rule });
         match requirement.key() {
-            HOST_NAME => of(Rule::HostName(requirement)),
+            HOST_NAME => of(NodeRule::HostName(requirement)),
             "node.role" => {
                 refuse("node.role: all nodes of kubeleet are alike; leave it out, or label them".to_owned())
             }
             "node.id" => refuse("node.id: nodes have names; write node.hostname == NAME".to_owned()),
             key if key.starts_with(LABELS) => {
                 let key = key[LABELS.len()..].to_owned();
-                of(Rule::Label(requirement.with_key(key)))
+                of(NodeRule::Label(requirement.with_key(key)))
             }
-            key if key.starts_with("node.") || key.starts_with("engine.") => {
-                refuse(format!("{key}: constraints know {HOST_NAME}, node.labels.KEY and KEY, a label of the node"))
-            }
-            _ => of(Rule::Label(requirement)),
+            key if key.starts_with("node.") || key.starts_with("engine.") => refuse(format!(
+                "{key}: constraints know {HOST_NAME}, node.labels.KEY and KEY, a label of the node"
+            )),
+            _ => of(NodeRule::Label(requirement)),
         }
     }
 }
@@ -170,7 +178,10 @@ mod tests {
         let told: Vec<String> =
             placement.violations().iter().map(|one| format!("{}: {}", one.pointer, one.detail)).collect();
         assert_eq!(told.len(), 4, "{told:?}");
-        assert!(told[0].starts_with("/placement/constraints/1: \"zone of (a)\" is not a constraint"), "{told:?}");
+        assert!(
+            told[0].starts_with("/placement/constraints/1: \"zone of (a)\" is not a constraint"),
+            "{told:?}"
+        );
         assert!(told[1].contains("are alike"), "{told:?}");
         let many = Placement { constraints: vec!["a".to_owned(); 33] };
         assert_eq!(many.violations().len(), 1);

@@ -88,8 +88,18 @@ impl ServiceFields {
 
     pub(super) fn violations(&self, name: &ServiceName, pod: &PodSpec) -> Vec<Violation> {
         // `kind_checks::violations` checks jobs and crons.
-        let Self { labels, app, depends_on, ingress, allow_from, aliases, update, placement, job: _, cron: _ } =
-            self;
+        let Self {
+            labels,
+            app,
+            depends_on,
+            ingress,
+            allow_from,
+            aliases,
+            update,
+            placement,
+            job: _,
+            cron: _,
+        } = self;
         let mut violations = label_violations(labels);
         violations.extend(app.as_ref().and_then(|app| app_violation(app, name)));
         violations.extend(depends_on.service_violations(name));

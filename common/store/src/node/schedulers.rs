@@ -7,10 +7,14 @@ use redis::cmd;
 
 use crate::reply::{parse, read, unexpected, verdict};
 use crate::scripts::{lease, reclaim_in_flight, scheduler_beat};
+use crate::service::stored_spec::NEWEST_FORM;
 use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::ids::{ClusterId, SchedulerId};
 use model::node::timing::Timing;
+
+/// Schedulers show a sign of life every few seconds.
+const FRESH: Duration = Duration::from_secs(30);
 
 impl Store {
     /// Returns their last signs of life. Silent ones are forgotten after an hour; one that shut down counts
@@ -29,7 +33,12 @@ impl Store {
         id: &SchedulerId,
         timing: &Timing,
     ) -> Result<(RedisMillis, Option<ClusterId>), StoreError> {
-        let beat = scheduler_beat::Head { scheduler_key: keys::scheduler(id), times: timing.to_stored(id) };
+        let beat = scheduler_beat::Head {
+            scheduler_key: keys::scheduler(id),
+            forms_key: keys::scheduler_forms(id),
+            times: timing.to_stored(id),
+            forms: NEWEST_FORM,
+        };
         let reply = self.link.script(&beat.call()).await?;
         let (time, cluster): (_, Vec<u8>) = read("showing that Redis takes writes", reply)?;
         Ok((time, parse(&cluster)))
@@ -46,6 +55,23 @@ impl Store {
         let read =
             |(text, id): (Option<Vec<u8>>, _)| Timing::from_stored(&String::from_utf8(text?).ok()?, id);
         Ok(found.into_iter().zip(ids).map(read).collect())
+    }
+
+    /// Returns the live ones that cannot read every specification which this program stores.
+    pub async fn older_schedulers(&self) -> Result<Vec<SchedulerId>, StoreError> {
+        let since = self.redis_now().await?.saturating_sub(FRESH.as_millis() as RedisMillis);
+        let live = self.schedulers().await?.into_iter().filter(|(_, at)| *at >= since);
+        let live: Vec<SchedulerId> = live.map(|(id, _)| id).collect();
+        if live.is_empty() {
+            return Ok(live);
+        }
+        let mut get = cmd("MGET");
+        get.arg(live.iter().map(keys::scheduler_forms).collect::<Vec<_>>());
+        let forms: Vec<Option<Vec<u8>>> = self.link.query(&get).await?;
+        let is_older = |forms: Option<Vec<u8>>| {
+            forms.as_deref().and_then(parse::<u32>).is_none_or(|newest| newest < NEWEST_FORM)
+        };
+        Ok(live.into_iter().zip(forms).filter_map(|(id, forms)| is_older(forms).then_some(id)).collect())
     }
 
     /// Returns the number of requeued pods; `None` if the scheduler is alive.

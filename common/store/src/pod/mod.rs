@@ -9,10 +9,10 @@
 pub(crate) mod claims;
 pub(crate) mod dead_letters;
 pub(crate) mod external_workers;
+pub(crate) mod placed_services;
 pub(crate) mod pod_reports;
 pub(crate) mod pods;
 pub(crate) mod queues;
 pub(crate) mod reconciling;
 pub(crate) mod scheduling;
-pub(crate) mod siblings;
 pub(crate) mod usage;

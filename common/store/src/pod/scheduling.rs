@@ -29,6 +29,8 @@ pub struct Assignment {
     pub host_ports: HostPorts,
     /// Unbound ones are bound to the node.
     pub volumes: Vec<VolumeClaim>,
+    /// Of the node, if its labels were judged.
+    pub seen_labels: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +154,7 @@ impl Store {
             "gone" => Ok(AssignOutcome::Gone),
             "unknown_service" => Ok(AssignOutcome::UnknownService),
             "not_ready" | "cordoned" | "engine" | "full" | "crowded" | "volume" | "unreported"
-            | "conflict" => Ok(AssignOutcome::Refused),
+            | "conflict" | "relabelled" => Ok(AssignOutcome::Refused),
             other => Err(unexpected(what, other)),
         };
         replies.into_iter().map(outcome).collect()
@@ -256,6 +258,12 @@ fn assign_call(
         dead_after_ms: dead_after,
     }
     .call();
+    let mut seen_labels = HashMap::new();
+    for Assignment { node, seen_labels: seen, .. } in assignments {
+        if let Some(seen) = seen {
+            seen_labels.insert(node, *seen);
+        }
+    }
     for Assignment { node, incarnation, .. } in nodes {
         call.add(assign::Node {
             node_key: keys::node(node),
@@ -263,6 +271,7 @@ fn assign_call(
             node,
             seen_incarnation: incarnation.as_ref(),
             expected_pods: seen(node),
+            seen_labels: seen_labels.get(node).copied(),
         });
     }
     for (resources, ports, service) in requests {

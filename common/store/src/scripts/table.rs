@@ -134,7 +134,7 @@ scripts! {
         args: [node_count, request_count, volume_count, pushed_pod_count, dead_after_ms],
         batch Node node {
             keys: [node_key, pq],
-            args: [node, seen_incarnation, expected_pods],
+            args: [node, seen_incarnation, expected_pods, seen_labels],
         }
         batch Request request {
             keys: [],
@@ -588,8 +588,8 @@ scripts! {
     scheduler_beat in node {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
-        keys: [scheduler_key],
-        args: [times],
+        keys: [scheduler_key, forms_key],
+        args: [times, forms],
     }
     service_delete in service {
         run_by: [Api],

@@ -183,7 +183,7 @@ impl Store {
         let what = "taking a tick";
         let write = WriteId::random();
         let pod = PodSpec { kind: Kind::Job, ..cron.pod.clone() };
-        let file = SpecFile::new(job, &pod);
+        let file = SpecFile::new(job, &pod, &cron.fields);
         let (id, policy) = (file.id(), cron.fields.job.clone().unwrap_or_default());
         let completions = policy.completions;
         let fields = ServiceFields { update: None, cron: None, job: Some(policy), ..cron.fields.clone() };

@@ -11,7 +11,7 @@ use crate::StoreError;
 use crate::json::to_json;
 use crate::reply::corrupt;
 use model::network::ingress::stored_rules;
-use model::spec::{AllowFrom, CronPolicy, Kind, ServiceFields};
+use model::spec::{AllowFrom, CronPolicy, Kind, Placement, ServiceFields};
 
 pub(crate) type StoredFields = Map<String, Value>;
 
@@ -60,6 +60,22 @@ pub(crate) fn member<T: DeserializeOwned>(document: &StoredFields, name: &str) -
     serde_json::from_value(document.get(name)?.clone()).ok()
 }
 
+/// `fields` may be missing. Unreadable rules are one that no node satisfies.
+pub(crate) fn placement(fields: &[u8]) -> Placement {
+    #[derive(Default, Deserialize)]
+    struct Rules {
+        #[serde(default)]
+        placement: Option<Placement>,
+    }
+    if fields.is_empty() {
+        return Placement::default();
+    }
+    match serde_json::from_slice::<Rules>(fields) {
+        Ok(rules) => rules.placement.unwrap_or_default(),
+        Err(why) => Placement { constraints: vec![format!("({why})")] },
+    }
+}
+
 /// # Errors
 /// `Corrupt` if a member is unreadable and has no safe default.
 pub(crate) fn read(what: &str, text: &str, kind: Kind) -> Result<ServiceFields, StoreError> {
@@ -83,7 +99,9 @@ pub(crate) fn read(what: &str, text: &str, kind: Kind) -> Result<ServiceFields, 
 }
 
 fn is_needed(field: &str, kind: Kind) -> bool {
-    field == "labels" || field == "job" && !kind.is_service() || field == "cron" && kind == Kind::Cron
+    matches!(field, "labels" | "placement")
+        || field == "job" && !kind.is_service()
+        || field == "cron" && kind == Kind::Cron
 }
 
 fn read_each(what: &str, mut document: Value, kind: Kind) -> Result<ServiceFields, StoreError> {
@@ -167,8 +185,10 @@ mod tests {
         ] {
             assert_eq!(with(name, value).expect(name), expected, "{name}");
         }
-        for name in ["labels", "job", "cron"] {
-            let error = with(name, json!([[]])).expect_err(name).to_string();
+        for (name, wrong) in
+            [("labels", json!([[]])), ("placement", json!(7)), ("job", json!([[]])), ("cron", json!([[]]))]
+        {
+            let error = with(name, wrong).expect_err(name).to_string();
             assert!(error.contains(&format!("{name}: ")), "{error}");
         }
         assert!(with("cron", json!({"schedule": "often"})).is_err());

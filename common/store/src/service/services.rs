@@ -444,7 +444,7 @@ fn put_call(
     seen: &[u8],
     write: &WriteId,
 ) -> Call<'static> {
-    let file = SpecFile::new(&desired.name, &desired.pod);
+    let file = SpecFile::new(&desired.name, &desired.pod, &desired.fields);
     let id = match cause {
         PutCause::Undo(Some(id)) | PutCause::Failure(Some(id), _) => id.clone(),
         PutCause::User | PutCause::Undo(None) | PutCause::Failure(None, _) => file.id(),
@@ -537,7 +537,7 @@ fn read_kind(word: &str) -> Option<Kind> {
 }
 
 fn just_created(desired: &DesiredService, now: RedisMillis) -> Service {
-    Service::created(desired.clone(), SpecFile::new(&desired.name, &desired.pod).id(), now)
+    Service::created(desired.clone(), SpecFile::new(&desired.name, &desired.pod, &desired.fields).id(), now)
 }
 
 pub(crate) fn read_service(name: &ServiceName, value: Value) -> Result<Option<Service>, StoreError> {

@@ -9,10 +9,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use model::ids::{ServiceName, SpecId};
-use model::spec::{ContainerSpec, PodSpec};
+use model::spec::{ContainerSpec, FORM_WITH_RULES, PodSpec, ServiceFields};
 
 /// Raise it only if earlier programs would run a pod wrongly.
-const VERSION: u32 = 3;
+pub const NEWEST_FORM: u32 = FORM_WITH_RULES;
+const PLAIN: u32 = 3;
 
 /// Every payload contains the id. A collision among a million specifications has a chance of one in 30
 /// million.
@@ -31,7 +32,7 @@ pub(crate) enum SpecFileError {
     #[error(transparent)]
     Unreadable(#[from] serde_json::Error),
     #[error(
-        "it was stored by a newer kubeleet (form {0}; this program reads forms up to {VERSION}): upgrade this program"
+        "it was stored by a newer kubeleet (form {0}; this program reads forms up to {NEWEST_FORM}): upgrade this program"
     )]
     Newer(u32),
     #[error("it has no container")]
@@ -39,8 +40,10 @@ pub(crate) enum SpecFileError {
 }
 
 impl SpecFile {
-    pub(crate) fn new(service: &ServiceName, pod: &PodSpec) -> Self {
-        Self { version: VERSION, service: service.clone(), pod: pod.clone() }
+    pub(crate) fn new(service: &ServiceName, pod: &PodSpec, fields: &ServiceFields) -> Self {
+        let has_rules = fields.placement.as_ref().is_some_and(|placement| !placement.is_soft());
+        let version = if has_rules { FORM_WITH_RULES } else { PLAIN };
+        Self { version, service: service.clone(), pod: pod.clone() }
     }
 
     pub(crate) fn read(text: &[u8]) -> Result<PodSpec, SpecFileError> {
@@ -50,7 +53,7 @@ impl SpecFile {
             version: u32,
         }
         let Version { version } = serde_json::from_slice(text)?;
-        if version > VERSION {
+        if version > NEWEST_FORM {
             return Err(SpecFileError::Newer(version));
         }
         let file: SpecFile = serde_json::from_slice(text)?;
@@ -69,9 +72,10 @@ impl SpecFile {
     }
 
     /// Equal fingerprints of one service have equal ids, so its pods are not replaced. Services share no ids:
-    /// each deletes its own.
+    /// each deletes its own. Another form is another id: a program may be unable to read it.
     pub(crate) fn id(&self) -> SpecId {
-        let digest = Sha256::digest(format!("{} {}", self.service, self.fingerprint()));
+        let form = if self.version > PLAIN { format!(" {}", self.version) } else { String::new() };
+        let digest = Sha256::digest(format!("{} {}{form}", self.service, self.fingerprint()));
         SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
     }
 }
@@ -118,7 +122,7 @@ mod tests {
 
     fn file(json: &str) -> SpecFile {
         let desired = desired(json);
-        SpecFile::new(&desired.name, &desired.pod)
+        SpecFile::new(&desired.name, &desired.pod, &desired.fields)
     }
 
     fn fingerprint(json: &str) -> String {
@@ -131,7 +135,7 @@ mod tests {
             r#"{"name":"web","image":"nginx","command":"sh -c 'sleep 1'","environment":["A=b"],
                 "ports":["8080:80"],"memory":"64m","cpus":"0.5","restart":"no","on_disconnect":"stop"}"#,
         );
-        let text = serde_json::to_vec(&SpecFile::new(&desired.name, &desired.pod)).unwrap();
+        let text = serde_json::to_vec(&SpecFile::new(&desired.name, &desired.pod, &desired.fields)).unwrap();
         assert_eq!(SpecFile::read(&text).unwrap(), desired.pod);
     }
 
@@ -153,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_newer_form_is_refused_with_what_to_do() {
-        let error = SpecFile::read(br#"{"version":4,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
-        assert!(error.to_string().contains("form 4; this program reads forms up to 3"), "{error}");
+        let error = SpecFile::read(br#"{"version":5,"service":"web","pod":{"sandboxes":[]}}"#).unwrap_err();
+        assert!(error.to_string().contains("form 5; this program reads forms up to 4"), "{error}");
         assert!(error.to_string().ends_with("upgrade this program"), "{error}");
     }
 
@@ -186,6 +190,18 @@ mod tests {
         assert_ne!(id(r#"{"name":"web","image":"nginx:2"}"#), plain);
         assert_ne!(id(r#"{"name":"web2","image":"nginx"}"#), plain, "another service deletes it");
         assert_eq!(plain.as_str(), "f37db07b6706428a", "versions side by side agree on it");
+    }
+
+    #[test]
+    fn rules_for_nodes_are_another_form_and_id_and_no_other_fingerprint() {
+        let with = |more: &str| file(&format!(r#"{{"name":"web","image":"nginx"{more}}}"#));
+        let (plain, soft) = (with(""), with(r#","placement":{"constraints":[]}"#));
+        let rules = with(r#","placement":{"constraints":["disk == ssd"]}"#);
+        assert_eq!((&soft, soft.id()), (&plain, plain.id()));
+        assert_eq!((rules.version, rules.fingerprint()), (4, plain.fingerprint()));
+        assert_ne!(rules.id(), plain.id(), "a program that reads one may be unable to read the other");
+        let text = serde_json::to_vec(&rules).unwrap();
+        assert_eq!(SpecFile::read(&text).unwrap(), rules.pod);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! To add one, write `filter/<name>.rs` with a [`NodeFilter`], and add it to [`NODE_FILTERS`] or
 //! [`POD_FILTERS`]. It takes facts through [`Candidate`] or [`Requirements`].
 
+mod constraints;
 mod cordoned;
 mod disk_pressure;
 mod engine;
@@ -14,6 +15,7 @@ mod resources;
 mod shared_directory;
 mod types;
 mod volumes;
+mod worker_form;
 
 use crate::candidate::Candidate;
 use crate::requirements::Requirements;
@@ -34,6 +36,8 @@ pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     resources::DISK,
     host_ports::FREE,
     host_access::ALLOWED,
+    constraints::SATISFIED,
+    worker_form::READS_IT,
     external_worker::IMAGE_ONLY,
     volumes::DATA_IS_HERE,
     volumes::PLACE_IS_KNOWN,

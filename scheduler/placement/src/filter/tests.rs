@@ -5,12 +5,12 @@ use std::time::Duration;
 use model::ids::{NodeName, VolumeName};
 use model::node::host_access::HostAccess;
 use model::node::{NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState};
-use model::spec::HostPorts;
+use model::spec::{FORM_WITH_RULES, HostPorts, Placement};
 
 use super::*;
 use crate::policy::Weights;
 use crate::testing::{NOW, NodeBuilder, node};
-use crate::{BoundVolume, ContestedVolume, GivenUpCopy, UnreportedVolume, VolumePlaces};
+use crate::{BoundVolume, ContestedVolume, GivenUpCopy, NodeRules, UnreportedVolume, VolumePlaces};
 use model::service::volume::UnreportedNode;
 
 const GIB: u64 = 1 << 30;
@@ -171,6 +171,41 @@ fn a_pod_that_asks_something_of_the_host_goes_only_to_nodes_that_allow_it() {
                     /etc/localtime is not";
     assert!(refused.len() == 1 && refused[0].starts_with(expected), "{refused:?}");
     assert_eq!(refusals(with(Some(&[])), Requirements::default()), [""; 0]);
+}
+
+#[test]
+fn a_pod_goes_only_to_nodes_that_satisfy_the_constraints_of_its_service() {
+    let with = |constraints: &[&str]| {
+        let constraints = constraints.iter().map(|text| (*text).to_owned()).collect();
+        Requirements { rules: NodeRules::of(&Placement { constraints }), ..Requirements::default() }
+    };
+    let a = || node("a").with(|n| n.facts.labels = [("zone".into(), "a".into())].into());
+    for (constraints, expected) in [
+        (&[][..], &[][..]),
+        (&["zone in (a,b)", "!legacy", "node.hostname != w3"], &[]),
+        (&["zone == a", "disk"], &["Constraint: has no label disk, but the service needs disk"]),
+        (&["zone notin (a)"], &["Constraint: has zone=a, but the service needs zone notin (a)"]),
+        (&["node.hostname == w3"], &["Constraint: is not a node with node.hostname == w3"]),
+        (&["a b"], &["Constraint: the service's constraint \"a b\" is unreadable"]),
+    ] {
+        assert_eq!(refusals(a(), with(constraints)), expected, "{constraints:?}");
+    }
+}
+
+#[test]
+fn a_pod_with_rules_goes_only_to_workers_that_can_read_its_specification() {
+    let placement = Placement { constraints: vec!["!legacy".to_owned()] };
+    let with_rules = || Requirements { rules: NodeRules::of(&placement), ..Requirements::default() };
+    let reads = |forms| {
+        node("a").with(move |n| n.facts.settings = Some(NodeSettings { forms, ..NodeSettings::default() }))
+    };
+    let expected = ["WorkerTooOld: its worker cannot read the rules of the service; upgrade it"];
+    assert_eq!(refusals(reads(0), with_rules()), expected);
+    assert_eq!(refusals(reads(0), Requirements::default()), [""; 0]);
+    assert_eq!(refusals(reads(FORM_WITH_RULES), with_rules()), [""; 0]);
+    let external = reads(0).with(|n| n.kind = NodeKind::External);
+    let image_only = Requirements { needs_only_image: true, ..with_rules() };
+    assert_eq!(refusals(external, image_only), [""; 0], "it reads none");
 }
 
 #[test]

@@ -28,6 +28,8 @@ impl Reason {
 
     pub const NOT_ALLOWED: Self = Self("NotAllowed");
 
+    pub const CONSTRAINT: Self = Self("Constraint");
+
     /// The data is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
 

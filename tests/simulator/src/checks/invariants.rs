@@ -14,7 +14,9 @@ use crate::faults::schedule_faults::CopiedSlots;
 use crate::machine::host::{SimulatedHost, pods_that_run_twice};
 use crate::machine::process_id::{ProcessId, WORKERS};
 use crate::workload::expected_state::ExpectedState;
-use crate::workload::images::{CHECK_RETRIES, has_check, has_several_containers, has_volume, starts_first};
+use crate::workload::images::{
+    CHECK_RETRIES, has_check, has_rules, has_several_containers, has_volume, starts_first,
+};
 use crate::world::state::World;
 
 pub(crate) fn violations(world: &mut World) -> Vec<String> {
@@ -203,6 +205,20 @@ pub(crate) fn overcommitted(
     };
     let over = nodes.iter().filter(is_over);
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
+}
+
+/// The pods that a scheduler has just assigned although the node does not satisfy the rules of their service.
+pub(crate) fn misplaced(before: &BTreeMap<String, SimulatedPod>, observed: &SimulatedState) -> Vec<String> {
+    let is_new = |(uuid, pod): &(&String, &SimulatedPod)| {
+        let was_assigned = before.get(*uuid).is_some_and(|before| before.phase == "assigned");
+        pod.phase == "assigned" && !was_assigned && has_rules(&pod.image)
+    };
+    let has_label = |node: &String| observed.nodes.get(node).is_some_and(|node| node.has_label_disk);
+    let wrong = observed.pods.iter().filter(is_new).filter(|(_, pod)| !has_label(&pod.node));
+    let told = |(uuid, pod): (&String, &SimulatedPod)| {
+        format!("rules: pod {} is assigned to {}, which lacks the label", short(uuid), pod.node)
+    };
+    wrong.map(told).collect()
 }
 
 /// Copies by users are excepted.

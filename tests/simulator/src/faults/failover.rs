@@ -206,6 +206,20 @@ impl World {
         self.log("redis", "has LOST what it knew of volumes");
     }
 
+    /// As an operator: in the end every service has nodes that satisfy its rules.
+    pub(crate) fn label_all_nodes(&mut self) {
+        if !self.clients.lock().has_rules() {
+            return;
+        }
+        let unlabelled = self.observed.nodes.iter().filter(|(_, node)| !node.has_label_disk);
+        let unlabelled: Vec<String> = unlabelled.map(|(name, _)| format!("node:{name}")).collect();
+        for key in unlabelled {
+            self.change(&["HINCRBY", &key, "labels_revision", "1"], &[&key]);
+            self.change(&["HSET", &key, "own_labels", r#"{"disk":"ssd"}"#], &[&key]);
+        }
+        self.observe();
+    }
+
     /// As an operator: the full node has data that another pod needs.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&SimulatedPod| {

@@ -14,11 +14,13 @@ use tokio::time::sleep;
 use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
-    CHECK_RETRIES, SERVICES, has_check, has_several_containers, has_volume, image_in_the_end, update_order,
+    CHECK_RETRIES, SERVICES, has_check, has_rules, has_several_containers, has_volume, image_in_the_end,
+    update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
 const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
+const IMAGES_WITH_RULES: [&str; 5] = ["stop:disk1", "stop:disk3", "keep:disk1", "keep:disk3", "keep:disk5"];
 const MAX_REPLICAS: u64 = 4;
 #[derive(Debug, Clone)]
 enum Operation {
@@ -26,6 +28,8 @@ enum Operation {
     Scale(&'static str, u32),
     Delete(&'static str),
     DeletePushed(PodId),
+    /// True adds the label `disk`, false removes it.
+    Label(NodeName, bool),
     Document(String),
 }
 
@@ -41,13 +45,15 @@ pub(crate) struct ClientState {
     images_before: BTreeMap<&'static str, String>,
     /// `None` without requests to pods.
     drain: Option<&'static str>,
+    /// All services have the same.
+    has_rules: bool,
     /// In milliseconds.
     mean_pause: u64,
     pub(crate) are_done: bool,
 }
 
 impl SimulatedClients {
-    pub(crate) fn new(mut random: Random, drain: Option<&'static str>) -> Self {
+    pub(crate) fn new(mut random: Random, drain: Option<&'static str>, has_rules: bool) -> Self {
         let mean_pause = [150, 600, 2500][random.below(3)];
         Self(Arc::new(Mutex::new(ClientState {
             random,
@@ -56,6 +62,7 @@ impl SimulatedClients {
             pending: None,
             images_before: BTreeMap::new(),
             drain,
+            has_rules,
             mean_pause,
             are_done: false,
         })))
@@ -70,6 +77,10 @@ impl ClientState {
     pub(crate) fn put_only(&mut self, service: ExpectedService) {
         self.pending = Some(Operation::Put(SERVICES[0], service));
         self.are_done = true;
+    }
+
+    pub(crate) fn has_rules(&self) -> bool {
+        self.has_rules
     }
 
     pub(crate) fn put_document(&mut self, document: String) {
@@ -88,7 +99,7 @@ impl ClientState {
     pub(crate) fn service_in_doubt(&self) -> Option<&'static str> {
         match &self.pending {
             Some(Operation::Put(name, _) | Operation::Scale(name, _) | Operation::Delete(name)) => Some(name),
-            Some(Operation::DeletePushed(_) | Operation::Document(_)) | None => None,
+            Some(Operation::DeletePushed(_) | Operation::Label(..) | Operation::Document(_)) | None => None,
         }
     }
 
@@ -104,6 +115,10 @@ impl ClientState {
     }
 
     fn random_operation(&mut self) -> Operation {
+        if self.has_rules && self.random.per_mille(400) {
+            let node = NodeName::new(format!("w{}", self.random.between(1, 3))).unwrap();
+            return Operation::Label(node, self.random.per_mille(600));
+        }
         let name = SERVICES[self.random.below(SERVICES.len())];
         let replicas = self.random.between(0, MAX_REPLICAS) as u32;
         match self.random.below(10) {
@@ -121,7 +136,8 @@ impl ClientState {
     }
 
     fn random_image(&mut self, name: &'static str) -> String {
-        let image = IMAGES[self.random.below(IMAGES.len())].to_owned();
+        let images = if self.has_rules { IMAGES_WITH_RULES } else { IMAGES };
+        let image = images[self.random.below(images.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
         let Some(existing) = self.expected.service(name).map(|service| service.image.clone()) else {
             return image;
@@ -187,6 +203,10 @@ async fn execute(
             let (_, receipt) = store.put_service(&desired, PutMode::Upsert, None).await?;
             return Ok(!is_unconfirmed(&receipt));
         }
+        Operation::Label(node, has_disk) => {
+            let changes = [("disk".to_owned(), has_disk.then(|| "ssd".to_owned()))].into();
+            store.label_node(&node, &changes).await?;
+        }
         Operation::DeletePushed(pod) => return delete_pushed(store, clients, &pod).await,
     }
     Ok(true)
@@ -228,6 +248,9 @@ async fn put(
         input["update"] = serde_json::json!({
             "order": order, "parallelism": 1, "monitor": 1, "on_failure": "rollback",
         });
+    }
+    if has_rules(&service.image) {
+        input["placement"] = serde_json::json!({"constraints": ["disk"]});
     }
     if let Some(drain) = clients.lock().drain {
         input["drain"] = drain.into();

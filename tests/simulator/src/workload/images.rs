@@ -47,6 +47,11 @@ pub(crate) fn has_several_containers(image: &str) -> bool {
     image.ends_with(":2")
 }
 
+/// Its service runs only on nodes with the label `disk`.
+pub(crate) fn has_rules(image: &str) -> bool {
+    image.contains(":disk")
+}
+
 pub(crate) fn has_volume(image: &str) -> bool {
     image.ends_with(":volume")
 }

@@ -18,7 +18,7 @@ impl World {
         let has_assigned = std::mem::take(&mut self.checks.has_assigned);
         let nodes_before = has_assigned.then(|| self.observed.nodes.clone());
         let has_stopped = std::mem::take(&mut self.checks.has_stopped);
-        let pods_before = has_stopped.then(|| self.observed.pods.clone());
+        let pods_before = (has_stopped || has_assigned).then(|| self.observed.pods.clone());
         let mut has_changed = false;
         for rows in std::mem::take(&mut self.checks.unapplied_rows) {
             has_changed |= self.observed.apply(rows);
@@ -42,6 +42,9 @@ impl World {
         }
         if let Some(before) = pods_before {
             violations.extend(invariants::below_promised(&before, &self.observed));
+            if has_assigned {
+                violations.extend(invariants::misplaced(&before, &self.observed));
+            }
         }
         violations.extend(invariants::violations(self));
         self.checks.violations.extend(violations);

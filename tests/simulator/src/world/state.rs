@@ -72,7 +72,11 @@ impl World {
         let has_slow_disks = random.per_mille(300);
         let max_step = [4, 10, 25, 60][random.below(4)];
         let proxies = Proxies::new(options.seed, options.scenario == Scenario::HandOver, options.switches);
-        let clients = SimulatedClients::new(Random::new(random.next()), proxies.are_there().then_some(DRAIN));
+        let clients = SimulatedClients::new(
+            Random::new(random.next()),
+            proxies.are_there().then_some(DRAIN),
+            options.scenario == Scenario::Rules,
+        );
         let cluster = SimulatedCluster::new(&bus, has_slow_disks, clock.now, &mut random);
         let mut world = Self {
             switches: options.switches,

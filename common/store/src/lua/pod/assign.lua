@@ -5,6 +5,7 @@
 --        | 'gone' (not in this scheduler's in-flight list any more)
 --        | 'unknown_service' (its service does not know it: still in flight, reject it)
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
+--        | 'relabelled' (the node's labels are not those that the scheduler judged: still in flight)
 --        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
 --        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told
 --          this run of Redis which volumes it has, or may not be known to it yet, or it is not settled which
@@ -32,16 +33,18 @@ for r = 1, RESOURCE_COUNT do USED[r] = 'used_' .. RESOURCES[r] end
 -- The resources come first, so that `record[r]` is an amount of RESOURCES[r], as in a request.
 local RECORD_FIELDS = append({ unpack(RESOURCES) }, { 'phase', 'reason' })
 local NODE_FIELDS = append(append({ unpack(RESOURCES) }, USED),
-  { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'disk_problem' })
+  { 'incarnation', 'state', 'beat', 'cordoned', 'engine_problem', 'pods', 'used_pods', 'disk_problem',
+    'labels_revision' })
 
 local function read_node(n)
   local node_key, pq = node_keys(n)
-  -- The incarnation is '' for a node that has none; `expected_pods` is '' if the scheduler expects no number.
-  local node, seen_incarnation, expected_pods = node_args(n)
+  -- The incarnation is '' for a node that has none; `expected_pods` is '' if the scheduler expects no number,
+  -- `seen_labels` if no pod has rules for labels.
+  local node, seen_incarnation, expected_pods, seen_labels = node_args(n)
   redis.call('LLEN', pq)
   local record = redis.call('HMGET', node_key, unpack(NODE_FIELDS))
-  local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods, disk_problem =
-    unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 8)
+  local incarnation, state, beat, cordoned, engine_problem, max_pods, used_pods, disk_problem,
+    labels_revision = unpack(record, 2 * RESOURCE_COUNT + 1, 2 * RESOURCE_COUNT + 9)
   used_pods = tonumber(used_pods) or 0
   local refusal
   if state ~= 'alive' or (incarnation or '') ~= seen_incarnation
@@ -49,6 +52,7 @@ local function read_node(n)
   elseif cordoned == '1' then refusal = 'cordoned'
   elseif engine_problem and engine_problem ~= '' then refusal = 'engine'
   elseif disk_problem and disk_problem ~= '' then refusal = 'full'
+  elseif seen_labels ~= '' and (labels_revision or '0') ~= seen_labels then refusal = 'relabelled'
   elseif used_pods > (tonumber(expected_pods) or math.huge) then refusal = 'crowded' end
   local free, reserved = {}, {}
   for r = 1, RESOURCE_COUNT do

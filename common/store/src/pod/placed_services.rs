@@ -1,4 +1,5 @@
-//! Where the pods of small services are: schedulers place new ones apart from them.
+//! The services of pods that are about to be placed: their rules, and where the pods of small ones are, for
+//! schedulers place new ones apart from them.
 //!
 //! Tests: scripts::scheduling
 
@@ -6,47 +7,54 @@ use std::collections::{BTreeMap, HashMap};
 
 use redis::cmd;
 
-use crate::loaded::{field, fields};
+use crate::loaded::fields;
 use crate::reply::{names, read};
+use crate::service::service_fields;
 use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::pod::lifecycle::Phase;
+use model::spec::Placement;
 
 /// Load spreads the pods of larger services, and reading them would cost more.
 const MAX_REPLICAS: usize = 256;
 
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PlacedService {
+    pub placement: Placement,
+    /// Specification and node of each pod on a node; `None` if it has one replica or very many.
+    pub siblings: Option<Vec<(SpecId, NodeName)>>,
+}
+
 impl Store {
-    /// Returns the specification and the node of each pod on a node, for services with several replicas. Each
-    /// service is passed with the number of pods that are about to be placed: if these are all, none is read.
+    /// Each service is passed with the number of pods that are about to be placed: if these are all, no
+    /// sibling is read.
     ///
     /// # Errors
-    /// Broken keys cause none.
-    pub async fn placed_siblings(
+    /// Broken keys cause none. No node satisfies unreadable rules.
+    pub async fn placed_services(
         &self,
         services: &BTreeMap<ServiceName, usize>,
-    ) -> Result<HashMap<ServiceName, Vec<(SpecId, NodeName)>>, StoreError> {
+    ) -> Result<HashMap<ServiceName, PlacedService>, StoreError> {
         let all: Vec<&ServiceName> = services.keys().collect();
-        let replicas = self
-            .load(
-                &all,
-                |name| field(keys::service(name), "replicas"),
-                |_, reply| read("reading replicas", reply),
-            )
-            .await?;
-        let counted = all.into_iter().zip(replicas.options()).filter_map(|(name, replicas)| {
-            let replicas = replicas.filter(|replicas| (2..=MAX_REPLICAS).contains(replicas))?;
-            Some((name, replicas))
-        });
-        let counted: Vec<(&ServiceName, usize)> = counted.collect();
-        let mut siblings: HashMap<ServiceName, Vec<(SpecId, NodeName)>> =
-            counted.iter().map(|(name, _)| ((*name).clone(), Vec::new())).collect();
-        let has_others = |(name, replicas): &(&ServiceName, usize)| services[*name] < *replicas;
-        let read_too: Vec<&ServiceName> =
-            counted.into_iter().filter(has_others).map(|(name, _)| name).collect();
-        for (service, spec, node) in self.pods_on_nodes(&read_too).await? {
-            siblings.entry(service.clone()).or_default().push((spec, node));
+        let get = |name: &&ServiceName| fields(keys::service(name), &["replicas", "fields"]);
+        let loaded = self.load(&all, get, |_, reply| read("reading services", reply).map(Some)).await?;
+        let mut placed = HashMap::new();
+        let mut read_too = Vec::new();
+        for (name, found) in all.into_iter().zip(loaded.options()) {
+            let (replicas, fields): (Option<String>, Option<Vec<u8>>) = found.unwrap_or_default();
+            let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
+            let is_counted = (2..=MAX_REPLICAS).contains(&replicas);
+            if is_counted && services[name] < replicas {
+                read_too.push(name);
+            }
+            let placement = service_fields::placement(&fields.unwrap_or_default());
+            placed.insert(name.clone(), PlacedService { placement, siblings: is_counted.then(Vec::new) });
         }
-        Ok(siblings)
+        for (service, spec, node) in self.pods_on_nodes(&read_too).await? {
+            let siblings = placed.get_mut(service).and_then(|placed| placed.siblings.as_mut());
+            siblings.into_iter().for_each(|siblings| siblings.push((spec.clone(), node.clone())));
+        }
+        Ok(placed)
     }
 
     async fn pods_on_nodes<'a>(

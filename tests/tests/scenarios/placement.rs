@@ -1,0 +1,78 @@
+//! Rules of services for the nodes of their pods, with real processes.
+
+use std::time::{Duration, Instant};
+
+use kubeleet_tests::exclusive::beside_others;
+use kubeleet_tests::http::Http;
+use kubeleet_tests::{Cluster, ClusterTiming, command};
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::eventually::{check, eventually_within};
+
+use crate::{SOON, sleeper};
+
+fn with_constraint(constraint: &str, replicas: u64) -> Value {
+    let mut service = sleeper("web", replicas, "keep");
+    service["placement"] = json!({"constraints": [constraint]});
+    service
+}
+
+/// Returns the nodes of the running pods, ascending.
+async fn nodes_of(http: &Http) -> Vec<String> {
+    let pods = http.pods("service=web").await;
+    let running = pods.iter().filter(|pod| pod["phase"] == "running");
+    let mut nodes: Vec<String> = running.map(|pod| pod["node"].as_str().unwrap().to_owned()).collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+async fn put(http: &Http, query: &str, service: &Value) -> Value {
+    let (status, stored) = http.send(Method::PUT, &format!("/service/web{query}"), Some(service)).await;
+    assert!(status.is_success(), "{status}: {stored}");
+    stored
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn constraints_hold_when_a_pod_is_placed_and_a_label_lets_a_waiting_pod_run() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(ClusterTiming::Default).await;
+    let (api, _schedulers) =
+        (cluster.api().await, [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")]);
+    let labels = [("w1", "disk=ssd"), ("w2", "disk=hdd")];
+    let _workers =
+        labels.map(|(short, label)| cluster.worker_with(short, "process", &[("KUBELEET_LABELS", label)]));
+    let [w1, w2] = ["w1", "w2"].map(|short| cluster.node(short).to_string());
+    let http = api.http();
+    http.nodes_ready(2).await;
+
+    let nowhere = with_constraint("disk == nvme", 2);
+    let (status, problem) = http.send(Method::POST, "/service", Some(&nowhere)).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (409, &json!("/problems/placement-impossible")),
+        "{problem}"
+    );
+    assert!(problem["detail"].as_str().unwrap().contains("has disk=ssd, but the service needs disk == nvme"));
+
+    let created = http.post("/service", &with_constraint("disk == ssd", 2)).await;
+    http.runs(SOON, "web", 2).await;
+    assert_eq!(nodes_of(&http).await, [&w1[..], &w1]);
+
+    let changed = put(&http, "", &with_constraint("disk == hdd", 3)).await;
+    assert_eq!(changed["generation"], created["generation"], "a change of rules restarts nothing");
+    http.runs(SOON, "web", 3).await;
+    assert_eq!(nodes_of(&http).await, [&w1[..], &w1, &w2]);
+
+    put(&http, "?allow_partial=true", &with_constraint("disk == nvme", 4)).await;
+    eventually_within(SOON, "the fourth pod waits and says why", || async {
+        let pods = http.pods("service=web&phase=pending").await;
+        let message = pods.first().map(|pod| pod["message"].to_string()).unwrap_or_default();
+        check(message.contains("2 Constraint (has disk="), || message)
+    })
+    .await;
+    let begun = Instant::now();
+    command(&http, &["node", "label", &w2, "disk=nvme"]).await.unwrap();
+    http.runs(SOON, "web", 4).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "woken by the label, and not by the resync");
+    assert_eq!(nodes_of(&http).await, [&w1[..], &w1, &w2, &w2]);
+}
