@@ -99,24 +99,34 @@ impl Executor<'_> {
         Err(error)
     }
 
+    /// `seen_freed` is that of the nodes' view, or `None` if the pods wait whatever the nodes are. Returns for
+    /// each pod whether room has appeared since: it is still in flight.
+    ///
     /// After an error, some may have been recorded.
-    pub(crate) async fn park(&self, parked: &[Parked]) -> Result<(), StoreError> {
+    pub(crate) async fn park(
+        &self,
+        parked: &[Parked],
+        seen_freed: Option<u64>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let mut changed = Vec::with_capacity(parked.len());
         for chunk in parked.chunks(PODS_PER_SCRIPT) {
-            match self.store.park(self.id, chunk).await {
+            match self.store.park_as_seen(self.id, chunk, seen_freed).await {
                 Ok(outcomes) => {
                     for (parked, outcome) in chunk.iter().zip(outcomes) {
                         self.after_parking(parked, outcome).await?;
+                        changed.push(outcome == ParkOutcome::Changed);
                     }
                 }
                 Err(error) if error.is_broken_key() => {
                     for parked in chunk {
                         self.park_one(parked).await?;
+                        changed.push(false);
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(changed)
     }
 
     async fn park_one(&self, parked: &Parked) -> Result<(), StoreError> {
@@ -135,7 +145,7 @@ impl Executor<'_> {
     async fn after_parking(&self, parked: &Parked, outcome: ParkOutcome) -> Result<(), StoreError> {
         match outcome {
             ParkOutcome::Parked => counter!(metrics::PODS_PARKED).increment(1),
-            ParkOutcome::Stale | ParkOutcome::Gone => {}
+            ParkOutcome::Stale | ParkOutcome::Gone | ParkOutcome::Changed => {}
             ParkOutcome::UnknownService => self.reject_unknown_service(&parked.payload).await?,
         }
         Ok(())

@@ -30,6 +30,8 @@ pub(crate) struct ClusterView {
     clock: Option<(RedisMillis, Instant)>,
     members_read_at: Option<Instant>,
     all_read_at: Option<Instant>,
+    /// See [`Store::freed`]; before all nodes were read last.
+    freed: Option<u64>,
     quarantined: HashMap<NodeName, Instant>,
 }
 
@@ -41,6 +43,7 @@ impl ClusterView {
             clock: None,
             members_read_at: None,
             all_read_at: None,
+            freed: None,
             quarantined: HashMap::new(),
         }
     }
@@ -73,6 +76,10 @@ impl ClusterView {
         }
         let are_members_due = self.members_read_at.is_none_or(|at| at.elapsed() >= MEMBERSHIP_INTERVAL);
         self.read(store, if are_members_due { RefreshScope::Members } else { RefreshScope::Changes }).await
+    }
+
+    pub(crate) fn freed(&self) -> Option<u64> {
+        self.freed
     }
 
     pub(crate) fn since_all_read(&self) -> Option<Duration> {
@@ -115,6 +122,9 @@ impl ClusterView {
             RefreshScope::Changes => self.newest_beat.saturating_sub(BEAT_OVERLAP_MILLIS),
             RefreshScope::Members | RefreshScope::All => 0,
         };
+        if scope == RefreshScope::All {
+            self.freed = Some(store.freed().await?);
+        }
         let (now, beats) = tokio::try_join!(store.redis_now(), store.beats_since(since))?;
         let has_changed = |name: &NodeName, beat: RedisMillis| {
             scope == RefreshScope::All || self.snapshot.get(name).is_none_or(|node| node.beat != beat)

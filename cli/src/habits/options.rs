@@ -41,9 +41,14 @@ const TABLE: &[OptionRow] = &[
     (&["run"], &["--host", "--domain"], OptionHabit::Is("--ingress")),
     (
         &["run"],
-        &["--node", "--constraint", "--placement-pref", "--mode", "--node-selector"],
+        &["--node", "--node-selector"],
+        OptionHabit::Say("--constraint KEY==VALUE chooses nodes by label, and node.hostname==NODE by name"),
+    ),
+    (
+        &["run"],
+        &["--placement-pref", "--mode"],
         OptionHabit::Say(
-            "a service cannot choose its nodes yet: `kubeleet cordon NODE` keeps new pods off a node",
+            "replicas go to different zones and nodes by default, and --constraint chooses nodes by label",
         ),
     ),
     (&["run"], &["--publish"], OptionHabit::Is("--port")),

@@ -119,7 +119,7 @@ fn other_lines_are_refused_with_what_to_type() {
         ("kill -s HUP web-0", "kubeleet exec"),
         ("port", "kubeleet describe service"),
         ("set resources web", "kubeleet edit"),
-        ("run nginx --constraint node.labels.a==b", "cannot choose its nodes"),
+        ("run nginx --node w1", "node.hostname==NODE"),
         ("delete svc db --volumes", "kubeleet service rm"),
         ("ls", "kubeleet ps"),
         ("expose deployment web", "--ingress HOST:PORT"),

@@ -139,6 +139,18 @@ fn what_would_silently_be_less_is_refused_unless_allowed() {
 }
 
 #[test]
+fn constraints_on_facts_that_nodes_do_not_have_are_noted() {
+    let with = |constraints: &str| {
+        let deploy = format!("deploy: {{placement: {{constraints: [{constraints}]}}}}");
+        super::notes(&app(&format!("services:\n  web: {{image: x, {deploy}}}\n")))
+    };
+    let found = with("node.role==manager, node.id==a, engine.labels.b==c, node.platform.os==linux, disk==ssd");
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert!(found[0].contains("\"node.role==manager\" is not honoured"), "{found:?}");
+    assert_eq!(with("node.role==worker, node.role != manager, node.labels.a==b").len(), 0);
+}
+
+#[test]
 fn values_that_take_privileges_away_are_no_mistakes() {
     let notes = notes(&app(
         "services:\n  web: {image: x, ipc: private, cgroup: private, security_opt: ['label=disable'], oom_score_adj: 500, \

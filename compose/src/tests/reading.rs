@@ -59,6 +59,11 @@ fn each_field_becomes_the_one_of_a_service() {
         ("mem_limit: 64m", "memory", serde_json::json!(64 << 20)),
         ("mem_limit: 64MB", "memory", serde_json::json!(64 << 20)),
         ("mem_limit: 67108864b", "memory", serde_json::json!(64 << 20)),
+        (
+            "deploy: {placement: {constraints: [node.labels.zone==east, 'node.role == worker', node.hostname!=w3]}}",
+            "placement",
+            serde_json::json!({"constraints": ["node.labels.zone==east", "node.hostname!=w3"]}),
+        ),
         ("deploy: {resources: {limits: {memory: 1gb}}}", "memory", serde_json::json!(1 << 30)),
         ("mem_limit: 0", "memory", serde_json::Value::Null),
         ("cpus: 0.5", "cpus", serde_json::json!(0.5)),

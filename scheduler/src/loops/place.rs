@@ -28,6 +28,8 @@ use crate::view::ClusterView;
 
 /// While nodes refuse the pod.
 const MAX_ROUNDS: usize = 6;
+/// Rounds in which a pod is not parked because room has appeared meanwhile: all nodes are read for it.
+const MAX_LOOKS: usize = 3;
 /// Number of pods, and of nodes. Beyond it, exactness is not worth another round.
 const MAX_EXACT_SPREAD: usize = 64;
 /// For each reason.
@@ -86,7 +88,7 @@ impl Loop<StoreError> for PlacementLoop {
         let ((), mut intake) = tokio::try_join!(self.refresh(max_view_age), Intake::read(&store, payloads))?;
         self.read_services(&mut intake.pending).await?;
         self.place(intake.pending, started).await?;
-        self.executor().park(&intake.without_spec).await?;
+        self.executor().park(&intake.without_spec, None).await?;
         // Failing dead letters must block no valid pod.
         for pod in &intake.invalid {
             self.executor().reject(pod).await?;
@@ -171,6 +173,7 @@ impl PlacementLoop {
 
     /// Keeps the order: the scripts find the oldest entry of the in-flight list first.
     async fn place(&mut self, mut pods: Vec<PendingPod>, taken_at: Instant) -> Result<(), StoreError> {
+        let mut looked_after = taken_at;
         for round in 1..=MAX_ROUNDS {
             if pods.is_empty() {
                 return Ok(());
@@ -178,17 +181,35 @@ impl PlacementLoop {
             let mut outcomes = self.decide(&pods);
             if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unschedulable { .. })) {
                 // A view from before the pod was taken must not make it unschedulable.
-                self.view.read_all_after(&self.store, taken_at).await?;
+                self.view.read_all_after(&self.store, looked_after).await?;
                 outcomes = self.decide(&pods);
             }
             let (placed, parked) = self.split(pods, outcomes);
-            self.executor().park(&parked).await?;
+            // In a large cluster reading all nodes once more costs more than a pod that waits for its backoff.
+            let looks_again = round <= MAX_LOOKS && self.can_read_all();
+            let again = self.park(parked, looks_again).await?;
+            if !again.is_empty() {
+                looked_after = Instant::now();
+            }
             // In the last round any node will do.
             let spread_exactly = round < MAX_ROUNDS;
             pods = self.assign(placed, spread_exactly).await?;
+            pods.extend(again);
         }
         let parked: Vec<Parked> = pods.into_iter().map(parked_as_contended).collect();
-        self.executor().park(&parked).await
+        self.executor().park(&parked, None).await.map(drop)
+    }
+
+    /// Returns the pods that must be decided about again, because room has appeared since the nodes were read.
+    async fn park(
+        &self,
+        pods: Vec<(PendingPod, Parked)>,
+        looks_again: bool,
+    ) -> Result<Vec<PendingPod>, StoreError> {
+        let (pods, parked): (Vec<_>, Vec<_>) = pods.into_iter().unzip();
+        let seen_freed = self.view.freed().filter(|_| looks_again);
+        let changed = self.executor().park(&parked, seen_freed).await?;
+        Ok(pods.into_iter().zip(changed).filter_map(|(pod, changed)| changed.then_some(pod)).collect())
     }
 
     /// After the nodes: a pod that another scheduler places later makes its node refuse.
@@ -208,7 +229,7 @@ impl PlacementLoop {
         &self,
         pods: Vec<PendingPod>,
         outcomes: Vec<Outcome>,
-    ) -> (Vec<(PendingPod, Assignment)>, Vec<Parked>) {
+    ) -> (Vec<(PendingPod, Assignment)>, Vec<(PendingPod, Parked)>) {
         let nodes = self.view.snapshot().len();
         let mut placed = Vec::new();
         let mut parked = Vec::new();
@@ -230,7 +251,8 @@ impl PlacementLoop {
                 Outcome::Unschedulable { refusals } => {
                     let message = unschedulable_message(nodes, &refusals);
                     let refusals = refusals.iter().map(with_few_examples).collect();
-                    parked.push(Parked { payload: pod.payload, request, refusals, message });
+                    let payload = pod.payload.clone();
+                    parked.push((pod, Parked { payload, request, refusals, message }));
                 }
             }
         }

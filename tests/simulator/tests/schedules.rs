@@ -426,7 +426,7 @@ ablations! {
         "invariant 2";
     }
     Rules {
-    with_an_assignment_to_a_relabelled_node, seed 0:
+    with_an_assignment_to_a_relabelled_node, seed 3:
         "assign", "seen_labels ~= '' and" => "false and",
         "which lacks the label";
     }

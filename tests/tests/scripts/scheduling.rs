@@ -319,6 +319,25 @@ async fn a_node_whose_labels_changed_since_they_were_judged_refuses() {
 }
 
 #[tokio::test]
+async fn no_pod_is_parked_if_room_has_appeared_since_the_nodes_were_read() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    fixture.service("web", 2).await;
+    let payloads = take(&fixture, 2).await;
+    let seen = fixture.store.freed().await.unwrap();
+    for cordoned in [true, false] {
+        assert!(fixture.store.cordon(session.node(), cordoned).await.unwrap());
+    }
+    let park = async |seen| {
+        let items = [parked(&payloads[0], "m"), parked(&payloads[1], "m")];
+        fixture.store.park_as_seen(&fixture.scheduler, &items, seen).await.unwrap()
+    };
+    assert_eq!(park(Some(seen)).await, [ParkOutcome::Changed; 2]);
+    assert_eq!(take(&fixture, 2).await, payloads, "still in flight");
+    assert_eq!(park(Some(fixture.store.freed().await.unwrap())).await, [ParkOutcome::Parked; 2]);
+}
+
+#[tokio::test]
 async fn rules_are_read_with_the_service_and_no_node_satisfies_unreadable_ones() {
     let fixture = Fixture::new().await;
     let input = json!({"name": "web", "image": "nginx", "placement": {"constraints": ["disk == ssd"]}});

@@ -7,7 +7,7 @@ use clap::Args;
 use client::Client;
 use model::ids::{ServiceName, SpecId};
 use model::spec::{
-    Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, PodSpec, Port,
+    Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, Placement, PodSpec, Port,
     RestartPolicy, ServiceFields, ServiceInput,
 };
 use output::stderr;
@@ -82,6 +82,10 @@ pub(crate) struct RunArgs {
         value_parser = flag_values::key_value
     )]
     label: Vec<(String, String)>,
+    /// Requirement of the nodes that may run the pods: disk==ssd, zone!=b, "zone in (a,b)", gpu, !legacy, or
+    /// node.hostname!=NODE; repeatable.
+    #[arg(long, value_name = "CONSTRAINT")]
+    constraint: Vec<String>,
     /// If not all pods fit the cluster, start those that do; the others wait for resources.
     #[arg(long)]
     allow_partial: bool,
@@ -229,10 +233,12 @@ impl RunArgs {
         let ingress: Result<Vec<_>, String> =
             self.ingress.iter().map(|argument| argument.rule(self.ingress_port())).collect();
         let ingress = ingress.map_err(CommandError::Usage)?;
+        let constraints = self.constraint.clone();
+        let placement = (!constraints.is_empty()).then_some(Placement { constraints });
         Ok(ServiceInput::from(DesiredService {
             name,
             replicas: self.replicas,
-            fields: ServiceFields { labels, ingress, ..ServiceFields::default() },
+            fields: ServiceFields { labels, ingress, placement, ..ServiceFields::default() },
             pod,
         }))
     }

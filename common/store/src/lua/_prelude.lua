@@ -115,6 +115,13 @@ local function read_meta(...)
   return redis.call('HMGET', META, ...)
 end
 
+-- Room or a node appeared. A scheduler whose look at the nodes is older parks no pod: see `park`. A lost count is
+-- a pod that waits for its backoff.
+local function wake_schedulers()
+  redis.pcall('HINCRBY', META, 'freed', 1)
+  redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+end
+
 -- Returns when this Redis became master or restarted (ms, 0 if never), and its run id. The first script that
 -- asks records a change; no script acts on a new master without asking. `meta`: these two fields, if read.
 local function read_master(meta)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::{Value, cmd};
 
-use crate::reply::{list, read, unexpected, word};
+use crate::reply::{list, parse, read, unexpected, word};
 use crate::scripts::{Call, assign, distinct, park, take, unpark};
 use crate::{Store, StoreError, keys};
 use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId};
@@ -62,6 +62,8 @@ pub enum ParkOutcome {
     Gone,
     /// Still in flight: reject it.
     UnknownService,
+    /// Still in flight: read the nodes again.
+    Changed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +164,17 @@ impl Store {
 
     /// Returns one outcome per pod.
     pub async fn park(&self, id: &SchedulerId, parked: &[Parked]) -> Result<Vec<ParkOutcome>, StoreError> {
+        self.park_as_seen(id, parked, None).await
+    }
+
+    /// `seen_freed` is [`Store::freed`] from before the nodes were read: if room has appeared since, no pod is
+    /// parked.
+    pub async fn park_as_seen(
+        &self,
+        id: &SchedulerId,
+        parked: &[Parked],
+        seen_freed: Option<u64>,
+    ) -> Result<Vec<ParkOutcome>, StoreError> {
         let what = "recording unschedulable pods";
         let mut call = park::Head {
             in_flight: keys::in_flight(id),
@@ -169,6 +182,7 @@ impl Store {
             uq_at: keys::UQ_AT,
             uq_why: keys::UQ_WHY,
             pushed: keys::PUSHED,
+            seen_freed,
         }
         .call();
         for Parked { payload, request, refusals, message } in parked {
@@ -191,9 +205,16 @@ impl Store {
             "stale" => Ok(ParkOutcome::Stale),
             "gone" => Ok(ParkOutcome::Gone),
             "unknown_service" => Ok(ParkOutcome::UnknownService),
+            "changed" => Ok(ParkOutcome::Changed),
             other => Err(unexpected(what, other)),
         };
         replies.into_iter().map(outcome).collect()
+    }
+
+    /// A number that changes when room or a node appears.
+    pub async fn freed(&self) -> Result<u64, StoreError> {
+        let freed: Option<Vec<u8>> = self.link.query(cmd("HGET").arg(keys::META).arg("freed")).await?;
+        Ok(freed.and_then(|freed| parse(&freed)).unwrap_or(0))
     }
 
     pub async fn unpark(&self, which: Unpark, max: usize) -> Result<usize, StoreError> {

@@ -422,7 +422,7 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [in_flight, uq, uq_at, uq_why, pushed],
-        args: [],
+        args: [seen_freed],
         batch Pod pod {
             keys: [pod_key],
             args: [uuid, payload, refusals, message, name, image, replica, in_service, resources],

@@ -9,6 +9,6 @@ if (current or '0') ~= cordoned then
   local on = cordoned == '1'
   emit('node', node, on and 'NodeCordoned' or 'NodeUncordoned', node, node, '',
     on and 'no new pods are placed here' or 'pods may be placed here again')
-  redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+  wake_schedulers()
 end
 return 'OK'

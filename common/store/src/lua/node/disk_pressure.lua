@@ -11,6 +11,6 @@ redis.call('HSET', node_key, 'disk_problem', problem)
 if problem ~= '' and before == '' then emit('node', node, 'DiskPressure', node, node, '', problem) end
 if problem == '' then
   emit('node', node, 'DiskPressureEnded', node, node, '', 'the disk has room again; pods are placed here')
-  redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+  wake_schedulers()
 end
 return { 'OK' }

@@ -24,5 +24,5 @@ redis.call('HSETNX', node_key, 'created_at', STAMP)
 redis.call('SADD', nodes, node)
 emit('node', node, 'NodeReady', node, node, '',
   'an external worker: it cannot be fenced or told to stop a pod')
-redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+wake_schedulers()
 return 'JOINED'

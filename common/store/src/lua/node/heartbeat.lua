@@ -66,6 +66,6 @@ local is_ill, was_ill = engine_problem ~= '', last_problem and last_problem ~= '
 if is_ill and not was_ill then emit('node', node, 'EngineUnhealthy', node, node, '', engine_problem) end
 if was_ill and not is_ill then
   emit('node', node, 'EngineHealthy', node, node, '', 'the container engine answers again')
-  redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+  wake_schedulers()
 end
 return { 'OK', changed_at, stops, foreign, are_beats_broken and 1 or live_nodes, broken, redis_run, unknown }

@@ -8,5 +8,5 @@ if not state then return 'MISSING' end
 if (labels or '') ~= seen_labels or (current or '') ~= seen_own_labels then return 'CHANGED' end
 redis.call('HSET', node_key, 'own_labels', own_labels, 'labels_revision', (tonumber(revision) or 0) + 1)
 emit('node', node, 'NodeRelabelled', node, node, '', 'an operator changed its labels: ' .. message)
-redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+wake_schedulers()
 return 'OK'

@@ -23,7 +23,7 @@ for _, field in ipairs(redis.call('HKEYS', reports)) do
   if string.sub(field, 1, #prefix) == prefix then former[#former + 1] = field end
 end
 local function give_up(...)
-  if redis.call('HDEL', reports, ...) > 0 then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
+  if redis.call('HDEL', reports, ...) > 0 then wake_schedulers() end
 end
 if is_former == '1' then
   if #former == 0 then return 'MISSING' end

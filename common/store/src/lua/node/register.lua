@@ -120,5 +120,5 @@ redis.call('SET', heartbeat_key, NOW)
 for _ = 1, starting do redis.call('LMOVE', rq, pq, 'LEFT', 'RIGHT') end
 emit('node', node, state == 'alive' and 'NodeRestarted' or 'NodeReady', node, node, '', runtime .. ' '
   .. engine_version .. ', pods running: ' .. running .. ', waiting: ' .. (waiting + starting))
-redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+wake_schedulers()
 return { 'OK', starting, cluster }

@@ -29,6 +29,6 @@ if state ~= before then
   local reason = state == 'ready' and 'SharedVolumesReady' or 'SharedVolumesRefused'
   emit('node', node, reason, node, node, '', state == 'ready'
     and 'pods with shared volumes can run here' or 'no pod with shared volumes is placed here: ' .. problem)
-  if state == 'ready' then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
+  if state == 'ready' then wake_schedulers() end
 end
 return { 'OK', recorded or '' }

@@ -44,12 +44,12 @@ for p = 1, port_count do
   if seen_holder ~= '- another program' then differences[#differences + 1] = field end
 end
 if #differences == 0 then
-  if port_count > 0 then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
+  if port_count > 0 then wake_schedulers() end
   return 'OK'
 end
 redis.call('HSET', node_key, 'used_pods', pods)
 for r = 1, RESOURCE_COUNT do redis.call('HSET', node_key, 'used_' .. RESOURCES[r], actual[r]) end
 emit('node', node, 'UsageCorrected', node, node, '',
   'what its pods use differed from their records: ' .. table.concat(differences, ', '))
-redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+wake_schedulers()
 return 'OK'

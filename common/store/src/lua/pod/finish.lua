@@ -51,5 +51,5 @@ endpoint(ep_key, pod_key, uuid)
 publish_endpoints()
 local event_reasons = { stopped = 'PodStopped', succeeded = 'PodSucceeded', failed = 'PodFailed' }
 emit('pod', uuid, event_reasons[outcome], name, node, outcome, message)
-redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+wake_schedulers()
 return 'OK'

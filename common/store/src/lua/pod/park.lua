@@ -4,7 +4,10 @@
 --        | 'stale' (no longer pending: its payload was dropped)
 --        | 'gone' (not in this scheduler's in-flight list any more)
 --        | 'unknown_service' (its service does not know it: still in flight, reject it)
+--        | 'changed' (room appeared since the scheduler read the nodes: still in flight, look again)
 local in_flight, uq, uq_at, uq_why, pushed = head_keys()
+-- `seen_freed` is '' if the pods wait whatever the nodes are.
+local seen_freed = head_args()
 local MIN_WAIT_MS, MAX_WAIT_MS = 1000, 60000
 local records = {}
 redis.call('LLEN', in_flight)
@@ -18,6 +21,10 @@ for p = 1, pod_count do
 end
 
 local replies = {}
+if seen_freed ~= '' and (read_meta('freed')[1] or '0') ~= seen_freed then
+  for p = 1, pod_count do replies[p] = 'changed' end
+  return replies
+end
 for p = 1, pod_count do
   local pod_key = pod_keys(p)
   local uuid, payload, refusals, message, name, image, replica, in_service = pod_args(p)

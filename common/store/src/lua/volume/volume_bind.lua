@@ -53,5 +53,5 @@ redis.call('SREM', problems, name)
 note_given_up(given_up, name, epoch, of_volume)
 emit('service', service, 'VolumeMoved', service, node, '', 'volume ' .. name .. ' is the copy on ' .. node
   .. ': an operator has chosen it')
-redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+wake_schedulers()
 return 'OK'

@@ -40,7 +40,7 @@ if not node_state or lost then
   if not is_shared then note_given_up(given_up, name, epoch) end
   emit('service', service, 'VolumeRemoved', service, '', '', 'volume ' .. name .. ' was forgotten: '
     .. (lost and 'its data is lost' or 'its node ' .. node .. ' is not in the cluster'))
-  redis.call('PUBLISH', 'wake:scheduler', 'capacity')
+  wake_schedulers()
   return 'OK'
 end
 if state ~= 'removing' then

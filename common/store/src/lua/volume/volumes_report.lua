@@ -281,7 +281,7 @@ if is_whole == '1' then
   if seen_run ~= '' then redis.call('HSET', node_key, 'volumes', present) end
 end
 -- A pod may wait for a volume without data, or for this report.
-if needs_scheduler then redis.call('PUBLISH', 'wake:scheduler', 'capacity') end
+if needs_scheduler then wake_schedulers() end
 -- After the last report the other nodes settle their copies.
 if is_complete and can_settle() then
   local woken = {}
