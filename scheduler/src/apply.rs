@@ -99,8 +99,8 @@ impl Executor<'_> {
         Err(error)
     }
 
-    /// `seen_freed` is that of the nodes' view, or `None` if the pods wait whatever the nodes are. Returns for
-    /// each pod whether room has appeared since: it is still in flight.
+    /// `seen_freed` is that of the nodes' view, or `None` if the pods wait whatever the nodes are. Returns
+    /// for each pod whether room has appeared since: it is still in flight.
     ///
     /// After an error, some may have been recorded.
     pub(crate) async fn park(

@@ -144,7 +144,8 @@ fn constraints_on_facts_that_nodes_do_not_have_are_noted() {
         let deploy = format!("deploy: {{placement: {{constraints: [{constraints}]}}}}");
         super::notes(&app(&format!("services:\n  web: {{image: x, {deploy}}}\n")))
     };
-    let found = with("node.role==manager, node.id==a, engine.labels.b==c, node.platform.os==linux, disk==ssd");
+    let found =
+        with("node.role==manager, node.id==a, engine.labels.b==c, node.platform.os==linux, disk==ssd");
     assert_eq!(found.len(), 4, "{found:?}");
     assert!(found[0].contains("\"node.role==manager\" is not honoured"), "{found:?}");
     assert_eq!(with("node.role==worker, node.role != manager, node.labels.a==b").len(), 0);

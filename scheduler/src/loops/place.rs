@@ -51,6 +51,9 @@ const MAX_IDLE_VIEW_AGE: Duration = Duration::from_secs(3);
 /// In a large cluster.
 const READ_ALL_COOLDOWN: Duration = Duration::from_millis(500);
 
+type PlacedPod = (PendingPod, Assignment);
+type ParkedPod = (PendingPod, Parked);
+
 pub(crate) struct PlacementLoop {
     store: Store,
     id: SchedulerId,
@@ -185,7 +188,7 @@ impl PlacementLoop {
                 outcomes = self.decide(&pods);
             }
             let (placed, parked) = self.split(pods, outcomes);
-            // In a large cluster reading all nodes once more costs more than a pod that waits for its backoff.
+            // In a large cluster reading all nodes again costs more than a pod that waits for its backoff.
             let looks_again = round <= MAX_LOOKS && self.can_read_all();
             let again = self.park(parked, looks_again).await?;
             if !again.is_empty() {
@@ -200,12 +203,9 @@ impl PlacementLoop {
         self.executor().park(&parked, None).await.map(drop)
     }
 
-    /// Returns the pods that must be decided about again, because room has appeared since the nodes were read.
-    async fn park(
-        &self,
-        pods: Vec<(PendingPod, Parked)>,
-        looks_again: bool,
-    ) -> Result<Vec<PendingPod>, StoreError> {
+    /// Returns the pods that must be decided about again, because room has appeared since the nodes were
+    /// read.
+    async fn park(&self, pods: Vec<ParkedPod>, looks_again: bool) -> Result<Vec<PendingPod>, StoreError> {
         let (pods, parked): (Vec<_>, Vec<_>) = pods.into_iter().unzip();
         let seen_freed = self.view.freed().filter(|_| looks_again);
         let changed = self.executor().park(&parked, seen_freed).await?;
@@ -225,11 +225,7 @@ impl PlacementLoop {
         outcomes
     }
 
-    fn split(
-        &self,
-        pods: Vec<PendingPod>,
-        outcomes: Vec<Outcome>,
-    ) -> (Vec<(PendingPod, Assignment)>, Vec<(PendingPod, Parked)>) {
+    fn split(&self, pods: Vec<PendingPod>, outcomes: Vec<Outcome>) -> (Vec<PlacedPod>, Vec<ParkedPod>) {
         let nodes = self.view.snapshot().len();
         let mut placed = Vec::new();
         let mut parked = Vec::new();
@@ -268,7 +264,7 @@ impl PlacementLoop {
     /// also refuses right after another scheduler's assignment: all would choose the same idle node.
     async fn assign(
         &mut self,
-        placed: Vec<(PendingPod, Assignment)>,
+        placed: Vec<PlacedPod>,
         spread_exactly: bool,
     ) -> Result<Vec<PendingPod>, StoreError> {
         let (pods, assignments): (Vec<_>, Vec<_>) = placed.into_iter().unzip();

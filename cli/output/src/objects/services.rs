@@ -97,6 +97,7 @@ pub fn describe(
         .fields("Image content", service.images.iter().map(containers::content))
         .field("Warning", &service.status.image_warning)
         .fields("Labels", humanize::labels(&service.fields.labels))
+        .fields("Constraints", service.fields.placement.iter().flat_map(|rules| rules.constraints.clone()))
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))

@@ -7,8 +7,8 @@ use clap::Args;
 use client::Client;
 use model::ids::{ServiceName, SpecId};
 use model::spec::{
-    Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, Placement, PodSpec, Port,
-    RestartPolicy, ServiceFields, ServiceInput,
+    Command, ContainerSpec, Cpus, DesiredService, Environment, Memory, OnDisconnect, Placement, PodSpec,
+    Port, RestartPolicy, ServiceFields, ServiceInput,
 };
 use output::stderr;
 

@@ -115,8 +115,8 @@ local function read_meta(...)
   return redis.call('HMGET', META, ...)
 end
 
--- Room or a node appeared. A scheduler whose look at the nodes is older parks no pod: see `park`. A lost count is
--- a pod that waits for its backoff.
+-- Room or a node appeared. A scheduler that has read the nodes before parks no pod: see `park`. If the count
+-- is lost, a pod may wait for its backoff.
 local function wake_schedulers()
   redis.pcall('HINCRBY', META, 'freed', 1)
   redis.call('PUBLISH', 'wake:scheduler', 'capacity')

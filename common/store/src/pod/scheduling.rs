@@ -167,8 +167,8 @@ impl Store {
         self.park_as_seen(id, parked, None).await
     }
 
-    /// `seen_freed` is [`Store::freed`] from before the nodes were read: if room has appeared since, no pod is
-    /// parked.
+    /// `seen_freed` is [`Store::freed`] from before the nodes were read: if room has appeared since, no pod
+    /// is parked.
     pub async fn park_as_seen(
         &self,
         id: &SchedulerId,
