@@ -130,10 +130,21 @@ impl PodAction {
         Ok(true)
     }
 
-    /// Only Redis may take the assignment away, so it is asked before anything is stopped.
+    /// Only Redis may take the assignment away, so it is asked before anything is stopped. If the reply to an
+    /// earlier report was lost, the next assignment begins here at once: it must find these containers.
     async fn rebuild(&self) {
-        if self.report_lost("the network of its containers is gone").await {
-            self.update(|managed| managed.desired = DesiredState::Discard);
+        let discard = || self.update(|managed| managed.desired = DesiredState::Discard);
+        match self.report_lost("the network of its containers is gone").await {
+            Some(WriteOutcome::Done) => discard(),
+            Some(WriteOutcome::Stale | WriteOutcome::Wanted) => {
+                match self.context.worker.store.pod(&self.managed.payload.id).await {
+                    Ok(Some(_)) => discard(),
+                    // Redis may have lost it: the full pass decides.
+                    Ok(None) => self.forget(),
+                    Err(_) => self.retry_later(),
+                }
+            }
+            None => {}
         }
     }
 
@@ -157,27 +168,24 @@ impl PodAction {
         self.context.persist("finishing a pod", finish).await
     }
 
-    /// True if Redis gave the pod another assignment.
-    async fn report_lost(&self, what: &str) -> bool {
+    /// `None` if it is tried again later.
+    async fn report_lost(&self, what: &str) -> Option<WriteOutcome> {
         let raw = &self.managed.payload.raw;
         let report_lost = || self.context.session.report_lost(self.pod(), raw).boxed();
-        match self.context.persist("reporting a lost container", report_lost).await {
+        let outcome = self.context.persist("reporting a lost container", report_lost).await;
+        match outcome {
             Some(WriteOutcome::Done) => {
                 tracing::warn!(pod = %self.managed.payload.id, "{what}: the pod is started again");
-                return true;
             }
             // It has moved, or must stop: the next heartbeat and the next full pass find out.
-            Some(WriteOutcome::Stale | WriteOutcome::Wanted) => {
-                self.forget();
-                self.context.wakeups.request_full_reconcile();
-            }
+            Some(WriteOutcome::Stale | WriteOutcome::Wanted) => self.context.wakeups.request_full_reconcile(),
             None => self.retry_later(),
         }
-        false
+        outcome
     }
 
     async fn restart_lost(&self) {
-        if self.report_lost("the container is gone").await {
+        if self.report_lost("the container is gone").await.is_some() {
             self.forget();
         }
     }
