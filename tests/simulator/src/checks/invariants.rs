@@ -207,11 +207,13 @@ pub(crate) fn overcommitted(
     over.map(|(name, _)| format!("invariant 9: node {name} was assigned more than its capacity")).collect()
 }
 
-/// The pods that a scheduler has just assigned although the node does not satisfy the rules of their service.
+/// The pods that a scheduler has just assigned although the node breaks the rules of their service. A deleted
+/// one has none.
 pub(crate) fn misplaced(before: &BTreeMap<String, SimulatedPod>, observed: &SimulatedState) -> Vec<String> {
     let is_new = |(uuid, pod): &(&String, &SimulatedPod)| {
         let was_assigned = before.get(*uuid).is_some_and(|before| before.phase == "assigned");
-        pod.phase == "assigned" && !was_assigned && has_rules(&pod.image)
+        let has_service = observed.services.get(&pod.service).is_some_and(|service| service.is_active);
+        pod.phase == "assigned" && !was_assigned && has_service && has_rules(&pod.image)
     };
     let has_label = |node: &String| observed.nodes.get(node).is_some_and(|node| node.has_label_disk);
     let wrong = observed.pods.iter().filter(is_new).filter(|(_, pod)| !has_label(&pod.node));
