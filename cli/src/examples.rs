@@ -131,6 +131,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
         &[
             "kubeleet explain service",
             "kubeleet explain service.ports",
+            "kubeleet explain pod web-0  # how each node looks for it",
             "kubeleet explain compose  # what becomes of the fields of Compose files",
         ],
     ),

@@ -11,10 +11,10 @@ use futures_util::{StreamExt, TryStreamExt};
 use model::ids::{NodeName, PodId, SchedulerId};
 use model::pod::Refusal;
 use model::pod::payload::Payload;
+use pending::InvalidPod;
 use placement::Reason;
 use store::{AssignOutcome, Assignment, ParkOutcome, Parked, Store, StoreError};
 
-use crate::intake::InvalidPod;
 use crate::metrics;
 
 /// A few milliseconds of Redis per script.

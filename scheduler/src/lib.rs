@@ -14,10 +14,8 @@
 //! Tests: tests, reconcile::model, schedules
 
 mod apply;
-mod batch_services;
 mod context;
 mod cron;
-mod intake;
 mod loop_lease;
 mod loops;
 mod metrics;

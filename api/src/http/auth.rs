@@ -114,6 +114,7 @@ const READABLE: &[&str] = &[
     "/pod/{uuid}",
     "/pod/{uuid}/log",
     "/pod/{uuid}/stats",
+    "/pod/{uuid}/why",
     "/queue",
     "/queue/dq",
     "/queue/{key}",

@@ -61,6 +61,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(configs::compare_config))
         .routes(routes!(pods::list_pods))
         .routes(routes!(pods::get_pod, pods::stop_pod))
+        .routes(routes!(pods::explain_pod))
         .routes(routes!(logs::get_pod_log))
         .routes(routes!(merged_logs::get_merged_log))
         .routes(routes!(channel::open_pod_channel))

@@ -1,5 +1,7 @@
 //! `/pod`: pods of services, and pods pushed to a queue.
 
+mod why;
+
 use std::collections::BTreeMap;
 
 use api_types::{List, PodView};
@@ -22,6 +24,8 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::routes::services::select_names;
 use crate::state::AppState;
 use crate::status::views;
+
+pub(crate) use self::why::{__path_explain_pod, explain_pod};
 
 const MAX_STOP_ATTEMPTS: usize = 5;
 const CHUNK_SIZE: usize = 1000;

@@ -41,6 +41,7 @@ async fn the_document_lists_the_routes_there_are() {
         ("/pod/{uuid}", "get"),
         ("/pod/{uuid}", "delete"),
         ("/pod/{uuid}/log", "get"),
+        ("/pod/{uuid}/why", "get"),
         ("/node", "get"),
         ("/node/{name}", "get"),
         ("/node/{name}/cordon", "post"),

@@ -1,8 +1,8 @@
 //! Requests that several commands send, or that are more than a [`Client::call`].
 
 use api_types::{
-    AppLockInput, DeadLetterView, List, NodeLabelsPatch, NodeView, PodView, QueuesView, ScaleInput,
-    ServiceView, StatusView, ValueInput, ValueView,
+    AppLockInput, DeadLetterView, List, NodeLabelsPatch, NodeView, PodPlacementView, PodView, QueuesView,
+    ScaleInput, ServiceView, StatusView, ValueInput, ValueView,
 };
 use model::event::ClusterEvent;
 use model::ids::AppName;
@@ -144,6 +144,10 @@ impl Client {
 
     pub async fn pod(&self, id: &str) -> Result<PodView, ClientError> {
         self.get("pod", id).await
+    }
+
+    pub async fn explain_pod(&self, id: &str) -> Result<PodPlacementView, ClientError> {
+        self.call(Method::GET, &["pod", id, "why"], format!("explaining pod {id}")).view().await
     }
 
     pub async fn stop_pod(&self, id: &str) -> Result<PodView, ClientError> {

@@ -105,7 +105,7 @@ pub(crate) enum UserCommand {
     Status(status::StatusArgs),
     /// Show the versions of this command and of the API.
     Version,
-    /// Describe a service's fields: `explain service.memory`.
+    /// Describe a service's fields, `explain service.memory`, or where a pod could run, `explain pod web-0`.
     Explain(explain::ExplainArgs),
     /// Print the JSON Schema of a service's file, for editors.
     Schema,
@@ -140,7 +140,7 @@ async fn dispatch(
     let command = match command {
         UserCommand::Completions(args) => return completions_and_man::completions(&args, output),
         UserCommand::Man(args) => return completions_and_man::manual(&args, command_line, output),
-        UserCommand::Explain(args) => return explain::run(&args, output),
+        UserCommand::Explain(args) if args.pod.is_none() => return explain::run(&args, output),
         UserCommand::Schema => return explain::schema(output),
         UserCommand::Object(ObjectCommand::Secret(SecretArgs {
             list,
@@ -181,8 +181,7 @@ async fn dispatch(
         UserCommand::Top(args) => top::run(&args, &mut context).await,
         UserCommand::Status(args) => status::run(&mut context, &args).await,
         UserCommand::Version => version::run(&mut context).await,
-        UserCommand::Completions(_) | UserCommand::Man(_) | UserCommand::Explain(_) | UserCommand::Schema => {
-            Ok(Exit::Ok)
-        }
+        UserCommand::Explain(args) => explain::pod(&args, &mut context).await,
+        UserCommand::Completions(_) | UserCommand::Man(_) | UserCommand::Schema => Ok(Exit::Ok),
     }
 }

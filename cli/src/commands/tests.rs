@@ -126,6 +126,7 @@ fn accepts_valid_command_lines() {
         "run nginx --health-cmd 'true' --health-interval 5s --health-retries 2 --health-timeout 1s --health-start-period 1m",
         "run nginx --no-healthcheck",
         "explain service.ports",
+        "explain pod web-0",
         "schema",
         "service ls -l a=b",
         "svc scale web 3 --wait",

@@ -9,6 +9,66 @@ use model::pod::image::ImageContent;
 use model::pod::lifecycle::Phase;
 use model::pod::{ContainerStatus, EndedRun, Refusal};
 
+/// How each node looks for a pod, as if it were placed now: its own node counts without it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PodPlacementView {
+    /// Unique id of the pod.
+    pub uuid: PodId,
+    /// Name of the pod: the first part of its container's name.
+    pub name: PodName,
+    /// Index of the pod among the pods of its service.
+    pub replica: u32,
+    /// Phase of the pod's life cycle.
+    pub phase: Phase,
+    /// Node that the pod is assigned to; null while it waits for one.
+    pub node: Option<NodeName>,
+    /// Why it waits, in a sentence; empty if it does not.
+    pub message: String,
+    /// The smallest change that would let it run, in a sentence with the command; empty if it fits a node, or
+    /// if none is known.
+    pub change: String,
+    /// Number of nodes that were judged.
+    pub node_count: u64,
+    /// Number of nodes that could run the pod.
+    pub fitting: u64,
+    /// At most 100: those that could run it, in the order in which a scheduler would take them, then the
+    /// others.
+    pub nodes: Vec<JudgedNode>,
+}
+
+/// A node as the scheduler sees it for one pod.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JudgedNode {
+    /// Its name.
+    pub node: NodeName,
+    /// Its load in points: the lowest gets the pod.
+    pub load: f64,
+    /// The parts of its load that are not zero.
+    pub terms: Vec<LoadTermView>,
+    /// Why it cannot run the pod; empty if it can.
+    pub objections: Vec<NodeObjection>,
+}
+
+/// A part of a node's load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LoadTermView {
+    /// One word, such as `pod_share`, `cpu_some` or `node_siblings`.
+    pub term: String,
+    /// Percent, or pods.
+    pub value: f64,
+    /// Its points.
+    pub points: f64,
+}
+
+/// Why a node cannot run a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeObjection {
+    /// One word, such as `Constraint` or `InsufficientMemory`.
+    pub reason: String,
+    /// A sentence.
+    pub detail: String,
+}
+
 /// A pod: one replica of a service, or a pod that a client pushed to a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PodView {

@@ -8,7 +8,6 @@ use model::RedisMillis;
 use model::ids::NodeName;
 use model::node::Node;
 use model::pod::{NodeRefusal, Refusal};
-use serde::Serialize;
 
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, NodeFilter, Reason};
@@ -17,7 +16,7 @@ use crate::requirements::{PodRequest, Requirements};
 use crate::score::{self, LoadScore, LoadTerm, TermScore};
 use crate::snapshot::ClusterSnapshot;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NodeEvaluation {
     pub node: NodeName,
     /// Without the pod, in thousandths of a point.
@@ -33,7 +32,7 @@ impl NodeEvaluation {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterRefusal {
     pub reason: Reason,
     pub detail: String,

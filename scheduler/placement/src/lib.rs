@@ -26,6 +26,7 @@ mod policy;
 mod requirements;
 pub mod score;
 mod snapshot;
+mod suggest;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -40,3 +41,4 @@ pub use requirements::{
     UnreportedVolume, VolumePlaces,
 };
 pub use snapshot::{ClusterSnapshot, PlacedPods, PlacementTarget};
+pub use suggest::suggest;

@@ -3,15 +3,13 @@
 //! It never decreases when a node gets a pod or its pressure rises; batches depend on that.
 
 use model::node::{Node, Psi};
-use serde::Serialize;
 
 use crate::policy::{PlacementPolicy, Weights};
 
 /// In thousandths of a point; see [`Weights`].
 pub type LoadScore = u64;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LoadTerm {
     PodShare,
     PodCount,
@@ -28,7 +26,25 @@ pub enum LoadTerm {
     ZoneSiblings,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+impl LoadTerm {
+    /// Its word, as in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PodShare => "pod_share",
+            Self::PodCount => "pod_count",
+            Self::CpuSome => "cpu_some",
+            Self::MemorySome => "memory_some",
+            Self::MemoryFull => "memory_full",
+            Self::IoSome => "io_some",
+            Self::IoFull => "io_full",
+            Self::TypicalPressure => "typical_pressure",
+            Self::NodeSiblings => "node_siblings",
+            Self::ZoneSiblings => "zone_siblings",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub struct TermScore {
     pub term: LoadTerm,
     /// Percent, or pods.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use daemon::control_loop::{Loop, Next};
 use model::ids::{NodeName, SchedulerId};
 use model::pod::Refusal;
+use pending::{Intake, PendingPod, locate_volumes, parked, read_services};
 use placement::{Outcome, PlacementPolicy, PodRequest, decide};
 use store::pending_hints;
 use store::{
@@ -19,9 +20,7 @@ use store::{
 };
 
 use crate::apply::{AssignResult, Executor, unschedulable_message};
-use crate::batch_services::read_services;
 use crate::context::SchedulerContext;
-use crate::intake::{Intake, PendingPod, locate_volumes, parked};
 use crate::metrics;
 
 use crate::view::ClusterView;

@@ -70,9 +70,21 @@ async fn constraints_hold_when_a_pod_is_placed_and_a_label_lets_a_waiting_pod_ru
         check(message.contains("2 Constraint (has disk="), || message)
     })
     .await;
+    let waiting = http.pods("service=web&phase=pending").await.remove(0);
+    let why = http.get(&format!("/pod/{}/why", waiting["uuid"].as_str().unwrap())).await;
+    assert_eq!((&why["fitting"], &why["node_count"]), (&json!(0), &json!(2)), "{why}");
+    assert!(
+        why["nodes"].as_array().unwrap().iter().all(|node| node["objections"][0]["reason"] == "Constraint")
+    );
+    let change = format!("`kubeleet node label {w1} disk=nvme` lets it run there");
+    assert_eq!(why["change"], change.as_str(), "{why}");
+    let told = command(&http, &["explain", "pod", "web-3"]).await.unwrap();
+    assert!(told.contains(&change) && told.contains("Constraint: has disk=ssd"), "{told}");
     let begun = Instant::now();
     command(&http, &["node", "label", &w2, "disk=nvme"]).await.unwrap();
     http.runs(SOON, "web", 4).await;
     assert!(begun.elapsed() < Duration::from_secs(5), "woken by the label, and not by the resync");
     assert_eq!(nodes_of(&http).await, [&w1[..], &w1, &w2, &w2]);
+    let why = http.get(&format!("/pod/{}/why", waiting["uuid"].as_str().unwrap())).await;
+    assert_eq!((&why["node"], &why["nodes"][0]["node"]), (&json!(w2), &json!(w2)), "{why}");
 }

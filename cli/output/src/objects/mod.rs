@@ -8,6 +8,7 @@ mod garbage;
 pub mod generations;
 pub mod jobs;
 pub mod nodes;
+pub mod placements;
 pub mod pods;
 pub mod queues;
 pub mod recovery;

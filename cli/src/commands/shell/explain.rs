@@ -1,12 +1,16 @@
-//! `explain` and `schema`: the fields of a service's file, from the schema of the API.
+//! `explain` and `schema`: the fields of a service's file, from the schema of the API; and where a pod could
+//! run.
 
 use clap::Args;
 use model::schema;
 use model::spec::ServiceInput;
+use output::objects::placements;
 use output::{Output, table};
 use serde_json::Value;
 
+use crate::commands::context::Context;
 use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::objects::find_pod;
 use crate::exit::Exit;
 
 const SERVICE: &str = "service";
@@ -19,12 +23,29 @@ const LINE_WIDTH: usize = 110;
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// The object or the field: service, service.memory, service.containers.image.
+    /// The object or the field: service, service.memory, service.containers.image; or `pod`.
     #[arg(value_name = "FIELD")]
     path: String,
+    /// With `pod`: the pod whose nodes are explained, by uuid, the beginning of one, or a name such as web-0.
+    #[arg(value_name = "POD")]
+    pub(crate) pod: Option<String>,
     /// Print the reference of all fields as Markdown.
     #[arg(long, hide = true)]
     markdown: bool,
+}
+
+/// How each node looks for the pod.
+pub(crate) async fn pod(args: &ExplainArgs, context: &mut Context<'_>) -> CommandResult {
+    let name = args.pod.as_deref().unwrap_or_default();
+    if !["pod", "pods", "po"].contains(&args.path.as_str()) {
+        let detail =
+            format!("{} {name} is neither a field, such as `service.memory`, nor `pod POD`", args.path);
+        return Err(CommandError::Usage(detail));
+    }
+    let found = find_pod::pod(&context.client, name).await?;
+    let placement = context.client.explain_pod(found.uuid.as_str()).await?;
+    context.output.print_document(&placement, || placements::describe(&placement))?;
+    Ok(Exit::Ok)
 }
 
 pub(crate) fn run(args: &ExplainArgs, mut output: Output) -> CommandResult {

@@ -83,6 +83,15 @@ impl LabelRequirement {
         }
     }
 
+    /// A value with which it holds; `None` if it holds without the label.
+    pub fn satisfied_by(&self) -> Option<&str> {
+        match &self.condition {
+            Condition::Exists => Some("true"),
+            Condition::In(values) => values.first().map(String::as_str),
+            Condition::Missing | Condition::NotIn(_) => None,
+        }
+    }
+
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim_matches(SPACES);
         let (key, condition) = if let Some(key) = text.strip_prefix('!') {

@@ -85,6 +85,13 @@ impl NodeConstraint {
         }
     }
 
+    /// The change of a label with which a node satisfies it: its value, or `None` to remove it. There is none
+    /// for names.
+    pub fn satisfied_by(&self) -> Option<(String, Option<String>)> {
+        let NodeRule::Label(label) = &self.rule else { return None };
+        Some((label.key().to_owned(), label.satisfied_by().map(str::to_owned)))
+    }
+
     /// Why the node does not satisfy it.
     pub fn explain(&self, labels: &BTreeMap<String, String>) -> String {
         let text = &self.text;

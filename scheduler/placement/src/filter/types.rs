@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use model::RedisMillis;
 use model::node::Node;
-use serde::Serialize;
 
 use crate::candidate::Candidate;
 use crate::requirements::Requirements;
@@ -18,7 +17,7 @@ pub(crate) struct NodeFilter {
 }
 
 /// CamelCase, as stored in Redis and shown in JSON and events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reason(pub(super) &'static str);
 
 impl Reason {

@@ -16,10 +16,10 @@ use placement::{
 use store::{Parked, Store, StoreError};
 
 #[derive(Debug, Clone)]
-pub(crate) struct PendingPod {
-    pub(crate) payload: Payload,
-    pub(crate) request: PodRequest,
-    pub(crate) volumes: Vec<VolumeClaim>,
+pub struct PendingPod {
+    pub payload: Payload,
+    pub request: PodRequest,
+    pub volumes: Vec<VolumeClaim>,
 }
 
 impl Borrow<PodRequest> for PendingPod {
@@ -29,23 +29,23 @@ impl Borrow<PodRequest> for PendingPod {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct InvalidPod {
-    pub(crate) raw: Bytes,
-    pub(crate) id: Option<PodId>,
-    pub(crate) reason: String,
+pub struct InvalidPod {
+    pub raw: Bytes,
+    pub id: Option<PodId>,
+    pub reason: String,
 }
 
 /// Each list is in the order of the queue.
 #[derive(Debug, Default)]
-pub(crate) struct Intake {
-    pub(crate) pending: Vec<PendingPod>,
-    pub(crate) invalid: Vec<InvalidPod>,
-    pub(crate) without_spec: Vec<Parked>,
+pub struct Intake {
+    pub pending: Vec<PendingPod>,
+    pub invalid: Vec<InvalidPod>,
+    pub without_spec: Vec<Parked>,
 }
 
 impl Intake {
     /// A faulty specification affects only its own pods.
-    pub(crate) async fn read(store: &Store, payloads: Vec<Bytes>) -> Result<Self, StoreError> {
+    pub async fn read(store: &Store, payloads: Vec<Bytes>) -> Result<Self, StoreError> {
         let mut intake = Self::default();
         let mut parsed = Vec::with_capacity(payloads.len());
         for raw in payloads {
@@ -97,13 +97,13 @@ fn pushed_pod(payload: Payload) -> Result<PendingPod, InvalidPod> {
     }
 }
 
-pub(crate) fn parked(payload: Payload, request: Resources, reason: &str, message: String) -> Parked {
+pub fn parked(payload: Payload, request: Resources, reason: &str, message: String) -> Parked {
     let refusals = vec![Refusal { reason: reason.to_owned(), count: 0, nodes: Vec::new() }];
     Parked { payload, request, refusals, message }
 }
 
 /// A pod waits while a volume's record is unreadable.
-pub(crate) async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Result<(), StoreError> {
+pub async fn locate_volumes(store: &Store, pods: &mut [PendingPod]) -> Result<(), StoreError> {
     let names: Vec<_> = pods.iter().flat_map(|pod| &pod.volumes).map(|claim| claim.name.clone()).collect();
     if names.is_empty() {
         return Ok(());

@@ -2,7 +2,7 @@
 //! new ones go elsewhere.
 //!
 //! Only schedulers know these numbers: they are soft. Another scheduler may place a pod at the same time; in
-//! a small cluster the node then refuses, see `MAX_EXACT_SPREAD`.
+//! a small cluster the node then refuses, see `MAX_EXACT_SPREAD` of the scheduler.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use store::{PlacedService, Store, StoreError};
 use crate::intake::PendingPod;
 
 /// Sets the rules of each pod. Returns where its siblings are.
-pub(crate) async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<PlacedPods, StoreError> {
+pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<PlacedPods, StoreError> {
     let mut waiting: BTreeMap<Generation, usize> = BTreeMap::new();
     for run in pods.chunk_by(|a, b| generation_of(a) == generation_of(b)) {
         if let Some(generation) = run.first().and_then(generation_of) {

@@ -1,0 +1,65 @@
+//! `/pod/{uuid}/why`: how each node looks for a pod, by the code that decides.
+
+use api_types::{JudgedNode, LoadTermView, NodeObjection, PodPlacementView};
+use axum::Json;
+use axum::extract::State;
+use model::ids::PodId;
+use pending::NodeJudgements;
+use placement::{NodeEvaluation, PlacementPolicy};
+
+use super::read;
+use crate::http::params::InPath;
+use crate::http::problem::ApiProblem;
+use crate::state::AppState;
+
+const MAX_SHOWN: usize = 100;
+/// Scores are in thousandths of a point.
+const POINT: f64 = 1_000.0;
+
+/// Explains where a pod could run: each node with its load and its objections, as if the pod were placed now.
+#[utoipa::path(get, path = "/pod/{uuid}/why", tag = "pod", params(InPath<PodId>), responses(
+    (status = 200, description = "The nodes", body = PodPlacementView),
+    (status = 404, description = "There is no such pod"),
+))]
+pub(crate) async fn explain_pod(
+    State(app): State<AppState>,
+    InPath(id): InPath<PodId>,
+) -> Result<Json<PodPlacementView>, ApiProblem> {
+    let record = read(&app, &id).await?;
+    let policy = PlacementPolicy { dead_after: app.config.timing.dead_after, ..PlacementPolicy::default() };
+    let (judged, change, message) = match pending::judge(&app.store, &policy, &record).await? {
+        NodeJudgements::Nodes { judged, change } => (judged, change, record.message),
+        NodeJudgements::Unreadable(why) => (Vec::new(), None, why),
+    };
+    let fitting = judged.iter().filter(|node| node.is_feasible()).count() as u64;
+    Ok(Json(PodPlacementView {
+        uuid: record.id,
+        name: record.name,
+        replica: record.replica,
+        phase: record.phase,
+        node: record.node,
+        message,
+        change: change.unwrap_or_default(),
+        node_count: judged.len() as u64,
+        fitting,
+        nodes: judged.into_iter().take(MAX_SHOWN).map(view).collect(),
+    }))
+}
+
+fn view(judged: NodeEvaluation) -> JudgedNode {
+    let term = |term: placement::score::TermScore| LoadTermView {
+        term: term.term.as_str().to_owned(),
+        value: term.value,
+        points: term.points as f64 / POINT,
+    };
+    let objection = |refusal: placement::FilterRefusal| NodeObjection {
+        reason: refusal.reason.to_string(),
+        detail: refusal.detail,
+    };
+    JudgedNode {
+        node: judged.node,
+        load: judged.load as f64 / POINT,
+        terms: judged.terms.into_iter().filter(|term| term.points > 0).map(term).collect(),
+        objections: judged.refusals.into_iter().map(objection).collect(),
+    }
+}

@@ -1,0 +1,90 @@
+//! Where a pod could run: `explain pod`.
+
+use api_types::{JudgedNode, LoadTermView, PodPlacementView};
+use model::pod::lifecycle::Phase;
+
+use crate::table;
+
+pub fn describe(of: &PodPlacementView) -> String {
+    let rows = of.nodes.iter().map(row).collect();
+    let shown = of.nodes.len() as u64;
+    let more = of.node_count.saturating_sub(shown);
+    let more = if more == 0 { String::new() } else { format!("and {more} more nodes\n") };
+    let change = if of.change.is_empty() { String::new() } else { format!("{}\n", of.change) };
+    format!("{}\n{change}\n{}\n{more}", summary(of), table::render(&["NODE", "FITS", "LOAD", "WHY"], rows))
+}
+
+fn summary(of: &PodPlacementView) -> String {
+    let pod = format!("{}-{}", of.name, of.replica);
+    let best = of.nodes.first().filter(|node| node.objections.is_empty()).map(|node| &node.node);
+    let now = match best {
+        Some(node) => format!("placed now, it would go to {node}"),
+        None => "placed now, it would fit no node".to_owned(),
+    };
+    match &of.node {
+        Some(node) => format!("{pod} is {} on {node}; {now}", of.phase),
+        None if of.phase == Phase::Pending && best.is_none() => format!("{pod} is pending: {}", of.message),
+        None => format!("{pod} is {}; {now}", of.phase),
+    }
+}
+
+fn row(judged: &JudgedNode) -> Vec<String> {
+    let fits = judged.objections.is_empty();
+    let why = if fits {
+        judged.terms.iter().map(term).collect::<Vec<_>>().join(", ")
+    } else {
+        let objections = judged.objections.iter().map(|one| format!("{}: {}", one.reason, one.detail));
+        objections.collect::<Vec<_>>().join("; ")
+    };
+    let fits = if fits { "yes" } else { "no" };
+    vec![judged.node.to_string(), fits.to_owned(), points(judged.load), why]
+}
+
+fn term(of: &LoadTermView) -> String {
+    format!("{} {}", of.term.replace('_', " "), points(of.points))
+}
+
+fn points(points: f64) -> String {
+    format!("{points:.1}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn nodes_are_shown_with_their_load_or_their_objections() {
+        let of: PodPlacementView = serde_json::from_value(serde_json::json!({
+            "uuid": "a", "name": "web", "replica": 3, "phase": "pending", "node": null,
+            "message": "0/2 nodes are available: 1 Constraint", "change": "", "node_count": 3, "fitting": 1,
+            "nodes": [
+                {"node": "w2", "load": 36.1, "objections": [], "terms": [
+                    {"term": "node_siblings", "value": 1.0, "points": 35.0},
+                    {"term": "pod_share", "value": 1.0, "points": 1.0}]},
+                {"node": "w1", "load": 1.1, "terms": [], "objections": [
+                    {"reason": "Constraint", "detail": "has no label disk"},
+                    {"reason": "Cordoned", "detail": "gets no new pods"}]},
+            ],
+        }))
+        .unwrap();
+        let text = describe(&of);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = text.lines().map(words).collect();
+        assert!(text.starts_with("web-3 is pending; placed now, it would go to w2\n"), "{text}");
+        assert_eq!(lines[3], "w2 yes 36.1 node siblings 35.0, pod share 1.0");
+        assert_eq!(lines[4], "w1 no 1.1 Constraint: has no label disk; Cordoned: gets no new pods");
+        assert!(text.ends_with("and 1 more nodes\n"), "{text}");
+        let change = "`kubeleet uncordon w1` lets it run there".to_owned();
+        let nowhere = PodPlacementView { nodes: of.nodes[1..].to_vec(), change, ..of.clone() };
+        let text = describe(&nowhere);
+        assert!(
+            text.starts_with(
+                "web-3 is pending: 0/2 nodes are available: 1 Constraint\n`kubeleet uncordon w1`"
+            ),
+            "{text}"
+        );
+        let runs = PodPlacementView { node: Some("w1".parse().unwrap()), phase: Phase::Running, ..of };
+        assert!(describe(&runs).starts_with("web-3 is running on w1; placed now, it would go to w2"));
+    }
+}

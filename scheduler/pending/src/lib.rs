@@ -1,0 +1,14 @@
+//! Reads from Redis all that placement knows of pending pods: payloads, specifications, places of volumes,
+//! rules of services, and where their siblings are.
+//!
+//! The scheduler decides by it, and the API explains with it: both see the same.
+//!
+//! Tests: beside the code, scheduler::tests, api::tests
+
+mod intake;
+mod judge;
+mod services;
+
+pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
+pub use judge::{NodeJudgements, judge};
+pub use services::read_services;

@@ -1,0 +1,195 @@
+//! The smallest change that would let a pod run: each candidate is tried with the filters that decide.
+//!
+//! In this order: uncordon a node, change its labels, ask for less, add a node.
+//!
+//! Tests: beside the code
+
+use std::collections::BTreeMap;
+
+use model::RedisMillis;
+use model::node::{Node, Resource, Resources};
+
+use crate::amounts::{bytes_rounded_down, cores};
+use crate::candidate::Candidate;
+use crate::filter::{self, EvalContext};
+use crate::policy::PlacementPolicy;
+use crate::requirements::{PodRequest, Requirements};
+use crate::snapshot::ClusterSnapshot;
+
+/// A sentence with the command; `None` if a node fits, or no such change helps.
+pub fn suggest(
+    snapshot: &ClusterSnapshot,
+    now: RedisMillis,
+    policy: &PlacementPolicy,
+    pod: &PodRequest,
+) -> Option<String> {
+    let context = EvalContext { now, dead_after: policy.dead_after };
+    let trial = Trial { policy, context, needs: &pod.requirements };
+    let nodes: Vec<&Node> = snapshot.nodes().collect();
+    if nodes.iter().any(|node| trial.fits(node)) {
+        return None;
+    }
+    let uncordoned = nodes.iter().find_map(|node| trial.uncordon(node));
+    let labelled = || nodes.iter().find_map(|node| trial.label(node));
+    let another = || nodes.iter().find_map(|node| trial.add_one_like(node));
+    uncordoned.or_else(labelled).or_else(|| trial.ask_for_less(&nodes)).or_else(another)
+}
+
+struct Trial<'a> {
+    policy: &'a PlacementPolicy,
+    context: EvalContext,
+    needs: &'a Requirements,
+}
+
+impl Trial<'_> {
+    fn fits(&self, node: &Node) -> bool {
+        self.fits_with(node, self.needs)
+    }
+
+    fn fits_with(&self, node: &Node, needs: &Requirements) -> bool {
+        let candidate = Candidate::new(node, &self.policy.weights);
+        filter::all().all(|filter| (filter.is_feasible)(&candidate, needs, &self.context))
+    }
+
+    fn uncordon(&self, node: &Node) -> Option<String> {
+        let changed = Node { cordoned: false, ..node.clone() };
+        self.fits(&changed).then(|| format!("`kubeleet uncordon {}` lets it run there", node.name))
+    }
+
+    fn label(&self, node: &Node) -> Option<String> {
+        let changes = label_changes(node, self.needs);
+        let mut changed = node.clone();
+        let mut words = Vec::new();
+        for (key, value) in changes {
+            match value {
+                Some(value) => {
+                    words.push(format!("{key}={value}"));
+                    changed.facts.labels.insert(key, value);
+                }
+                None => {
+                    words.push(format!("{key}-"));
+                    changed.facts.labels.remove(&key);
+                }
+            }
+        }
+        let command = || format!("`kubeleet node label {} {}` lets it run there", node.name, words.join(" "));
+        self.fits(&changed).then(command)
+    }
+
+    /// On the node that has the most left.
+    fn ask_for_less(&self, nodes: &[&Node]) -> Option<String> {
+        let asked = &self.needs.request;
+        let lowered = nodes.iter().filter_map(|node| Some((*node, lowered(node, asked)?)));
+        let fitting = lowered.filter(|(node, request)| {
+            self.fits_with(node, &Requirements { request: *request, ..self.needs.clone() })
+        });
+        let (node, request) = fitting.max_by_key(|(_, request)| {
+            (request.memory_bytes, request.cpu_millis, request.pids, request.disk_bytes)
+        })?;
+        Some(format!("asking for less lets it run on {}: {}", node.name, difference(asked, &request)))
+    }
+
+    fn add_one_like(&self, node: &Node) -> Option<String> {
+        let empty = Node { used: Resources::default(), ..node.clone() };
+        let why = "lets it run, for nothing else is missing than room";
+        self.fits(&empty).then(|| format!("another node like {} {why}", node.name))
+    }
+}
+
+/// Of the labels that the constraints name.
+fn label_changes(node: &Node, needs: &Requirements) -> BTreeMap<String, Option<String>> {
+    let constraints = needs.rules.iter().flat_map(|rules| &rules.constraints);
+    let broken = constraints.filter(|one| !one.holds(&node.name, &node.facts.labels));
+    broken.filter_map(|one| one.satisfied_by()).collect()
+}
+
+/// `None` if the node has nothing left of what is needed.
+fn lowered(node: &Node, request: &Resources) -> Option<Resources> {
+    let less = |resource: Resource| {
+        let needed = request.get(resource);
+        let left = needed.min(node.facts.capacity.left(resource, &node.used));
+        (needed == 0 || left > 0).then_some(left)
+    };
+    Some(Resources {
+        cpu_millis: less(Resource::Cpu)?,
+        memory_bytes: less(Resource::Memory)?,
+        pids: less(Resource::Pids)?,
+        disk_bytes: less(Resource::Disk)?,
+        pods: request.pods,
+    })
+}
+
+fn difference(asked: &Resources, request: &Resources) -> String {
+    let changed = Resource::ALL.into_iter().filter(|resource| asked.get(*resource) != request.get(*resource));
+    let amount = |resource: Resource| match resource {
+        Resource::Cpu => format!("{} cores", cores(request.cpu_millis)),
+        Resource::Memory => format!("{} of memory", bytes_rounded_down(request.memory_bytes)),
+        Resource::Pids => format!("{} processes", request.pids),
+        Resource::Disk => format!("{} of disk", bytes_rounded_down(request.disk_bytes)),
+    };
+    changed.map(amount).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use model::spec::Placement;
+
+    use super::*;
+    use crate::NodeRules;
+    use crate::testing::{NOW, NodeBuilder, node, pod};
+
+    const GIB: u64 = 1 << 30;
+
+    fn suggestion(nodes: Vec<NodeBuilder>, pod: &PodRequest) -> Option<String> {
+        let policy = PlacementPolicy::default();
+        let mut snapshot = ClusterSnapshot::new(policy.weights);
+        nodes.into_iter().for_each(|node| snapshot.upsert(node.build()));
+        suggest(&snapshot, NOW, &policy, pod)
+    }
+
+    fn with_rules(constraints: &[&str]) -> PodRequest {
+        let constraints = constraints.iter().map(|text| (*text).to_owned()).collect();
+        let mut pod = pod(0, 0, 0);
+        pod.requirements.rules = NodeRules::of(&Placement { constraints });
+        pod
+    }
+
+    #[test]
+    fn the_smallest_change_that_helps_is_named() {
+        let cordoned = |name: &str| node(name).with(|n| n.cordoned = true);
+        let labelled = |name: &str, key: &str, value: &str| {
+            node(name).with(|n| drop(n.facts.labels.insert(key.to_owned(), value.to_owned())))
+        };
+        let silent = || node("a").with(|n| n.beat = 0);
+        for (nodes, pod, expected) in [
+            (vec![node("a")], pod(0, 0, 0), None),
+            (vec![], pod(0, 0, 0), None),
+            (vec![silent()], pod(0, 0, 0), None),
+            (vec![silent(), cordoned("b")], pod(0, 0, 0), Some("`kubeleet uncordon b` lets it run there")),
+            (
+                vec![cordoned("a"), labelled("b", "disk", "hdd")],
+                with_rules(&["disk == ssd", "!legacy"]),
+                Some("`kubeleet node label b disk=ssd` lets it run there"),
+            ),
+            (
+                vec![labelled("b", "legacy", "1")],
+                with_rules(&["gpu", "!legacy"]),
+                Some("`kubeleet node label b gpu=true legacy-` lets it run there"),
+            ),
+            (vec![node("a")], with_rules(&["node.hostname == b"]), None),
+            (
+                vec![node("a").memory(7 * GIB, 8 * GIB), node("b").memory(6 * GIB, 8 * GIB)],
+                pod(0, 0, 4 * GIB),
+                Some("asking for less lets it run on b: 2 GiB of memory"),
+            ),
+            (
+                vec![node("a").pods(110, 110)],
+                pod(0, 0, 0),
+                Some("another node like a lets it run, for nothing else is missing than room"),
+            ),
+        ] {
+            assert_eq!(suggestion(nodes.clone(), &pod).as_deref(), expected, "{nodes:?}");
+        }
+    }
+}
