@@ -89,8 +89,8 @@ fn kind_type(key: &str) -> &'static str {
         "uq:at" | "beats" | "schedulers" | "addresses:free" | "runs:" | "volumes:given_up" => "zset",
         "services" | "pushed" | "nodes" | "former_specs" | "secrets" | "configs" | "registries" | "cs:"
         | "stop:" | "volumes" | "volumes:problems" | "rv:" | "vs:" => "set",
-        "hb:" | "spec:" | "lease:" | "scheduler:" | "recovery" | "usage:" | "usage_wanted"
-        | "usage_wanted:" => "string",
+        "hb:" | "spec:" | "lease:" | "scheduler:" | "scheduler_forms:" | "recovery" | "usage:"
+        | "usage_wanted" | "usage_wanted:" => "string",
         other => panic!("the walk does not know the keys {other:?}: add them here"),
     }
 }
@@ -215,7 +215,7 @@ async fn every_key_with_every_wrong_value_harms_only_what_it_names() {
                 walk_nodes(&mut walk, &kind).await;
             }
             "lease:" => single.push("lease:reconcile".to_owned()),
-            "fq:" | "scheduler:" => {
+            "fq:" | "scheduler:" | "scheduler_forms:" => {
                 let schedulers: Vec<String> =
                     walk.cluster.redis.cli(&["ZRANGE", "schedulers", "0", "-1"]).await;
                 single.extend(schedulers.into_iter().map(|id| format!("{kind}{id}")));

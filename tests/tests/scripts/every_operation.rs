@@ -77,12 +77,12 @@ async fn spoil(fixture: &Fixture, key: &str, entry: Option<&KeyEntry>) {
     let () = fixture.redis.cli(&words).await;
 }
 
-/// Signs of life, and the attempts that claims count.
+/// Signs of life, the attempts that claims count, and wake-ups of schedulers.
 fn may_change(script: &str) -> &'static [&'static str] {
     match script {
         "take" => &["schedulers:"],
         "lease" => &["lease:reconcile: its time to live"],
-        "scheduler_beat" => &["scheduler:"],
+        "scheduler_beat" => &["scheduler:", "scheduler_forms:"],
         "heartbeat" => &["beats:", "hb:w1:", "node:w1 beat:"],
         "claim" => &["pod:"],
         "register" => &[
@@ -93,6 +93,7 @@ fn may_change(script: &str) -> &'static [&'static str] {
             "node:w1 incarnation:",
             "node:w1 times:",
             "node:w1 settings:",
+            "meta freed:",
             "events:",
         ],
         _ => &[],
