@@ -1,5 +1,6 @@
 //! A pod to be placed, and its requirements.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -57,6 +58,11 @@ impl NodeRules {
         let constraints = placement.constraints.iter().map(|text| NodeConstraint::from_stored(text));
         let rules = Self { constraints: constraints.collect() };
         (rules != Self::default()).then(|| Arc::new(rules))
+    }
+
+    /// The first that the node does not satisfy.
+    pub fn broken_by(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> Option<&NodeConstraint> {
+        self.constraints.iter().find(|one| !one.holds(node, labels))
     }
 }
 

@@ -48,7 +48,7 @@ impl Trial<'_> {
 
     fn fits_with(&self, node: &Node, needs: &Requirements) -> bool {
         let candidate = Candidate::new(node, &self.policy.weights);
-        filter::all().all(|filter| (filter.is_feasible)(&candidate, needs, &self.context))
+        filter::failed(&candidate, needs, &self.context).next().is_none()
     }
 
     fn uncordon(&self, node: &Node) -> Option<String> {
