@@ -3,12 +3,13 @@
 //! Every payload here is in this scheduler's in-flight list until a script moves it. After an error its next
 //! step takes the rest again; after its death, the reclaim loop of another one returns it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use ::metrics::counter;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
-use model::ids::{NodeName, PodId, SchedulerId};
+use model::ids::{AssignmentId, NodeName, PodId, SchedulerId, ServiceName};
 use model::pod::Refusal;
 use model::pod::payload::Payload;
 use pending::InvalidPod;
@@ -34,6 +35,23 @@ pub(crate) enum AssignResult {
     NodeBroken(StoreError),
     /// The payload is a dead letter now.
     Rejected,
+}
+
+/// Each script expects what the one before it leaves.
+pub(crate) fn chain_marks(assignments: &mut [Assignment]) {
+    let mut latest: HashMap<ServiceName, String> = HashMap::new();
+    for script in assignments.chunks_mut(PODS_PER_SCRIPT) {
+        let mut marks: HashMap<ServiceName, (String, String)> = HashMap::new();
+        for Assignment { payload, counted, .. } in script {
+            let Some((service, counted)) = payload.service().zip(counted.as_mut()) else { continue };
+            let (seen, next) = marks.entry(service).or_insert_with_key(|service| {
+                let seen = latest.get(service).unwrap_or(&counted.seen_mark).clone();
+                (seen, AssignmentId::random().to_string())
+            });
+            (counted.seen_mark, counted.next_mark) = (seen.clone(), next.clone());
+        }
+        latest.extend(marks.into_iter().map(|(service, (_, next))| (service, next)));
+    }
 }
 
 impl Executor<'_> {
@@ -207,7 +225,8 @@ pub(crate) fn only_lacks_room(message: &str) -> bool {
     let Some((_, reasons)) = message.split_once(" nodes are available: ") else { return false };
     let is_room = |reason: &str| {
         let word = reason.split_once(' ').map_or("", |(_, word)| word);
-        word == "TooManyPods" || word.starts_with("Insufficient")
+        let word = word.split(' ').next().unwrap_or_default();
+        word == "TooManyPods" || word == "MaxPerNode" || word.starts_with("Insufficient")
     };
     reasons.split(", ").all(is_room)
 }
@@ -222,6 +241,7 @@ fn counted(refusal: &Refusal) -> String {
         Reason::VOLUME_FORMER,
         Reason::NOT_ALLOWED,
         Reason::CONSTRAINT,
+        Reason::MAX_PER_NODE,
         Reason::NO_SHARED_DIRECTORY,
     ]
     .iter()

@@ -70,6 +70,7 @@ async fn place(fixture: &Fixture, sessions: &[Session], pods: usize) -> usize {
                 host_ports: HostPorts::default(),
                 volumes: Vec::new(),
                 seen_labels: None,
+                counted: None,
             }
         });
         let assignments: Vec<_> = assignments.collect();

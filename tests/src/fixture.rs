@@ -171,7 +171,16 @@ impl Fixture {
         let incarnation = self.store.node(session.node()).await.unwrap().and_then(|node| node.incarnation);
         let (host_ports, volumes) = (self.host_ports(&payload).await, self.volumes(&payload).await);
         let node = session.node().clone();
-        Assignment { payload, node, incarnation, request: REQUEST, host_ports, volumes, seen_labels: None }
+        Assignment {
+            payload,
+            node,
+            incarnation,
+            request: REQUEST,
+            host_ports,
+            volumes,
+            seen_labels: None,
+            counted: None,
+        }
     }
 
     pub async fn volumes(&self, payload: &Payload) -> Vec<VolumeClaim> {

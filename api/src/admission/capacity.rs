@@ -12,7 +12,8 @@ use model::ids::ServiceName;
 use model::node::host_access::HostRequest;
 use model::node::{Node, NodeKind, NodeState, Resource, Resources};
 use model::service::Service;
-use model::spec::{DesiredService, HostPorts, NodeConstraint, PodSpec, ServiceFields};
+use model::spec::{DesiredService, HostPorts, PodSpec, ServiceFields};
+use placement::NodeRules;
 
 use self::amounts::{Rounded, amount};
 use self::shortage::Lack;
@@ -33,7 +34,7 @@ struct PodGroup {
     request: Resources,
     ports: HostPorts,
     host: Option<Arc<HostRequest>>,
-    constraints: Vec<NodeConstraint>,
+    rules: Option<Arc<NodeRules>>,
     replicas: u64,
     needs_only_image: bool,
 }
@@ -49,9 +50,8 @@ pub(crate) struct Demand {
 
 impl PodGroup {
     fn new(pod: &PodSpec, fields: &ServiceFields, replicas: u32) -> Self {
-        let constraints = fields.placement.iter().flat_map(|placement| &placement.constraints);
         Self {
-            constraints: constraints.map(|text| NodeConstraint::from_stored(text)).collect(),
+            rules: fields.placement.as_ref().and_then(NodeRules::of),
             request: pod.request(),
             ports: pod.host_ports(),
             host: HostRequest::of(pod).map(Arc::new),
@@ -68,12 +68,12 @@ impl PodGroup {
         match lack {
             Lack::Amount(resource) => self.request.get(resource) > 0,
             Lack::Ports => !self.ports.is_empty(),
-            Lack::Permission | Lack::Rules | Lack::Slots => true,
+            Lack::Permission | Lack::Rules | Lack::PerNode | Lack::Slots => true,
         }
     }
 
-    fn broken_rule(&self, node: &Node) -> Option<&NodeConstraint> {
-        self.constraints.iter().find(|one| !one.holds(&node.name, &node.facts.labels))
+    fn ruled_out_by(&self, node: &Node) -> Option<String> {
+        self.rules.as_ref()?.ruled_out_by(&node.name, &node.facts.labels)
     }
 
     fn refusal_of(&self, node: &Node) -> Option<String> {
@@ -84,7 +84,7 @@ impl PodGroup {
     fn is_within(&self, others: &Self) -> bool {
         let ports: Vec<&str> = others.ports.iter().collect();
         self.replicas <= others.replicas
-            && self.constraints == others.constraints
+            && self.rules == others.rules
             && self.needs().all(|resource| self.request.get(resource) <= others.request.get(resource))
             && self.ports.iter().all(|port| ports.contains(&port))
             && self.host_is_within(others)
@@ -149,7 +149,7 @@ impl Demand {
         if self.is_covered() || nodes.iter().all(|node| node.state == NodeState::Dead) {
             return None;
         }
-        let eligible = nodes.iter().filter(|node| self.wanted.broken_rule(node).is_none());
+        let eligible = nodes.iter().filter(|node| self.wanted.ruled_out_by(node).is_none());
         let eligible: Vec<&Node> = eligible.copied().collect();
         if eligible.is_empty() {
             return self.ruled_out(&nodes);
@@ -161,29 +161,37 @@ impl Demand {
             return self.refused_by_all(&nodes);
         }
         let nodes = allowing;
-        self.too_large_for_any(&nodes).or_else(|| match &self.present {
-            _ if self.can_wait => None,
-            Some(present) if !self.has_the_requirements_of(present) => self.replacement(present, &nodes),
-            present => {
-                let before = present.as_ref().map_or(0, |present| present.replicas);
-                self.addition(self.wanted.replicas.saturating_sub(before), &nodes)
+        self.too_large_for_any(&nodes).or_else(|| self.too_many_for_nodes(&nodes)).or_else(|| {
+            match &self.present {
+                _ if self.can_wait => None,
+                Some(present) if !self.has_the_requirements_of(present) => self.replacement(present, &nodes),
+                present => {
+                    let before = present.as_ref().map_or(0, |present| present.replicas);
+                    self.addition(self.wanted.replicas.saturating_sub(before), &nodes)
+                }
             }
         })
     }
 
     fn has_the_requirements_of(&self, present: &PodGroup) -> bool {
-        let constraints = present.constraints.clone();
-        PodGroup { replicas: present.replicas, constraints, ..self.wanted.clone() } == *present
+        let rules = present.rules.clone();
+        PodGroup { replicas: present.replicas, rules, ..self.wanted.clone() } == *present
     }
 
     fn ruled_out(&self, nodes: &[&Node]) -> Option<Shortage> {
-        if self.present.as_ref().is_some_and(|present| present.constraints == self.wanted.constraints) {
+        if self.present.as_ref().is_some_and(|present| present.rules == self.wanted.rules) {
             return None;
         }
-        let reason = |node: &Node| {
-            self.wanted.broken_rule(node).map(|rule| rule.explain(&node.facts.labels)).unwrap_or_default()
-        };
+        let reason = |node: &Node| self.wanted.ruled_out_by(node).unwrap_or_default();
         Some(self.short_of(Lack::Rules, self.wanted.replicas, 0, nodes, reason))
+    }
+
+    fn too_many_for_nodes(&self, nodes: &[&Node]) -> Option<Shortage> {
+        let most = self.wanted.rules.as_ref()?.max_per_node.filter(|_| !self.can_wait)?;
+        let room = most.get().saturating_mul(nodes.len() as u64);
+        let reason = |_: &Node| format!("takes {most} of them");
+        let required = self.wanted.replicas;
+        (required > room).then(|| self.short_of(Lack::PerNode, required, room, nodes, reason))
     }
 
     fn refused_by_all(&self, nodes: &[&Node]) -> Option<Shortage> {
@@ -221,9 +229,8 @@ impl Demand {
     fn addition(&self, count: u64, nodes: &[&Node]) -> Option<Shortage> {
         let fits = |node: &Node, lack: Lack| match lack {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
-            Lack::Ports if self.taken_port(node).is_none() => 1,
-            Lack::Ports => 0,
-            Lack::Permission | Lack::Rules => u64::MAX,
+            Lack::Ports => self.offers_ports(node, nodes).into(),
+            Lack::Permission | Lack::Rules | Lack::PerNode => u64::MAX,
             Lack::Slots => free(node).pods,
         };
         let lacks: Vec<Lack> = BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).collect();
@@ -235,7 +242,7 @@ impl Demand {
         let of_lack = |lack: &Lack| nodes.iter().map(|node| fits(node, *lack)).fold(0, u64::saturating_add);
         let lack = *lacks.iter().min_by_key(|lack| of_lack(lack))?;
         let (required, allocatable) = match lack {
-            Lack::Ports | Lack::Slots | Lack::Permission | Lack::Rules => (count, total),
+            Lack::Ports | Lack::Slots | Lack::Permission | Lack::Rules | Lack::PerNode => (count, total),
             Lack::Amount(resource) => {
                 let each = self.wanted.request.get(resource);
                 let required = each.saturating_mul(count);
@@ -246,6 +253,7 @@ impl Demand {
         let reason = |node: &Node| match self.taken_port(node) {
             _ if lack == Lack::Slots => slots_of(node),
             Some((port, pod)) => format!("port {port} is taken by {pod}"),
+            None if lack == Lack::Ports && !self.offers_ports(node, nodes) => shares_machine(node, nodes),
             None => {
                 let free = free(node);
                 let free =
@@ -270,10 +278,10 @@ impl Demand {
         BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).find_map(|lack| {
             let (required, allocatable) = match lack {
                 Lack::Ports => {
-                    let free = nodes.iter().filter(|node| self.taken_port(node).is_none()).count();
+                    let free = nodes.iter().filter(|node| self.offers_ports(node, nodes)).count();
                     (self.wanted.replicas, free as u64)
                 }
-                Lack::Slots | Lack::Permission | Lack::Rules => {
+                Lack::Slots | Lack::Permission | Lack::Rules | Lack::PerNode => {
                     let own = present.replicas;
                     let slots = nodes.iter().map(|node| free(node).pods).fold(own, u64::saturating_add);
                     (self.wanted.replicas, slots)
@@ -283,8 +291,9 @@ impl Demand {
                 }
             };
             let reason = |node: &Node| match (lack, self.taken_port(node)) {
-                (Lack::Slots | Lack::Permission | Lack::Rules, _) => slots_of(node),
+                (Lack::Slots | Lack::Permission | Lack::Rules | Lack::PerNode, _) => slots_of(node),
                 (Lack::Ports, Some((port, pod))) => format!("port {port} is taken by {pod}"),
+                (Lack::Ports, None) if !self.offers_ports(node, nodes) => shares_machine(node, nodes),
                 (Lack::Ports, None) => "takes one of the pods".to_owned(),
                 (Lack::Amount(resource), _) => {
                     format!("{} free", amount(resource, free(node).get(resource), Rounded::Down))
@@ -292,6 +301,13 @@ impl Demand {
             };
             (required > allocatable).then(|| self.short_of(lack, required, allocatable, nodes, reason))
         })
+    }
+
+    /// Workers of one engine share the ports of its machine, as those of `kubeleet dev` do: the first counts.
+    fn offers_ports(&self, node: &Node, nodes: &[&Node]) -> bool {
+        let mut of_machine = nodes.iter().filter(|other| are_of_one_machine(node, other));
+        of_machine.clone().next().is_some_and(|first| first.name == node.name)
+            && of_machine.all(|other| self.taken_port(other).is_none())
     }
 
     fn taken_port<'a>(&'a self, node: &'a Node) -> Option<(&'a str, &'a str)> {
@@ -323,6 +339,18 @@ impl Demand {
             nodes: nodes.collect(),
         }
     }
+}
+
+fn are_of_one_machine(a: &Node, b: &Node) -> bool {
+    a.name == b.name || (!a.facts.engine_id.is_empty() && a.facts.engine_id == b.facts.engine_id)
+}
+
+fn shares_machine(node: &Node, nodes: &[&Node]) -> String {
+    let other = nodes.iter().find(|other| other.name != node.name && are_of_one_machine(node, other));
+    format!(
+        "shares the ports of its machine with {}",
+        other.map_or("another worker", |other| other.name.as_str())
+    )
 }
 
 fn slots_of(node: &Node) -> String {

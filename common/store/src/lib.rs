@@ -59,12 +59,12 @@ pub use node::volumes::{BindVolumeOutcome, RemoveVolumeOutcome, VolumeReport};
 pub use pod::claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use pod::dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use pod::external_workers::{ExternalBeat, ExternalSign};
-pub use pod::placed_services::PlacedService;
+pub use pod::placed_services::{PlacedService, Sibling};
 pub use pod::pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use pod::queues::{Peeked, PeekedPayload, QueueName, UnschedulablePod};
 pub use pod::reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};
 pub use pod::scheduling::{
-    AssignOutcome, Assignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark,
+    AssignOutcome, Assignment, CountedAssignment, ParkOutcome, Parked, SchedulerQueue, TAKEN_AT_ONCE, Unpark,
 };
 pub use recovery::RecoveryAnswer;
 pub use recovery::saved_state;

@@ -306,12 +306,14 @@ pub(crate) static TABLE: &[FieldRow] = &[
     ),
     known("services.*.deploy.placement", Parts, ""),
     honoured("services.*.deploy.placement.constraints", to::constraints, "of labels and names of nodes"),
-    not_honoured(
+    honoured(
         "services.*.deploy.placement.preferences",
-        "replicas are on different nodes and in different zones by default",
+        to::placement_preferences,
+        "as `placement.spread`, besides different zones and nodes",
     ),
-    not_honoured(
+    honoured(
         "services.*.deploy.placement.max_replicas_per_node",
-        "replicas are on different nodes by default",
+        to::max_replicas_per_node,
+        "as `placement.max_per_node`",
     ),
 ];

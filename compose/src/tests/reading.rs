@@ -64,6 +64,15 @@ fn each_field_becomes_the_one_of_a_service() {
             "placement",
             serde_json::json!({"constraints": ["node.labels.zone==east", "node.hostname!=w3"]}),
         ),
+        (
+            "deploy: {placement: {max_replicas_per_node: '2', constraints: [a==b], preferences: [{spread: node.labels.rack}, {spread: disk}]}}",
+            "placement",
+            serde_json::json!({
+                "max_per_node": 2, "constraints": ["a==b"],
+                "spread": [{"by": "node.labels.rack", "weight": 50}, {"by": "disk", "weight": 25}],
+            }),
+        ),
+        ("deploy: {placement: {max_replicas_per_node: 0}}", "placement", serde_json::Value::Null),
         ("deploy: {resources: {limits: {memory: 1gb}}}", "memory", serde_json::json!(1 << 30)),
         ("mem_limit: 0", "memory", serde_json::Value::Null),
         ("cpus: 0.5", "cpus", serde_json::json!(0.5)),

@@ -366,7 +366,7 @@ pub(crate) fn rollback_config(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>
 /// All nodes of kubeleet are workers in Swarm's sense, and the pods run on any.
 pub(crate) fn constraints(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let Some(items) = field.value.items() else {
-        draft.set("placement", field, placement_with(field, field.value.clone()));
+        set_rule("constraints", field, field.value.clone(), draft);
         return;
     };
     let mut kept = Vec::with_capacity(items.len());
@@ -382,14 +382,43 @@ pub(crate) fn constraints(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
         }
     }
     if !kept.is_empty() {
-        draft.set("placement", field, placement_with(field, DocumentNode::list(kept, field.place)));
+        set_rule("constraints", field, DocumentNode::list(kept, field.place), draft);
     }
 }
 
-fn placement_with(field: Field<'_>, constraints: DocumentNode) -> DocumentNode {
-    let mut placement = DocumentNode::empty_map(field.place);
-    placement.set("constraints", field.place, constraints);
-    placement
+/// Zero is no limit.
+pub(crate) fn max_replicas_per_node(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    if field.value.scalar().as_deref() != Some("0") {
+        set_rule("max_per_node", field, field.value.unquoted(), draft);
+    }
+}
+
+/// Of Swarm's list, which is in the order of their weight.
+const PREFERENCE_WEIGHTS: [&str; 3] = ["50", "25", "12"];
+
+pub(crate) fn placement_preferences(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut spread = Vec::new();
+    for item in field.value.items().into_iter().flatten() {
+        let Some(by) = item.get("spread").filter(|_| spread.len() < PREFERENCE_WEIGHTS.len()) else {
+            let detail = "deploy.placement.preferences: only the first three of `spread` are honoured";
+            draft.note(NoteKind::NotHonoured, item.place(), detail);
+            continue;
+        };
+        let mut rule = DocumentNode::empty_map(item.place());
+        rule.set("by", by.place(), by.clone());
+        rule.set("weight", item.place(), by.with_text(PREFERENCE_WEIGHTS[spread.len()]).unquoted());
+        spread.push(rule);
+    }
+    if !spread.is_empty() {
+        set_rule("spread", field, DocumentNode::list(spread, field.place), draft);
+    }
+}
+
+fn set_rule(name: &str, field: Field<'_>, rule: DocumentNode, draft: &mut ServiceDraft<'_, '_>) {
+    let known = draft.document.get("placement").cloned();
+    let mut placement = known.unwrap_or_else(|| DocumentNode::empty_map(field.place));
+    placement.set(name, field.place, rule);
+    draft.set("placement", field, placement);
 }
 
 fn note_constraint(item: &DocumentNode, draft: &mut ServiceDraft<'_, '_>) {

@@ -19,11 +19,13 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
+use crate::callers::Strangers;
 use crate::counters;
 
 #[derive(Debug)]
 pub struct Gates {
     pods: RwLock<GatedPods>,
+    pub(crate) strangers: Strangers,
     let_in: Counter,
     refused_closed: Counter,
     refused_unknown: Counter,
@@ -240,6 +242,7 @@ impl Default for Gates {
     fn default() -> Self {
         Self {
             pods: RwLock::default(),
+            strangers: Strangers::default(),
             let_in: counters::let_in(),
             refused_closed: counters::refused("closed"),
             refused_unknown: counters::refused("unknown"),
@@ -325,8 +328,13 @@ impl Gates {
     }
 
     pub fn service_at(&self, address: IpAddr) -> Option<ServiceName> {
+        self.pod_at(address)?
+    }
+
+    /// The service of the pod, if it has one.
+    pub(crate) fn pod_at(&self, address: IpAddr) -> Option<Option<ServiceName>> {
         let pods = self.pods.read();
-        pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone()
+        Some(pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone())
     }
 
     pub fn close(&self, pod: &PodId, assignment: &AssignmentId) -> u64 {

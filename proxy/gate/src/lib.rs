@@ -7,6 +7,7 @@
 //!
 //! Tests: gate, worker::handing_over, scenarios::handover, scenarios::take_over
 
+mod callers;
 mod counters;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;

@@ -2,16 +2,10 @@
 //! address.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use model::ids::ServiceName;
-use tokio::time::{Instant, sleep};
 
 use crate::shared::IngressShared;
-
-/// A just started pod may be unknown here for this long.
-const KNOWN_WITHIN: Duration = Duration::from_secs(2);
-const KNOWN_RETRY: Duration = Duration::from_millis(20);
 
 impl IngressShared {
     pub async fn check_caller(&self, client: IpAddr, service: &ServiceName) -> bool {
@@ -19,7 +13,7 @@ impl IngressShared {
         if !table.routes.has_callers(service) {
             return true;
         }
-        let from = self.service_at(client).await;
+        let from = self.gates.service_of_caller(client).await;
         let may = table.routes.may_reach(from.as_ref(), service);
         let due = (!may).then(|| self.warnings.unwanted.admit_counting((service.clone(), client))).flatten();
         if let Some(left_out) = due {
@@ -30,15 +24,5 @@ impl IngressShared {
             );
         }
         may
-    }
-
-    async fn service_at(&self, client: IpAddr) -> Option<ServiceName> {
-        let deadline = Instant::now() + KNOWN_WITHIN;
-        loop {
-            match self.gates.service_at(client) {
-                None if Instant::now() < deadline => sleep(KNOWN_RETRY).await,
-                from => return from,
-            }
-        }
     }
 }

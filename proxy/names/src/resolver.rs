@@ -168,7 +168,8 @@ impl Resolver {
         client: IpAddr,
         transport: QuestionTransport,
     ) -> Option<Vec<u8>> {
-        let service = self.gates.service_at(client);
+        // As a pod of no app, a container that has just started would be led to another app's service.
+        let service = self.gates.service_of_caller(client).await;
         let app = match &service {
             Some(service) => self.app_of(service, client).await,
             None => Ok(NameLookup::Missing),
@@ -205,6 +206,7 @@ impl Resolver {
         transport: QuestionTransport,
     ) -> Option<Vec<u8>> {
         let app = match self.gates.service_at(client) {
+            None if self.gates.may_become_known(client) => return None,
             None => None,
             Some(service) => match self.answers.lock().apps.get(&service, Instant::now()) {
                 NameLookup::Found(app) => Some(app),

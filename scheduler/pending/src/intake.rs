@@ -1,6 +1,7 @@
 //! Parses payloads from the queue, and reads their specifications.
 
 use std::borrow::Borrow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use model::ids::{NodeName, PodId, ServiceName};
@@ -20,6 +21,8 @@ pub struct PendingPod {
     pub payload: Payload,
     pub request: PodRequest,
     pub volumes: Vec<VolumeClaim>,
+    /// Of its service, if rules that must hold count its pods.
+    pub seen_mark: Option<Arc<str>>,
 }
 
 impl Borrow<PodRequest> for PendingPod {
@@ -187,7 +190,7 @@ fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -
     let generation = service.zip(payload.spec.clone());
     let generation = generation.map(|(service, spec)| Generation { service, spec });
     let request = PodRequest { id: payload.id.clone(), requirements: Requirements::of(spec), generation };
-    PendingPod { payload, request, volumes: volumes.unwrap_or_default() }
+    PendingPod { payload, request, volumes: volumes.unwrap_or_default(), seen_mark: None }
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Judges all nodes for one pod, with the filters and scores that decide.
 
-use std::collections::BTreeMap;
-
 use model::node::Node;
 use model::pod::PodRecord;
 use placement::{ClusterSnapshot, NodeEvaluation, PlacedPods, PlacementPolicy};
@@ -58,9 +56,7 @@ fn take_out(node: &mut Node, pod: &PendingPod, placed: &mut PlacedPods) {
     let own = pod.request.name();
     let ports: Vec<&str> = pod.request.requirements.host_ports.iter().collect();
     node.host_ports.retain(|port, holder| holder != own || !ports.contains(&port.as_str()));
-    let siblings: Option<&mut BTreeMap<_, u64>> =
-        pod.request.generation.as_ref().and_then(|generation| placed.get_mut(generation));
-    if let Some(count) = siblings.and_then(|nodes| nodes.get_mut(&node.name)) {
-        *count = count.saturating_sub(1);
+    if let Some(generation) = &pod.request.generation {
+        placed.take_out(&node.name, generation);
     }
 }

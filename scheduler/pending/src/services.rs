@@ -1,15 +1,18 @@
 //! Reads the services of a batch: their rules for nodes, and the pods of their generations by node, so that
 //! new ones go elsewhere.
 //!
-//! Only schedulers know these numbers: they are soft. Another scheduler may place a pod at the same time; in
-//! a small cluster the node then refuses, see `MAX_EXACT_SPREAD` of the scheduler.
+//! Only schedulers know these numbers. Another one may place a pod at the same time: if rules that must hold
+//! count the pods, the script then refuses, see [`CountedAssignment`]; else in a small cluster the node does,
+//! see `MAX_EXACT_SPREAD` of the scheduler.
+//!
+//! [`CountedAssignment`]: store::CountedAssignment
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::ids::ServiceName;
-use placement::{Generation, NodeRules, PlacedPods};
-use store::{PlacedService, Store, StoreError};
+use placement::{Generation, NodeCounts, NodeRules, PlacedPods};
+use store::{PlacedService, Sibling, Store, StoreError};
 
 use crate::intake::PendingPod;
 
@@ -28,29 +31,50 @@ pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<Pla
     }
     let placed = store.placed_services(&services).await?;
     set_rules(pods, &placed);
-    let of_one = |generation: Generation| {
-        let mut nodes = BTreeMap::new();
-        for (spec, node) in placed.get(&generation.service)?.siblings.as_ref()? {
-            if *spec == generation.spec {
-                *nodes.entry(node.clone()).or_default() += 1;
-            }
-        }
+    let of_generation = |generation: Generation| {
+        let siblings = placed.get(&generation.service)?.siblings.as_ref()?.iter();
+        let own = siblings.filter(|one| one.spec == generation.spec && !one.is_stopping);
+        let nodes = count(own);
         Some((generation, nodes))
     };
-    Ok(waiting.into_keys().filter_map(of_one).collect())
+    let generations = waiting.into_keys().filter_map(of_generation).collect();
+    let strictly = placed.into_iter().filter(|(_, of_one)| of_one.placement.max_per_node.is_some());
+    let services = strictly.map(|(name, of_one)| (name, count(of_one.siblings.iter().flatten())));
+    Ok(PlacedPods { generations, services: services.collect() })
+}
+
+fn count<'a>(siblings: impl Iterator<Item = &'a Sibling>) -> NodeCounts {
+    let mut nodes = NodeCounts::new();
+    siblings.for_each(|one| *nodes.entry(one.node.clone()).or_default() += 1);
+    nodes
+}
+
+struct ServiceRules {
+    rules: Arc<NodeRules>,
+    /// If rules that must hold count the pods.
+    seen_mark: Option<Arc<str>>,
+}
+
+impl ServiceRules {
+    fn of(service: &PlacedService) -> Option<Self> {
+        let rules = NodeRules::of(&service.placement)?;
+        let is_strict = service.placement.counts_strictly();
+        Some(Self { rules, seen_mark: is_strict.then(|| Arc::from(service.mark.as_str())) })
+    }
 }
 
 /// The pods of a service share them.
 fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
-    let with_rules =
-        placed.iter().filter_map(|(name, of_one)| Some((name, NodeRules::of(&of_one.placement)?)));
-    let rules: HashMap<&ServiceName, Arc<NodeRules>> = with_rules.collect();
+    let with_rules = placed.iter().filter_map(|(name, of_one)| Some((name, ServiceRules::of(of_one)?)));
+    let rules: HashMap<&ServiceName, ServiceRules> = with_rules.collect();
     if rules.is_empty() && pods.iter().all(|pod| pod.request.requirements.rules.is_none()) {
         return;
     }
     for pod in pods {
         let service = pod.request.generation.as_ref().map(|generation| &generation.service);
-        pod.request.requirements.rules = service.and_then(|service| rules.get(service).cloned());
+        let of_service = service.and_then(|service| rules.get(service));
+        pod.request.requirements.rules = of_service.map(|of_service| of_service.rules.clone());
+        pod.seen_mark = of_service.and_then(|of_service| of_service.seen_mark.clone());
     }
 }
 

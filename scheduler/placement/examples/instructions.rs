@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use fixture::{NOW, node};
 use kubeleet_placement::{
-    ClusterSnapshot, Generation, Outcome, PlacementPolicy, PodRequest, Requirements, decide,
+    ClusterSnapshot, Generation, Outcome, PlacedPods, PlacementPolicy, PodRequest, Requirements, decide,
 };
 use model::ids::{PodId, ServiceName, SpecId};
 use model::node::Resources;
@@ -33,7 +33,7 @@ fn main() {
     }
     let pods: Vec<PodRequest> = (0..pods).map(|i| pod(kind, i)).collect();
     let counted = pods.iter().filter_map(|pod| Some((pod.generation.clone()?, BTreeMap::new())));
-    snapshot.set_placed(counted.collect());
+    snapshot.set_placed(PlacedPods { generations: counted.collect(), ..PlacedPods::default() });
     let decisions = decide(&snapshot, NOW, &policy, &pods);
     assert!(decisions.iter().all(|decision| matches!(decision.outcome, Outcome::Place(_))));
 }

@@ -10,23 +10,27 @@
 //! Within a batch scores only rise and free resources only shrink. So an unvisited node keeps its position,
 //! and a refusal holds for the class. A node can move behind the key up to which a class was refused, never
 //! before it.
+//!
+//! A class whose rules count or prefer searches for itself: see [`RuledSearch`].
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use model::ids::NodeName;
 use model::pod::Refusal;
 
 use crate::candidate::Candidate;
 use crate::class::{PodClass, Siblings};
 use crate::explain;
 use crate::filter::{self, EvalContext};
+use crate::placed::NodeCounts;
 use crate::policy::Weights;
-use crate::requirements::Requirements;
+use crate::requirements::{Generation, Requirements};
+use crate::ruled::{self, RuledSearch};
+use crate::rules::RuleState;
 use crate::score::{self, LoadScore};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
@@ -43,6 +47,9 @@ pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     /// Some nodes were visited because of siblings, before their turn.
     has_early_visits: bool,
     groups: Vec<Siblings>,
+    rules: Vec<RuleState>,
+    /// Pods placed by `rules`.
+    counted: u64,
 }
 
 struct BatchCell<I: Iterator<Item = RankKey>> {
@@ -86,15 +93,38 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             visited: HashMap::new(),
             has_early_visits: false,
             groups: Vec::new(),
+            rules: Vec::new(),
+            counted: 0,
         }
     }
 
-    pub(crate) fn new_class(&self, requirements: Requirements, group: Option<usize>) -> PodClass {
-        PodClass::new(requirements, group, self.cells.len())
+    pub(crate) fn new_class(
+        &self,
+        requirements: Requirements,
+        group: Option<usize>,
+        rules: Option<usize>,
+    ) -> PodClass {
+        PodClass::new(requirements, group, rules, self.cells.len())
+    }
+
+    /// `beside` is another generation of the service. `None` if its rules neither count nor prefer.
+    pub(crate) fn new_rules(
+        &mut self,
+        requirements: &Requirements,
+        generation: Option<&Generation>,
+        beside: Option<usize>,
+    ) -> Option<usize> {
+        let state = RuleState::new(self.snapshot, requirements, generation, &self.context)?;
+        let state = match beside {
+            Some(other) => state.beside(&self.rules[other]),
+            None => state,
+        };
+        self.rules.push(state);
+        Some(self.rules.len() - 1)
     }
 
     /// `placed` are the generation's pods before this batch.
-    pub(crate) fn new_group(&mut self, placed: &BTreeMap<NodeName, u64>) -> usize {
+    pub(crate) fn new_group(&mut self, placed: &NodeCounts) -> usize {
         let mut siblings = Siblings::new(self.cells.len());
         for (name, count) in placed {
             let Some(index) = self.snapshot.index_of(name) else { continue };
@@ -115,12 +145,73 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         class: &mut PodClass,
         name: &str,
     ) -> Result<Arc<PlacementTarget>, Arc<[Refusal]>> {
-        if let Some(refusals) = &class.unschedulable {
+        if let Some((_, refusals)) =
+            class.unschedulable.as_ref().filter(|(counted, _)| *counted == self.counted)
+        {
             return Err(refusals.clone());
         }
-        match self.best_node(class) {
+        let best = match class.rules {
+            Some(rules) => self.best_by_rules(class, rules),
+            None => self.best_node(class),
+        };
+        match best {
             Some(node) => Ok(self.reserve(node, class, name)),
-            None => Err(class.unschedulable.insert(self.refusals(&class.requirements)).clone()),
+            None => Err(class.unschedulable.insert((self.counted, self.refusals(class))).1.clone()),
+        }
+    }
+
+    fn best_by_rules(&mut self, class: &mut PodClass, rules: usize) -> Option<u32> {
+        let mut search = class.ruled.take().unwrap_or_else(|| self.ruled_search(class, rules));
+        let state = &self.rules[rules];
+        let best = search.best(
+            state,
+            |zone| self.zone_load(class, zone as usize),
+            |domains| state.domain_load(domains, self.weights),
+            |node| {
+                let is_feasible = filter::is_feasible(
+                    filter::POD_FILTERS,
+                    self.current(node),
+                    &class.requirements,
+                    &self.context,
+                );
+                (is_feasible && !state.is_full(node)).then(|| self.ruled_key(class, state, node))
+            },
+        );
+        class.ruled = Some(search);
+        let node = best?.index;
+        let load = self.current(node).load(self.weights, self.typical_pressure);
+        self.has_early_visits = true;
+        self.visit(self.snapshot.cell_of(node), RankKey { load, ..self.snapshot.key_of(node) })
+    }
+
+    fn ruled_search(&self, class: &PodClass, rules: usize) -> RuledSearch {
+        let state = &self.rules[rules];
+        let nodes = self.snapshot.by_name().map(|(index, _, _)| index);
+        let feasible = nodes.filter(|index| {
+            let candidate = self.current(*index);
+            filter::is_feasible(filter::NODE_FILTERS, candidate, &Requirements::default(), &self.context)
+        });
+        RuledSearch::new(
+            state,
+            feasible.map(|node| (self.snapshot.cell_of(node), self.ruled_key(class, state, node))),
+        )
+    }
+
+    /// With an index into the snapshot, and without what its cell adds.
+    fn ruled_key(&self, class: &PodClass, state: &RuleState, node: u32) -> RankKey {
+        let candidate = self.current(node);
+        let pooled = self.visited.get(&node).copied().flatten();
+        let siblings = class.group.zip(pooled).map_or(0, |(group, pooled)| self.node_load(group, pooled));
+        let load = candidate.load(self.weights, self.typical_pressure);
+        let own = ruled::own_load(state, candidate, siblings);
+        RankKey { load: load.saturating_add(own), ..self.snapshot.key_of(node) }
+    }
+
+    /// With the batch's placements.
+    fn current(&self, node: u32) -> &Candidate {
+        match self.visited.get(&node) {
+            Some(Some(pooled)) => &self.pooled[*pooled as usize].candidate,
+            _ => self.snapshot.at(node).0,
         }
     }
 
@@ -273,6 +364,10 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         if let Some(group) = class.group {
             self.groups[group].add(node.cell, Some(index), 1);
         }
+        if let Some(rules) = class.rules {
+            self.rules[rules].add(node.snapshot_index);
+            self.counted += 1;
+        }
         node.target.clone()
     }
 
@@ -305,10 +400,11 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         pooled
     }
 
-    fn refusals(&self, requirements: &Requirements) -> Arc<[Refusal]> {
+    fn refusals(&self, class: &PodClass) -> Arc<[Refusal]> {
         let mut changed = vec![None; self.snapshot.len()];
         self.pooled.iter().for_each(|node| changed[node.snapshot_index as usize] = Some(&node.candidate));
-        explain::refusals(self.snapshot, requirements, &self.context, |index, candidate| {
+        let rules = class.rules.map(|rules| &self.rules[rules]);
+        explain::refusals(self.snapshot, &class.requirements, rules, &self.context, |index, candidate| {
             changed[index as usize].unwrap_or(candidate)
         })
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use model::pod::Refusal;
 
 use crate::requirements::Requirements;
+use crate::ruled::RuledSearch;
 use crate::score::LoadScore;
 use crate::snapshot::RankKey;
 
@@ -17,8 +18,12 @@ pub(crate) struct PodClass {
     pub(crate) cells: Vec<CellSearch>,
     /// How many nodes of the group's are in `cells`.
     pub(crate) known_nodes: usize,
-    /// A batch frees no resources.
-    pub(crate) unschedulable: Option<Arc<[Refusal]>>,
+    /// Index of the state of its rules, if these count or prefer.
+    pub(crate) rules: Option<usize>,
+    /// Made for its first pod.
+    pub(crate) ruled: Option<RuledSearch>,
+    /// A batch frees no resources. With the number of pods that [`rules`](Self::rules) had counted.
+    pub(crate) unschedulable: Option<(u64, Arc<[Refusal]>)>,
 }
 
 /// Within a batch, scores only rise and refusals hold.
@@ -41,9 +46,14 @@ impl CellSearch {
 }
 
 impl PodClass {
-    pub(crate) fn new(requirements: Requirements, group: Option<usize>, cells: usize) -> Self {
+    pub(crate) fn new(
+        requirements: Requirements,
+        group: Option<usize>,
+        rules: Option<usize>,
+        cells: usize,
+    ) -> Self {
         let cells = std::iter::repeat_with(CellSearch::new).take(cells).collect();
-        Self { requirements, group, cells, known_nodes: 0, unschedulable: None }
+        Self { requirements, group, cells, known_nodes: 0, rules, ruled: None, unschedulable: None }
     }
 
     /// Returns the cell that may have the best node, and the rank that its nodes have at least.

@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use model::RedisMillis;
+use model::ids::ServiceName;
 use model::pod::Refusal;
 
 use crate::batch::PlacementBatch;
@@ -62,6 +63,10 @@ struct PodClasses<'a> {
     classes: Vec<PodClass>,
     by_key: HashMap<ClassKey, usize>,
     groups: HashMap<&'a Generation, usize>,
+    /// `None` if the generation's rules neither count nor prefer.
+    rules: HashMap<&'a Generation, Option<usize>>,
+    /// Of any of its generations.
+    rules_of: HashMap<&'a ServiceName, usize>,
     last: Option<(usize, Option<&'a Generation>)>,
 }
 
@@ -97,10 +102,11 @@ impl<'a> PodClasses<'a> {
             Some(last) if is_last(last) => last.0,
             _ => {
                 let group = generation.and_then(|generation| self.group(generation, snapshot, batch));
+                let rules = self.rules(request, batch);
                 // Copying the key costs less than hashing it twice.
                 let key = ClassKey { requirements: request.requirements.clone(), group };
                 *self.by_key.entry(key).or_insert_with_key(|key| {
-                    self.classes.push(batch.new_class(key.requirements.clone(), group));
+                    self.classes.push(batch.new_class(key.requirements.clone(), group, rules));
                     self.classes.len() - 1
                 })
             }
@@ -115,7 +121,27 @@ impl<'a> PodClasses<'a> {
         snapshot: &ClusterSnapshot,
         batch: &mut PlacementBatch<'_, I>,
     ) -> Option<usize> {
-        let placed = snapshot.placed(generation)?;
+        let placed = snapshot.placed().generations.get(generation)?;
         Some(*self.groups.entry(generation).or_insert_with(|| batch.new_group(placed)))
+    }
+
+    /// All pods of a service have the same.
+    fn rules<I: Iterator<Item = RankKey>>(
+        &mut self,
+        request: &'a PodRequest,
+        batch: &mut PlacementBatch<'_, I>,
+    ) -> Option<usize> {
+        request.requirements.rules.as_ref()?;
+        let generation = request.generation.as_ref();
+        if let Some(known) = generation.and_then(|generation| self.rules.get(generation)) {
+            return *known;
+        }
+        let beside = generation.and_then(|generation| self.rules_of.get(&generation.service)).copied();
+        let rules = batch.new_rules(&request.requirements, generation, beside);
+        if let Some(generation) = generation {
+            self.rules.insert(generation, rules);
+            self.rules_of.extend(rules.map(|rules| (&generation.service, rules)));
+        }
+        rules
     }
 }

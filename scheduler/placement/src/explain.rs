@@ -1,7 +1,6 @@
 //! Explains a placement or its refusal, with the same filters and scores that decide.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::RedisMillis;
@@ -11,8 +10,10 @@ use model::pod::{NodeRefusal, Refusal};
 
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, NodeFilter, Reason};
+use crate::placed::NodeCounts;
 use crate::policy::{PlacementPolicy, Weights};
 use crate::requirements::{PodRequest, Requirements};
+use crate::rules::RuleState;
 use crate::score::{self, LoadScore, LoadTerm, TermScore};
 use crate::snapshot::ClusterSnapshot;
 
@@ -47,17 +48,24 @@ pub fn explain(
 ) -> Vec<NodeEvaluation> {
     let context = EvalContext { now, dead_after: policy.dead_after };
     let typical_pressure = snapshot.ordered_by(policy.weights).typical_pressure();
-    let placed = pod.generation.as_ref().and_then(|generation| snapshot.placed(generation));
-    let evaluate_one = |node: &Node| {
+    let generation = pod.generation.as_ref();
+    let placed = generation.and_then(|generation| snapshot.placed().generations.get(generation));
+    let rules = RuleState::new(snapshot, &pod.requirements, generation, &context);
+    let evaluate_one = |(index, candidate, node): (u32, &Candidate, &Node)| {
         let mut terms = score::explain(node, policy, typical_pressure);
         if let Some(placed) = placed {
             terms.extend(sibling_terms(snapshot, placed, node, &policy.weights));
         }
+        let mut refusals = explained_refusals(node, policy, &pod.requirements, &context);
+        if let Some(rules) = &rules {
+            terms.extend(rules.terms(index, candidate, &policy.weights));
+            let by_rules = rules.refusals(index).into_iter();
+            refusals.extend(by_rules.map(|(reason, detail)| FilterRefusal { reason, detail }));
+        }
         let load = terms.iter().map(|term| term.points).sum();
-        let refusals = explained_refusals(node, policy, &pod.requirements, &context);
         NodeEvaluation { node: node.name.clone(), load, terms, refusals }
     };
-    let mut evaluations: Vec<_> = snapshot.nodes().map(evaluate_one).collect();
+    let mut evaluations: Vec<_> = snapshot.by_name().map(evaluate_one).collect();
     // Stable: equal loads stay in the order of names.
     evaluations.sort_by_key(|evaluation| (!evaluation.is_feasible(), evaluation.load));
     evaluations
@@ -65,7 +73,7 @@ pub fn explain(
 
 fn sibling_terms(
     snapshot: &ClusterSnapshot,
-    placed: &BTreeMap<NodeName, u64>,
+    placed: &NodeCounts,
     node: &Node,
     weights: &Weights,
 ) -> impl Iterator<Item = TermScore> {
@@ -97,6 +105,7 @@ fn explained_refusals(
 pub(crate) fn refusals<'a>(
     snapshot: &'a ClusterSnapshot,
     requirements: &Requirements,
+    rules: Option<&RuleState>,
     context: &EvalContext,
     current: impl Fn(u32, &'a Candidate) -> &'a Candidate,
 ) -> Arc<[Refusal]> {
@@ -105,6 +114,7 @@ pub(crate) fn refusals<'a>(
     }
     let mut by_filter: Vec<(&NodeFilter, Refusal)> =
         filter::all().map(|filter| (filter, no_refusals_yet(filter.reason))).collect();
+    let mut by_rule = [Reason::MAX_PER_NODE, Reason::SPREAD].map(no_refusals_yet);
     for (index, candidate, node) in snapshot.by_name() {
         let candidate = current(index, candidate);
         for (filter, refusal) in &mut by_filter {
@@ -117,9 +127,18 @@ pub(crate) fn refusals<'a>(
                 refusal.nodes.push(NodeRefusal { node: node.name.to_string(), detail });
             }
         }
+        for refusal in &mut by_rule {
+            let by_rules = rules.map(|rules| rules.refusals(index)).unwrap_or_default();
+            let detail = by_rules.into_iter().find(|(reason, _)| reason.as_str() == refusal.reason);
+            let Some((_, detail)) = detail else { continue };
+            refusal.count += 1;
+            if refusal.nodes.len() < Refusal::MAX_EXAMPLES {
+                refusal.nodes.push(NodeRefusal { node: node.name.to_string(), detail });
+            }
+        }
     }
-    let mut refusals: Vec<Refusal> =
-        by_filter.into_iter().map(|(_, refusal)| refusal).filter(|refusal| refusal.count > 0).collect();
+    let all = by_filter.into_iter().map(|(_, refusal)| refusal).chain(by_rule);
+    let mut refusals: Vec<Refusal> = all.filter(|refusal| refusal.count > 0).collect();
     // Stable: equally frequent reasons stay in the order of the filters.
     refusals.sort_by_key(|refusal| Reverse(refusal.count));
     refusals.into()

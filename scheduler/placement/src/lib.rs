@@ -22,8 +22,11 @@ mod class;
 mod decision;
 mod explain;
 mod filter;
+mod placed;
 mod policy;
 mod requirements;
+mod ruled;
+mod rules;
 pub mod score;
 mod snapshot;
 mod suggest;
@@ -35,10 +38,11 @@ mod tests;
 pub use decision::{Decision, Outcome, decide};
 pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
+pub use placed::{NodeCounts, PlacedPods};
 pub use policy::{PlacementPolicy, Weights};
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, PodRequest, Requirements,
     UnreportedVolume, VolumePlaces,
 };
-pub use snapshot::{ClusterSnapshot, PlacedPods, PlacementTarget};
+pub use snapshot::{ClusterSnapshot, PlacementTarget};
 pub use suggest::suggest;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use model::ids::{NodeName, PodId, ServiceName, SpecId, VolumeName};
 use model::node::Resources;
 use model::node::host_access::HostRequest;
 use model::service::volume::UnreportedNode;
-use model::spec::{HostPorts, NodeConstraint, Placement, PodSpec};
+use model::spec::{HostPorts, NodeConstraint, Placement, PodSpec, Preference, Spread};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRequest {
@@ -51,19 +52,51 @@ pub struct Requirements {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct NodeRules {
     pub constraints: Vec<NodeConstraint>,
+    /// With their weights.
+    pub preferences: Vec<(NodeConstraint, u32)>,
+    pub spread: Vec<Spread>,
+    pub max_per_node: Option<NonZeroU64>,
 }
 
 impl NodeRules {
     pub fn of(placement: &Placement) -> Option<Arc<Self>> {
-        let constraints = placement.constraints.iter().map(|text| NodeConstraint::from_stored(text));
-        let rules = Self { constraints: constraints.collect() };
+        let Placement { constraints, preferences, spread, max_per_node } = placement;
+        let preference = |one: &Preference| (NodeConstraint::from_stored(&one.when), one.weight);
+        let rules = Self {
+            constraints: constraints.iter().map(|text| NodeConstraint::from_stored(text)).collect(),
+            preferences: preferences.iter().map(preference).collect(),
+            spread: spread.clone(),
+            max_per_node: *max_per_node,
+        };
         (rules != Self::default()).then(|| Arc::new(rules))
+    }
+
+    /// Whether they have more than constraints.
+    pub(crate) fn count_or_prefer(&self) -> bool {
+        let Self { constraints: _, preferences, spread, max_per_node } = self;
+        !preferences.is_empty() || !spread.is_empty() || max_per_node.is_some()
+    }
+
+    /// Why no pod can be on a node with these labels, however many others there are.
+    pub fn ruled_out_by(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> Option<String> {
+        let broken = self.broken_by(node, labels).map(|one| one.explain(labels));
+        let hard = self.spread.iter().filter(|spread| spread.hard);
+        let unlabelled = hard.filter(|spread| spread.domain(node, labels).is_none()).map(no_domain);
+        broken.into_iter().chain(unlabelled).next()
+    }
+
+    pub fn has_hard_spread(&self) -> bool {
+        self.spread.iter().any(|spread| spread.hard)
     }
 
     /// The first that the node does not satisfy.
     pub fn broken_by(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> Option<&NodeConstraint> {
         self.constraints.iter().find(|one| !one.holds(node, labels))
     }
+}
+
+pub(crate) fn no_domain(spread: &Spread) -> String {
+    format!("has no label {}, over which the service is spread", spread.key())
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

@@ -24,6 +24,10 @@ pub enum LoadTerm {
     NodeSiblings,
     /// Pods of the same generation in the zone, if there are several zones.
     ZoneSiblings,
+    /// Pods of the same generation in the domain of a rule `spread`.
+    DomainSiblings,
+    /// A preference that the node does not satisfy.
+    Preference,
 }
 
 impl LoadTerm {
@@ -40,6 +44,8 @@ impl LoadTerm {
             Self::TypicalPressure => "typical_pressure",
             Self::NodeSiblings => "node_siblings",
             Self::ZoneSiblings => "zone_siblings",
+            Self::DomainSiblings => "domain_siblings",
+            Self::Preference => "preference",
         }
     }
 }
@@ -105,6 +111,20 @@ pub(crate) fn sibling_load(siblings: u64, weights: &Weights) -> LoadScore {
 pub(crate) fn explain_siblings(term: LoadTerm, siblings: u64, weights: &Weights) -> TermScore {
     let points = sibling_load(siblings, weights);
     TermScore { term, value: siblings as f64, weight: weights.sibling, points }
+}
+
+/// In a domain of a rule with this weight: that of a zone for 50.
+pub(crate) fn domain_load(siblings: u64, weight: u32, weights: &Weights) -> LoadScore {
+    sibling_load(siblings, weights).saturating_mul(weight.into()) / 50
+}
+
+/// Ten make one pod on a node with 100 slots, by the default weights.
+pub(crate) fn preference_load(weight: u32) -> LoadScore {
+    u64::from(weight) * 110
+}
+
+pub(crate) fn explain_preference(weight: u32) -> TermScore {
+    TermScore { term: LoadTerm::Preference, value: 1.0, weight, points: preference_load(weight) }
 }
 
 /// Constant until the node's next heartbeat.

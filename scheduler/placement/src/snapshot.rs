@@ -4,7 +4,7 @@
 //! script that assigns pods checks again.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use model::node::{Node, Resources};
 use model::spec::HostPorts;
 
 use crate::candidate::Candidate;
+use crate::placed::PlacedPods;
 use crate::policy::Weights;
 use crate::requirements::Generation;
 use crate::score::LoadScore;
@@ -36,9 +37,6 @@ pub struct ClusterSnapshot {
     pressures: BTreeMap<LoadScore, usize>,
     placed: PlacedPods,
 }
-
-/// Numbers of pods by node, of the generations whose pods are placed apart.
-pub type PlacedPods = HashMap<Generation, BTreeMap<NodeName, u64>>;
 
 #[derive(Debug, Clone)]
 struct NodeEntry {
@@ -172,13 +170,11 @@ impl ClusterSnapshot {
     }
 
     pub fn commit_placed(&mut self, node: &NodeName, generation: &Generation) {
-        if let Some(nodes) = self.placed.get_mut(generation) {
-            *nodes.entry(node.clone()).or_default() += 1;
-        }
+        self.placed.add(node, generation);
     }
 
-    pub(crate) fn placed(&self, generation: &Generation) -> Option<&BTreeMap<NodeName, u64>> {
-        self.placed.get(generation)
+    pub(crate) fn placed(&self) -> &PlacedPods {
+        &self.placed
     }
 
     pub fn commit_ports(&mut self, node: &NodeName, ports: &HostPorts, name: &str) {

@@ -1,6 +1,6 @@
 //! The smallest change that would let a pod run: each candidate is tried with the filters that decide.
 //!
-//! In this order: uncordon a node, change its labels, ask for less, add a node.
+//! In this order: uncordon a node, change its labels, relax a rule that counts, ask for less, add a node.
 //!
 //! Tests: beside the code
 
@@ -11,9 +11,10 @@ use model::node::{Node, Resource, Resources};
 
 use crate::amounts::{bytes_rounded_down, cores};
 use crate::candidate::Candidate;
-use crate::filter::{self, EvalContext};
+use crate::filter::{self, EvalContext, Reason};
 use crate::policy::PlacementPolicy;
 use crate::requirements::{PodRequest, Requirements};
+use crate::rules::RuleState;
 use crate::snapshot::ClusterSnapshot;
 
 /// A sentence with the command; `None` if a node fits, or no such change helps.
@@ -24,7 +25,8 @@ pub fn suggest(
     pod: &PodRequest,
 ) -> Option<String> {
     let context = EvalContext { now, dead_after: policy.dead_after };
-    let trial = Trial { policy, context, needs: &pod.requirements };
+    let rules = RuleState::new(snapshot, &pod.requirements, pod.generation.as_ref(), &context);
+    let trial = Trial { policy, context, needs: &pod.requirements, snapshot, rules };
     let nodes: Vec<&Node> = snapshot.nodes().collect();
     if nodes.iter().any(|node| trial.fits(node)) {
         return None;
@@ -32,13 +34,16 @@ pub fn suggest(
     let uncordoned = nodes.iter().find_map(|node| trial.uncordon(node));
     let labelled = || nodes.iter().find_map(|node| trial.label(node));
     let another = || nodes.iter().find_map(|node| trial.add_one_like(node));
-    uncordoned.or_else(labelled).or_else(|| trial.ask_for_less(&nodes)).or_else(another)
+    let relaxed = || nodes.iter().find_map(|node| trial.relax(node));
+    uncordoned.or_else(labelled).or_else(relaxed).or_else(|| trial.ask_for_less(&nodes)).or_else(another)
 }
 
 struct Trial<'a> {
     policy: &'a PlacementPolicy,
     context: EvalContext,
     needs: &'a Requirements,
+    snapshot: &'a ClusterSnapshot,
+    rules: Option<RuleState>,
 }
 
 impl Trial<'_> {
@@ -47,8 +52,26 @@ impl Trial<'_> {
     }
 
     fn fits_with(&self, node: &Node, needs: &Requirements) -> bool {
+        self.passes_filters(node, needs) && self.counted_against(node).is_empty()
+    }
+
+    fn passes_filters(&self, node: &Node, needs: &Requirements) -> bool {
         let candidate = Candidate::new(node, &self.policy.weights);
         filter::failed(&candidate, needs, &self.context).next().is_none()
+    }
+
+    fn counted_against(&self, node: &Node) -> Vec<Reason> {
+        let counted = self.rules.as_ref().zip(self.snapshot.index_of(&node.name));
+        let refusals = counted.map(|(rules, index)| rules.refusals(index)).unwrap_or_default();
+        refusals.into_iter().map(|(reason, _)| reason).collect()
+    }
+
+    /// Where one rule alone is in the way.
+    fn relax(&self, node: &Node) -> Option<String> {
+        let [reason] = self.counted_against(node)[..] else { return None };
+        let rules = self.rules.as_ref().filter(|_| self.passes_filters(node, self.needs))?;
+        let rule = rules.relaxed(self.snapshot.index_of(&node.name)?, reason)?;
+        Some(format!("{rule} lets it run on {}", node.name))
     }
 
     fn uncordon(&self, node: &Node) -> Option<String> {
@@ -92,7 +115,10 @@ impl Trial<'_> {
     fn add_one_like(&self, node: &Node) -> Option<String> {
         let empty = Node { used: Resources::default(), ..node.clone() };
         let why = "lets it run, for nothing else is missing than room";
-        self.fits(&empty).then(|| format!("another node like {} {why}", node.name))
+        let counted = self.counted_against(node);
+        let fits = self.passes_filters(&empty, self.needs)
+            && counted.iter().all(|reason| *reason == Reason::MAX_PER_NODE);
+        fits.then(|| format!("another node like {} {why}", node.name))
     }
 }
 
@@ -151,7 +177,7 @@ mod tests {
     fn with_rules(constraints: &[&str]) -> PodRequest {
         let constraints = constraints.iter().map(|text| (*text).to_owned()).collect();
         let mut pod = pod(0, 0, 0);
-        pod.requirements.rules = NodeRules::of(&Placement { constraints });
+        pod.requirements.rules = NodeRules::of(&Placement { constraints, ..Placement::default() });
         pod
     }
 

@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::ids::{NodeName, PodId};
 use model::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
 use model::pod::Refusal;
-use model::spec::{HostPorts, Placement};
+use model::spec::{HostPorts, Placement, Preference, Spread};
 use proptest::prelude::*;
 
 use super::testing::{NOW, generation, node, pod};
@@ -65,10 +67,7 @@ fn counts(placements: &[Option<NodeName>]) -> BTreeMap<NodeName, usize> {
 /// The rules once more, without the filters.
 fn can_run(node: &Node, pod: &PodRequest) -> bool {
     let (used, has, needs) = (&node.used, &node.facts.capacity, &pod.requirements);
-    node.state == NodeState::Alive
-        && node.beat + 20_000 >= NOW
-        && !node.cordoned
-        && node.engine_problem.is_none()
+    could_run(node, pod)
         && used.pods < has.pods
         && Resource::ALL.into_iter().all(|resource| {
             let needed = needs.request.get(resource);
@@ -76,11 +75,16 @@ fn can_run(node: &Node, pod: &PodRequest) -> bool {
         })
         && (node.kind == NodeKind::Kubeleet || needs.needs_only_image)
         && !needs.host_ports.iter().any(|port| node.host_ports.contains_key(port))
-        && needs
-            .rules
-            .iter()
-            .flat_map(|rules| &rules.constraints)
-            .all(|one| one.holds(&node.name, &node.facts.labels))
+}
+
+/// Whatever room it has.
+fn could_run(node: &Node, pod: &PodRequest) -> bool {
+    let mut constraints = pod.requirements.rules.iter().flat_map(|rules| &rules.constraints);
+    node.state == NodeState::Alive
+        && node.beat + 20_000 >= NOW
+        && !node.cordoned
+        && node.engine_problem.is_none()
+        && constraints.all(|one| one.holds(&node.name, &node.facts.labels))
 }
 
 /// Examines all nodes for each pod.
@@ -95,9 +99,8 @@ fn reference(
         nodes.iter().map(|node| (node.name.clone(), node.zone().to_owned())).collect();
     let has_zones = zones.values().collect::<BTreeSet<_>>().len() > 1;
     let sibling_load = |placed: &PlacedPods, pod: &PodRequest, node: &Node| {
-        let Some(of) = pod.generation.as_ref().and_then(|generation| placed.get(generation)) else {
-            return 0;
-        };
+        let of = pod.generation.as_ref().and_then(|generation| placed.generations.get(generation));
+        let Some(of) = of else { return 0 };
         let in_zone = |name: &NodeName| zones.get(name).is_some_and(|zone| zone == node.zone());
         let in_zone: u64 = of.iter().filter(|(name, _)| in_zone(name)).map(|(_, count)| count).sum();
         let on_node = of.get(&node.name).copied().unwrap_or(0);
@@ -110,20 +113,79 @@ fn reference(
     let count = pressures.len();
     let typical = if count == 0 { 0 } else { (pressures[(count - 1) / 2] + pressures[count / 2]) / 2 };
     let load = |n: &Node| score::explain(n, policy, typical).iter().map(|c| c.points).sum::<u64>();
+    let before = nodes.clone();
     pods.iter()
         .map(|pod| {
+            let rule_load = |node: &Node| rule_load(policy, &before, &placed, pod, node);
+            let score = |node: &Node| load(node) + sibling_load(&placed, pod, node) + rule_load(node);
             let fitting = nodes.iter_mut().filter(|node| can_run(node, pod));
-            let score = |node: &Node| load(node) + sibling_load(&placed, pod, node);
+            let fitting = fitting.filter(|node| rules_hold(&before, &placed, pod, node));
             let best = fitting.min_by_key(|node| (score(node), node.name.clone()))?;
-            if let Some(of) = pod.generation.as_ref().and_then(|generation| placed.get_mut(generation)) {
-                *of.entry(best.name.clone()).or_default() += 1;
-            }
+            pod.generation.iter().for_each(|generation| placed.add(&best.name, generation));
             best.used = best.used.saturating_add(pod.requirements.resources());
             best.host_ports
                 .extend(pod.requirements.host_ports.iter().map(|port| (port.into(), String::new())));
             Some(best.name.clone())
         })
         .collect()
+}
+
+fn domain_pods<'a>(
+    nodes: &'a [Node],
+    of: &BTreeMap<NodeName, u64>,
+    rule: &'a Spread,
+) -> BTreeMap<&'a str, u64> {
+    let mut pods = BTreeMap::new();
+    for node in nodes {
+        if let Some(domain) = rule.domain(&node.name, &node.facts.labels) {
+            *pods.entry(domain).or_default() += of.get(&node.name).copied().unwrap_or(0);
+        }
+    }
+    pods
+}
+
+fn placed_of<'a>(placed: &'a PlacedPods, pod: &PodRequest) -> Cow<'a, BTreeMap<NodeName, u64>> {
+    let of = pod.generation.as_ref().and_then(|generation| placed.generations.get(generation));
+    of.map_or_else(Cow::default, Cow::Borrowed)
+}
+
+/// The rules that count, once more. `before` are the nodes before the batch.
+fn rules_hold(before: &[Node], placed: &PlacedPods, pod: &PodRequest, node: &Node) -> bool {
+    let Some(rules) = &pod.requirements.rules else { return true };
+    let of_service = pod.generation.as_ref().and_then(|of| placed.services.get(&of.service));
+    let on_node = of_service.and_then(|counts| counts.get(&node.name)).copied().unwrap_or(0);
+    let of = placed_of(placed, pod);
+    let has_place = |rule: &Spread| {
+        let all = domain_pods(before, &of, rule);
+        let eligible = before.iter().filter(|node| could_run(node, pod));
+        let eligible: BTreeSet<&str> =
+            eligible.filter_map(|node| rule.domain(&node.name, &node.facts.labels)).collect();
+        let least = eligible.iter().map(|domain| all[domain]).min().unwrap_or(0);
+        let few = rule.min_domains.is_some_and(|least| (eligible.len() as u64) < least.get());
+        let least = if few { 0 } else { least };
+        let domain = rule.domain(&node.name, &node.facts.labels);
+        !rule.hard || domain.is_some_and(|domain| all[domain] + 1 <= least + rule.max_skew.get())
+    };
+    rules.max_per_node.is_none_or(|most| on_node < most.get()) && rules.spread.iter().all(has_place)
+}
+
+fn rule_load(
+    policy: &PlacementPolicy,
+    before: &[Node],
+    placed: &PlacedPods,
+    pod: &PodRequest,
+    node: &Node,
+) -> u64 {
+    let Some(rules) = &pod.requirements.rules else { return 0 };
+    let missed = rules.preferences.iter().filter(|(when, _)| !when.holds(&node.name, &node.facts.labels));
+    let missed: u64 = missed.map(|(_, weight)| u64::from(*weight) * 110).sum();
+    let of = placed_of(placed, pod);
+    let of_spread = |rule: &Spread| {
+        let domain = rule.domain(&node.name, &node.facts.labels)?;
+        let pods = domain_pods(before, &of, rule)[domain].min(8);
+        (!rule.hard).then(|| pods * u64::from(policy.weights.sibling) * u64::from(rule.weight) / 50)
+    };
+    missed + rules.spread.iter().filter_map(of_spread).sum::<u64>()
 }
 
 fn any_psi() -> impl Strategy<Value = Option<Psi>> {
@@ -147,6 +209,7 @@ prop_compose! {
         problems in (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
         external in prop::bool::weighted(0.2),
         zone in prop_oneof![2 => Just(""), 1 => Just("a"), 1 => Just("b"), 1 => Just("c")],
+        rack in prop_oneof![1 => Just(""), 2 => Just("1"), 2 => Just("2")],
         psi in any_psi(),
     ) -> Node {
         let mut node = node("x").pods(used.0, has.0).cpu(used.1, has.1).memory(used.2, has.2).build();
@@ -155,6 +218,7 @@ prop_compose! {
         node.engine_problem = problems.2.then(|| "no space left".to_owned());
         node.kind = if external { NodeKind::External } else { NodeKind::Kubeleet };
         node.facts.labels = BTreeMap::from([("zone".to_owned(), zone.to_owned())]);
+        node.facts.labels.extend((!rack.is_empty()).then(|| ("rack".to_owned(), rack.to_owned())));
         node
     }
 }
@@ -187,37 +251,74 @@ fn any_nodes() -> impl Strategy<Value = Vec<Node>> {
     })
 }
 
-fn rules(constraint: &str) -> Option<Arc<NodeRules>> {
-    let constraints = [constraint].into_iter().filter(|text| !text.is_empty()).map(str::to_owned);
-    NodeRules::of(&Placement { constraints: constraints.collect() })
+fn any_spread() -> impl Strategy<Value = Spread> {
+    let by = prop_oneof![3 => Just("zone"), 1 => Just("rack"), 1 => Just("node.hostname")];
+    (by, 1..4u64, any::<bool>(), prop::option::of(1..5u64), 1..=100u32).prop_map(
+        |(by, max_skew, hard, min_domains, weight)| Spread {
+            by: by.to_owned(),
+            max_skew: NonZeroU64::new(max_skew).unwrap(),
+            hard,
+            min_domains: min_domains.and_then(NonZeroU64::new),
+            weight,
+        },
+    )
+}
+
+/// Of a service, or of a pod without one.
+fn any_rules() -> impl Strategy<Value = Option<Arc<NodeRules>>> {
+    let constraint = || {
+        prop_oneof![
+            6 => Just(""),
+            1 => Just("zone in (a,b)"),
+            1 => Just("node.hostname notin (n0,n3)"),
+            1 => Just("rack"),
+        ]
+    };
+    let preferences = prop::collection::vec((constraint(), 1..=100u32), 0..3);
+    let spread = prop_oneof![2 => Just(Vec::new()), 2 => prop::collection::vec(any_spread(), 1..3)];
+    let max_per_node = prop_oneof![2 => Just(None), 1 => (1..4u64).prop_map(NonZeroU64::new)];
+    (constraint(), preferences, spread, max_per_node).prop_map(
+        |(constraint, preferences, spread, max_per_node)| {
+            let named = |text: &&str| !text.is_empty();
+            let preferences = preferences.into_iter().filter(|(when, _)| named(when));
+            NodeRules::of(&Placement {
+                constraints: [constraint].into_iter().filter(named).map(str::to_owned).collect(),
+                preferences: preferences
+                    .map(|(when, weight)| Preference { when: when.to_owned(), weight })
+                    .collect(),
+                spread,
+                max_per_node,
+            })
+        },
+    )
 }
 
 fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
     let ports =
         prop_oneof![4 => Just(""), 1 => Just("80/tcp"), 1 => Just("443/tcp 80/tcp"), 1 => Just("80/udp")];
-    let constraints = prop_oneof![
-        6 => Just(""),
-        1 => Just("zone in (a,b)"),
-        1 => Just("node.hostname notin (n0,n3)"),
-        1 => Just("disk"),
-    ];
-    let requirements = (0..3u64, 0..3u64, 0..3u64, any::<bool>(), ports, constraints).prop_map(
-        |(cpu_millis, memory_bytes, pids, needs_only_image, ports, constraint)| Requirements {
+    let requirements = (0..3u64, 0..3u64, 0..3u64, any::<bool>(), ports).prop_map(
+        |(cpu_millis, memory_bytes, pids, needs_only_image, ports)| Requirements {
             request: Resources { cpu_millis, memory_bytes, pids, disk_bytes: 0, pods: 0 },
             needs_only_image,
             host_ports: HostPorts::from_text(ports.to_owned()),
             host: None,
             needs_shared_directory: false,
-            rules: rules(constraint),
+            rules: None,
             volumes: None,
         },
     );
-    let named = prop::option::of((0..2u8, 0..2u8));
-    prop::collection::vec((requirements, named), 0..40).prop_map(|pods| {
+    let named = prop::option::of(prop::sample::select(vec![(0, 0), (0, 1), (1, 0), (2, 0)]));
+    let rules = (any_rules(), any_rules());
+    (prop::collection::vec((requirements, named), 0..40), rules).prop_map(|(pods, rules)| {
         let of = |(service, spec)| generation(&format!("s{service}"), &format!("spec{spec}"));
+        let rules_of = |(service, _)| match service {
+            0 => rules.0.clone(),
+            1 => rules.1.clone(),
+            _ => None,
+        };
         let pods = pods.into_iter().enumerate();
         let one = |(i, (requirements, named)): (usize, (Requirements, Option<_>))| PodRequest {
-            requirements,
+            requirements: Requirements { rules: named.and_then(rules_of), ..requirements },
             generation: named.map(of),
             ..pod(i, 0, 0)
         };
@@ -225,14 +326,21 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
     })
 }
 
-/// One of the generations of `any_pods` is not counted.
+/// The third service of `any_pods` is not counted.
 fn any_placed() -> impl Strategy<Value = PlacedPods> {
     let of_one = || prop::collection::btree_map(0..14u8, 0..12u64, 0..6);
     prop::collection::vec(of_one(), 3).prop_map(|placed| {
         let name = |(i, count)| (NodeName::new(format!("n{i}")).unwrap(), count);
         let generations = [("s0", "spec0"), ("s0", "spec1"), ("s1", "spec0")];
         let generations = generations.into_iter().map(|(service, spec)| generation(service, spec));
-        generations.zip(placed.into_iter().map(|nodes| nodes.into_iter().map(name).collect())).collect()
+        let counts = placed.into_iter().map(|nodes| nodes.into_iter().map(name).collect());
+        let generations: HashMap<Generation, NodeCounts> = generations.zip(counts).collect();
+        let mut services = HashMap::new();
+        for (generation, nodes) in &generations {
+            let of_service: &mut NodeCounts = services.entry(generation.service.clone()).or_default();
+            nodes.iter().for_each(|(node, count)| *of_service.entry(node.clone()).or_default() += count);
+        }
+        PlacedPods { generations, services }
     })
 }
 
@@ -274,6 +382,17 @@ proptest! {
         for (pod, name) in pods.iter().zip(place(&nodes, &pods)) {
             let Some((name, rules)) = name.zip(pod.requirements.rules.as_ref()) else { continue };
             prop_assert!(rules.constraints.iter().all(|one| one.holds(&name, labels[&name])));
+        }
+    }
+
+    #[test]
+    fn rules_that_count_hold(nodes in any_nodes(), pods in any_pods(), placed in any_placed()) {
+        let mut placed = placed;
+        for (pod, name) in pods.iter().zip(place_beside(&placed.clone(), &nodes, &pods)) {
+            let Some(name) = name else { continue };
+            let node = nodes.iter().find(|node| node.name == name).unwrap();
+            prop_assert!(rules_hold(&nodes, &placed, pod, node), "{:?} on {:?}", pod, node);
+            pod.generation.iter().for_each(|generation| placed.add(&name, generation));
         }
     }
 
@@ -345,7 +464,9 @@ proptest! {
     ) {
         let mut with_more = nodes.clone();
         with_more.push(Node { name: NodeName::new("n00").unwrap(), ..more });
-        let alike: Vec<_> = pods.first().into_iter().flat_map(|pod| std::iter::repeat_n(pod.clone(), 10)).collect();
+        // A new domain has the fewest pods, and those of a hard spread wait for it.
+        let first = pods.iter().find(|pod| pod.requirements.rules.as_ref().is_none_or(|r| !r.has_hard_spread()));
+        let alike: Vec<_> = first.into_iter().flat_map(|pod| std::iter::repeat_n(pod.clone(), 10)).collect();
         let fitting = |nodes: &[Node]| place_beside(&placed, nodes, &alike).iter().flatten().count();
         prop_assert!(fitting(&with_more) >= fitting(&nodes));
     }
@@ -421,7 +542,11 @@ fn place_web(placed: &[(&str, u64)], nodes: &[Node], count: usize) -> BTreeMap<N
     let placed = placed.iter().map(|(name, count)| (NodeName::new(*name).unwrap(), *count)).collect();
     let request = |i| PodRequest { generation: Some(web.clone()), ..pod(i, 0, 0) };
     let pods: Vec<_> = (0..count).map(request).collect();
-    counts(&place_beside(&PlacedPods::from([(web.clone(), placed)]), nodes, &pods))
+    counts(&place_beside(
+        &PlacedPods { generations: [(web.clone(), placed)].into(), ..PlacedPods::default() },
+        nodes,
+        &pods,
+    ))
 }
 
 fn named(counts: &[(&str, usize)]) -> BTreeMap<NodeName, usize> {

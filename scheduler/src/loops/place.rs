@@ -15,11 +15,11 @@ use pending::{Intake, PendingPod, locate_volumes, parked, read_services};
 use placement::{Outcome, PlacementPolicy, PodRequest, decide};
 use store::pending_hints;
 use store::{
-    AssignOutcome, Assignment, Parked, SchedulerQueue, Store, StoreError, Subscription, TAKEN_AT_ONCE,
-    channel,
+    AssignOutcome, Assignment, CountedAssignment, Parked, SchedulerQueue, Store, StoreError, Subscription,
+    TAKEN_AT_ONCE, channel,
 };
 
-use crate::apply::{AssignResult, Executor, unschedulable_message};
+use crate::apply::{AssignResult, Executor, chain_marks, unschedulable_message};
 use crate::context::SchedulerContext;
 use crate::metrics;
 
@@ -240,6 +240,7 @@ impl PlacementLoop {
                         host_ports: pod.request.requirements.host_ports.clone(),
                         volumes: pod.volumes.clone(),
                         seen_labels: self.seen_labels(&pod, &target.name),
+                        counted: counted(&pod),
                     };
                     placed.push((pod, assignment));
                 }
@@ -266,7 +267,8 @@ impl PlacementLoop {
         placed: Vec<PlacedPod>,
         spread_exactly: bool,
     ) -> Result<Vec<PendingPod>, StoreError> {
-        let (pods, assignments): (Vec<_>, Vec<_>) = placed.into_iter().unzip();
+        let (pods, mut assignments): (Vec<_>, Vec<_>) = placed.into_iter().unzip();
+        chain_marks(&mut assignments);
         let snapshot = self.view.snapshot();
         let spread_exactly =
             spread_exactly && assignments.len() <= MAX_EXACT_SPREAD && snapshot.len() <= MAX_EXACT_SPREAD;
@@ -309,6 +311,12 @@ impl PlacementLoop {
     }
 }
 
+fn counted(pod: &PendingPod) -> Option<CountedAssignment> {
+    let (seen, rules) = pod.seen_mark.as_ref().zip(pod.request.requirements.rules.as_ref())?;
+    let opens_domains = rules.has_hard_spread();
+    Some(CountedAssignment { seen_mark: seen.to_string(), next_mark: String::new(), opens_domains })
+}
+
 /// There may be a hundred thousand unschedulable pods.
 fn with_few_examples(refusal: &Refusal) -> Refusal {
     let Refusal { reason, count, nodes } = refusal;
@@ -317,10 +325,13 @@ fn with_few_examples(refusal: &Refusal) -> Refusal {
 }
 
 /// Swaps nodes among equal pods, so that a script accesses few nodes, and a worker can claim its pods
-/// together.
+/// together. A hard spread holds only in the order of the decisions.
 fn group_by_node(pods: &[impl Borrow<PodRequest>], outcomes: &mut [Outcome]) {
-    let is_equal =
-        |a: &PodRequest, b: &PodRequest| (&a.requirements, &a.generation) == (&b.requirements, &b.generation);
+    let has_order =
+        |a: &PodRequest| a.requirements.rules.as_ref().is_some_and(|rules| rules.has_hard_spread());
+    let is_equal = |a: &PodRequest, b: &PodRequest| {
+        (&a.requirements, &a.generation) == (&b.requirements, &b.generation) && !has_order(a)
+    };
     let mut rest = outcomes;
     for run in pods.chunk_by(|a, b| is_equal(a.borrow(), b.borrow())) {
         let (these, others) = rest.split_at_mut(run.len());

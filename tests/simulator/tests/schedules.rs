@@ -429,6 +429,9 @@ ablations! {
     with_an_assignment_to_a_relabelled_node, seed 9:
         "assign", "seen_labels ~= '' and" => "false and",
         "which lacks the label";
+    with_an_assignment_beside_one_that_was_not_counted, seed 0:
+        "assign", "is_outdated = (mark or '') ~= seen_mark" => "is_outdated = false",
+        "rules: ";
     }
     Outage {
     with_a_death_by_a_scheduler_that_could_not_write, seed 11:

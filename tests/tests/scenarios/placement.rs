@@ -88,3 +88,64 @@ async fn constraints_hold_when_a_pod_is_placed_and_a_label_lets_a_waiting_pod_ru
     let why = http.get(&format!("/pod/{}/why", waiting["uuid"].as_str().unwrap())).await;
     assert_eq!((&why["node"], &why["nodes"][0]["node"]), (&json!(w2), &json!(w2)), "{why}");
 }
+
+/// Until all pods have this version.
+async fn update(http: &Http, mut service: Value, version: &str) {
+    service["env"] = json!({"VERSION": version});
+    let replicas = service["replicas"].clone();
+    put(http, "", &service).await;
+    eventually_within(SOON, "all pods are replaced", || async {
+        let service = http.get("/service/web").await;
+        let status = &service["status"];
+        let is_complete = [&status["ready"], &status["updated"]] == [&replicas; 2] && status["stopping"] == 0;
+        check(is_complete, || service.to_string())
+    })
+    .await;
+}
+
+/// Two schedulers share the pods, and an update replaces them all.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_that_count_pods_hold_between_schedulers_and_through_an_update() {
+    let _lock = beside_others().await;
+    let cluster = Cluster::new(ClusterTiming::Default).await;
+    let (api, _schedulers) =
+        (cluster.api().await, [cluster.scheduler_named("s1"), cluster.scheduler_named("s2")]);
+    let zones = [("w1", "zone=a"), ("w2", "zone=a"), ("w3", "zone=b"), ("w4", "zone=c")];
+    let _workers =
+        zones.map(|(short, label)| cluster.worker_with(short, "process", &[("KUBELEET_LABELS", label)]));
+    let [w1, w2, w3, w4] = ["w1", "w2", "w3", "w4"].map(|short| cluster.node(short).to_string());
+    let http = api.http();
+    http.nodes_ready(4).await;
+
+    let with_rules = |replicas: u64, rules: Value| {
+        let mut service = sleeper("web", replicas, "keep");
+        service["placement"] = rules;
+        service
+    };
+    let too_many = with_rules(9, json!({"max_per_node": 2}));
+    let (status, problem) = http.send(Method::POST, "/service", Some(&too_many)).await;
+    assert_eq!(
+        (status.as_u16(), &problem["type"]),
+        (409, &json!("/problems/placement-impossible")),
+        "{problem}"
+    );
+    assert!(problem["detail"].as_str().unwrap().contains("room for 8 of 9 pods"), "{problem}");
+    let without = with_rules(1, json!({"spread": [{"by": "rack", "hard": true}]}));
+    let (status, problem) = http.send(Method::POST, "/service", Some(&without)).await;
+    assert!(
+        status.as_u16() == 409 && problem["detail"].as_str().unwrap().contains("no label rack"),
+        "{problem}"
+    );
+
+    http.post("/service", &with_rules(8, json!({"max_per_node": 2}))).await;
+    http.runs(SOON, "web", 8).await;
+    let two_each = [&w1, &w1, &w2, &w2, &w3, &w3, &w4, &w4].map(String::as_str);
+    assert_eq!(nodes_of(&http).await, two_each);
+    update(&http, with_rules(8, json!({"max_per_node": 2})), "2").await;
+    assert_eq!(nodes_of(&http).await, two_each, "no node had room, so the old pods went first");
+
+    update(&http, with_rules(9, json!({"spread": [{"by": "zone", "hard": true}]})), "3").await;
+    let nodes = nodes_of(&http).await;
+    let on = |names: &[&String]| nodes.iter().filter(|node| names.contains(node)).count();
+    assert_eq!((on(&[&w1, &w2]), on(&[&w3]), on(&[&w4])), (3, 3, 3), "{nodes:?}");
+}

@@ -64,6 +64,7 @@ async fn fill(store: &Store, me: &SchedulerId, payloads: &[Payload]) -> usize {
             host_ports: HostPorts::default(),
             volumes: Vec::new(),
             seen_labels: None,
+            counted: None,
         };
         let batch: Vec<_> = chunk.iter().map(one).collect();
         let outcomes = store.assign(me, DEAD_AFTER, &batch).await.unwrap();

@@ -40,6 +40,7 @@ pub(crate) async fn two_schedulers_want_one_host_port(fixture: &Fixture) -> Vec<
             host_ports: HostPorts::from_text("8080/tcp".to_owned()),
             volumes: Vec::new(),
             seen_labels: None,
+            counted: None,
         };
         let assignments: Vec<_> = taken.into_iter().map(assignment).collect();
         let store = fixture.store.clone();

@@ -344,6 +344,7 @@ async fn only_an_external_workers_container_set_is_acknowledged() {
         host_ports: HostPorts::default(),
         volumes: Vec::new(),
         seen_labels: None,
+        counted: None,
     };
     fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &[assignment]).await.unwrap();
     // As the first kubeleet did.

@@ -75,6 +75,7 @@ async fn used_amounts_that_are_no_numbers_stop_neither_an_assignment_nor_the_end
             host_ports: HostPorts::default(),
             volumes: Vec::new(),
             seen_labels: None,
+            counted: None,
         };
         let outcomes = fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &[assignment]).await;
         let outcomes = outcomes.unwrap_or_else(|error: StoreError| panic!("{wrong:?}: {error}"));

@@ -508,6 +508,7 @@ async fn scheduling(fixture: &Fixture, case: Case, placed: &Placed) -> Operation
                 host_ports: HostPorts::default(),
                 volumes: if case.name == "assign a pod with a volume" { vec![claim()] } else { Vec::new() },
                 seen_labels: None,
+                counted: None,
             }];
             operation!(Some(id), [store, me, assignments] store.assign(&me, DEAD_AFTER, &assignments))
         }

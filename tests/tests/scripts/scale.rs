@@ -67,6 +67,7 @@ async fn a_hundred_thousand() -> Vec<(String, u64)> {
             host_ports: HostPorts::default(),
             volumes: Vec::new(),
             seen_labels: None,
+            counted: None,
         };
         let assignments: Vec<_> = taken.into_iter().map(one).collect();
         for chunk in assignments.chunks(250) {

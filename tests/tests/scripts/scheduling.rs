@@ -12,7 +12,7 @@ use model::pod::payload::Payload;
 use model::pod::{NodeRefusal, Refusal};
 use model::spec::{HostPorts, NodeConstraint};
 use serde_json::json;
-use store::{AssignOutcome, Assignment, ParkOutcome, Parked, Unpark};
+use store::{AssignOutcome, Assignment, CountedAssignment, ParkOutcome, Parked, Sibling, Unpark};
 
 use crate::{changing_nothing, checks};
 
@@ -186,6 +186,7 @@ async fn a_refused_pod_stays_in_flight() {
             host_ports: HostPorts::default(),
             volumes: Vec::new(),
             seen_labels: None,
+            counted: None,
         };
         let assign = [assignment];
         let assign = fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &assign);
@@ -207,6 +208,7 @@ async fn an_unknown_node_refuses() {
         host_ports: HostPorts::default(),
         volumes: Vec::new(),
         seen_labels: None,
+        counted: None,
     }];
     let assign = fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &assign);
     assert_eq!(changing_nothing(&fixture, assign).await.unwrap(), [AssignOutcome::Refused]);
@@ -290,7 +292,8 @@ async fn siblings_are_pods_on_nodes_of_services_with_several_replicas() {
     let spec = of_web[0].spec.clone().unwrap();
     assert_eq!(fixture.assign(&session, of_web[..2].to_vec()).await, [AssignOutcome::Assigned; 2]);
     let () = fixture.redis.cli(&["SET", "slots:broken", "no hash"]).await;
-    for (waiting, of_web) in [(1, vec![(spec.clone(), session.node().clone()); 2]), (3, Vec::new())] {
+    let sibling = Sibling { spec, node: session.node().clone(), is_stopping: false };
+    for (waiting, of_web) in [(1, vec![sibling; 2]), (3, Vec::new())] {
         let names = ["web", "single", "large", "broken", "unknown"];
         let services = names.map(|name| (name.parse().unwrap(), waiting)).into();
         let placed = fixture.store.placed_services(&services).await.unwrap();
@@ -316,6 +319,80 @@ async fn a_node_whose_labels_changed_since_they_were_judged_refuses() {
     assert_eq!(assign(0, Some(revision)).await, [AssignOutcome::Refused]);
     assert_eq!(assign(0, Some(revision + 1)).await, [AssignOutcome::Assigned]);
     assert_eq!(assign(1, None).await, [AssignOutcome::Assigned], "it has no rules");
+}
+
+#[tokio::test]
+async fn a_service_whose_rules_count_its_pods_has_no_assignment_between_a_look_and_its_own() {
+    let fixture = Fixture::new().await;
+    let sessions = [fixture.node("w1").await, fixture.node("w2").await];
+    fixture
+        .service_of(json!({"name": "web", "image": "nginx", "replicas": 5, "placement": {"max_per_node": 9}}))
+        .await;
+    let payloads = take(&fixture, 5).await;
+    let mark = async || {
+        let services = [("web".parse().unwrap(), 1)].into();
+        let placed = fixture.store.placed_services(&services).await.unwrap();
+        placed[&"web".parse().unwrap()].mark.clone()
+    };
+    let assign = async |pods: &[(usize, usize)], seen: &str, next: &str| {
+        let (seen_mark, next_mark) = (seen.to_owned(), next.to_owned());
+        let counted = CountedAssignment { seen_mark, next_mark, opens_domains: true };
+        let mut assignments = Vec::new();
+        for (pod, node) in pods {
+            let one = fixture.assignment(&sessions[*node], payloads[*pod].clone()).await;
+            assignments.push(Assignment { counted: Some(counted.clone()), ..one });
+        }
+        fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &assignments).await.unwrap()
+    };
+    use AssignOutcome::{Assigned, Refused};
+    assert_eq!(mark().await, "");
+    assert_eq!(assign(&[(0, 0)], "", "first").await, [Assigned]);
+    assert_eq!(mark().await, "first");
+    assert_eq!(assign(&[(1, 0)], "", "other").await, [Refused], "another pod was placed since");
+    assert_eq!(mark().await, "first");
+
+    let freed = fixture.store.freed().await.unwrap();
+    let _set: u64 = fixture.redis.cli(&["HSET", "node:w2", "cordoned", "1"]).await;
+    let of_three = assign(&[(1, 0), (2, 1), (3, 0)], "first", "second").await;
+    assert_eq!(of_three, [Assigned, Refused, Refused], "each decision rests on those before it");
+    assert_eq!(mark().await, "second partly", "nor is the next script what was expected");
+    assert_eq!(fixture.store.freed().await.unwrap(), freed, "no pod waits");
+
+    let parked = [parked(&payloads[2], "0/2 nodes are available: 2 Spread")];
+    assert_eq!(fixture.store.park(&fixture.scheduler, &parked).await.unwrap(), [ParkOutcome::Parked]);
+    assert_eq!(assign(&[(3, 0)], "second partly", "third").await, [Assigned]);
+    assert!(fixture.store.freed().await.unwrap() > freed, "the one that waits may have a place now");
+
+    let _deleted: u64 = fixture.redis.cli(&["DEL", "service:web"]).await;
+    assert_eq!(assign(&[(4, 0)], "", "fourth").await, [Assigned]);
+    let exists: bool = fixture.redis.cli(&["EXISTS", "service:web"]).await;
+    assert!(!exists, "a deleted service stays deleted");
+}
+
+#[tokio::test]
+async fn the_pods_of_a_service_whose_rules_count_them_are_read_however_many_there_are() {
+    let fixture = Fixture::new().await;
+    let session = fixture.node("w1").await;
+    let services = [("web".parse().unwrap(), 1)].into();
+    let siblings = async |replicas: u64, placement| {
+        let input = json!({"name": "web", "image": "nginx", "replicas": replicas, "placement": placement});
+        fixture.service_of(input).await;
+        fixture.store.placed_services(&services).await.unwrap()[&"web".parse().unwrap()].siblings.clone()
+    };
+    fixture.service("web", 1).await;
+    let payload = take(&fixture, 1).await.remove(0);
+    let one = fixture.assignment(&session, payload).await;
+    fixture.store.assign(&fixture.scheduler, DEAD_AFTER, &[one]).await.unwrap();
+    for (replicas, placement, expected) in [
+        (1, json!({}), None),
+        (300, json!({}), None),
+        (2, json!({}), Some(1)),
+        (1, json!({"max_per_node": 1}), Some(1)),
+        (300, json!({"spread": [{"by": "zone"}]}), Some(1)),
+    ] {
+        let found = siblings(replicas, placement.clone()).await.map(|siblings| siblings.len());
+        assert_eq!(found, expected, "{replicas} {placement}");
+    }
 }
 
 #[tokio::test]

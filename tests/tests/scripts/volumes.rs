@@ -87,6 +87,7 @@ async fn two_schedulers_cannot_bind_a_volume_to_two_nodes() {
                 host_ports: Default::default(),
                 volumes: volumes.clone(),
                 seen_labels: None,
+                counted: None,
             };
             let store = fixture.store.clone();
             schedulers.push(tokio::spawn(async move { store.assign(&me, DEAD_AFTER, &[assignment]).await }));

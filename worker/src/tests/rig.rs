@@ -150,6 +150,7 @@ impl Rig {
                 Assignment {
                     volumes: VolumeClaim::of_replica(&desired.name, &desired.pod, payload.replica),
                     seen_labels: None,
+                    counted: None,
                     payload,
                     node: node.name.clone(),
                     incarnation: node.incarnation.clone(),

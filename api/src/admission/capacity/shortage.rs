@@ -14,6 +14,8 @@ pub(crate) enum Lack {
     Ports,
     Permission,
     Rules,
+    /// `max_per_node`.
+    PerNode,
     Slots,
 }
 
@@ -59,8 +61,19 @@ impl Shortage {
                 let why =
                     self.nodes.first().map_or(String::new(), |one| format!("{} {}", one.node, one.reason));
                 let detail = format!(
-                    "no node satisfies its constraints: {why}; label a node with `kubeleet node label`, or add \
+                    "no node satisfies its rules: {why}; label a node with `kubeleet node label`, or add \
                      --allow-partial"
+                );
+                (ProblemKind::PlacementImpossible, detail)
+            }
+            Lack::PerNode => {
+                let nodes = match self.nodes.len() {
+                    1 => "1 node".to_owned(),
+                    count => format!("{count} nodes"),
+                };
+                let detail = format!(
+                    "max_per_node leaves room for {allocatable} of {required} pods: {nodes} can run them; add nodes, \
+                     raise max_per_node, or add --allow-partial"
                 );
                 (ProblemKind::PlacementImpossible, detail)
             }

@@ -3,7 +3,7 @@
 use api_types::{PodView, RolloutState, RolloutView, ServiceView};
 use jiff::Timestamp;
 use model::event::ClusterEvent;
-use model::spec::{Kind, OnDisconnect, UpdateOrder};
+use model::spec::{Kind, OnDisconnect, Placement, Preference, Spread, UpdateOrder};
 
 use super::jobs::{cron_line, job_line};
 use super::{containers, events, pods};
@@ -97,7 +97,7 @@ pub fn describe(
         .fields("Image content", service.images.iter().map(containers::content))
         .field("Warning", &service.status.image_warning)
         .fields("Labels", humanize::labels(&service.fields.labels))
-        .fields("Constraints", service.fields.placement.iter().flat_map(|rules| rules.constraints.clone()))
+        .fields("Placement", service.fields.placement.iter().flat_map(rules))
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))
@@ -117,6 +117,18 @@ pub fn describe(
         ],
     );
     layout.finish()
+}
+
+fn rules(placement: &Placement) -> Vec<String> {
+    let Placement { constraints, preferences, spread, max_per_node } = placement;
+    let preference = |one: &Preference| format!("prefers {} (weight {})", one.when, one.weight);
+    let spread_over = |one: &Spread| match one.hard {
+        true => format!("spread over {}, at most {} apart", one.by, one.max_skew),
+        false => format!("spread over {} (weight {})", one.by, one.weight),
+    };
+    let most = max_per_node.map(|most| format!("at most {most} on a node"));
+    let hard = constraints.iter().cloned().chain(most);
+    hard.chain(spread.iter().map(spread_over)).chain(preferences.iter().map(preference)).collect()
 }
 
 fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {

@@ -234,7 +234,7 @@ impl RunArgs {
             self.ingress.iter().map(|argument| argument.rule(self.ingress_port())).collect();
         let ingress = ingress.map_err(CommandError::Usage)?;
         let constraints = self.constraint.clone();
-        let placement = (!constraints.is_empty()).then_some(Placement { constraints });
+        let placement = (!constraints.is_empty()).then(|| Placement { constraints, ..Placement::default() });
         Ok(ServiceInput::from(DesiredService {
             name,
             replicas: self.replicas,

@@ -3,22 +3,23 @@
 //! Tests: beside the code, scripts::scheduling, scenarios::placement
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
+use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
 use super::Violation;
+use super::node_constraint::{HOST_NAME, InvalidConstraint, LABELS, NodeConstraint};
 use crate::ids::NodeName;
-use crate::service::selector::LabelRequirement;
 
 /// The form of a stored specification whose service has rules that must hold. Earlier schedulers know none:
 /// they cannot read it, and place no pod of it.
 pub const FORM_WITH_RULES: u32 = 4;
 const MAX_CONSTRAINTS: usize = 32;
-const MAX_TEXT: usize = 512;
-/// As with Swarm.
-const LABELS: &str = "node.labels.";
-const HOST_NAME: &str = "node.hostname";
+const MAX_PREFERENCES: usize = 16;
+/// A scheduler keeps the nodes of each combination of values apart.
+const MAX_SPREADS: usize = 3;
+const MAX_WEIGHT: u32 = 100;
+const MAX_KEY: usize = 63;
 
 /// Rules for the nodes that run the pods. They hold when a pod is placed: a change of them moves no pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -28,170 +29,227 @@ pub struct Placement {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 32, example = json!(["zone in (a,b)", "disk == ssd"]))]
     pub constraints: Vec<String>,
+    /// Requirements that a node should satisfy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub preferences: Vec<Preference>,
+    /// Labels over whose values the pods are spread, beside the zones and nodes over which all are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 3)]
+    pub spread: Vec<Spread>,
+    /// How many pods of the service a node takes, old ones of an update included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 1, example = 1)]
+    pub max_per_node: Option<NonZeroU64>,
+}
+
+/// A node without it counts as if it had more pods.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Preference {
+    /// As one of the `constraints`.
+    #[schema(example = "disk == ssd")]
+    pub when: String,
+    /// Ten are worth one pod on a node of 100 slots.
+    #[serde(default = "default_weight")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub weight: u32,
+}
+
+/// Pods of one generation, counted by the values that their nodes have for a label: its domains.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Spread {
+    /// A label, or `node.hostname`.
+    #[schema(example = "zone")]
+    pub by: String,
+    /// With `hard`, how many more pods a domain may have than the one with the fewest.
+    #[serde(default = "default_skew")]
+    #[schema(value_type = u64, minimum = 1)]
+    pub max_skew: NonZeroU64,
+    /// No pod goes where it would exceed `max_skew`; it waits instead. Nodes without the label get none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hard: bool,
+    /// With `hard`, while there are fewer domains, a further one counts as if it had no pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    pub min_domains: Option<NonZeroU64>,
+    /// Without `hard`, how much a pod in the same domain counts: 50 as much as one in the same zone.
+    #[serde(default = "default_weight")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub weight: u32,
+}
+
+fn default_weight() -> u32 {
+    50
+}
+
+fn default_skew() -> NonZeroU64 {
+    NonZeroU64::MIN
 }
 
 impl Placement {
     /// A node that ignores them does no harm.
     pub fn is_soft(&self) -> bool {
-        self.constraints.is_empty()
+        self.constraints.is_empty() && !self.counts_strictly()
+    }
+
+    pub fn counts_pods(&self) -> bool {
+        self.max_per_node.is_some() || !self.spread.is_empty()
+    }
+
+    /// Whether a pod may have to wait because of where others of the service are.
+    pub fn counts_strictly(&self) -> bool {
+        self.max_per_node.is_some() || self.spread.iter().any(|spread| spread.hard)
     }
 
     pub(super) fn violations(&self) -> Vec<Violation> {
+        let Self { constraints, preferences, spread, max_per_node: _ } = self;
         let mut found = Vec::new();
-        if self.constraints.len() > MAX_CONSTRAINTS {
-            let why = format!("a service has at most {MAX_CONSTRAINTS} constraints");
-            found.push(Violation::new("/placement/constraints", why));
+        let mut limit = |count: usize, max: usize, what: &str| {
+            if count > max {
+                let why = format!("a service has at most {max} of them");
+                found.push(Violation::new(format!("/placement/{what}"), why));
+            }
+        };
+        limit(constraints.len(), MAX_CONSTRAINTS, "constraints");
+        limit(preferences.len(), MAX_PREFERENCES, "preferences");
+        limit(spread.len(), MAX_SPREADS, "spread");
+        for (index, text) in constraints.iter().enumerate() {
+            found.extend(constraint_violation(text, format!("/placement/constraints/{index}")));
         }
-        for (index, text) in self.constraints.iter().enumerate() {
-            if let Err(InvalidConstraint(why)) = text.parse::<NodeConstraint>() {
-                found.push(Violation::new(format!("/placement/constraints/{index}"), why));
+        for (index, Preference { when, weight }) in preferences.iter().enumerate() {
+            let pointer = format!("/placement/preferences/{index}");
+            found.extend(constraint_violation(when, format!("{pointer}/when")));
+            found.extend(weight_violation(*weight, &pointer));
+        }
+        for (index, one) in spread.iter().enumerate() {
+            let pointer = format!("/placement/spread/{index}");
+            found.extend(one.violations(&pointer));
+            if spread[..index].iter().any(|other| other.key() == one.key()) {
+                found.push(Violation::new(format!("{pointer}/by"), "is there twice"));
             }
         }
         found
     }
 }
 
-/// One requirement of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct NodeConstraint {
-    text: String,
-    rule: NodeRule,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum NodeRule {
-    Label(LabelRequirement),
-    HostName(LabelRequirement),
-    /// It was stored by another program.
-    Unreadable,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidConstraint(String);
-
-impl NodeConstraint {
-    /// No node satisfies an unreadable one: a pod must not run where its service does not want it.
-    pub fn from_stored(text: &str) -> Self {
-        let unreadable = |_| Self { text: text.to_owned(), rule: NodeRule::Unreadable };
-        text.parse().unwrap_or_else(unreadable)
+impl Spread {
+    /// The label, or `node.hostname`.
+    pub fn key(&self) -> &str {
+        self.by.strip_prefix(LABELS).unwrap_or(&self.by)
     }
 
-    pub fn holds(&self, node: &NodeName, labels: &BTreeMap<String, String>) -> bool {
-        match &self.rule {
-            NodeRule::Label(label) => label.holds(labels.get(label.key()).map(String::as_str)),
-            NodeRule::HostName(name) => name.holds(Some(node.as_str())),
-            NodeRule::Unreadable => false,
+    /// That of a node; `None` if it has no such label.
+    pub fn domain<'a>(&self, node: &'a NodeName, labels: &'a BTreeMap<String, String>) -> Option<&'a str> {
+        match self.key() {
+            HOST_NAME => Some(node.as_str()),
+            key => labels.get(key).map(String::as_str),
         }
     }
 
-    /// The change of a label with which a node satisfies it: its value, or `None` to remove it. There is none
-    /// for names.
-    pub fn satisfied_by(&self) -> Option<(String, Option<String>)> {
-        let NodeRule::Label(label) = &self.rule else { return None };
-        Some((label.key().to_owned(), label.satisfied_by().map(str::to_owned)))
-    }
-
-    /// Why the node does not satisfy it.
-    pub fn explain(&self, labels: &BTreeMap<String, String>) -> String {
-        let text = &self.text;
-        let NodeRule::Label(label) = &self.rule else {
-            return match self.rule {
-                NodeRule::Unreadable => format!("the service's constraint {text:?} is unreadable"),
-                _ => format!("is not a node with {text}"),
-            };
-        };
-        match labels.get(label.key()) {
-            Some(value) => format!("has {}={value}, but the service needs {text}", label.key()),
-            None => format!("has no label {}, but the service needs {text}", label.key()),
+    fn violations(&self, pointer: &str) -> Vec<Violation> {
+        let key = self.key();
+        let mut found = Vec::new();
+        let is_attribute = key.starts_with("node.") && key != HOST_NAME;
+        if key.is_empty() || key.len() > MAX_KEY || is_attribute || key.contains(char::is_whitespace) {
+            let why = format!("is a label of the nodes, such as zone, or {HOST_NAME}");
+            found.push(Violation::new(format!("{pointer}/by"), why));
         }
+        if self.min_domains.is_some() && !self.hard {
+            found.push(Violation::new(format!("{pointer}/min_domains"), "needs `hard: true`"));
+        }
+        found.extend(weight_violation(self.weight, pointer));
+        found
     }
 }
 
-impl FromStr for NodeConstraint {
-    type Err = InvalidConstraint;
+fn constraint_violation(text: &str, pointer: String) -> Option<Violation> {
+    let InvalidConstraint(why) = text.parse::<NodeConstraint>().err()?;
+    Some(Violation::new(pointer, why))
+}
 
-    fn from_str(text: &str) -> Result<Self, InvalidConstraint> {
-        let refuse = |why: String| Err(InvalidConstraint(why));
-        if text.len() > MAX_TEXT {
-            return refuse(format!("is longer than {MAX_TEXT} bytes"));
-        }
-        let Some(requirement) = LabelRequirement::parse(text) else {
-            return refuse(format!(
-                "{text:?} is not a constraint: write label == value, label != value, label in (a,b), label notin (a,b), \
-                 label or !label"
-            ));
-        };
-        let of = |rule| Ok(Self { text: text.trim().to_owned(), rule });
-        match requirement.key() {
-            HOST_NAME => of(NodeRule::HostName(requirement)),
-            "node.role" => {
-                refuse("node.role: all nodes of kubeleet are alike; leave it out, or label them".to_owned())
-            }
-            "node.id" => refuse("node.id: nodes have names; write node.hostname == NAME".to_owned()),
-            key if key.starts_with(LABELS) => {
-                let key = key[LABELS.len()..].to_owned();
-                of(NodeRule::Label(requirement.with_key(key)))
-            }
-            key if key.starts_with("node.") || key.starts_with("engine.") => refuse(format!(
-                "{key}: constraints know {HOST_NAME}, node.labels.KEY and KEY, a label of the node"
-            )),
-            _ => of(NodeRule::Label(requirement)),
-        }
-    }
+fn weight_violation(weight: u32, pointer: &str) -> Option<Violation> {
+    let is_valid = (1..=MAX_WEIGHT).contains(&weight);
+    (!is_valid).then(|| Violation::new(format!("{pointer}/weight"), format!("is from 1 to {MAX_WEIGHT}")))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::json;
+
     use super::*;
 
-    #[test]
-    fn a_constraint_is_a_requirement_of_a_label_or_of_the_name() {
-        let node = NodeName::new("w3").unwrap();
-        let labels = BTreeMap::from([("zone", "a"), ("disk", "ssd")].map(|(k, v)| (k.into(), v.into())));
-        for (text, expected) in [
-            ("zone == a", true),
-            ("node.labels.zone==a", true),
-            ("node.labels.zone != a", false),
-            ("zone in (b,c)", false),
-            ("disk", true),
-            ("!legacy", true),
-            ("node.hostname != w3", false),
-            ("node.hostname in (w2, w3)", true),
-            ("ZONE==a", false),
-        ] {
-            assert_eq!(text.parse::<NodeConstraint>().unwrap().holds(&node, &labels), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_node_is_told_what_it_lacks() {
-        let labels = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
-        for (text, expected) in [
-            ("zone==b", "has zone=a, but the service needs zone==b"),
-            ("disk == ssd", "has no label disk, but the service needs disk == ssd"),
-            ("node.hostname == w1", "is not a node with node.hostname == w1"),
-            ("zone of (a)", "the service's constraint \"zone of (a)\" is unreadable"),
-        ] {
-            assert_eq!(NodeConstraint::from_stored(text).explain(&labels), expected);
-        }
+    fn told(json: serde_json::Value) -> Vec<String> {
+        let placement: Placement = serde_json::from_value(json).unwrap();
+        placement.violations().iter().map(|one| format!("{}: {}", one.pointer, one.detail)).collect()
     }
 
     #[test]
     fn an_invalid_constraint_is_told_with_its_place() {
         let constraints = ["disk", "zone of (a)", "node.role==worker", "node.id==x", "engine.labels.a==b"];
-        let placement = Placement { constraints: constraints.map(str::to_owned).to_vec() };
-        let told: Vec<String> =
-            placement.violations().iter().map(|one| format!("{}: {}", one.pointer, one.detail)).collect();
+        let told = told(json!({"constraints": constraints}));
         assert_eq!(told.len(), 4, "{told:?}");
         assert!(
             told[0].starts_with("/placement/constraints/1: \"zone of (a)\" is not a constraint"),
             "{told:?}"
         );
         assert!(told[1].contains("are alike"), "{told:?}");
-        let many = Placement { constraints: vec!["a".to_owned(); 33] };
-        assert_eq!(many.violations().len(), 1);
         assert!("a".repeat(600).parse::<NodeConstraint>().is_err());
+    }
+
+    #[test]
+    fn an_invalid_rule_is_told_with_its_place() {
+        for (rules, expected) in [
+            (
+                json!({"constraints": vec!["a"; 33]}),
+                "/placement/constraints: a service has at most 32 of them",
+            ),
+            (
+                json!({"preferences": [{"when": "disk", "weight": 0}]}),
+                "/placement/preferences/0/weight: is from 1 to 100",
+            ),
+            (
+                json!({"preferences": [{"when": "a b"}]}),
+                "/placement/preferences/0/when: \"a b\" is not a constraint",
+            ),
+            (
+                json!({"spread": [{"by": "zone", "weight": 101}]}),
+                "/placement/spread/0/weight: is from 1 to 100",
+            ),
+            (json!({"spread": [{"by": ""}]}), "/placement/spread/0/by: is a label of the nodes"),
+            (json!({"spread": [{"by": "node.id"}]}), "/placement/spread/0/by: is a label of the nodes"),
+            (
+                json!({"spread": [{"by": "zone"}, {"by": "node.labels.zone"}]}),
+                "/placement/spread/1/by: is there twice",
+            ),
+            (json!({"spread": [{"by": "zone", "min_domains": 3}]}), "/placement/spread/0/min_domains: needs"),
+        ] {
+            let told = told(rules);
+            assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?} {expected}");
+        }
+        for wrong in [json!({"max_per_node": 0}), json!({"spread": [{"by": "zone", "max_skew": 0}]})] {
+            assert!(serde_json::from_value::<Placement>(wrong).is_err());
+        }
+        assert!(
+            told(json!({"spread": [{"by": "node.hostname", "hard": true, "min_domains": 2}]})).is_empty()
+        );
+    }
+
+    #[test]
+    fn only_rules_that_must_hold_are_hard() {
+        for (rules, is_soft, counts_strictly) in [
+            (json!({}), true, false),
+            (json!({"preferences": [{"when": "disk"}], "spread": [{"by": "rack"}]}), true, false),
+            (json!({"constraints": ["disk"]}), false, false),
+            (json!({"max_per_node": 1}), false, true),
+            (json!({"spread": [{"by": "rack", "hard": true}]}), false, true),
+        ] {
+            let placement: Placement = serde_json::from_value(rules).unwrap();
+            assert_eq!(
+                (placement.is_soft(), placement.counts_strictly()),
+                (is_soft, counts_strictly),
+                "{placement:?}"
+            );
+        }
     }
 }

@@ -51,8 +51,8 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"on_failure": "rollback"}))]
     pub update: Option<UpdatePolicy>,
-    /// Rules for the nodes that run the pods: `constraints`. They hold when a pod is placed: a change of them
-    /// moves no pod.
+    /// Rules for the nodes that run the pods: `constraints`, `preferences`, `spread` and `max_per_node`. They
+    /// hold when a pod is placed: a change of them moves no pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"constraints": ["disk == ssd"]}))]
     pub placement: Option<Placement>,

@@ -9,7 +9,7 @@ use redis::{Value, cmd};
 use crate::reply::{list, parse, read, unexpected, word};
 use crate::scripts::{Call, assign, distinct, park, take, unpark};
 use crate::{Store, StoreError, keys};
-use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId};
+use model::ids::{AssignmentId, Incarnation, NodeName, SchedulerId, ServiceName};
 use model::node::Resources;
 use model::pod::Refusal;
 use model::pod::payload::Payload;
@@ -31,6 +31,20 @@ pub struct Assignment {
     pub volumes: Vec<VolumeClaim>,
     /// Of the node, if its labels were judged.
     pub seen_labels: Option<u64>,
+    /// If rules that must hold count the pods of its service.
+    pub counted: Option<CountedAssignment>,
+}
+
+/// Refused if another pod of the service was assigned since its pods were counted, or one before it in the
+/// same script was refused. The same for all pods of the service in one script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountedAssignment {
+    /// See [`PlacedService::mark`](crate::PlacedService::mark).
+    pub seen_mark: String,
+    /// Unique; written if all pods were assigned.
+    pub next_mark: String,
+    /// A pod that waits may have a place once others are assigned.
+    pub opens_domains: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +170,7 @@ impl Store {
             "gone" => Ok(AssignOutcome::Gone),
             "unknown_service" => Ok(AssignOutcome::UnknownService),
             "not_ready" | "cordoned" | "engine" | "full" | "crowded" | "volume" | "unreported"
-            | "conflict" | "relabelled" => Ok(AssignOutcome::Refused),
+            | "conflict" | "relabelled" | "rule" => Ok(AssignOutcome::Refused),
             other => Err(unexpected(what, other)),
         };
         replies.into_iter().map(outcome).collect()
@@ -263,6 +277,14 @@ fn assign_call(
     }
     let (requests, request_index) =
         distinct(assignments.iter().map(|one| (&one.request, &one.host_ports, one.payload.service())));
+    let mut counted: Vec<(ServiceName, &CountedAssignment)> = Vec::new();
+    for Assignment { payload, counted: one, .. } in assignments {
+        if let Some((service, one)) = payload.service().zip(one.as_ref())
+            && !counted.iter().any(|(known, _)| *known == service)
+        {
+            counted.push((service, one));
+        }
+    }
     let pushed_pods: Vec<_> =
         (1_usize..).zip(assignments).filter(|(_, one)| one.payload.spec.is_none()).collect();
     let mut call = assign::Head {
@@ -274,6 +296,7 @@ fn assign_call(
         given_up: keys::GIVEN_UP_VOLUMES,
         node_count: nodes.len(),
         request_count: requests.len(),
+        counted_count: counted.len(),
         volume_count: assignments.iter().map(|assignment| assignment.volumes.len()).sum::<usize>(),
         pushed_pod_count: pushed_pods.len(),
         dead_after_ms: dead_after,
@@ -297,6 +320,16 @@ fn assign_call(
     }
     for (resources, ports, service) in requests {
         call.add(assign::Request { ports: ports.as_str(), name: service.as_ref(), resources });
+    }
+    for (service, CountedAssignment { seen_mark, next_mark, opens_domains }) in &counted {
+        call.add(assign::Counted {
+            service_key: keys::service(service),
+            uq: keys::UQ,
+            name: service,
+            seen_mark,
+            next_mark,
+            opens_domains: *opens_domains,
+        });
     }
     for (index, assignment) in assignments.iter().enumerate() {
         for claim in &assignment.volumes {

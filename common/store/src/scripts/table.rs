@@ -131,7 +131,7 @@ scripts! {
         run_by: [Scheduler],
         at_maxmemory: Allowed,
         keys: [in_flight, pushed, volumes, reports, copies, given_up],
-        args: [node_count, request_count, volume_count, pushed_pod_count, dead_after_ms],
+        args: [node_count, request_count, counted_count, volume_count, pushed_pod_count, dead_after_ms],
         batch Node node {
             keys: [node_key, pq],
             args: [node, seen_incarnation, expected_pods, seen_labels],
@@ -139,6 +139,10 @@ scripts! {
         batch Request request {
             keys: [],
             args: [ports, name, resources],
+        }
+        batch Counted counted {
+            keys: [service_key, uq],
+            args: [name, seen_mark, next_mark, opens_domains],
         }
         batch Volume volume {
             keys: [volume_key],

@@ -72,7 +72,7 @@ pub(crate) fn placement(fields: &[u8]) -> Placement {
     }
     match serde_json::from_slice::<Rules>(fields) {
         Ok(rules) => rules.placement.unwrap_or_default(),
-        Err(why) => Placement { constraints: vec![format!("({why})")] },
+        Err(why) => Placement { constraints: vec![format!("({why})")], ..Placement::default() },
     }
 }
 

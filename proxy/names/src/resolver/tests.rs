@@ -66,6 +66,23 @@ impl Host {
     }
 }
 
+/// Its worker tells a moment later that it runs.
+#[tokio::test]
+async fn a_container_that_has_just_started_is_answered_as_a_pod_of_its_app() {
+    const NEW: [u8; 4] = [172, 18, 0, 9];
+    let host = Host::new().await;
+    let shop_web = host.ask(IN_SHOP, "web.kubeleet.").await.unwrap();
+    let asks = host.ask(NEW, "web.kubeleet.");
+    let becomes_known = async {
+        tokio::task::yield_now().await;
+        let service = ServiceName::new("shop-web").ok();
+        let pod = LocalPod { service, address: Ipv4Addr::from(NEW).into(), ..local_pod("new") };
+        host.resolver.gates.set(pod);
+    };
+    let (answer, ()) = tokio::join!(asks, becomes_known);
+    assert_eq!(answer, Ok(shop_web));
+}
+
 #[tokio::test]
 async fn a_name_leads_to_an_address_and_back_and_an_apps_short_name_comes_first() {
     let host = Host::new().await;

@@ -61,6 +61,12 @@ pub(crate) fn is_feasible(
     filters.iter().all(|filter| (filter.is_feasible)(candidate, requirements, context))
 }
 
+/// Whether the node could take such a pod, if it had room: then its domains count in rules of `spread`.
+pub(crate) fn is_domain(candidate: &Candidate, requirements: &Requirements, context: &EvalContext) -> bool {
+    is_feasible(NODE_FILTERS, candidate, requirements, context)
+        && (constraints::SATISFIED.is_feasible)(candidate, requirements, context)
+}
+
 /// An operator who fixes one problem must see the next.
 pub(crate) fn failed<'a>(
     candidate: &'a Candidate,

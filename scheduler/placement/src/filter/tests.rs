@@ -177,7 +177,10 @@ fn a_pod_that_asks_something_of_the_host_goes_only_to_nodes_that_allow_it() {
 fn a_pod_goes_only_to_nodes_that_satisfy_the_constraints_of_its_service() {
     let with = |constraints: &[&str]| {
         let constraints = constraints.iter().map(|text| (*text).to_owned()).collect();
-        Requirements { rules: NodeRules::of(&Placement { constraints }), ..Requirements::default() }
+        Requirements {
+            rules: NodeRules::of(&Placement { constraints, ..Placement::default() }),
+            ..Requirements::default()
+        }
     };
     let a = || node("a").with(|n| n.facts.labels = [("zone".into(), "a".into())].into());
     for (constraints, expected) in [
@@ -194,7 +197,7 @@ fn a_pod_goes_only_to_nodes_that_satisfy_the_constraints_of_its_service() {
 
 #[test]
 fn a_pod_with_rules_goes_only_to_workers_that_can_read_its_specification() {
-    let placement = Placement { constraints: vec!["!legacy".to_owned()] };
+    let placement = Placement { constraints: vec!["!legacy".to_owned()], ..Placement::default() };
     let with_rules = || Requirements { rules: NodeRules::of(&placement), ..Requirements::default() };
     let reads = |forms| {
         node("a").with(move |n| n.facts.settings = Some(NodeSettings { forms, ..NodeSettings::default() }))

@@ -29,6 +29,10 @@ impl Reason {
 
     pub const CONSTRAINT: Self = Self("Constraint");
 
+    pub const MAX_PER_NODE: Self = Self("MaxPerNode");
+
+    pub const SPREAD: Self = Self("Spread");
+
     /// The data is on another node, or is being removed.
     pub const VOLUME_ELSEWHERE: Self = Self("VolumeElsewhere");
 

@@ -28,4 +28,7 @@ pub(crate) struct Checks {
     /// All live nodes had been silent for long enough for each scheduler to see it.
     pub(crate) mass_loss_at: u64,
     pub(crate) jobs: KnownJobs,
+    /// By service and node: the pods with their assignments that schedulers have put there, since nothing was
+    /// lost.
+    pub(crate) placed: BTreeMap<(String, String), BTreeSet<(String, String)>>,
 }

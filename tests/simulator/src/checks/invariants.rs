@@ -15,7 +15,7 @@ use crate::machine::host::{SimulatedHost, pods_that_run_twice};
 use crate::machine::process_id::{ProcessId, WORKERS};
 use crate::workload::expected_state::ExpectedState;
 use crate::workload::images::{
-    CHECK_RETRIES, has_check, has_rules, has_several_containers, has_volume, starts_first,
+    CHECK_RETRIES, MAX_PER_NODE, has_check, has_rules, has_several_containers, has_volume, starts_first,
 };
 use crate::world::state::World;
 
@@ -210,17 +210,49 @@ pub(crate) fn overcommitted(
 /// The pods that a scheduler has just assigned although the node breaks the rules of their service. A deleted
 /// one has none.
 pub(crate) fn misplaced(before: &BTreeMap<String, SimulatedPod>, observed: &SimulatedState) -> Vec<String> {
-    let is_new = |(uuid, pod): &(&String, &SimulatedPod)| {
-        let was_assigned = before.get(*uuid).is_some_and(|before| before.phase == "assigned");
-        let has_service = observed.services.get(&pod.service).is_some_and(|service| service.is_active);
-        pod.phase == "assigned" && !was_assigned && has_service && has_rules(&pod.image)
-    };
     let has_label = |node: &String| observed.nodes.get(node).is_some_and(|node| node.has_label_disk);
-    let wrong = observed.pods.iter().filter(is_new).filter(|(_, pod)| !has_label(&pod.node));
+    let wrong = assigned_by_rules(before, observed).filter(|(_, pod)| !has_label(&pod.node));
     let told = |(uuid, pod): (&String, &SimulatedPod)| {
         format!("rules: pod {} is assigned to {}, which lacks the label", short(uuid), pod.node)
     };
     wrong.map(told).collect()
+}
+
+fn assigned_by_rules<'a>(
+    before: &BTreeMap<String, SimulatedPod>,
+    observed: &'a SimulatedState,
+) -> impl Iterator<Item = (&'a String, &'a SimulatedPod)> {
+    observed.pods.iter().filter(|(uuid, pod)| {
+        let was_assigned = before.get(*uuid).is_some_and(|before| before.phase == "assigned");
+        let has_service = observed.services.get(&pod.service).is_some_and(|service| service.is_active);
+        pod.phase == "assigned" && !was_assigned && has_service && has_rules(&pod.image)
+    })
+}
+
+/// The nodes to which schedulers have just assigned more pods of a service than its rules allow. Pods that
+/// Redis had lost meanwhile are excepted, and those of a deleted service.
+pub(crate) fn crowded(
+    placed: &mut BTreeMap<(String, String), BTreeSet<(String, String)>>,
+    before: &BTreeMap<String, SimulatedPod>,
+    observed: &SimulatedState,
+) -> Vec<String> {
+    placed.retain(|(service, node), pods| {
+        pods.retain(|(uuid, assignment)| {
+            let is_there = |pod: &SimulatedPod| (&pod.node, &pod.assignment) == (node, assignment);
+            let in_slot = |slots: &BTreeMap<String, String>| slots.values().any(|other| other == uuid);
+            observed.pods.get(uuid).is_some_and(|pod| pod.has_reservation() && is_there(pod))
+                && observed.slots.get(service).is_some_and(in_slot)
+        });
+        !pods.is_empty()
+    });
+    let mut wrong = Vec::new();
+    for (uuid, pod) in assigned_by_rules(before, observed) {
+        let pods = placed.entry((pod.service.clone(), pod.node.clone())).or_default();
+        if pods.insert((uuid.clone(), pod.assignment.clone())) && pods.len() > MAX_PER_NODE {
+            wrong.push(format!("rules: {} has {} pods of {}", pod.node, pods.len(), pod.service));
+        }
+    }
+    wrong
 }
 
 /// Copies by users are excepted.

@@ -70,6 +70,7 @@ impl World {
         self.faults.failed_over_at = Some(self.clock.now);
         // The pause after a change of the master covers earlier losses, and heartbeats may count as now.
         self.checks.mass_loss_at = 0;
+        self.checks.placed.clear();
         self.stats.failovers += 1;
         self.log("redis", "FAILOVER: the replica takes over");
         let is_confirming = self.is_api_confirming_a_write();
@@ -105,6 +106,7 @@ impl World {
         self.faults.protected_containers = self.wanted_containers();
         self.kill(ProcessId::Api, until);
         self.redis.execute(&["FLUSHDB"]);
+        self.checks.placed.clear();
         self.stats.emptied += 1;
         self.log("redis", format_args!("EMPTIED until {}", self.clock.since_start(until)));
         self.refresh();

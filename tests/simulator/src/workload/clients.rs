@@ -14,8 +14,8 @@ use tokio::time::sleep;
 use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
-    CHECK_RETRIES, SERVICES, has_check, has_rules, has_several_containers, has_volume, image_in_the_end,
-    update_order,
+    CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_rules, has_several_containers, has_volume,
+    image_in_the_end, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
@@ -250,7 +250,7 @@ async fn put(
         });
     }
     if has_rules(&service.image) {
-        input["placement"] = serde_json::json!({"constraints": ["disk"]});
+        input["placement"] = serde_json::json!({"constraints": ["disk"], "max_per_node": MAX_PER_NODE});
     }
     if let Some(drain) = clients.lock().drain {
         input["drain"] = drain.into();

@@ -47,7 +47,9 @@ pub(crate) fn has_several_containers(image: &str) -> bool {
     image.ends_with(":2")
 }
 
-/// Its service runs only on nodes with the label `disk`.
+pub(crate) const MAX_PER_NODE: usize = 2;
+
+/// Its service runs only on nodes with the label `disk`, and of its pods at most [`MAX_PER_NODE`] on each.
 pub(crate) fn has_rules(image: &str) -> bool {
     image.contains(":disk")
 }

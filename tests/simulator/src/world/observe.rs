@@ -44,6 +44,7 @@ impl World {
             violations.extend(invariants::below_promised(&before, &self.observed));
             if has_assigned {
                 violations.extend(invariants::misplaced(&before, &self.observed));
+                violations.extend(invariants::crowded(&mut self.checks.placed, &before, &self.observed));
             }
         }
         violations.extend(invariants::violations(self));

@@ -6,6 +6,8 @@
 --        | 'unknown_service' (its service does not know it: still in flight, reject it)
 --        | 'not_ready' | 'cordoned' | 'engine' | 'full' (the node refuses: still in flight)
 --        | 'relabelled' (the node's labels are not those that the scheduler judged: still in flight)
+--        | 'rule' (other pods of its service were assigned since the scheduler counted them, or one before it in
+--          this call was not assigned: still in flight)
 --        | 'volume' (a volume of the pod has its data on another node, or is being removed: still in flight)
 --        | 'unreported' (a volume of the pod has no record, and a node that may have its data has not told
 --          this run of Redis which volumes it has, or may not be known to it yet, or it is not settled which
@@ -13,7 +15,7 @@
 --        | 'conflict' (an operator has to choose between copies of a volume of the pod: still in flight)
 --        | 'crowded' (the node has more pods than the scheduler expects: still in flight)
 local in_flight, pushed, volumes, reports, copies, given_up = head_keys()
-local _, _, _, _, dead_after_ms = head_args()
+local _, _, _, _, _, dead_after_ms = head_args()
 dead_after_ms = tonumber(dead_after_ms)
 
 redis.call('SCARD', pushed)
@@ -72,6 +74,22 @@ local function read_request(q)
   local ports, name = request_args(q)
   request.texts, request.asked, request.ports, request.name = texts, asked, ports, name
   return request
+end
+
+-- Services whose rules count their pods, by name. Decisions hold only if they all do, in their order.
+local counted = {}
+for c = 1, counted_count do
+  local service_key, uq = counted_keys(c)
+  local name, seen_mark, next_mark, opens_domains = counted_args(c)
+  local mark, state = unpack(redis.call('HMGET', service_key, 'placed', 'state'), 1, 2)
+  counted[name] = { key = service_key, uq = uq, is_known = state, is_outdated = (mark or '') ~= seen_mark,
+    next_mark = next_mark, opens_domains = opens_domains == '1' }
+end
+local function note_placed(service)
+  if not (service.has_pods and service.is_known) then return end
+  redis.call('HSET', service.key, 'placed', service.next_mark .. (service.is_outdated and ' partly' or ''))
+  local waiting = service.opens_domains and redis.pcall('HLEN', service.uq)
+  if type(waiting) == 'number' and waiting > 0 then wake_schedulers() end
 end
 
 local function fits(request, free)
@@ -231,11 +249,14 @@ for p = 1, pod_count do
   local phase, reason = unpack(record, RESOURCE_COUNT + 1, RESOURCE_COUNT + 2)
   local of_user = pushed_pod_count > 0 and pushed_pods[tostring(p)]
   local pushed_pod, name = not phase and of_user, of_user and of_user.name or request.name
+  local of_counted = counted_count > 0 and counted[request.name]
   if assigned[pod_key] or (phase and phase ~= 'pending') then
     take_out(payload, p)
     replies[p] = 'stale'
   elseif not (phase or pushed_pod) then
     replies[p] = 'unknown_service'
+  elseif of_counted and of_counted.is_outdated then
+    replies[p] = 'rule'
   elseif node.refusal then
     replies[p] = node.refusal
   elseif node.free_pods < 1 or not fits(request, node.free)
@@ -279,7 +300,12 @@ for p = 1, pod_count do
     add(scheduled, uuid, name, node.name, node.message)
     replies[p] = 'ok'
   end
+  if of_counted then
+    of_counted.has_pods = of_counted.has_pods or replies[p] == 'ok'
+    of_counted.is_outdated = of_counted.is_outdated or replies[p] ~= 'ok'
+  end
 end
+for _, service in pairs(counted) do note_placed(service) end
 
 if #taken == pod_count then
   redis.call('LTRIM', in_flight, 0, -(pod_count + 1))

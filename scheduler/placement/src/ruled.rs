@@ -1,0 +1,69 @@
+//! The search of a class whose rules count pods or prefer nodes: it keeps an order of its own, because the
+//! shared ones know no rules.
+//!
+//! Its cells are the nodes of one zone that are in the same domains: what rules add to them is the same, and
+//! they are open or closed together. Within a batch the score of a node in its cell only rises, so the best
+//! one is first in the cell's heap as soon as its key is that of now.
+//!
+//! Tests: tests
+
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::candidate::Candidate;
+use crate::rules::{Domains, RuleState};
+use crate::score::LoadScore;
+use crate::snapshot::RankKey;
+
+pub(crate) struct RuledSearch {
+    cells: Vec<RuledCell>,
+}
+
+struct RuledCell {
+    zone: u32,
+    domains: Domains,
+    /// By their scores when they were last looked at, with indexes into the snapshot.
+    nodes: BinaryHeap<Reverse<RankKey>>,
+}
+
+impl RuledSearch {
+    /// Each node is passed with its cell in the snapshot.
+    pub(crate) fn new(rules: &RuleState, nodes: impl Iterator<Item = (u32, RankKey)>) -> Self {
+        let mut cells: HashMap<(u32, Domains), Vec<Reverse<RankKey>>> = HashMap::new();
+        for (zone, key) in nodes {
+            cells.entry((zone, rules.domains_of(key.index))).or_default().push(Reverse(key));
+        }
+        let cell = |((zone, domains), nodes): (_, Vec<_>)| RuledCell { zone, domains, nodes: nodes.into() };
+        Self { cells: cells.into_iter().map(cell).collect() }
+    }
+
+    /// `current` returns the key of now, or `None` if the node refuses the class for the rest of the batch.
+    pub(crate) fn best(
+        &mut self,
+        rules: &RuleState,
+        zone_load: impl Fn(u32) -> LoadScore,
+        domain_load: impl Fn(&Domains) -> LoadScore,
+        current: impl Fn(u32) -> Option<RankKey>,
+    ) -> Option<RankKey> {
+        let bound = |cell: &RuledCell| {
+            let first = cell.nodes.peek().filter(|_| rules.is_open(&cell.domains))?;
+            Some(first.0.with_more(zone_load(cell.zone) + domain_load(&cell.domains)))
+        };
+        loop {
+            let best = self.cells.iter_mut().filter_map(|cell| Some((bound(cell)?, cell)));
+            let (_, cell) = best.min_by_key(|(bound, _)| *bound)?;
+            let mut first = cell.nodes.peek_mut()?;
+            match current(first.0.index) {
+                None => drop(PeekMut::pop(first)),
+                Some(key) if key == first.0 => return Some(key),
+                Some(key) => *first = Reverse(key),
+            }
+        }
+    }
+}
+
+/// What a node's key has beside its load.
+pub(crate) fn own_load(rules: &RuleState, candidate: &Candidate, node_siblings: LoadScore) -> LoadScore {
+    rules.preference_load(candidate).saturating_add(node_siblings)
+}
