@@ -69,7 +69,10 @@ fn each_field_becomes_the_one_of_a_service() {
             "placement",
             serde_json::json!({
                 "max_per_node": 2, "constraints": ["a==b"],
-                "spread": [{"by": "node.labels.rack", "weight": 50}, {"by": "disk", "weight": 25}],
+                "spread": [
+                    {"by": "node.labels.rack", "max_skew": 1, "weight": 50},
+                    {"by": "disk", "max_skew": 1, "weight": 25},
+                ],
             }),
         ),
         ("deploy: {placement: {max_replicas_per_node: 0}}", "placement", serde_json::Value::Null),

@@ -185,13 +185,15 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
             "more pods than rules allow on all nodes",
             json!({"placement": {"max_per_node": 2}, "replicas": 5}),
             vec![a.clone(), b.clone()],
-            "max_per_node leaves room for 4 of 5 pods: 2 nodes can run them",
+            "max_per_node leaves room for 4 of 5 pods: 2 nodes can run them; add nodes, raise max_per_node, or add \
+             --allow-partial",
         ),
         (
             "a label that no node has",
             json!({"placement": {"spread": [{"by": "rack", "hard": true}]}}),
             vec![a.clone()],
-            "no node satisfies its rules: a has no label rack",
+            "no node satisfies its rules: a has no label rack, over which the service is spread; label a node with \
+             `kubeleet node label`, or add --allow-partial",
         ),
         ("a label that need not be", json!({"placement": {"spread": [{"by": "rack"}]}}), vec![a.clone()], ""),
         ("a port that the engine chooses", json!({"ports": [80], "replicas": 9}), vec![a.clone()], ""),
