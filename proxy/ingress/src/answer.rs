@@ -134,6 +134,10 @@ impl OwnAnswer {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "no-ready-pod", "No ready pod", detail)
     }
 
+    pub(super) fn full(detail: String) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "pods-full", "Pods are full", detail)
+    }
+
     pub(super) fn bad_gateway(detail: String) -> Self {
         Self::new(StatusCode::BAD_GATEWAY, "no-answer", "No answer from the pod", detail)
     }

@@ -1,11 +1,13 @@
 //! Serves HTTP on a client's connection.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use gate::listening::Listening;
 use gate::shares::TakenPlace;
@@ -209,20 +211,24 @@ async fn serve_http1(client: Arc<ClientConnection>, io: Io, listening: Listening
 }
 
 async fn serve_http2(client: Arc<ClientConnection>, io: Io, listening: Listening) -> hyper::Result<()> {
+    let (state, idle) = (client.state.clone(), client.shared.config.idle);
     let service = service_fn(|request| answer(client.clone(), Box::new(request)));
-    let idle = client.shared.config.idle;
     let mut builder = http2::Builder::new(RequestExecutor { within: idle });
     builder.timer(TokioTimer::new()).max_concurrent_streams(MOST_STREAMS);
     builder.max_header_list_size(RequestHead::MOST_BYTES as u32);
     // A client that is gone is noticed after 9/10 of `idle`.
     builder.keep_alive_interval(idle * 2 / 5).keep_alive_timeout(idle / 2);
     let mut connection = pin!(builder.serve_connection(io, service));
+    // Needs no waker: a poll of the connection sets it, just before.
+    let until_idle = poll_fn(|_| if state.is_idle_for_too_long() { Poll::Ready(()) } else { Poll::Pending });
     tokio::select! {
         biased;
         served = connection.as_mut() => return served,
-        // GOAWAY names the requests that were not taken: the client repeats them elsewhere.
-        () = listening.until_stopped() => connection.as_mut().graceful_shutdown(),
+        () = listening.until_stopped() => {}
+        () = until_idle => {}
     }
+    // GOAWAY names the requests that were not taken: the client repeats them elsewhere.
+    connection.as_mut().graceful_shutdown();
     connection.await
 }
 
@@ -468,7 +474,6 @@ impl AccessLog {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::time::Duration;
 
     use tokio::io::AsyncWriteExt;

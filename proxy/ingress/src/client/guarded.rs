@@ -24,6 +24,9 @@ const LOOKS_WHILE_IDLE: u32 = 4;
 
 const REST_WITHIN: Duration = Duration::from_secs(10);
 
+/// For the answer of an idle HTTP/2 client to GOAWAY.
+const GOAWAY_WITHIN: Duration = Duration::from_secs(2);
+
 const UNDECIDED: u8 = 0;
 const UPGRADED: u8 = 1;
 const NOT_UPGRADED: u8 = 2;
@@ -34,6 +37,7 @@ pub(crate) struct ConnectionState {
     upgrade: AtomicU8,
     waker: AtomicWaker,
     has_unread_body: AtomicBool,
+    is_idle_for_too_long: AtomicBool,
     /// Unwritten answers of the service with a refusal status.
     refusals: AtomicUsize,
     pub(crate) surplus: Arc<Surplus>,
@@ -77,6 +81,11 @@ impl ConnectionState {
 
     pub(crate) fn has_unread_body(&self) -> bool {
         self.has_unread_body.load(Ordering::Relaxed)
+    }
+
+    /// Set by a read of the HTTP/2 connection, which is to end by GOAWAY then.
+    pub(crate) fn is_idle_for_too_long(&self) -> bool {
+        self.is_idle_for_too_long.load(Ordering::Relaxed)
     }
 
     fn take_refusal(&self) -> bool {
@@ -232,8 +241,11 @@ impl<S> Guarded<S> {
     }
 
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(deadline) = self.deadline() {
-            return self.timer.poll_until(deadline, cx);
+        while let Some(deadline) = self.deadline() {
+            ready!(self.timer.poll_until(deadline, cx));
+            if !self.begins_goaway() {
+                return Poll::Ready(());
+            }
         }
         if !self.is_upgraded {
             // The server does not read again when the answer ends, so this timer wakes it.
@@ -241,6 +253,12 @@ impl<S> Guarded<S> {
             let _ = self.timer.poll_until(look, cx);
         }
         Poll::Pending
+    }
+
+    /// Puts the end of an idle HTTP/2 connection off, once.
+    fn begins_goaway(&self) -> bool {
+        let is_idle = self.has_begun && self.frames.as_ref().is_some_and(|frames| !frames.is_in_head());
+        is_idle && !self.state.is_idle_for_too_long.swap(true, Ordering::Relaxed)
     }
 
     /// Times out: a client that reads nothing would occupy the pod.
@@ -268,7 +286,8 @@ impl<S> Guarded<S> {
             return Some(since + self.timeouts.head);
         }
         let since = *self.silent_since.get_or_insert_with(Instant::now);
-        Some(since + self.timeouts.idle)
+        let goaway = if self.state.is_idle_for_too_long() { GOAWAY_WITHIN } else { Duration::ZERO };
+        Some(since + self.timeouts.idle + goaway)
     }
 }
 

@@ -2,34 +2,33 @@
 //!
 //! A pool belongs to one start of a pod's containers, never to an address: the engine reuses addresses at
 //! once. An HTTP/2 connection to another host serves one request at a time, because the gate there counts
-//! requests.
+//! requests; those to pods of this host are shared.
 
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use gate::socket::{self, HeardSocket, Socket};
 use gate::timer::Timer;
 use gate::{Cut, Pass};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1};
 use hyper::{HeaderMap, Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use model::network::ingress::HttpProtocol;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::unconstrained;
 use tunnel::{KeptStream, NotAccepted};
 
+use super::http2::{Http2, NextStream, SharedConnection, SharedConnections};
+use super::request_to_pod::RequestToPod;
 use super::thinned::{AnswerHead, Thinned};
-use crate::client::body::ClientBody;
 use crate::long_heads::Surplus;
 use crate::scanner::MessageHead;
 
@@ -44,74 +43,6 @@ const CLOSES_FOR: Duration = Duration::from_secs(60);
 /// Interval of [`Pools::end_old`].
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
 const MOST_KEPT: usize = 256;
-/// HTTP/2 flow-control windows.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
-
-pub(crate) enum RequestToPod {
-    Empty,
-    Streamed(ClientBody, Arc<BodyProgress>),
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct BodyProgress {
-    has_begun: AtomicBool,
-    has_ended: AtomicBool,
-    has_failed: AtomicBool,
-}
-
-impl BodyProgress {
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::Relaxed)
-    }
-}
-
-impl Body for RequestToPod {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match self.get_mut() {
-            RequestToPod::Empty => Poll::Ready(None),
-            RequestToPod::Streamed(body, progress) => {
-                let frame = std::task::ready!(Pin::new(&mut *body).poll_frame(cx));
-                progress.has_begun.store(true, Ordering::Relaxed);
-                if matches!(frame, Some(Err(_))) {
-                    progress.has_failed.store(true, Ordering::Relaxed);
-                }
-                if frame.is_none() || body.is_end_stream() {
-                    progress.has_ended.store(true, Ordering::Relaxed);
-                }
-                Poll::Ready(frame)
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            RequestToPod::Empty => true,
-            RequestToPod::Streamed(body, _) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self {
-            RequestToPod::Empty => SizeHint::with_exact(0),
-            RequestToPod::Streamed(body, _) => body.size_hint(),
-        }
-    }
-}
 
 pub(crate) enum PodConnection {
     Http1(Http1),
@@ -132,21 +63,6 @@ pub(crate) struct Http1 {
     has_answered_before: bool,
 }
 
-pub(crate) struct Http2 {
-    sender: http2::SendRequest<RequestToPod>,
-    /// If set, the connection serves one request at a time.
-    tunnel: Option<KeptStream>,
-}
-
-impl Drop for Http2 {
-    fn drop(&mut self) {
-        // Otherwise its task would wait for the next request to send GOAWAY.
-        if let Some(tunnel) = &self.tunnel {
-            tunnel.close();
-        }
-    }
-}
-
 /// Reused by the next request on the connection.
 #[derive(Default)]
 pub(crate) struct Kept {
@@ -156,9 +72,10 @@ pub(crate) struct Kept {
 }
 
 impl PodConnection {
-    pub(crate) async fn connect(address: SocketAddr, protocol: HttpProtocol) -> io::Result<Self> {
+    /// By HTTP/1.
+    pub(crate) async fn connect(address: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(socket::connect(address).await?)?;
-        Self::over(HeardSocket::from(socket), protocol).await
+        Self::over(HeardSocket::from(socket), HttpProtocol::Http).await
     }
 
     pub(crate) async fn over<S>(stream: S, protocol: HttpProtocol) -> io::Result<Self>
@@ -182,17 +99,7 @@ impl PodConnection {
                     has_answered_before: false,
                 }))
             }
-            HttpProtocol::H2c => {
-                let mut builder = http2::Builder::new(TokioExecutor::new());
-                // No pings: gRPC servers end a connection with more than one in 5 min.
-                builder.initial_stream_window_size(STREAM_WINDOW);
-                builder.initial_connection_window_size(CONNECTION_WINDOW);
-                builder.max_header_list_size(AnswerHead::MOST_BYTES as u32);
-                let (sender, driver) =
-                    builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-                tokio::spawn(driver);
-                Ok(Self::Http2(Http2 { sender, tunnel: None }))
-            }
+            HttpProtocol::H2c => Http2::over(stream).await.map(Self::Http2),
         }
     }
 
@@ -200,10 +107,7 @@ impl PodConnection {
         let mut connection = Self::over(stream.clone(), protocol).await?;
         match &mut connection {
             Self::Http1(http1) => http1.tunnel = Some(stream),
-            Self::Http2(http2) => {
-                stream.is_read_by_a_task();
-                http2.tunnel = Some(stream);
-            }
+            Self::Http2(http2) => http2.set_tunnel(stream),
         }
         Ok(connection)
     }
@@ -225,7 +129,7 @@ impl PodConnection {
         match self {
             // Unread bytes of the pod would be taken for the next answer.
             Self::Http1(Http1 { tunnel: Some(tunnel), .. }) => !tunnel.has_unread() && tunnel.end(cx),
-            Self::Http2(Http2 { tunnel: Some(tunnel), .. }) => tunnel.end(cx),
+            Self::Http2(http2) => http2.tunnel().is_some_and(|tunnel| tunnel.end(cx)),
             _ => false,
         }
     }
@@ -233,7 +137,7 @@ impl PodConnection {
     pub(crate) fn tunnel(&self) -> Option<&KeptStream> {
         match self {
             Self::Http1(http1) => http1.tunnel.as_ref(),
-            Self::Http2(http2) => http2.tunnel.as_ref(),
+            Self::Http2(http2) => http2.tunnel(),
         }
     }
 
@@ -256,7 +160,7 @@ impl PodConnection {
         request: Request<RequestToPod>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestToPod>>> {
         match self {
-            PodConnection::Http2(http2) => http2.sender.try_send_request(request).await,
+            PodConnection::Http2(http2) => http2.send(request).await,
             PodConnection::Http1(connection) => {
                 let message = connection.surplus.begin();
                 // Exempt from tokio's cooperative budget, whose wake-up would be lost without a waker.
@@ -294,18 +198,12 @@ impl PodConnection {
                 poll_driver(&mut http1.driver, cx);
                 http1.driver.is_some() && http1.sender.is_ready()
             }
-            Self::Http2(http2) => !http2.sender.is_closed(),
+            Self::Http2(http2) => http2.is_usable(),
         }
     }
 
-    /// `None` unless all requests can share the connection.
-    pub(crate) fn shared(&self) -> Option<Self> {
-        match self {
-            Self::Http2(Http2 { sender, tunnel: None }) => {
-                Some(Self::Http2(Http2 { sender: sender.clone(), tunnel: None }))
-            }
-            _ => None,
-        }
+    fn is_shared(&self) -> bool {
+        matches!(self, Self::Http2(http2) if http2.is_shared())
     }
 }
 
@@ -346,7 +244,7 @@ pub(crate) struct Pools {
 struct Pool {
     key: PoolKey,
     idle: Vec<Idle>,
-    shared: Option<PodConnection>,
+    shared: SharedConnections,
     habit: KeepingHabit,
 }
 
@@ -390,8 +288,8 @@ impl Pools {
         Self { is_of_address: true, ..Self::default() }
     }
 
-    /// Returns a usable connection; `None` if the caller has to open one. Ends connections to earlier starts
-    /// of the containers.
+    /// Returns a connection for one request at a time; `None` if the caller has to open one. Ends connections
+    /// to earlier starts of the containers.
     pub(crate) fn take(&self, key: PoolKey, is_repeatable: bool) -> Option<PodConnection> {
         let most_idle = if is_repeatable { MOST_IDLE } else { MOST_IDLE_UNREPEATABLE };
         loop {
@@ -400,10 +298,6 @@ impl Pools {
                 pools.retain(|pool| pool.key.start == key.start);
                 let pool = pools.iter_mut().find(|pool| pool.key == key)?;
                 let cx = &mut Context::from_waker(Waker::noop());
-                pool.shared.take_if(|shared| !shared.poll_usable(cx));
-                if let Some(shared) = &pool.shared {
-                    return shared.shared();
-                }
                 // By HTTP/1 servers close without notice; by HTTP/2 they announce it.
                 let may_close = key.protocol == HttpProtocol::Http;
                 if !is_repeatable && may_close && !pool.update_habit(cx) {
@@ -422,6 +316,18 @@ impl Pools {
         }
     }
 
+    /// The same for HTTP/2 connections that requests share.
+    pub(crate) fn next_stream(&self, key: PoolKey) -> NextStream {
+        let mut pools = self.pools.lock();
+        pools.retain(|pool| pool.key.start == key.start);
+        pool(&mut pools, key).shared.next_stream()
+    }
+
+    /// Returns the connection for its first request.
+    pub(crate) fn share(&self, key: PoolKey, connection: SharedConnection) -> Http2 {
+        pool(&mut self.pools.lock(), key).shared.add(connection)
+    }
+
     pub(crate) fn note_closed(&self, key: PoolKey) {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.iter_mut().find(|pool| pool.key == key) {
@@ -430,6 +336,9 @@ impl Pools {
     }
 
     pub(crate) fn put(&self, key: PoolKey, mut connection: PodConnection, cx: &mut Context<'_>) {
+        if connection.is_shared() {
+            return;
+        }
         let is_ready = matches!(&connection, PodConnection::Http1(http1) if http1.sender.is_ready());
         if !is_ready && !connection.poll_usable(cx) {
             return;
@@ -442,9 +351,7 @@ impl Pools {
         {
             pool.habit = KeepingHabit::Keeps;
         }
-        if let Some(shared) = connection.shared() {
-            pool.shared.get_or_insert(shared);
-        } else if pool.idle.len() < MOST_KEPT {
+        if pool.idle.len() < MOST_KEPT {
             pool.idle.push(Idle { connection, since: Instant::now() });
         }
     }
@@ -462,13 +369,14 @@ impl Pools {
     /// Ends connections that were idle for too long. Otherwise only the next request would notice that the
     /// pod closed them.
     pub(crate) fn end_old(&self) {
-        let mut old = Vec::new();
+        let (mut old, mut old_shared) = (Vec::new(), Vec::new());
         for pool in self.pools.lock().iter_mut() {
             let recent = pool.idle.iter().position(|idle| idle.since.elapsed() < MOST_IDLE);
             old.extend(pool.idle.drain(..recent.unwrap_or(pool.idle.len())));
+            old_shared.extend(pool.shared.take_idle(MOST_IDLE));
         }
         // Dropped without the lock.
-        drop(old);
+        drop((old, old_shared));
     }
 
     pub(crate) fn clear(&self) {
@@ -499,7 +407,8 @@ impl Pool {
 
 fn pool(pools: &mut Vec<Pool>, key: PoolKey) -> &mut Pool {
     let index = pools.iter().position(|pool| pool.key == key).unwrap_or_else(|| {
-        pools.push(Pool { key, idle: Vec::new(), shared: None, habit: KeepingHabit::Unknown });
+        let (idle, shared) = (Vec::new(), SharedConnections::default());
+        pools.push(Pool { key, idle, shared, habit: KeepingHabit::Unknown });
         pools.len() - 1
     });
     &mut pools[index]
@@ -507,9 +416,10 @@ fn pool(pools: &mut Vec<Pool>, key: PoolKey) -> &mut Pool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
+    use hyper::body::Body;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;

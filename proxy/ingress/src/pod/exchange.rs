@@ -19,12 +19,15 @@ use model::network::ingress::HttpProtocol;
 
 use crate::answer::OwnAnswer;
 use crate::client::body::ClientBody;
-use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey, RequestToPod};
+use crate::pod::connection::{Kept, PodConnection, PoolKey};
 use crate::pod::from_pod::{FromPod, RequestResources};
+use crate::pod::http2::{NextStream, SharedConnection};
 use crate::pod::pod_path::{self, PodPath};
+use crate::pod::request_to_pod::{BodyProgress, RequestToPod};
 use crate::pod::retry_policy::{self, NoAnswer};
 use crate::pod::routing_table::{NoPod, Pod};
 use crate::pod::search::{ForRequest, RequestTarget, Search};
+use crate::pod::stream_count::{ConnectionPermit, MOST_CONNECTIONS};
 use crate::shared::IngressShared;
 
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -46,6 +49,8 @@ struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailedAt {
     Pod,
+    /// The pod is well, and takes no more requests at a time.
+    StreamLimit,
     Gate,
     Host,
 }
@@ -60,7 +65,9 @@ impl OutgoingRequest {
 
     fn take_request(&mut self) -> Request<RequestToPod> {
         let body = match (self.body.take(), &self.progress) {
-            (Some(body), Some(progress)) => RequestToPod::Streamed(body, progress.clone()),
+            (Some(body), Some(progress)) => {
+                RequestToPod::Streamed { body, progress: progress.clone(), stream: None }
+            }
             _ => RequestToPod::Empty,
         };
         Request::from_parts(self.head.clone(), body)
@@ -97,7 +104,7 @@ pub(crate) async fn exchange(
             if let (NoPod::NotListening, Some(service)) = (why, search.service()) {
                 service.metrics.not_listening.increment(1);
             }
-            no_pod(route, why)
+            no_pod(shared, route, why)
         })?;
         let failure = match attempt(shared, route, &mut request, &pod, path).await {
             Ok(response) => return Ok(response),
@@ -111,6 +118,7 @@ pub(crate) async fn exchange(
                 pod.failed(&route.service, Instant::now().into_std());
                 search.rule_out(&pod, failure.why == NoAnswer::Refused);
             }
+            FailedAt::StreamLimit => search.rule_out_full(&pod),
             FailedAt::Gate => search.refused(&pod),
             FailedAt::Host => search.rule_out_host(&pod),
         }
@@ -128,14 +136,31 @@ pub(crate) async fn exchange(
     }
 }
 
-fn no_pod(route: &HttpRoute, why: NoPod) -> OwnAnswer {
+fn no_pod(shared: &IngressShared, route: &HttpRoute, why: NoPod) -> OwnAnswer {
     let (service, port) = (&route.service, route.port);
     match why {
         NoPod::NotReady => OwnAnswer::not_ready(format!("Service {service} has no ready pod.")),
         NoPod::NotListening => OwnAnswer::bad_gateway(format!(
             "No pod of service {service} accepts connections on port {port}, the port of its ingress rule."
         )),
+        NoPod::Full => full(shared, route),
     }
+}
+
+fn full(shared: &IngressShared, route: &HttpRoute) -> OwnAnswer {
+    let (service, port) = (&route.service, route.port);
+    let detail =
+        format!("Pods of service {service} take no more requests at a time by HTTP/2 on port {port}.");
+    let key = (service.clone(), port, NoPod::Full);
+    if let Some(left_out) = shared.warnings.unserved.admit_counting(key) {
+        tracing::warn!(
+            %service, port,
+            "Request refused with 503: {detail} A thread of this proxy has up to {MOST_CONNECTIONS} \
+             connections to a pod, and on each the streams that the pod's SETTINGS_MAX_CONCURRENT_STREAMS \
+             allows. Run more replicas, or raise that setting.{left_out}"
+        );
+    }
+    OwnAnswer::full(detail)
 }
 
 impl Failure {
@@ -168,10 +193,11 @@ async fn attempt(
     let (pass, key, mut source) = match path {
         PodPath::Here(pass) => {
             let key = PoolKey::new(pass.pod().start, route.port, route.protocol);
-            let source = match pod.pools.take(key, is_repeatable) {
-                Some(connection) => ConnectionSource::Open(connection),
-                None => ConnectionSource::Closed((pass.address(), route.port).into()),
-            };
+            let address = (pass.address(), route.port).into();
+            let source = ConnectionSource::here(pod, key, address, is_repeatable).ok_or_else(|| {
+                let detail = "it takes no more requests at a time by HTTP/2".to_owned();
+                Failure { at: FailedAt::StreamLimit, ..Failure::new(NoAnswer::Refused, detail) }
+            })?;
             (Some(pass), key, source)
         }
         PodPath::There(connection) => {
@@ -190,7 +216,9 @@ async fn attempt(
         let mut connection = match source {
             ConnectionSource::Open(connection) => connection,
             // Boxed to keep the request's future small: most requests do not connect.
-            ConnectionSource::Closed(address) => Box::pin(open(shared, pod, address, key)).await?,
+            ConnectionSource::Closed(address, permit) => {
+                Box::pin(open(shared, pod, address, key, permit)).await?
+            }
         };
         let sent = Instant::now();
         let response = send(shared, route, request, &mut connection, sent, timer).await?;
@@ -227,14 +255,28 @@ fn learn(route: &HttpRoute, pod: &Pod, status: StatusCode, sent: Instant) {
 enum ConnectionSource {
     /// Through the tunnel, the gate there has admitted the request.
     Open(PodConnection),
-    Closed(SocketAddr),
+    /// With a permit if requests share it.
+    Closed(SocketAddr, Option<ConnectionPermit>),
 }
 
 impl ConnectionSource {
+    /// For a pod of this host. `None` if it takes no more requests at a time.
+    fn here(pod: &Pod, key: PoolKey, address: SocketAddr, is_repeatable: bool) -> Option<Self> {
+        if key.protocol == HttpProtocol::Http {
+            let kept = pod.pools.take(key, is_repeatable);
+            return Some(kept.map_or(Self::Closed(address, None), Self::Open));
+        }
+        match pod.pools.next_stream(key) {
+            NextStream::On(connection) => Some(Self::Open(PodConnection::Http2(connection))),
+            NextStream::NeedsConnection(permit) => Some(Self::Closed(address, Some(permit))),
+            NextStream::NoRoom => None,
+        }
+    }
+
     fn take_kept(&mut self) -> Kept {
         match self {
             ConnectionSource::Open(connection) => connection.take_kept(),
-            ConnectionSource::Closed(_) => Kept::default(),
+            ConnectionSource::Closed(..) => Kept::default(),
         }
     }
 }
@@ -244,16 +286,15 @@ async fn open(
     pod: &Pod,
     address: SocketAddr,
     key: PoolKey,
+    permit: Option<ConnectionPermit>,
 ) -> Result<PodConnection, Failure> {
-    let connecting = PodConnection::connect(address, key.protocol);
+    let connecting = async {
+        let Some(permit) = permit else { return PodConnection::connect(address).await };
+        let connection = SharedConnection::connect(address, permit).await?;
+        Ok(PodConnection::Http2(pod.pools.share(key, connection)))
+    };
     match tokio::time::timeout(shared.config.connect_within, connecting).await {
-        Ok(Ok(connection)) => {
-            if let Some(shared) = connection.shared() {
-                // All later requests share it.
-                pod.pools.put(key, shared, &mut std::task::Context::from_waker(std::task::Waker::noop()));
-            }
-            Ok(connection)
-        }
+        Ok(Ok(connection)) => Ok(connection),
         Ok(Err(error)) => {
             let detail = format!("cannot connect to port {}: {error}", key.port);
             let is_refused = error.kind() == io::ErrorKind::ConnectionRefused;
@@ -328,7 +369,7 @@ fn not_sent(
 ) -> Failure {
     let returned = failure.take_message();
     let was_sent = returned.is_none();
-    if let Some(RequestToPod::Streamed(body, _)) = returned.map(Request::into_body) {
+    if let Some(RequestToPod::Streamed { body, .. }) = returned.map(Request::into_body) {
         request.body = Some(body);
     }
     let why = match (was_sent, request.has_sent_body()) {

@@ -9,7 +9,8 @@ use gate::Pass;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::task::coop::poll_proceed;
 
-use crate::pod::connection::{BodyProgress, Kept, PodConnection, PoolKey};
+use crate::pod::connection::{Kept, PodConnection, PoolKey};
+use crate::pod::request_to_pod::BodyProgress;
 use crate::pod::routing_table::{InFlight, Pod};
 
 /// The type is irrelevant: the client only sees a cut connection.

@@ -49,6 +49,8 @@ pub(crate) enum NoPod {
     NotReady,
     /// Some pods were ready, but did not accept connections.
     NotListening,
+    /// Some pods take no more requests at a time.
+    Full,
 }
 
 #[derive(Default)]

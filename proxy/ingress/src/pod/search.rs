@@ -33,6 +33,7 @@ pub(crate) struct Search<'a, U> {
     service: Option<Arc<FollowedService>>,
     refused: Vec<PodId>,
     has_refused_connection: bool,
+    has_found_full: bool,
     deadline: Option<Instant>,
 }
 
@@ -121,6 +122,7 @@ impl<'a, U: PathUsage> Search<'a, U> {
             table,
             refused: Vec::new(),
             has_refused_connection: false,
+            has_found_full: false,
             deadline: None,
         }
     }
@@ -240,6 +242,12 @@ impl<'a, U: PathUsage> Search<'a, U> {
         self.refused.push(pod.endpoint.pod.clone());
     }
 
+    /// The pod takes no more requests at a time.
+    pub(crate) fn rule_out_full(&mut self, pod: &Pod) {
+        self.has_found_full = true;
+        self.rule_out(pod, false);
+    }
+
     /// Requests prefer other hosts until this one answers.
     pub(crate) fn rule_out_host(&mut self, pod: &Pod) {
         let node = &pod.endpoint.node;
@@ -267,11 +275,19 @@ impl<'a, U: PathUsage> Search<'a, U> {
             && self.service.as_ref().is_some_and(refuses)
     }
 
+    fn why_none(&self) -> NoPod {
+        match (self.has_found_full, self.has_refused_connection) {
+            (true, _) => NoPod::Full,
+            (_, true) => NoPod::NotListening,
+            _ => NoPod::NotReady,
+        }
+    }
+
     async fn wait(&mut self) -> Result<(), NoPod> {
         let now = Instant::now();
         let deadline = self.deadline_since(now);
         if now >= deadline || self.is_hopeless(now) {
-            return Err(if self.has_refused_connection { NoPod::NotListening } else { NoPod::NotReady });
+            return Err(self.why_none());
         }
         let mut table = self.shared.table.clone();
         if Arc::ptr_eq(&table.borrow_and_update(), &self.table) {

@@ -139,6 +139,35 @@ async fn an_idle_connection_ends_also_if_its_client_answers_pings() {
 }
 
 #[tokio::test]
+async fn an_idle_client_is_told_by_goaway_that_its_connection_ends() {
+    for answers_goaway in [true, false] {
+        let fixture = Fixture::start(patient_for(Duration::from_millis(500)), vec![]).await;
+        let mut client = TcpStream::connect(fixture.address).await.unwrap();
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        client
+            .write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &settings].concat())
+            .await
+            .unwrap();
+        let mut goaways = 0;
+        let reading = async {
+            let mut head = [0; 9];
+            while client.read_exact(&mut head).await.is_ok() {
+                let [high, middle, low, kind, flags, ..] = head;
+                let mut payload = vec![0; u32::from_be_bytes([0, high, middle, low]) as usize];
+                client.read_exact(&mut payload).await.unwrap();
+                goaways += usize::from(kind == 7);
+                // A ping after GOAWAY asks whether the client has read it.
+                if (kind, flags) == (6, 0) && (goaways == 0 || answers_goaway) {
+                    client.write_all(&[&[0, 0, 8, 6, 1, 0, 0, 0, 0], &payload[..]].concat()).await.unwrap();
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), reading).await.expect("the connection ends");
+        assert!(goaways > 0, "{answers_goaway}");
+    }
+}
+
+#[tokio::test]
 async fn requests_beside_each_other_count_as_connections_do() {
     let pod = FakePod::http1("p", 0, Duration::from_secs(2)).await;
     let config = IngressConfig { connections_per_client: 5, ..IngressConfig::default() };

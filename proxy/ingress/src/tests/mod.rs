@@ -27,6 +27,7 @@ mod fixture;
 mod hand_over;
 mod http;
 mod http2_clients;
+mod http2_pods;
 mod https;
 mod malformed;
 mod other_host;
