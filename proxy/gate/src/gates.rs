@@ -19,13 +19,17 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
-use crate::callers::Strangers;
 use crate::counters;
+use crate::unknown_callers::UnknownCallers;
+
+/// A container may ask before its worker has told that it runs.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+const KNOWN_RETRY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub struct Gates {
     pods: RwLock<GatedPods>,
-    pub(crate) strangers: Strangers,
+    unknown_callers: UnknownCallers,
     let_in: Counter,
     refused_closed: Counter,
     refused_unknown: Counter,
@@ -242,7 +246,7 @@ impl Default for Gates {
     fn default() -> Self {
         Self {
             pods: RwLock::default(),
-            strangers: Strangers::default(),
+            unknown_callers: UnknownCallers::default(),
             let_in: counters::let_in(),
             refused_closed: counters::refused("closed"),
             refused_unknown: counters::refused("unknown"),
@@ -331,8 +335,28 @@ impl Gates {
         self.pod_at(address)?
     }
 
+    /// True if it is not known yet whether the caller is a pod: [`service_of_caller`] waits.
+    ///
+    /// [`service_of_caller`]: Self::service_of_caller
+    pub fn may_become_known(&self, caller: IpAddr) -> bool {
+        self.pod_at(caller).is_none() && !self.unknown_callers.has(caller)
+    }
+
+    /// `None` also for a pod without a service.
+    pub async fn service_of_caller(&self, caller: IpAddr) -> Option<ServiceName> {
+        let deadline = Instant::now() + KNOWN_WITHIN;
+        while self.may_become_known(caller) {
+            if Instant::now() >= deadline {
+                self.unknown_callers.add(caller);
+                return None;
+            }
+            tokio::time::sleep(KNOWN_RETRY).await;
+        }
+        self.service_at(caller)
+    }
+
     /// The service of the pod, if it has one.
-    pub(crate) fn pod_at(&self, address: IpAddr) -> Option<Option<ServiceName>> {
+    fn pod_at(&self, address: IpAddr) -> Option<Option<ServiceName>> {
         let pods = self.pods.read();
         Some(pods.gates.get(pods.addresses.get(&address)?)?.pod.service.clone())
     }
@@ -385,6 +409,7 @@ impl Gates {
 mod tests {
     use super::*;
     use crate::fixtures::local_pod;
+    use crate::unknown_callers::KEPT_FOR;
 
     fn pod(assignment: &str, start: u64) -> LocalPod {
         LocalPod { assignment: AssignmentId::new(assignment).unwrap(), start, ..local_pod("p") }
@@ -429,6 +454,30 @@ mod tests {
             gates.remove(&runs.assignment);
             assert_eq!(service_at(&gates).as_deref(), Some("old"), "{rows:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_is_waited_for_until_its_pod_is_known_and_any_other_address_once() {
+        let gates = Arc::new(Gates::default());
+        let pod = LocalPod { service: ServiceName::new("web").ok(), ..pod("a", 1) };
+        let asks = {
+            let (gates, address) = (gates.clone(), pod.address);
+            tokio::spawn(async move { gates.service_of_caller(address).await })
+        };
+        tokio::time::sleep(KNOWN_WITHIN / 2).await;
+        gates.set(pod.clone());
+        assert_eq!(asks.await.unwrap(), pod.service);
+
+        let other: IpAddr = "192.0.2.1".parse().unwrap();
+        let waited = async || {
+            let begun = Instant::now();
+            assert_eq!(gates.service_of_caller(other).await, None);
+            begun.elapsed()
+        };
+        assert!(waited().await >= KNOWN_WITHIN);
+        assert_eq!(waited().await, Duration::ZERO);
+        tokio::time::sleep(KEPT_FOR).await;
+        assert!(waited().await >= KNOWN_WITHIN, "another container may have the address now");
     }
 
     #[test]

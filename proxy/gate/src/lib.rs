@@ -7,7 +7,6 @@
 //!
 //! Tests: gate, worker::handing_over, scenarios::handover, scenarios::take_over
 
-mod callers;
 mod counters;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
@@ -20,6 +19,7 @@ pub mod shares;
 pub mod socket;
 pub mod take_over;
 pub mod timer;
+mod unknown_callers;
 pub mod workers;
 
 pub use counters::describe as describe_metrics;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::ids::ServiceName;
-use placement::{Generation, NodeCounts, NodeRules, PlacedPods};
+use placement::{Generation, NodeRules, PlacedPods, PodsByNode};
 use store::{PlacedService, Sibling, Store, StoreError};
 
 use crate::intake::PendingPod;
@@ -43,8 +43,8 @@ pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<Pla
     Ok(PlacedPods { generations, services: services.collect() })
 }
 
-fn count<'a>(siblings: impl Iterator<Item = &'a Sibling>) -> NodeCounts {
-    let mut nodes = NodeCounts::new();
+fn count<'a>(siblings: impl Iterator<Item = &'a Sibling>) -> PodsByNode {
+    let mut nodes = PodsByNode::new();
     siblings.for_each(|one| *nodes.entry(one.node.clone()).or_default() += 1);
     nodes
 }

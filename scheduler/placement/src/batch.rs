@@ -26,10 +26,10 @@ use crate::candidate::Candidate;
 use crate::class::{PodClass, Siblings};
 use crate::explain;
 use crate::filter::{self, EvalContext};
-use crate::placed::NodeCounts;
+use crate::placed::PodsByNode;
 use crate::policy::Weights;
 use crate::requirements::{Generation, Requirements};
-use crate::ruled::{self, RuledSearch};
+use crate::ruled::RuledSearch;
 use crate::rules::RuleState;
 use crate::score::{self, LoadScore};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
@@ -124,7 +124,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
     }
 
     /// `placed` are the generation's pods before this batch.
-    pub(crate) fn new_group(&mut self, placed: &NodeCounts) -> usize {
+    pub(crate) fn new_group(&mut self, placed: &PodsByNode) -> usize {
         let mut siblings = Siblings::new(self.cells.len());
         for (name, count) in placed {
             let Some(index) = self.snapshot.index_of(name) else { continue };
@@ -203,7 +203,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         let pooled = self.visited.get(&node).copied().flatten();
         let siblings = class.group.zip(pooled).map_or(0, |(group, pooled)| self.node_load(group, pooled));
         let load = candidate.load(self.weights, self.typical_pressure);
-        let own = ruled::own_load(state, candidate, siblings);
+        let own = state.preference_load(candidate).saturating_add(siblings);
         RankKey { load: load.saturating_add(own), ..self.snapshot.key_of(node) }
     }
 

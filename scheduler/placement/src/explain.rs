@@ -10,7 +10,7 @@ use model::pod::{NodeRefusal, Refusal};
 
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, NodeFilter, Reason};
-use crate::placed::NodeCounts;
+use crate::placed::PodsByNode;
 use crate::policy::{PlacementPolicy, Weights};
 use crate::requirements::{PodRequest, Requirements};
 use crate::rules::RuleState;
@@ -73,7 +73,7 @@ pub fn explain(
 
 fn sibling_terms(
     snapshot: &ClusterSnapshot,
-    placed: &NodeCounts,
+    placed: &PodsByNode,
     node: &Node,
     weights: &Weights,
 ) -> impl Iterator<Item = TermScore> {

@@ -38,7 +38,7 @@ mod tests;
 pub use decision::{Decision, Outcome, decide};
 pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
-pub use placed::{NodeCounts, PlacedPods};
+pub use placed::{PlacedPods, PodsByNode};
 pub use policy::{PlacementPolicy, Weights};
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, PodRequest, Requirements,

@@ -8,14 +8,14 @@ use model::ids::{NodeName, ServiceName};
 use crate::requirements::Generation;
 
 /// Numbers of pods by node.
-pub type NodeCounts = BTreeMap<NodeName, u64>;
+pub type PodsByNode = BTreeMap<NodeName, u64>;
 
 /// Those that are not here are not counted: their pods are placed by load alone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlacedPods {
-    pub generations: HashMap<Generation, NodeCounts>,
+    pub generations: HashMap<Generation, PodsByNode>,
     /// Pods of all generations, also those that are being stopped.
-    pub services: HashMap<ServiceName, NodeCounts>,
+    pub services: HashMap<ServiceName, PodsByNode>,
 }
 
 impl PlacedPods {
@@ -31,7 +31,7 @@ impl PlacedPods {
         }
     }
 
-    fn of(&mut self, generation: &Generation) -> impl Iterator<Item = &mut NodeCounts> {
+    fn of(&mut self, generation: &Generation) -> impl Iterator<Item = &mut PodsByNode> {
         let of_generation = self.generations.get_mut(generation);
         of_generation.into_iter().chain(self.services.get_mut(&generation.service))
     }

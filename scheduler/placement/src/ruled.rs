@@ -11,7 +11,6 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::candidate::Candidate;
 use crate::rules::{Domains, RuleState};
 use crate::score::LoadScore;
 use crate::snapshot::RankKey;
@@ -61,9 +60,4 @@ impl RuledSearch {
             }
         }
     }
-}
-
-/// What a node's key has beside its load.
-pub(crate) fn own_load(rules: &RuleState, candidate: &Candidate, node_siblings: LoadScore) -> LoadScore {
-    rules.preference_load(candidate).saturating_add(node_siblings)
 }

@@ -1,4 +1,4 @@
-//! What the rules of a service say about nodes, as far as they count its pods or only prefer a node. A
+//! The rules of a service that count its pods or only prefer a node, and their judgement of each node. A
 //! constraint is a filter.
 //!
 //! Counts belong to a generation and grow within a batch; those of a node belong to the service.
@@ -16,7 +16,7 @@ use model::spec::Spread;
 
 use crate::candidate::Candidate;
 use crate::filter::{EvalContext, Reason, is_domain};
-use crate::placed::NodeCounts;
+use crate::placed::PodsByNode;
 use crate::policy::Weights;
 use crate::requirements::{Generation, NodeRules, Requirements, no_domain};
 use crate::score::{self, LoadScore, LoadTerm, TermScore};
@@ -154,7 +154,7 @@ impl SpreadState {
     fn new(
         snapshot: &ClusterSnapshot,
         rule: &Spread,
-        placed: Option<&NodeCounts>,
+        placed: Option<&PodsByNode>,
         requirements: &Requirements,
         context: &EvalContext,
     ) -> Self {

@@ -334,10 +334,10 @@ fn any_placed() -> impl Strategy<Value = PlacedPods> {
         let generations = [("s0", "spec0"), ("s0", "spec1"), ("s1", "spec0")];
         let generations = generations.into_iter().map(|(service, spec)| generation(service, spec));
         let counts = placed.into_iter().map(|nodes| nodes.into_iter().map(name).collect());
-        let generations: HashMap<Generation, NodeCounts> = generations.zip(counts).collect();
+        let generations: HashMap<Generation, PodsByNode> = generations.zip(counts).collect();
         let mut services = HashMap::new();
         for (generation, nodes) in &generations {
-            let of_service: &mut NodeCounts = services.entry(generation.service.clone()).or_default();
+            let of_service: &mut PodsByNode = services.entry(generation.service.clone()).or_default();
             nodes.iter().for_each(|(node, count)| *of_service.entry(node.clone()).or_default() += count);
         }
         PlacedPods { generations, services }

@@ -91,7 +91,7 @@ async fn constraints_hold_when_a_pod_is_placed_and_a_label_lets_a_waiting_pod_ru
 
 /// Until all pods have this version.
 async fn update(http: &Http, mut service: Value, version: &str) {
-    service["env"] = json!({"VERSION": version});
+    service["environment"] = json!({"VERSION": version});
     let replicas = service["replicas"].clone();
     put(http, "", &service).await;
     eventually_within(SOON, "all pods are replaced", || async {
