@@ -153,7 +153,7 @@ async fn checked(
     }
 }
 
-/// What is short or away may be there when the service is written.
+/// A shortage and an API that is away may be over when the service is written.
 fn is_final(error: &CommandError) -> bool {
     match error {
         CommandError::Client(error) => !error.is_shortage() && !error.is_transient(),

@@ -138,8 +138,8 @@ async fn no_pod(client: &Client, text: &str) -> CommandError {
     })
 }
 
-/// During a replacement the old and the new pod share a name: the active one is meant, or the one that has not
-/// ended.
+/// During a replacement the old and the new pod share a name: the active one is meant, or the only one that
+/// has not ended.
 fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> CommandResult<PodView> {
     let all: Vec<&PodView> = candidates.iter().collect();
     let not_ended: Vec<&PodView> = candidates.iter().filter(|pod| !pod.phase.is_terminal()).collect();
