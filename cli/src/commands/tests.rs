@@ -305,9 +305,12 @@ async fn apply_prints_created_unchanged_or_configured() {
     let services = ["new", "same", "other", "bad"].map(|name| format!("name: {name}\nimage: nginx\n"));
     std::fs::write(&file, services.join("---\n")).unwrap();
     let respond = |request: &str| {
-        let mut words = request.split([' ', '/']).filter(|word| !word.is_empty());
+        let mut words = request.split([' ', '/', '?']).filter(|word| !word.is_empty());
         let (method, name) = (words.next().unwrap(), words.nth(1).unwrap());
         let mut service = fixtures::service(name);
+        if request.contains("?dry_run=true") {
+            return ok_json(&service);
+        }
         match (method, name) {
             ("GET", "new") | ("PUT", "bad") => return problem(if method == "GET" { 404 } else { 422 }),
             ("PUT", "other") => service.updated_at = "2026-02-01T00:00:00Z".to_owned(),

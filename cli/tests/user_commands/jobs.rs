@@ -81,7 +81,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     assert_eq!((exit, out.as_str()), (0, "service/migrate created\nservice/web created\n"), "{err}");
     let (exit, out, err) = apply("done:2");
     assert_eq!((exit, out.as_str()), (4, ""), "{err}");
-    assert!(err.contains("migrate is a job") && err.contains("nothing was applied"), "{err}");
+    assert!(err.contains("migrate is a job") && err.contains("none of these services was applied"), "{err}");
     let broken = examples.path().join("broken.yaml");
     for (text, said) in [
         ("kind: cron\nname: c\nimage: done\n", "`schedule`"),

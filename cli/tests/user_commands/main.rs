@@ -126,10 +126,12 @@ fn a_service_is_created_scaled_and_deleted() {
     let (exit, out, err) = run("scale web=1 nothing=2 hello=0 --wait --timeout 30s");
     assert!(exit == 3 && err.contains("there is no service nothing"), "{exit} {err}");
     assert_eq!(out, "service/web scaled to 1\nservice/hello scaled to 0\n");
-    let (exit, out, err) = run("kill web");
-    assert!(exit == 0 && out == "pod/web-0 is being stopped\n", "{out}{err}");
     let (exit, _, err) = run("pod stop web-0 --wait --timeout 30s");
     assert!(exit == 0 && err.ends_with("gone\n"), "{err}");
+    testkit::eventually::blocking_eventually("its successor is stopped by the service's name", || {
+        let (exit, out, err) = run("kill web");
+        (exit == 0 && out == "pod/web-0 is being stopped\n").then_some(()).ok_or(out + &err)
+    });
     let (exit, _, err) = run("service rm web nothing --wait --timeout 30s");
     assert!(exit == 3 && err.contains("there is no service nothing") && err.ends_with("gone\n"), "{err}");
 }

@@ -92,7 +92,7 @@ async fn apply(
     let mut batch = BatchResult::new();
     let comparisons = compare(&client, desired, &mut batch).await?;
     if batch.exit() != Exit::Ok {
-        stderr::note("nothing was applied: apply again when none of these services is refused");
+        stderr::note("none of these services was applied: apply again when that is mended");
         return Ok((batch, Vec::new()));
     }
     let mut changed = Vec::new();
