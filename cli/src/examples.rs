@@ -78,7 +78,13 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ("config describe", &["kubeleet config describe nginx.conf"]),
     ("config rm", &["kubeleet config rm nginx.conf"]),
     ("registry ls", &["kubeleet registry ls"]),
-    ("registry login", &["kubeleet registry login reg.example:5000 -u bob --password-stdin < password.txt"]),
+    (
+        "registry login",
+        &[
+            "kubeleet registry login reg.example:5000 -u bob --password-stdin < password.txt",
+            "kubeleet registry login reg.example:5000 -u bob  # asks for the password",
+        ],
+    ),
     ("registry describe", &["kubeleet registry describe reg.example:5000"]),
     ("registry logout", &["kubeleet registry logout reg.example:5000"]),
     ("queue ls", &["kubeleet queue ls --all"]),
@@ -119,6 +125,7 @@ pub(crate) const TABLE: &[(&str, &[&str])] = &[
     ),
     ("exec", &["kubeleet exec -it web sh", "kubeleet exec web-0 env"]),
     ("attach", &["kubeleet attach web-0"]),
+    ("port", &["kubeleet port web", "kubeleet port web-0 80/tcp"]),
     ("port-forward", &["kubeleet port-forward web 8080:80"]),
     ("cp", &["kubeleet cp app.conf web-0:/etc/app/", "kubeleet cp web-0:/var/log/app logs"]),
     ("events", &["kubeleet events --tail 20", "kubeleet events -w"]),

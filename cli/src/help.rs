@@ -1,6 +1,9 @@
 //! The command line. clap offers global options to every command; one that defines an option with the same id
 //! keeps its own, which allows the help to hide it.
 
+use std::ffi::OsStr;
+
+use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use crate::args::Cli;
@@ -11,12 +14,25 @@ const OUTPUT: &str = "output";
 const TIMEOUT: &str = "timeout";
 
 pub(crate) fn command_line() -> Command {
-    let root = Cli::command();
+    let root = without_variables(Cli::command(), &is_empty_variable);
     let globals: Vec<Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
     let names: Vec<String> = root.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     names
         .into_iter()
         .fold(root, |root, name| root.mut_subcommand(&name, |sub| hide_unused(sub, &name, &globals)))
+}
+
+/// An empty variable is as one that is not set.
+fn is_empty_variable(name: &OsStr) -> bool {
+    std::env::var_os(name).is_some_and(|value| value.is_empty())
+}
+
+fn without_variables(command: Command, is_left_out: &dyn Fn(&OsStr) -> bool) -> Command {
+    let command = command.mut_args(|arg| match arg.get_env().is_some_and(is_left_out) {
+        true => arg.env(Resettable::Reset),
+        false => arg,
+    });
+    command.mut_subcommands(|sub| without_variables(sub, is_left_out))
 }
 
 fn hide_unused(command: Command, path: &str, globals: &[Arg]) -> Command {

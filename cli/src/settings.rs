@@ -77,11 +77,11 @@ impl SettingFlags {
     }
 
     pub(crate) fn has_listen(&self) -> bool {
-        self.listen.is_some() || std::env::var_os("KUBELEET_LISTEN").is_some()
+        self.listen.is_some() || is_set("KUBELEET_LISTEN")
     }
 
     pub(crate) fn has_runtime(&self) -> bool {
-        self.runtime.is_some() || std::env::var_os("KUBELEET_RUNTIME").is_some()
+        self.runtime.is_some() || is_set("KUBELEET_RUNTIME")
     }
 
     /// Starts logging, too. [`BadSettings`] lists every invalid setting.
@@ -127,6 +127,11 @@ impl SettingFlags {
             .map_err(|e| anyhow::anyhow!("cannot read the configuration file {}: {e}", path.display()))?;
         parse_file(&text).map_err(|e| anyhow::anyhow!("invalid configuration file {}: {e}", path.display()))
     }
+}
+
+/// An empty variable is as one that is not set.
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 pub(crate) fn host_name() -> String {

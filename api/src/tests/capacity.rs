@@ -77,6 +77,23 @@ async fn a_dry_run_is_refused_for_what_the_write_is_and_writes_nothing() {
     let job = json!({"kind": "job", "name": "web", "image": "nginx"}).to_string();
     api.send("PUT", "/service/web?dry_run=true", &[], &job).await.problem(409, "wrong-kind");
     assert_eq!(api.get("/service/web").await.json(), before);
+
+    let job = |image: &str, fields: Value| {
+        json!({"kind": "job", "name": "sums", "image": image, "job": fields}).to_string()
+    };
+    api.post("/service", &job("a", json!({}))).await.expect(201);
+    for (job, expected) in [
+        (job("a", json!({"parallelism": 1})), None),
+        (job("a", json!({"backoff_limit": 2})), None),
+        (job("b", json!({})), Some("job-immutable")),
+        (job("a", json!({"completions": 2})), Some("job-immutable")),
+    ] {
+        let checked = api.send("PUT", "/service/sums?dry_run=true", &[], &job).await;
+        match expected {
+            Some(kind) => drop(checked.problem(409, kind)),
+            None => assert_eq!(checked.status, 204, "{job}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use document::{self, DocumentNode, Vocabulary};
 use model::duration::HumanDuration;
 use model::network::ingress::{HttpRule, IngressRule, TcpRule, Tls};
 use model::spec::{OnDisconnect, RestartPolicy};
+use model::value::ValueBytes;
 
 /// A deadline further away may not be representable.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 86_400);
@@ -22,6 +23,11 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 pub(super) fn wait_seconds(text: &str) -> Result<u64, String> {
     let seconds = duration(text)?.as_secs();
     if seconds <= 20 { Ok(seconds) } else { Err(format!("{text:?} is too long: wait at most 20s")) }
+}
+
+/// Hides the value from the moment it is parsed.
+pub(super) fn hidden(text: &str) -> Result<ValueBytes, std::convert::Infallible> {
+    Ok(ValueBytes::new(text.as_bytes().to_vec()))
 }
 
 pub(super) fn key_value(text: &str) -> Result<(String, String), String> {

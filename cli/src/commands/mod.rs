@@ -30,7 +30,7 @@ use crate::exit::Exit;
 use apps::folder_app::FolderApp;
 use apps::{apply, diff};
 use cluster::{backup, check_and_recover, drain, events, gc, status, top, version};
-use containers::{attach, copy, exec, logs, port_forward, run};
+use containers::{attach, copy, exec, logs, port, port_forward, run};
 use context::Context;
 use error::{CommandError, CommandResult};
 pub(crate) use globals::Globals;
@@ -90,6 +90,8 @@ pub(crate) enum UserCommand {
     Exec(exec::ExecArgs),
     /// Show the output of a container from now on.
     Attach(attach::AttachArgs),
+    /// Show the published ports of a pod.
+    Port(port::PortArgs),
     /// Reach a port of a pod from this machine.
     PortForward(port_forward::PortForwardArgs),
     /// Copy files to and from containers.
@@ -174,6 +176,7 @@ async fn dispatch(
         UserCommand::Logs(args) => logs::run(&args, &mut context).await,
         UserCommand::Exec(args) => exec::run(&args, &mut context).await,
         UserCommand::Attach(args) => attach::run(&args, &mut context).await,
+        UserCommand::Port(args) => port::run(&args, &mut context).await,
         UserCommand::PortForward(args) => port_forward::run(&args, &mut context).await,
         UserCommand::Copy(args) => copy::run(&args, &mut context).await,
         UserCommand::Events(args) => events::run(&args, &mut context).await,

@@ -44,6 +44,7 @@ fn accepts_valid_command_lines() {
         "run nginx --on-disconnect stop --label a=b -l c=d -n 2 -o json",
         "apply -f a.yaml -f - --wait --timeout 90",
         "run nginx -d -m 64m -e PATH --env-file a --env-file b -l a=b,c=d",
+        "run nginx -d --wait",
         "run job --restart on-failure --wait --rm",
         "ps -w --no-headers",
         "ps -q -l app=shop,tier!=back",
@@ -74,6 +75,8 @@ fn accepts_valid_command_lines() {
         "vol ls -q",
         "registry",
         "registry login reg.example:5000 -u bob --password-stdin",
+        "registry login reg.example -u bob -p secret",
+        "registry login reg.example -u bob",
         "registry logout registry/reg.example:5000 docker.io",
         "get registries",
         "route",
@@ -181,7 +184,6 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("run nginx -p 99999", "is not a port"),
         ("run nginx -e KUBELEET_UNSET", "KEY=value"),
         ("run nginx -l a=b,c", "KEY=value"),
-        ("run nginx -d --wait", "cannot be used"),
         ("run nginx --rm -d", "cannot be used"),
         ("run -it nginx --restart always sh", "cannot be used"),
         ("svc ls -l a=b=(", "not a label selector"),
@@ -207,6 +209,7 @@ fn refuses_invalid_command_lines_with_the_reason() {
         ("apply -f a --dry-run --wait", "cannot be used"),
         ("delete", "required"),
         ("delete -f a web", "cannot be used"),
+        ("registry login r.example -u bob -p x --password-stdin", "cannot be used"),
         ("status --timeout soon", "duration"),
     ] {
         let error = parse(line).unwrap_err();
@@ -216,9 +219,23 @@ fn refuses_invalid_command_lines_with_the_reason() {
 }
 
 #[test]
-fn debug_output_does_not_contain_the_token() {
-    let line = parse("status --token s3cret").unwrap();
-    assert!(!format!("{line:?}").contains("s3cret"));
+fn debug_output_contains_no_token_and_no_password() {
+    for line in ["status --token s3cret", "registry login r.example -u bob -p s3cret"] {
+        assert!(!format!("{:?}", parse(line).unwrap()).contains("s3cret"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_login_has_the_password_of_the_command_line() {
+    let respond = |request: &str| match request.starts_with("PUT /registry/r.example ") {
+        true if request.ends_with(r#"{"user":"bob","password":"s3cret"}"#) => ok_json(&serde_json::json!({
+            "host": "r.example", "user": "bob", "updated_at": "2026-01-31T00:00:00Z",
+        })),
+        _ => problem(500),
+    };
+    let (exit, shown, _) = run_line("registry login r.example -u bob -p s3cret", respond).await;
+    let stored = "registry/r.example stored; workers pull as bob from now on\n";
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Ok, stored));
 }
 
 #[test]
@@ -288,9 +305,12 @@ async fn apply_prints_created_unchanged_or_configured() {
     let services = ["new", "same", "other", "bad"].map(|name| format!("name: {name}\nimage: nginx\n"));
     std::fs::write(&file, services.join("---\n")).unwrap();
     let respond = |request: &str| {
-        let mut words = request.split([' ', '/']).filter(|word| !word.is_empty());
+        let mut words = request.split([' ', '/', '?']).filter(|word| !word.is_empty());
         let (method, name) = (words.next().unwrap(), words.nth(1).unwrap());
         let mut service = fixtures::service(name);
+        if request.contains("?dry_run=true") {
+            return ok_json(&service);
+        }
         match (method, name) {
             ("GET", "new") | ("PUT", "bad") => return problem(if method == "GET" { 404 } else { 422 }),
             ("PUT", "other") => service.updated_at = "2026-02-01T00:00:00Z".to_owned(),
@@ -376,6 +396,37 @@ async fn pods_are_found_by_any_unambiguous_name() {
         let (exit, ..) = run_line(&format!("pod describe {name}"), two_pods).await;
         assert_eq!(exit.unwrap_err().exit(), code, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_service_with_one_pod_is_stopped_by_its_name_and_not_a_pod_whose_uuid_begins_with_it() {
+    let respond = |request: &str| {
+        let (own, other) =
+            (fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("db001122", Phase::Running));
+        let list = |items: &[&api_types::PodView]| ok_json(&serde_json::json!({ "items": items }));
+        match request.split(" HTTP").next().unwrap() {
+            "GET /service/db" => ok_json(&fixtures::service("db")),
+            "GET /pod/aaaa1111" | "DELETE /pod/aaaa1111" => ok_json(&own),
+            "GET /pod?prefix=db&limit=20" => list(&[&other, &other]),
+            "GET /service/cafe" => ok_json(&fixtures::service("cafe")),
+            "GET /pod?prefix=cafe&limit=20" => list(&[&other]),
+            "GET /pod?service=db&limit=20" => list(&[&own]),
+            line if line.starts_with("GET /pod?") => list(&[]),
+            _ => problem(404),
+        }
+    };
+    for line in ["pod stop db", "pod stop svc/db", "delete pod db"] {
+        let (exit, _, requests) = run_line(line, respond).await;
+        assert_eq!(exit.unwrap(), Exit::Ok, "{line}");
+        assert_eq!(requests.last().unwrap(), "DELETE /pod/aaaa1111", "{line}");
+    }
+    for line in ["pod stop svc/other", "pod stop cafe"] {
+        let (exit, _, requests) = run_line(line, respond).await;
+        assert_eq!(exit.unwrap(), Exit::NotFound, "{line}");
+        assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
+    }
+    let (exit, ..) = run_line("pod stop web", two_pods).await;
+    assert_eq!(exit.unwrap(), Exit::Usage, "of several pods one is chosen");
 }
 
 fn two_pods_and_events(request: &str) -> String {

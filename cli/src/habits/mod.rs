@@ -72,11 +72,21 @@ fn habit(arguments: &[String], error: &clap::Error) -> Option<Habit> {
     if let Some(habit) = words::find(&line, &root).and_then(line_of) {
         return Some(habit);
     }
-    let option = match (error.kind(), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => Some(option.as_str()),
-        _ => None,
-    };
-    options::find(&line, option)
+    match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => {
+            options::find(&line, Some(option))
+        }
+        // `--output <FORMAT>`
+        (ErrorKind::InvalidValue, Some(ContextValue::String(option))) => {
+            options::find(&line, option.split(' ').next())
+        }
+        (ErrorKind::MissingRequiredArgument, Some(ContextValue::Strings(missing)))
+            if *missing == ["--yes"] =>
+        {
+            options::unconfirmed(&line)
+        }
+        _ => options::find(&line, None),
+    }
 }
 
 /// Removes suggestions of hidden or dissimilar commands, the advice to write an option as a value, and

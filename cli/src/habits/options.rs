@@ -122,14 +122,7 @@ const TABLE: &[OptionRow] = &[
         &["--force", "--now", "--ignore-not-found"],
         OptionHabit::Drop,
     ),
-    (
-        &["registry login"],
-        &["-p", "--password"],
-        OptionHabit::Say(
-            "other users of this machine would see the password: \
-             `… | kubeleet registry login REGISTRY -u USER --password-stdin`",
-        ),
-    ),
+    (&["backup"], &["--output"], OptionHabit::Say("`kubeleet backup FILE` writes the file, without -o")),
 ];
 
 pub(super) fn find(line: &TypedLine, option: Option<&str>) -> Option<Habit> {
@@ -141,7 +134,7 @@ pub(super) fn find(line: &TypedLine, option: Option<&str>) -> Option<Habit> {
     // kubectl's `-n web` is not a number of lines.
     if line.rest.iter().any(|word| word == "-n" || word == "--namespace")
         && path.ends_with("logs")
-        && option.is_none()
+        && option.is_none_or(|option| option == "--tail")
     {
         let value = line.rest.iter().skip_while(|word| *word != "-n").nth(1)?;
         return value.parse::<u64>().is_err().then(|| Habit::Advice(NO_NAMESPACES.to_owned()));
@@ -159,6 +152,20 @@ pub(super) fn find(line: &TypedLine, option: Option<&str>) -> Option<Habit> {
         OptionHabit::Drop => Some(replaced(line, position?, None)),
         OptionHabit::Is(other) => Some(replaced(line, position?, Some(other))),
     }
+}
+
+/// A line that lacks only `--yes`.
+pub(super) fn unconfirmed(line: &TypedLine) -> Option<Habit> {
+    let path = line.path(&help::command_line());
+    let (option, why) = match path.as_str() {
+        "service rm" => {
+            ("--volumes", "--volumes deletes the data of the service, and nothing brings it back")
+        }
+        "queue drop" => ("--all", "--all drops every dead letter, and nothing brings them back"),
+        "queue requeue" => ("--all", "--all requeues every dead letter"),
+        _ => return None,
+    };
+    Some(Habit::Advice(format!("{why}: to confirm it, add --yes: `kubeleet {path} … {option} --yes`")))
 }
 
 fn replaced(line: &TypedLine, position: usize, option: Option<&str>) -> Habit {

@@ -45,8 +45,8 @@ const EXPOSES: &str = "`kubeleet run IMAGE --ingress HOST:PORT` or `ingress:` in
                        `kubeleet edit NAME`, leads requests from outside to a service; others reach it by its name";
 const LABELS: &str = "`kubeleet node label NODE zone=b disk-` changes labels of a node; those of a service are in its \
                       file: `kubeleet edit NAME`";
-const IMAGES: &str = "nodes pull images by themselves: `kubeleet gc --dry-run` shows those that nothing needs, \
-                      `docker images` on a node all";
+const IMAGES: &str = "nodes pull images by themselves: `kubeleet svc` and `kubeleet ps -o wide` show those of services and \
+                      pods, `kubeleet gc --dry-run` those that nothing needs";
 const BUILDS: &str =
     "kubeleet builds no images: build and push one with docker, then `kubeleet set image NAME IMAGE`";
 const JOINS: &str = "a machine joins when a `kubeleet worker` runs there with KUBELEET_REDIS_URL of the cluster: see \
@@ -59,8 +59,6 @@ const SIGNALS: &str =
     "`kubeleet pod stop POD` stops a pod; `kubeleet exec POD kill -HUP 1` sends its program a signal";
 const UNDOES: &str = "`kubeleet rollout undo SERVICE` goes back with one service, and `kubeleet rollout history SERVICE` shows \
                       to what";
-const PORTS: &str = "`kubeleet describe service NAME` shows the published ports, `kubeleet route ls` what is reached from outside, \
-                     `kubeleet port-forward NAME 8080:80` reaches a port from here";
 const NETWORKS: &str =
     "pods reach the services of the cluster by name; `kubeleet route ls` lists what is reached from outside";
 const SCHEDULES: &str =
@@ -88,7 +86,7 @@ const TABLE: &[(&[&str], Meaning)] = &[
     (&["info", "cluster-info", "system info", "system status"], Meaning::Is("status")),
     (&["inspect", "show"], Meaning::Is("describe")),
     (&["kill"], Meaning::Read(kill)),
-    (&["port", "ports"], Meaning::Read(|rest| of_names("describe", rest, PORTS))),
+    (&["ports"], Meaning::Is("port")),
     (&["images", "image", "pull", "rmi"], Meaning::Say(IMAGES)),
     (&["build", "push", "tag", "commit", "save", "load", "import"], Meaning::Say(BUILDS)),
     (&["network", "networks"], Meaning::Say(NETWORKS)),

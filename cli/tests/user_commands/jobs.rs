@@ -68,6 +68,20 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     assert!(exit == 1 && err.contains("BackoffLimitExceeded"), "{exit} {err}");
     let (exit, _, err) = run("job wait fails --timeout 60s");
     assert!(exit == 1 && err.contains("backoff_limit is 1"), "{exit} {err}");
+    let two = examples.path().join("two.yaml");
+    let apply = |image: &str| {
+        let text = format!(
+            "name: web\nimage: {image}\ndepends_on: {{migrate: service_completed_successfully}}\n---\n\
+             kind: job\nname: migrate\nimage: {image}\n"
+        );
+        std::fs::write(&two, text).unwrap();
+        run(&format!("apply -f {}", two.display()))
+    };
+    let (exit, out, err) = apply("done:1");
+    assert_eq!((exit, out.as_str()), (0, "service/migrate created\nservice/web created\n"), "{err}");
+    let (exit, out, err) = apply("done:2");
+    assert_eq!((exit, out.as_str()), (4, ""), "{err}");
+    assert!(err.contains("migrate is a job") && err.contains("none of these services was applied"), "{err}");
     let broken = examples.path().join("broken.yaml");
     for (text, said) in [
         ("kind: cron\nname: c\nimage: done\n", "`schedule`"),

@@ -44,11 +44,31 @@ fn errors_are_on_standard_error_with_their_code_and_without_colours() {
         ("nonsense", 2, "nonsense"),
         ("apply -f /nowhere.yaml", 3, "no such file"),
         ("status --token-file /nowhere", 2, "/nowhere"),
+        ("registry login r.example -u bob", 2, "--password-stdin reads it"),
+        (
+            "login r.example -u bob -p x",
+            8,
+            "warning: the password is in the shell's history; --password-stdin reads it",
+        ),
     ] {
         let (exit, out, err) = parts(&kubeleet("http://127.0.0.1:1", line));
         assert_eq!((exit, out.as_str()), (code, ""), "{line}: {err}");
         assert!(err.contains(message) && !err.contains('\x1b'), "{line}: {err}");
     }
+}
+
+#[test]
+fn an_empty_variable_is_as_none() {
+    for name in ["API", "TOKEN", "TOKEN_FILE", "CONFIG"] {
+        let mut command = Command::new(BINARY);
+        command.args(["status", "--api", "http://127.0.0.1:1"]).env_clear();
+        let (exit, _, err) = parts(&command.env(format!("KUBELEET_{name}"), "").output().unwrap());
+        assert!(exit == 8 && err.contains("no API at"), "{name}: {err}");
+    }
+    let mut command = Command::new(BINARY);
+    command.args(["api", "--redis-url", "nonsense"]).env_clear().env("KUBELEET_CONFIG", "");
+    let (exit, _, err) = parts(&command.output().unwrap());
+    assert!(exit == 2 && err.contains("KUBELEET_REDIS_URL"), "{exit} {err}");
 }
 
 #[test]
@@ -108,6 +128,10 @@ fn a_service_is_created_scaled_and_deleted() {
     assert_eq!(out, "service/web scaled to 1\nservice/hello scaled to 0\n");
     let (exit, _, err) = run("pod stop web-0 --wait --timeout 30s");
     assert!(exit == 0 && err.ends_with("gone\n"), "{err}");
+    testkit::eventually::blocking_eventually("its successor is stopped by the service's name", || {
+        let (exit, out, err) = run("kill web");
+        (exit == 0 && out == "pod/web-0 is being stopped\n").then_some(()).ok_or(out + &err)
+    });
     let (exit, _, err) = run("service rm web nothing --wait --timeout 30s");
     assert!(exit == 3 && err.contains("there is no service nothing") && err.ends_with("gone\n"), "{err}");
 }
@@ -181,11 +205,12 @@ fn applies_files_drops_dead_letters_and_cordons_nodes() {
     let Some(cluster) = Cluster::start() else { return };
     let run = |line: &str| parts(&kubeleet(&cluster.api, line));
     let file = "name: a\nimage: x\n---\nname: b\nimage: y\nreplicas: 2\n";
-    for expected in ["service/a created\nservice/b created\n", "service/a unchanged\nservice/b unchanged\n"] {
-        let output = kubeleet_with(&cluster.api, "apply -f - --wait --timeout 30s", file);
-        let (exit, out, err) = parts(&output);
-        assert_eq!((exit, out.as_str()), (0, expected), "{err}");
-    }
+    let apply = || parts(&kubeleet_with(&cluster.api, "apply -f - --wait --timeout 30s", file));
+    let (exit, out, err) = apply();
+    assert_eq!((exit, out.as_str()), (0, "service/a created\nservice/b created\n"), "{err}");
+    let (exit, out, err) = apply();
+    assert_eq!((exit, out.as_str()), (0, "service/a unchanged\nservice/b unchanged\n"), "{err}");
+    assert_eq!(err, "a: 1/1 running: ready\nb: 2/2 running: ready\n", "a line for each");
 
     cluster.redis.blocking_cli::<()>(&["LPUSH", "sq", "nonsense"]);
     let id = testkit::eventually::blocking_eventually("a dead letter", || {

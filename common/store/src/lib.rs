@@ -85,7 +85,7 @@ pub use service::jobs::{CronTick, IndexResult, JobIndices, JobResults, TickOutco
 pub use service::prepared::PreparedImages;
 pub use service::rollout_marks::{MarkOutcome, RolloutMark};
 pub use service::services::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
-pub use service::stored_spec::NEWEST_FORM;
+pub use service::stored_spec::{NEWEST_FORM, is_same_specification};
 pub use store::Store;
 pub use value::registries::PutLoginOutcome;
 pub use value::value_rollouts::{ValueRollout, ValueRolloutNote};

@@ -169,10 +169,22 @@ fn command_outcome(result: Result<ExecResult, RuntimeError>, limit: Duration) ->
 }
 
 fn with_quote(detail: String, output: &str) -> String {
-    let line = output.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let printable = line.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let quote: String = printable.take(MAX_QUOTE).collect();
+    let quote = quote(output);
     if quote.is_empty() { detail } else { format!("{detail}: {quote}") }
+}
+
+/// The first and the last line of a longer output: a usage text follows its error, and a stack precedes it.
+fn quote(output: &str) -> String {
+    let printable = output.replace(|c: char| c.is_control() && c != '\n', " ");
+    let lines: Vec<&str> = printable.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let all = lines.join(" | ");
+    match lines[..] {
+        [first, .., last] if all.chars().count() > MAX_QUOTE => {
+            let cut = |line: &str| line.chars().take(MAX_QUOTE / 2).collect::<String>();
+            format!("{} … {}", cut(first), cut(last))
+        }
+        _ => all.chars().take(MAX_QUOTE).collect(),
+    }
 }
 
 fn shown(duration: Duration) -> String {
@@ -188,19 +200,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_command_is_told_in_one_line() {
+    fn what_a_command_wrote_is_told_in_one_line() {
         let limit = Duration::from_millis(1500);
         let outcome = |exit_code, output: &str| {
             command_outcome(Ok(ExecResult { exit_code, output: output.to_owned() }), limit)
         };
         assert_eq!(outcome(Some(0), "all is well"), ProbeOutcome::Passed);
         for (exit_code, output, expected) in [
-            (Some(2), "first\nno\tresponse\x1b[0m\n\n", "the command exited with 2: no response [0m"),
+            (Some(2), "first\nno\tresponse\x1b[0m\n\n", "the command exited with 2: first | no response [0m"),
             (Some(137), "", "the command exited with 137"),
             (None, "waiting", "the command did not end within 1.5 s: waiting"),
         ] {
             assert_eq!(outcome(exit_code, output), ProbeOutcome::Failed(expected.to_owned()));
         }
+        let usage = format!("wget: unrecognized option: x\n\n{}", "\t-O FILE\tSave to FILE\n".repeat(20));
+        let expected = "the command exited with 1: wget: unrecognized option: x … -O FILE Save to FILE";
+        assert_eq!(outcome(Some(1), &usage), ProbeOutcome::Failed(expected.to_owned()));
         let ProbeOutcome::Failed(long) = outcome(Some(1), &"é".repeat(5000)) else { panic!("it failed") };
         assert!(long.chars().count() < 250, "{long}");
         for error in [RuntimeError::Engine("x".to_owned()), RuntimeError::NotFound("x".to_owned())] {

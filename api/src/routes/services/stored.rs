@@ -11,7 +11,7 @@ use model::ids::ServiceName;
 use model::network::ingress::alias_of_route;
 use model::service::{PODS_CREATED_INLINE, Service, ServiceState};
 use model::spec::{DesiredService, Kind};
-use store::{CreateOutcome, PutOutcome, RedisKey, WriteReceipt};
+use store::{CreateOutcome, PutOutcome, RedisKey, WriteReceipt, is_same_specification};
 
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::{AppState, status_of};
@@ -38,13 +38,7 @@ pub(super) async fn respond(
         PutOutcome::Deleting => Err(being_deleted(name)),
         PutOutcome::Conflict { revision } => Err(revision_conflict(name, revision)),
         PutOutcome::OtherKind { kind } => Err(other_kind(name, kind)),
-        PutOutcome::Immutable => {
-            let detail = format!(
-                "{name} is a job: its containers and completions cannot change. Delete it and create it again, or take \
-                 another name; nothing was changed"
-            );
-            Err(ApiProblem::new(ProblemKind::JobImmutable, detail))
-        }
+        PutOutcome::Immutable => Err(job_immutable(name)),
         PutOutcome::RouteTaken { route, service } => Err(route_taken(name, &route, &service)),
     }
 }
@@ -62,9 +56,23 @@ pub(super) fn respond_to_dry_run(
         Err(revision_conflict(name, existing.revision))
     } else if existing.kind() != desired.pod.kind {
         Err(other_kind(name, existing.kind()))
+    } else if existing.kind() == Kind::Job && is_other_job(desired, existing) {
+        Err(job_immutable(name))
     } else {
         Ok(StatusCode::NO_CONTENT.into_response())
     }
+}
+
+fn is_other_job(desired: &DesiredService, existing: &Service) -> bool {
+    existing.replicas != desired.replicas || !is_same_specification(&existing.pod, &desired.pod)
+}
+
+fn job_immutable(name: &ServiceName) -> ApiProblem {
+    let detail = format!(
+        "{name} is a job: its containers and completions cannot change. Delete it and create it again, or take \
+         another name; nothing was changed"
+    );
+    ApiProblem::new(ProblemKind::JobImmutable, detail)
 }
 
 fn other_kind(name: &ServiceName, kind: Kind) -> ApiProblem {

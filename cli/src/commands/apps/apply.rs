@@ -1,27 +1,22 @@
-//! `apply`: all files are parsed and checked before the first write.
+//! `apply`: all files are parsed, and all services checked, before the first write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use api_types::ServiceView;
 use clap::Args;
-use client::{Client, found};
+use client::Client;
 use futures_util::StreamExt;
-use jiff::Timestamp;
 use model::ids::ServiceName;
-use model::service::ServiceState;
 use model::spec::ServiceInput;
-use output::humanize;
 use output::stderr;
 
 use super::app_lock::AppLock;
 use super::app_values::{self, ValueChange};
 use super::desired_state::{self, Desired};
 use super::diff::Comparison;
-use super::effect_on_pods;
 use super::file_args::FileArgs;
-use super::lost_volumes;
 use super::prune;
-use super::service_form;
+use super::write_order::{self, NotWritten};
 use crate::commands::batch::BatchResult;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_if_unconfirmed;
@@ -34,7 +29,7 @@ A file holds one service, or several separated by lines of `---`, or is a Compos
 
 const TRIES: u32 = 5;
 
-const MAX_CONCURRENT_WRITES: usize = 16;
+const MAX_CONCURRENT_REQUESTS: usize = 16;
 
 const UNCHANGED: &str = "unchanged";
 
@@ -95,68 +90,124 @@ async fn apply(
 ) -> CommandResult<(BatchResult, Vec<Goal>)> {
     let client = context.client.allowing_partial(args.allow_partial);
     let mut batch = BatchResult::new();
-    let mut goals = Vec::new();
+    let comparisons = compare(&client, desired, &mut batch).await?;
+    if batch.exit() != Exit::Ok {
+        stderr::note("none of these services was applied: apply again when that is mended");
+        return Ok((batch, Vec::new()));
+    }
     let mut changed = Vec::new();
-    let mut known = BTreeMap::new();
     if let Some(app) = &desired.app {
         changed = app_values::apply(&desired.values, &app.name, &mut batch, context).await?;
         if batch.exit() != Exit::Ok {
-            return Ok((batch, goals));
+            return Ok((batch, Vec::new()));
         }
-        let services = client.services_of_app(app.name.as_str()).await?;
-        known = services.into_iter().map(|service| (service.name.to_string(), service)).collect();
     }
-    let (mut unchanged, mut written) = (Vec::new(), Vec::new());
-    for at_once in written_at_once(&desired.services) {
-        let writes: Vec<_> = at_once
-            .iter()
-            .map(|input| put(&client, desired, input, known.remove(input.name().as_str())))
-            .collect();
-        let mut writes = futures_util::stream::iter(writes).buffered(MAX_CONCURRENT_WRITES);
-        while let Some(applied) = writes.next().await {
-            let Some((service, result)) = batch.accept(applied)? else { continue };
+    let written = write(&client, desired, comparisons, lock, &mut batch, context).await?;
+    app_values::note_users(&changed, &written.unchanged);
+    if let Some(app) = &desired.app {
+        prune::run(app, args.prune, &mut batch, context).await?;
+        let checked = check_alone(app.name.as_str(), &written.generations, desired, &context.client).await;
+        batch.accept(checked)?;
+    }
+    Ok((batch, written.goals))
+}
+
+type Comparisons = BTreeMap<ServiceName, Comparison>;
+
+/// Finds, before the first write, what can be known to be refused.
+async fn compare(client: &Client, desired: &Desired, batch: &mut BatchResult) -> CommandResult<Comparisons> {
+    let mut known = BTreeMap::new();
+    if let Some(app) = &desired.app {
+        let services = client.services_of_app(app.name.as_str()).await?;
+        known.extend(services.into_iter().map(|service| (service.name.clone(), service)));
+    }
+    let services = desired.services.iter();
+    let checks: Vec<_> =
+        services.map(|input| checked(client, desired, input, known.remove(input.name()))).collect();
+    let mut checks = futures_util::stream::iter(checks).buffered(MAX_CONCURRENT_REQUESTS);
+    let mut comparisons = BTreeMap::new();
+    while let Some(checked) = checks.next().await {
+        let comparison = batch.accept(checked)?;
+        comparisons.extend(comparison.map(|comparison| (comparison.after.name().clone(), comparison)));
+    }
+    Ok(comparisons)
+}
+
+async fn checked(
+    client: &Client,
+    desired: &Desired,
+    input: &ServiceInput,
+    stored: Option<ServiceView>,
+) -> CommandResult<Comparison> {
+    let comparison = match stored {
+        None => Comparison::read(client, desired, input).await?,
+        stored => Comparison::of(stored, desired, input)?,
+    };
+    // The write of a single object changes all or nothing by itself.
+    if desired.services.len() + desired.values.len() == 1 {
+        return Ok(comparison);
+    }
+    match comparison.check(client, desired).await {
+        Err(error) if is_final(&error) => Err(error),
+        _ => Ok(comparison),
+    }
+}
+
+/// A shortage and an API that is away may be over when the service is written.
+fn is_final(error: &CommandError) -> bool {
+    match error {
+        CommandError::Client(error) => !error.is_shortage() && !error.is_transient(),
+        _ => true,
+    }
+}
+
+#[derive(Default)]
+struct Written {
+    goals: Vec<Goal>,
+    generations: Vec<(String, u64)>,
+    unchanged: Vec<ServiceView>,
+}
+
+/// After a refusal the services that depend on the refused one stay as they are.
+async fn write(
+    client: &Client,
+    desired: &Desired,
+    mut comparisons: Comparisons,
+    lock: Option<&AppLock>,
+    batch: &mut BatchResult,
+    context: &mut Context<'_>,
+) -> CommandResult<Written> {
+    let (mut written, mut not_written) = (Written::default(), NotWritten::default());
+    for at_once in write_order::written_at_once(&desired.services) {
+        let mut writes = Vec::new();
+        for input in at_once {
+            if let Some(needed) = not_written.needed_by(input) {
+                let name = input.name();
+                stderr::note(&format!(
+                    "service/{name}: not changed, because it depends on {needed}, which was not applied"
+                ));
+                not_written.add(input);
+            } else if let Some(comparison) = comparisons.remove(input.name()) {
+                writes.push(async move { (input, put(client, desired, input, comparison).await) });
+            }
+        }
+        let mut writes = futures_util::stream::iter(writes).buffered(MAX_CONCURRENT_REQUESTS);
+        while let Some((input, applied)) = writes.next().await {
+            let Some((service, result)) = batch.accept(applied)? else {
+                not_written.add(input);
+                continue;
+            };
             warn_if_unconfirmed(&service);
             context.output.print_result(&service, result)?;
-            goals.push(Goal::ready(&service));
-            written.push((service.name.to_string(), service.generation));
+            written.goals.push(Goal::ready(&service));
+            written.generations.push((service.name.to_string(), service.generation));
             if result == UNCHANGED {
-                unchanged.push(service);
+                written.unchanged.push(service);
             }
             lock.map_or(Ok(()), AppLock::check)?;
         }
     }
-    app_values::note_users(&changed, &unchanged);
-    if let Some(app) = &desired.app {
-        prune::run(app, args.prune, &mut batch, context).await?;
-        let checked = check_alone(app.name.as_str(), &written, desired, &context.client).await;
-        batch.accept(checked)?;
-    }
-    Ok((batch, goals))
-}
-
-/// Groups for concurrent writes. A new one begins with a service that depends on one of the group, on which
-/// one depends, or that may take over routes or names.
-fn written_at_once(services: &[ServiceInput]) -> Vec<&[ServiceInput]> {
-    let mut parts = Vec::new();
-    let mut start = 0;
-    let (mut names, mut awaited) = (BTreeSet::new(), BTreeSet::new());
-    for (index, service) in services.iter().enumerate() {
-        let depends_on: Vec<ServiceName> = service.fields.depends_on.services().collect();
-        let takes_over = !service.fields.ingress.is_empty() || !service.fields.aliases.is_empty();
-        let waits = takes_over
-            || awaited.contains(service.name())
-            || depends_on.iter().any(|name| names.contains(name));
-        if waits && index > start {
-            parts.push(&services[start..index]);
-            start = index;
-            names.clear();
-            awaited.clear();
-        }
-        names.insert(service.name().clone());
-        awaited.extend(depends_on);
-    }
-    parts.push(&services[start..]);
-    parts
+    Ok(written)
 }
 
 /// The last writer sees the other client's writes.
@@ -211,7 +262,7 @@ async fn dry_run(args: &ApplyArgs, desired: &Desired, context: &mut Context<'_>)
             let effect = comparison.effect().map(|effect| format!(": {effect}")).unwrap_or_default();
             let result = format!("{} (dry run){effect}", comparison.result());
             context.output.print_result_of(&name, &result)?;
-            let checked = comparison.check(&client, desired.leaves_volumes).await;
+            let checked = comparison.check(&client, desired).await;
             batch.accept(checked)?;
         }
     }
@@ -226,45 +277,31 @@ async fn put(
     client: &Client,
     desired: &Desired,
     input: &ServiceInput,
-    mut known: Option<ServiceView>,
+    mut comparison: Comparison,
 ) -> CommandResult<(ServiceView, &'static str)> {
     let mut tries = 1;
     loop {
-        match put_over_stored(client, desired, input, known.take()).await {
+        match put_over_stored(client, desired, &comparison).await {
             // Another client changed it after it was read: its additions are kept too.
             Err(CommandError::Client(error)) if error.status() == Some(412) && tries < TRIES => tries += 1,
             result => return result,
         }
+        comparison = Comparison::read(client, desired, input).await?;
     }
 }
 
 async fn put_over_stored(
     client: &Client,
     desired: &Desired,
-    input: &ServiceInput,
-    known: Option<ServiceView>,
+    comparison: &Comparison,
 ) -> CommandResult<(ServiceView, &'static str)> {
-    let before = match (known, input.name().as_str()) {
-        (Some(service), _) => Some(service),
-        (None, name) => found(client.service(name).await)?,
-    };
-    // The write is refused, so its effect is not printed.
-    let is_going = before.as_ref().is_some_and(|before| before.state == ServiceState::Deleting);
-    let stored = before.as_ref().map(service_form::stored);
-    let input = desired.over(input, stored.as_ref());
-    if let (Some(stored), Ok(after)) = (&stored, service_form::normal(&input))
-        && *stored != after
-        && !is_going
-    {
-        if !desired.leaves_volumes {
-            lost_volumes::check(client, stored, &after).await?;
-        }
-        let scaled = before.as_ref().and_then(|before| before.scaled_at.as_deref());
-        let scaled = scaled.map(|at| humanize::age(at, Timestamp::now()));
-        let effect = effect_on_pods::of_change(stored, &after, scaled.as_deref());
-        stderr::note(&format!("service/{}: {effect}", after.name()));
+    comparison.check_volumes(client, desired).await?;
+    // The write of one that is being deleted is refused, so its effect is not printed.
+    if let Some(effect) = comparison.effect().filter(|_| !comparison.is_going()) {
+        stderr::note(&format!("service/{}: {effect}", comparison.after.name()));
     }
-    let after = client.put_service(&input, before.as_ref()).await?;
+    let before = comparison.stored.as_ref();
+    let after = client.put_service(&comparison.after, before).await?;
     let result = match before {
         None => "created",
         // A write that changes nothing keeps the time of the last change.
@@ -280,27 +317,6 @@ mod tests {
     use testkit::api_fixtures as fixtures;
 
     use super::*;
-
-    #[test]
-    fn services_that_need_an_order_are_not_written_at_once() {
-        let service = |yaml: &str| {
-            let text = format!("image: x\n{yaml}");
-            ServiceInput::read(&document::yaml(&text).0[0]).into_result().unwrap()
-        };
-        for (services, expected) in [
-            (&["name: a", "name: b", "name: c"][..], "abc"),
-            (&["name: a", "name: b\ndepends_on: [a]", "name: c"], "a bc"),
-            (&["name: a\ndepends_on: [b]", "name: b\ndepends_on: [a]"], "a b"),
-            (&["name: a", "name: b\ningress: [{host: web.example, port: 80}]", "name: c"], "a bc"),
-            (&["name: a\naliases: [x]\napp: s", "name: b", "name: c\naliases: [y]\napp: s"], "ab c"),
-            (&[], ""),
-        ] {
-            let services: Vec<ServiceInput> = services.iter().map(|yaml| service(yaml)).collect();
-            let parts = written_at_once(&services).into_iter();
-            let parts = parts.map(|part| part.iter().map(|one| one.name().as_str()).collect::<String>());
-            assert_eq!(parts.collect::<Vec<_>>().join(" "), expected);
-        }
-    }
 
     #[test]
     fn what_another_client_has_written_meanwhile_is_found() {

@@ -15,6 +15,7 @@ use output::stderr;
 use super::compose_sources::ComposeSources;
 use super::file_args::{self, ComposeArgs, FileArgs};
 use super::services_in_text::{self, display_name};
+use super::write_order;
 use crate::commands::error::{CommandError, CommandResult};
 
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -54,6 +55,14 @@ impl Desired {
             input.fields.ingress = kept.to_vec();
         }
         input
+    }
+
+    /// Without its dependencies on services of these files: their stored state may be about to change.
+    pub(crate) fn judged_alone(&self, service: &ServiceInput) -> ServiceInput {
+        let mut alone = service.clone();
+        let is_here = |name: &str| self.services.iter().any(|service| service.name().as_str() == name);
+        alone.fields.depends_on.0.retain(|name, _| !is_here(name));
+        alone
     }
 
     pub(crate) fn print_notes(&self) {
@@ -139,6 +148,7 @@ pub(crate) async fn read_files(
         return Err(CommandError::Usage(mistakes.join("\n")));
     }
     check_names(&desired.services)?;
+    desired.services = write_order::in_order_of_need(desired.services);
     Ok(desired)
 }
 

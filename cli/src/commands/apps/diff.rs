@@ -1,8 +1,10 @@
 //! `diff` and `apply --dry-run`: write nothing.
 
+use api_types::ServiceView;
 use clap::Args;
 use client::{Client, found};
 use jiff::Timestamp;
+use model::service::ServiceState;
 use model::spec::ServiceInput;
 use output::humanize;
 use output::line_diff::line_diff;
@@ -29,8 +31,9 @@ pub(crate) struct DiffArgs {
 }
 
 pub(crate) struct Comparison {
+    pub(crate) stored: Option<ServiceView>,
     before: Option<ServiceInput>,
-    after: ServiceInput,
+    pub(crate) after: ServiceInput,
     /// Age of a manual change of its replicas.
     scaled: Option<String>,
 }
@@ -41,15 +44,24 @@ impl Comparison {
         desired: &Desired,
         input: &ServiceInput,
     ) -> CommandResult<Self> {
-        let view = found(client.service(input.name().as_str()).await)?;
-        let before = view.as_ref().map(service_form::stored);
-        let scaled = view.and_then(|view| view.scaled_at).map(|at| humanize::age(&at, Timestamp::now()));
+        Self::of(found(client.service(input.name().as_str()).await)?, desired, input)
+    }
+
+    /// `Usage` if the service has invalid values.
+    pub(crate) fn of(
+        stored: Option<ServiceView>,
+        desired: &Desired,
+        input: &ServiceInput,
+    ) -> CommandResult<Self> {
+        let before = stored.as_ref().map(service_form::stored);
+        let scaled = stored.as_ref().and_then(|stored| stored.scaled_at.as_deref());
+        let scaled = scaled.map(|at| humanize::age(at, Timestamp::now()));
         let input = desired.over(input, before.as_ref());
         let after = service_form::normal(&input).map_err(|violations| {
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
             CommandError::Usage(format!("service {}: {}", input.name(), violations.join("; ")))
         })?;
-        Ok(Self { before, after, scaled })
+        Ok(Self { stored, before, after, scaled })
     }
 
     pub(crate) fn result(&self) -> &'static str {
@@ -71,13 +83,27 @@ impl Comparison {
         Ok(format!("--- service/{name} (stored)\n+++ service/{name} (file)\n{lines}{effect}"))
     }
 
-    pub(crate) async fn check(&self, client: &Client, leaves_volumes: bool) -> CommandResult<()> {
-        match &self.before {
-            Some(before) if *before == self.after => return Ok(()),
-            Some(before) if !leaves_volumes => lost_volumes::check(client, before, &self.after).await?,
-            _ => {}
+    /// Writes nothing.
+    pub(crate) async fn check(&self, client: &Client, desired: &Desired) -> CommandResult<()> {
+        if self.before.as_ref() == Some(&self.after) {
+            return Ok(());
         }
-        Ok(client.check_service(&self.after).await?)
+        self.check_volumes(client, desired).await?;
+        Ok(client.check_service(&desired.judged_alone(&self.after)).await?)
+    }
+
+    pub(crate) async fn check_volumes(&self, client: &Client, desired: &Desired) -> CommandResult<()> {
+        match &self.before {
+            Some(before) if !desired.leaves_volumes && !self.is_going() => {
+                lost_volumes::check(client, before, &self.after).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A write is refused.
+    pub(crate) fn is_going(&self) -> bool {
+        self.stored.as_ref().is_some_and(|stored| stored.state == ServiceState::Deleting)
     }
 
     pub(crate) fn effect(&self) -> Option<String> {

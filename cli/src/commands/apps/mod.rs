@@ -13,3 +13,4 @@ pub(crate) mod lost_volumes;
 pub(crate) mod prune;
 pub(crate) mod service_form;
 pub(crate) mod services_in_text;
+pub(crate) mod write_order;

@@ -20,6 +20,7 @@ use crate::commands::wait::Goal;
 use crate::exit::Exit;
 
 const MAX_REASONS: usize = 5;
+const MAX_NAMES: usize = 10;
 
 /// Arguments of `drain`.
 #[derive(Debug, Args)]
@@ -52,7 +53,8 @@ pub(crate) async fn run(args: &DrainArgs, context: &mut Context<'_>) -> CommandR
         let round = next_round(&moving, &BTreeSet::new());
         if round.is_empty() {
             note_bound(&staying, &args.node);
-            if note_stuck(&stuck, &args.node, &nodes) {
+            stuck_lines(&stuck, &args.node, &nodes).iter().for_each(|line| stderr::note(line));
+            if !stuck.is_empty() {
                 return Ok(Exit::Unschedulable);
             }
             return finish(&moving, &node, context);
@@ -96,8 +98,7 @@ fn is_bound(pod: &PodView, bound: &BTreeSet<Replica>) -> bool {
 }
 
 fn note_bound(pods: &[PodView], node: &str) {
-    let names: Vec<String> =
-        pods.iter().filter(|pod| is_here(pod)).map(|pod| format!("{}-{}", pod.name, pod.replica)).collect();
+    let names: Vec<String> = pods.iter().filter(|pod| is_here(pod)).map(pods::indexed_name).collect();
     if !names.is_empty() {
         stderr::note(&format!(
             "{} left on {node}: {}. The data of persistent volumes is there, and no other node has it. A pod that uses it \
@@ -138,21 +139,35 @@ fn why_not(pod: &PodView, node: &NodeView) -> Option<&'static str> {
     }
 }
 
-fn note_stuck(pods: &[PodView], node: &str, nodes: &[NodeView]) -> bool {
-    for pod in pods {
-        let others = nodes.iter().filter(|other| other.name.as_str() != node);
-        let reasons = others.filter_map(|other| Some(format!("{} {}", other.name, why_not(pod, other)?)));
-        let reasons = reasons.take(MAX_REASONS).collect::<Vec<_>>().join(", ");
-        let reasons = if reasons.is_empty() { "there is no other node".to_owned() } else { reasons };
-        stderr::note(&format!(
-            "{}-{} stays on {node}, for no other node takes it ({reasons}): uncordon or add a node, then drain again; \
-             `kubeleet pod stop {}` stops it nevertheless",
-            pod.name,
-            pod.replica,
-            pod.uuid.short()
-        ));
+/// One for all pods with the same reasons.
+fn stuck_lines(stuck: &[PodView], node: &str, nodes: &[NodeView]) -> Vec<String> {
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for pod in stuck {
+        let reasons = reasons_of(pod, node, nodes);
+        match groups.iter_mut().find(|(known, _)| *known == reasons) {
+            Some((_, names)) => names.push(pods::indexed_name(pod)),
+            None => groups.push((reasons, vec![pods::indexed_name(pod)])),
+        }
     }
-    !pods.is_empty()
+    let line = |(reasons, names): &(String, Vec<String>)| {
+        let (stay, them) = if names.len() == 1 { ("stays", "it") } else { ("stay", "them") };
+        let count = humanize::count(names.len() as u64, "pod");
+        let shown = names[..names.len().min(MAX_NAMES)].join(", ");
+        let more = names.len().saturating_sub(MAX_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!(
+            "{count} {stay} on {node}, for no other node takes {them} ({reasons}): {shown}{more}. Uncordon or add a node, \
+             then drain again; `kubeleet pod stop POD` stops a pod nevertheless"
+        )
+    };
+    groups.iter().map(line).collect()
+}
+
+fn reasons_of(pod: &PodView, node: &str, nodes: &[NodeView]) -> String {
+    let others = nodes.iter().filter(|other| other.name.as_str() != node);
+    let reasons = others.filter_map(|other| Some(format!("{} {}", other.name, why_not(pod, other)?)));
+    let reasons = reasons.take(MAX_REASONS).collect::<Vec<_>>().join(", ");
+    if reasons.is_empty() { "there is no other node".to_owned() } else { reasons }
 }
 
 async fn pods_on(node: &str, context: &Context<'_>) -> CommandResult<Vec<PodView>> {
@@ -273,6 +288,31 @@ mod tests {
             assert_eq!(has_place(&pod, std::slice::from_ref(&node)), expected.is_none());
         }
         assert!(!has_place(&pod(0), &[]));
+    }
+
+    #[test]
+    fn pods_that_stay_for_the_same_reason_share_a_line() {
+        let pod = |replica, port: &str| PodView {
+            replica,
+            host_ports: vec![port.to_owned()],
+            memory_bytes: 0,
+            cpu_millis: 0,
+            pids: 0,
+            disk_bytes: 0,
+            ..fixtures::pod("a", Phase::Running)
+        };
+        let mut other = fixtures::node("b");
+        (other.ready, other.cordoned) = (true, false);
+        other.capacity.pods = 100;
+        drop(other.host_ports.insert("80/tcp".to_owned(), "x".to_owned()));
+        let mut pods: Vec<PodView> = (0..12).map(|replica| pod(replica, "80/tcp")).collect();
+        pods.push(pod(20, "81/tcp"));
+        let lines = stuck_lines(&pods, "a", &[fixtures::node("a"), other]);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        let first = "12 pods stay on a, for no other node takes them (b port taken): web-0, web-1, ";
+        assert!(lines[0].starts_with(first) && lines[0].contains("web-9 and 2 more. Uncordon"), "{lines:?}");
+        assert!(lines[1].starts_with("1 pod stays on a, for no other node takes it ("), "{lines:?}");
+        assert!(stuck_lines(&pods[..1], "a", &[])[0].contains("(there is no other node): web-0. "));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::terminal::{self, RawTerminal};
+use super::terminal::{self, TerminalMode};
 use crate::commands::context::Context;
 use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::find_pod;
@@ -41,7 +41,7 @@ pub(crate) async fn open(
     }
     let pod = find_pod::running_pod(context, pod).await?;
     let channel = context.client.open_channel(pod.uuid.as_str(), container, purpose).await?;
-    let _raw = streams.tty.then(RawTerminal::enter).transpose()?;
+    let _raw = streams.tty.then(TerminalMode::raw).transpose()?;
     run(channel, streams).await
 }
 

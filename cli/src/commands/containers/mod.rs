@@ -8,6 +8,7 @@ pub(crate) mod env_file;
 pub(crate) mod exec;
 pub(crate) mod logs;
 pub(crate) mod name_from_image;
+pub(crate) mod port;
 pub(crate) mod port_forward;
 pub(crate) mod run;
 pub(crate) mod run_attached;

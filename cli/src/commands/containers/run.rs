@@ -93,8 +93,8 @@ pub(crate) struct RunArgs {
     /// code is that of the first container that failed.
     #[arg(long)]
     wait: bool,
-    /// Return at once: the default, as without --wait.
-    #[arg(long, short, conflicts_with = "wait")]
+    /// Leave the pods running in the background: the default. With --wait it returns when they run.
+    #[arg(long, short)]
     detach: bool,
     /// Show the output of the pods until they have ended, exit with their exit code, and delete the service:
     /// for a command that ends.

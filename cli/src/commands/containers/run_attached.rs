@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::channel_streams::{self, ChannelStreams};
 use super::run_to_end;
-use super::terminal::{self, RawTerminal};
+use super::terminal::{self, TerminalMode};
 use crate::commands::context::Context;
 use crate::commands::error::{CommandError, CommandResult};
 use crate::exit::Exit;
@@ -156,7 +156,7 @@ async fn connect(service: &ServiceView, tty: bool, context: &mut Context<'_>) ->
         Err(error) if error.status() == Some(409) => return show_output(service, context).await,
         channel => channel?,
     };
-    let _raw = tty.then(RawTerminal::enter).transpose()?;
+    let _raw = tty.then(TerminalMode::raw).transpose()?;
     let streams = ChannelStreams { stdin: true, tty, forwards_interrupt: !tty };
     channel_streams::run(channel, &streams).await
 }

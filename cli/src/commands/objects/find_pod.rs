@@ -24,16 +24,51 @@ pub(crate) async fn pod(client: &Client, text: &str) -> CommandResult<PodView> {
     }
     let by_prefix = PodFilter { prefix: Some(text.to_owned()), ..PodFilter::default() };
     let mut found = client.some_pods(&by_prefix, MAX_CANDIDATES).await?;
-    if found.0.is_empty() && ServiceName::new(text).is_ok() {
-        found = pods_of(client, text).await?;
+    let is_named = found.0.iter().any(|pod| pods::indexed_name(pod) == text);
+    if !is_named && ServiceName::new(text).is_ok() {
+        let of_service = pods_of(client, text).await?;
+        // The uuids of other pods may begin with the name of a service, such as `db`.
+        if !of_service.0.is_empty() {
+            found = of_service;
+        } else if !found.0.is_empty() && client.service(text).await.is_ok() {
+            return Err(none_runs(text));
+        }
     }
-    let (candidates, has_more) = found;
-    if candidates.is_empty() {
+    if found.0.is_empty() {
         return Err(no_pod(client, text).await);
     }
+    only(client, text, found).await
+}
+
+/// For `pod stop`, also by the name of a service that has one pod.
+pub(crate) async fn pod_to_stop(context: &Context<'_>, text: &str) -> CommandResult<PodView> {
+    let client = &context.client;
+    let ObjectName { object_type, name } = object_name::split(text);
+    let service = match object_type {
+        Some(of) if of.is_service() => Some(context.service_name(&name).await?),
+        Some(_) => None,
+        None => context.folder.service(client, &name).await?,
+    };
+    let Some(service) = service else { return pod(client, &name).await };
+    client.service(&service).await?;
+    let found = pods_of(client, &service).await?;
+    if found.0.is_empty() {
+        return Err(none_runs(&service));
+    }
+    only(client, &service, found).await
+}
+
+async fn only(client: &Client, text: &str, found: (Vec<PodView>, bool)) -> CommandResult<PodView> {
+    let (candidates, has_more) = found;
     let id = choose(text, candidates, has_more)?.uuid;
     // Entries of a list lack the refusals.
     Ok(client.pod(id.as_str()).await?)
+}
+
+fn none_runs(service: &str) -> CommandError {
+    CommandError::NotFound(format!(
+        "no pod of {service} runs: `kubeleet describe service {service}` says why"
+    ))
 }
 
 /// For `exec`, `cp` and the like. Prefers a ready pod of a service, and names the choice on standard error.
@@ -62,11 +97,7 @@ pub(crate) async fn running_pod(context: &Context<'_>, text: &str) -> CommandRes
         client.service(&service).await?;
     }
     let (pods, _) = pods_of(client, &service).await?;
-    let (chosen, count) = any_of(&pods).ok_or_else(|| {
-        CommandError::NotFound(format!(
-            "no pod of {service} runs: `kubeleet describe service {service}` says why"
-        ))
-    })?;
+    let (chosen, count) = any_of(&pods).ok_or_else(|| none_runs(&service))?;
     if count > 1 {
         let pod = pods::indexed_name(chosen);
         stderr::note(&format!("{service} has {count} pods: this is {pod}"));
@@ -107,11 +138,13 @@ async fn no_pod(client: &Client, text: &str) -> CommandError {
     })
 }
 
-/// During a replacement the old and the new pod share a name: the active one is meant.
+/// During a replacement the old and the new pod share a name: the active one is meant, or the only one that
+/// has not ended.
 fn choose(text: &str, candidates: Vec<PodView>, has_more: bool) -> CommandResult<PodView> {
-    let active: Vec<&PodView> = candidates.iter().filter(is_active).collect();
     let all: Vec<&PodView> = candidates.iter().collect();
-    match [all, active].into_iter().find(|pods| pods.len() == 1).as_deref() {
+    let not_ended: Vec<&PodView> = candidates.iter().filter(|pod| !pod.phase.is_terminal()).collect();
+    let active: Vec<&PodView> = candidates.iter().filter(is_active).collect();
+    match [all, not_ended, active].into_iter().find(|pods| pods.len() == 1).as_deref() {
         Some([only]) if !has_more => Ok((*only).clone()),
         _ => Err(ambiguous(text, &candidates, has_more)),
     }
@@ -140,6 +173,8 @@ mod tests {
         let (a, b) = (fixtures::pod("aaaa1111", Phase::Running), fixtures::pod("aaaa2222", Phase::Stopping));
         assert_eq!(choose("aaaa", vec![b.clone()], false).unwrap(), b);
         assert_eq!(choose("aaaa", vec![b.clone(), a.clone()], false).unwrap(), a);
+        let ended = fixtures::pod("aaaa3333", Phase::Failed);
+        assert_eq!(choose("aaaa", vec![ended, b.clone()], false).unwrap(), b);
         let many = choose("aaaa", vec![a.clone(), a.clone(), b], false).unwrap_err().to_string();
         assert!(many.contains("several pods") && many.contains("aaaa2222"), "{many}");
         assert!(choose("aaaa", vec![a], true).unwrap_err().to_string().contains('…'));

@@ -143,6 +143,16 @@ fn without_unknown_type(name: String) -> Result<String, String> {
     }
 }
 
+/// With its type.
+pub(crate) fn pod_or_service(text: &str) -> Result<String, String> {
+    match split(text).object_type {
+        Some(of) if of != ObjectType::Pod && !of.is_service() => {
+            Err(format!("this is a {}, but the command needs a pod or a service", of.as_str()))
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
 pub(crate) fn value(text: &str) -> Result<String, String> {
     match split(text) {
         ObjectName { object_type: None | Some(ObjectType::Secret | ObjectType::Config), name } => Ok(name),
@@ -206,6 +216,11 @@ mod tests {
         assert!(pod("svc/web").unwrap_err().contains("needs a pod"));
         assert!(service("daemonset/y").unwrap_err().contains("did you mean service/y"));
         assert_eq!(service("deployment/y").unwrap(), "y");
+        assert!(pod_or_service("node/a").unwrap_err().contains("needs a pod or a service"));
+        assert_eq!(
+            ["a", "pod/a", "svc/a"].map(|text| pod_or_service(text).unwrap()),
+            ["a", "pod/a", "svc/a"]
+        );
         assert_eq!(service("job/sums").unwrap(), "sums", "a job is a service");
     }
 }

@@ -93,12 +93,12 @@ pub(crate) struct PsArgs {
 /// Arguments of `pod stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// Uuids, beginnings of uuids, or names such as web-0.
+    /// Uuids, beginnings of uuids, or names such as web-0; or services that have one pod.
     #[arg(
         value_name = "POD",
         required_unless_present = "label",
         conflicts_with = "label",
-        value_parser = ObjectType::Pod.names()
+        value_parser = object_name::pod_or_service
     )]
     pods: Vec<String>,
     #[command(flatten)]
@@ -201,7 +201,7 @@ pub(crate) async fn stop(
         None => named,
     };
     for text in &pods {
-        let Some(pod) = batch.accept(stop_one(&context.client, text).await)? else { continue };
+        let Some(pod) = batch.accept(stop_one(context, text).await)? else { continue };
         context.output.print_result(&pod, "is being stopped")?;
         let name = pods::indexed_name(&pod);
         goals.push(Goal::PodGone { id: pod.uuid, name });
@@ -220,7 +220,7 @@ async fn active_pods(label: String, client: &Client) -> CommandResult<Vec<String
     Ok(uuids)
 }
 
-async fn stop_one(client: &Client, text: &str) -> CommandResult<PodView> {
-    let pod = find_pod::pod(client, text).await?;
-    Ok(client.stop_pod(pod.uuid.as_str()).await?)
+async fn stop_one(context: &Context<'_>, text: &str) -> CommandResult<PodView> {
+    let pod = find_pod::pod_to_stop(context, text).await?;
+    Ok(context.client.stop_pod(pod.uuid.as_str()).await?)
 }

@@ -14,9 +14,11 @@ use output::stderr;
 
 use super::object_name::ObjectType;
 use crate::commands::batch::BatchResult;
+use crate::commands::containers::terminal::{self, TerminalMode};
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_of_object;
 use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::flag_values;
 use crate::commands::lists;
 use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
@@ -63,9 +65,12 @@ pub(crate) struct LoginArgs {
     /// The name of the user.
     #[arg(short, long, alias = "user", value_name = "USER")]
     username: String,
-    /// Read the password or token from standard input. There is no other way: other users of a machine see
-    /// its command lines.
-    #[arg(long, required = true)]
+    /// The password or token. The shell keeps it, and other users of the machine can see it while the command
+    /// runs: prefer --password-stdin.
+    #[arg(long, short, value_name = "PASSWORD", value_parser = flag_values::hidden)]
+    password: Option<ValueBytes>,
+    /// Read the password or token from standard input. Without this and -p it is asked for in a terminal.
+    #[arg(long, conflicts_with = "password")]
     password_stdin: bool,
 }
 
@@ -79,13 +84,21 @@ pub(crate) async fn run(args: RegistryArgs, context: &mut Context<'_>) -> Comman
 }
 
 pub(crate) async fn list(style: ListStyle, context: &mut Context<'_>) -> CommandResult {
-    let none = "no logins; `kubeleet registry login REGISTRY -u USER --password-stdin` stores one";
+    let none = "no logins; `kubeleet registry login REGISTRY -u USER` stores one";
     lists::show(style, none, async |client| client.list::<RegistryView>("registry").await, context).await
 }
 
 async fn login(args: LoginArgs, context: &mut Context<'_>) -> CommandResult {
     let host = normalized(&args.host)?;
-    let input = RegistryInput { user: args.username, password: password()? };
+    let password = match args.password {
+        Some(password) => {
+            stderr::warning("the password is in the shell's history; --password-stdin reads it");
+            password
+        }
+        None if args.password_stdin => read_password()?,
+        None => ask_for_password().await?,
+    };
+    let input = RegistryInput { user: args.username, password };
     let operation = format!("storing the login for {host}");
     let call = context.client.call(Method::PUT, &["registry", host.as_str()], operation);
     let registry: RegistryView = call.json(&input).view().await?;
@@ -129,7 +142,32 @@ fn normalized(host: &str) -> CommandResult<RegistryHost> {
     RegistryHost::of_address(host).map_err(|error| CommandError::Usage(error.to_string()))
 }
 
-fn password() -> CommandResult<ValueBytes> {
+async fn ask_for_password() -> CommandResult<ValueBytes> {
+    if !terminal::is_interactive() {
+        return Err(CommandError::Usage(
+            "the password is missing: --password-stdin reads it, as in `kubeleet registry login REGISTRY -u USER \
+             --password-stdin < FILE`"
+                .to_owned(),
+        ));
+    }
+    stderr::note("Password (it is not shown):");
+    let failed = |error: std::io::Error| CommandError::Other(format!("cannot read the terminal: {error}"));
+    let _hidden = TerminalMode::hidden().map_err(failed)?;
+    let mut line = String::new();
+    let typed = tokio::task::spawn_blocking(move || std::io::stdin().read_line(&mut line).map(|_| line));
+    tokio::select! {
+        typed = typed => {
+            let line = typed.map_err(std::io::Error::other).flatten().map_err(failed)?;
+            Ok(ValueBytes::new(line.trim_end_matches(['\n', '\r']).as_bytes().to_vec()))
+        }
+        // Otherwise this process would end before the terminal shows keys again.
+        _interrupted = tokio::signal::ctrl_c() => {
+            Err(CommandError::Other("interrupted; nothing was stored".to_owned()))
+        }
+    }
+}
+
+fn read_password() -> CommandResult<ValueBytes> {
     // Slightly more than allowed: the API reports the excess, and an endless input ends.
     let limit = MAX_PASSWORD_BYTES as u64 + 3;
     let mut bytes = Vec::new();

@@ -19,6 +19,7 @@ use crate::commands::batch;
 use crate::commands::context::Context;
 use crate::commands::durability_warning::warn_of_object;
 use crate::commands::error::{CommandError, CommandResult};
+use crate::commands::flag_values;
 use crate::commands::lists;
 use crate::commands::type_args::TypeArgs;
 use crate::exit::Exit;
@@ -81,13 +82,8 @@ pub(crate) struct ContentArgs {
     from_file: Option<PathBuf>,
     /// The content itself. Other users of the machine can see it while the command runs, and the shell may
     /// keep it.
-    #[arg(long, value_name = "TEXT", value_parser = literal)]
+    #[arg(long, value_name = "TEXT", value_parser = flag_values::hidden)]
     from_literal: Option<ValueBytes>,
-}
-
-/// Hides the value from the moment it is parsed.
-fn literal(text: &str) -> Result<ValueBytes, std::convert::Infallible> {
-    Ok(ValueBytes::new(text.as_bytes().to_vec()))
 }
 
 pub(crate) fn print_key(output: &mut Output) -> CommandResult {
@@ -193,8 +189,23 @@ pub(crate) fn users_of(kind: ValueKind, name: &str, services: &[ServiceView]) ->
     users.map(|service| service.name.to_string()).collect()
 }
 
+/// kubectl's `KEY=VALUE`. Base64 may end with `=`.
+fn has_key(text: &[u8]) -> bool {
+    let Some(at) = text.iter().position(|byte| *byte == b'=') else { return false };
+    let (key, value) = (&text[..at], &text[at + 1..]);
+    let is_word = key.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte));
+    is_word && !key.is_empty() && value.iter().any(|byte| *byte != b'=')
+}
+
 fn content(args: ContentArgs) -> CommandResult<ValueBytes> {
     if let Some(literal) = args.from_literal {
+        if has_key(literal.expose()) {
+            stderr::note(&format!(
+                "all of the text is the content, also what is before the `=`: there are no keys. If only the rest is \
+                 meant: `--from-literal TEXT` without a key, with `rotate {}` if it is stored by now",
+                args.name
+            ));
+        }
         return Ok(literal);
     }
     let path = args.file.or(args.from_file).filter(|path| path.as_os_str() != "-");
@@ -216,5 +227,24 @@ fn content(args: ContentArgs) -> CommandResult<ValueBytes> {
         ))),
         Ok(_) => Ok(ValueBytes::new(bytes)),
         Err(error) => Err(CommandError::Other(format!("cannot read {from}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_before_the_content_is_noticed() {
+        for (text, expected) in [
+            ("k=v", true),
+            ("tls.crt=a b", true),
+            ("hunter2", false),
+            ("aHVudGVyMg==", false),
+            ("=v", false),
+            ("postgres://db/shop?ssl=on", false),
+        ] {
+            assert_eq!(has_key(text.as_bytes()), expected, "{text}");
+        }
     }
 }

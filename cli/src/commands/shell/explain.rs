@@ -67,10 +67,14 @@ pub(crate) fn schema(mut output: Output) -> CommandResult {
 
 fn explain(path: &str) -> CommandResult<String> {
     let schema = Schema(schema::of_service());
-    let mut steps = path.split('.').map(|step| step.split('[').next().unwrap_or_default());
-    let object = steps.next().unwrap_or_default();
-    if ![SERVICE, "services", "svc"].contains(&object) {
-        let detail = format!("{object:?} is no object that files describe: try `kubeleet explain {SERVICE}`");
+    let mut steps = path.split('.').map(|step| step.split('[').next().unwrap_or_default()).peekable();
+    let object = steps.peek().copied().unwrap_or_default();
+    if [SERVICE, "services", "svc"].contains(&object) {
+        steps.next();
+    } else if !schema.fields(&schema.0).iter().any(|(name, _)| name == object) {
+        let detail = format!(
+            "{object:?} is no object that files describe, and no field of a service: try `kubeleet explain {SERVICE}`"
+        );
         return Err(CommandError::NotFound(detail));
     }
     let mut part = schema.0.clone();
@@ -283,6 +287,8 @@ mod tests {
                 assert!(all.contains(&format!("\n{name} ")), "{name} is missing in {all}");
             }
         }
+        assert_eq!(explain("job").unwrap(), explain("service.job").unwrap());
+        assert_eq!(explain("job.completions").unwrap(), explain("service.job.completions").unwrap());
         assert!(explain("service.restart").unwrap().contains("`always` or `on-failure` or `never`"));
     }
 
@@ -304,9 +310,12 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_not_found() {
-        for (path, part) in
-            [("pod", "explain service"), ("service.imgae", "imgae"), ("service.image.x", "image")]
-        {
+        for (path, part) in [
+            ("pod", "explain service"),
+            ("service.imgae", "imgae"),
+            ("service.image.x", "image"),
+            ("jbo", "jbo"),
+        ] {
             let error = explain(path).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");
             assert_eq!(error.exit(), Exit::NotFound);

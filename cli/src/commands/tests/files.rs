@@ -66,10 +66,7 @@ async fn a_dry_run_is_refused_for_what_apply_is() {
     let line = format!("apply --dry-run -f {}", files.path().display());
     let refusing = |status: u16, kind: &'static str| {
         move |request: &str| match request.starts_with("PUT") {
-            true => {
-                let problem = serde_json::json!({"type": format!("/problems/{kind}"), "title": "t", "detail": "d", "status": status});
-                response(&format!("{status} x"), "application/problem+json", &problem.to_string())
-            }
+            true => refusal(status, kind),
             false => api_with_web(request),
         }
     };
@@ -82,6 +79,58 @@ async fn a_dry_run_is_refused_for_what_apply_is() {
         let (exit, shown, _) = run_line(&line, refusing(status, kind)).await;
         assert_eq!(exit.unwrap(), expected, "{kind}");
         assert!(shown.starts_with("service/web configured (dry run)"), "{shown}");
+    }
+}
+
+/// As users write them, with the dependency last.
+const MIGRATED: &str = "name: web\nimage: b\ndepends_on: {cache: service_started}\n---\n\
+                        name: other\nimage: b\n---\nname: cache\nimage: b\n\
+                        depends_on: {migrate: service_completed_successfully}\n---\nname: migrate\nimage: b\n";
+
+fn refusing(refused: &'static str, with: String) -> impl Fn(&str) -> String + Send + Sync + 'static {
+    move |request: &str| match request.split(" HTTP").next().unwrap() {
+        line if line == refused => with.clone(),
+        line => {
+            let name = line.rsplit('/').next().unwrap().trim_end_matches("?dry_run=true");
+            ok_json(&fixtures::service(name))
+        }
+    }
+}
+
+fn refusal(status: u16, kind: &str) -> String {
+    let problem = serde_json::json!({"type": format!("/problems/{kind}"), "title": "t", "detail": "d", "status": status});
+    response(&format!("{status} x"), "application/problem+json", &problem.to_string())
+}
+
+#[tokio::test]
+async fn apply_writes_nothing_if_one_of_its_services_is_known_to_be_refused() {
+    let files = directory(&[("all.yaml", MIGRATED)]);
+    let line = format!("apply -f {}", files.path().display());
+    let respond = refusing("PUT /service/migrate?dry_run=true", refusal(409, "job-immutable"));
+    let (exit, shown, requests) = run_line(&line, respond).await;
+    assert_eq!((exit.unwrap(), shown.as_str()), (Exit::Conflict, ""));
+    let is_write = |line: &&String| line.starts_with("PUT") && !line.contains("dry_run");
+    assert_eq!(requests.iter().find(is_write), None);
+    // The room may be there when it is written.
+    let respond = refusing("PUT /service/migrate?dry_run=true", refusal(409, "insufficient-memory"));
+    let (exit, shown, _) = run_line(&line, respond).await;
+    assert_eq!((exit.unwrap(), shown.lines().count()), (Exit::Ok, 4));
+}
+
+#[tokio::test]
+async fn what_depends_on_a_refused_service_is_not_changed_and_the_others_are() {
+    let files = directory(&[("all.yaml", MIGRATED)]);
+    let line = format!("apply -f {}", files.path().display());
+    for (refusal, expected) in [
+        (refusal(409, "insufficient-memory"), Exit::Unschedulable),
+        (refusal(409, "route-taken"), Exit::Conflict),
+        (problem(507), Exit::Error),
+    ] {
+        let (exit, shown, requests) = run_line(&line, refusing("PUT /service/migrate", refusal)).await;
+        assert_eq!((exit.unwrap(), shown.as_str()), (expected, "service/other unchanged\n"));
+        let is_write = |line: &&String| line.starts_with("PUT") && !line.contains("dry_run");
+        let writes: Vec<&String> = requests.iter().filter(is_write).collect();
+        assert_eq!(writes, ["PUT /service/migrate", "PUT /service/other"]);
     }
 }
 
@@ -173,8 +222,14 @@ async fn the_services_of_a_compose_file_are_applied_in_their_order_and_others_pr
         shown, "service/shop-web created\nservice/shop-web unchanged\n",
         "the fake API has one answer"
     );
-    let put: Vec<_> = requests.iter().filter(|line| line.starts_with("PUT")).collect();
+    let put = requests.iter().filter(|line| line.starts_with("PUT") && !line.contains("dry_run"));
+    let put: Vec<_> = put.collect();
     assert_eq!(put, ["PUT /app/shop/lock", "PUT /service/shop-db", "PUT /service/shop-web"]);
+    let place = |line: &str| requests.iter().position(|request| request == line).unwrap();
+    for checked in ["shop-db", "shop-web"] {
+        let check = place(&format!("PUT /service/{checked}?dry_run=true"));
+        assert!(check < place("PUT /service/shop-db"), "all are checked first: {requests:?}");
+    }
     assert!(requests.pop().unwrap().starts_with("DELETE /app/shop/lock?id="), "{requests:?}");
     assert!(!requests.iter().any(|line| line.starts_with("DELETE")), "{requests:?}");
 

@@ -18,7 +18,7 @@ impl GoalProgress {
     pub(super) fn start(subject: String) -> Self {
         let spinner = allows_styling(&std::io::stderr()).then(|| {
             let style = ProgressStyle::with_template("{spinner} {wide_msg}").expect("a valid template");
-            let bar = ProgressBar::new_spinner().with_style(style);
+            let bar = ProgressBar::new_spinner().with_style(style).with_message(subject.clone());
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });

@@ -126,13 +126,17 @@ impl Waiter {
                 }
                 WaitVerdict::Waiting => failed_since = None,
             }
-            if poll.assessment.verdict != WaitVerdict::Reached {
+            let is_reached = poll.assessment.verdict == WaitVerdict::Reached;
+            if !is_reached {
                 ready_since = None;
             }
             if is_over {
                 return progress.finish(line, "timed out", poll.exit_on_timeout);
             }
-            progress.show(line);
+            // Its last line says it.
+            if !is_reached {
+                progress.show(line);
+            }
             hints.wait(POLL_INTERVAL.min(self.time_left()), poll_time).await;
         }
     }

@@ -63,12 +63,8 @@ impl SpecFile {
         Ok(file.pod)
     }
 
-    /// It does not depend on the order of fields or on explicit defaults, so new fields change no
-    /// fingerprint.
     pub(crate) fn fingerprint(&self) -> String {
-        let (pod, missing) = (to_value(&self.pod), to_value(&without_choices()));
-        let canonical = without_defaults(pod, &missing).to_string();
-        hex(&Sha256::digest(canonical.as_bytes())[..16])
+        fingerprint(&self.pod)
     }
 
     /// Equal fingerprints of one service have equal ids, so its pods are not replaced. Services share no ids:
@@ -78,6 +74,18 @@ impl SpecFile {
         let digest = Sha256::digest(format!("{} {}{form}", self.service, self.fingerprint()));
         SpecId::new(hex(&digest[..SPEC_ID_BYTES])).expect("hexadecimal digits are an id")
     }
+}
+
+/// It does not depend on the order of fields or on explicit defaults, so new fields change no fingerprint.
+fn fingerprint(pod: &PodSpec) -> String {
+    let (pod, missing) = (to_value(pod), to_value(&without_choices()));
+    let canonical = without_defaults(pod, &missing).to_string();
+    hex(&Sha256::digest(canonical.as_bytes())[..16])
+}
+
+/// Returns true if a service that has one keeps its pods when the other is stored.
+pub fn is_same_specification(one: &PodSpec, other: &PodSpec) -> bool {
+    fingerprint(one) == fingerprint(other)
 }
 
 fn without_choices() -> PodSpec {
