@@ -30,7 +30,7 @@ pub(crate) async fn pod(client: &Client, text: &str) -> CommandResult<PodView> {
         // The uuids of other pods may begin with the name of a service, such as `db`.
         if !of_service.0.is_empty() {
             found = of_service;
-        } else if !found.0.is_empty() && client.service(text).await.is_ok() {
+        } else if client.service(text).await.is_ok() {
             return Err(none_runs(text));
         }
     }
