@@ -180,6 +180,11 @@ impl PlacementLoop {
             if pods.is_empty() {
                 return Ok(());
             }
+            if round > 1 {
+                // Their volumes may be bound by now, and their siblings placed.
+                locate_volumes(&self.store, &mut pods).await?;
+                self.read_services(&mut pods).await?;
+            }
             let mut outcomes = self.decide(&pods);
             if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Unschedulable { .. })) {
                 // A view from before the pod was taken must not make it unschedulable.
@@ -300,9 +305,6 @@ impl PlacementLoop {
         stale_nodes.sort();
         stale_nodes.dedup();
         self.view.read_nodes(&self.store, &stale_nodes).await?;
-        // Their volumes may be bound by now.
-        locate_volumes(&self.store, &mut refused).await?;
-        self.read_services(&mut refused).await?;
         Ok(refused)
     }
 
