@@ -1,6 +1,6 @@
 //! Addresses of callers that are no pod, as far as this process knows.
 //!
-//! Tests: gates::callers
+//! Tests: gates::tests
 
 use std::collections::HashMap;
 use std::net::IpAddr;

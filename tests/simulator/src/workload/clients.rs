@@ -237,7 +237,9 @@ async fn put(
         input["image"] = service.image.clone().into();
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
-        (input["image"], input["cpus"]) = (service.image.clone().into(), "0.5".into());
+        // The only node that the rules leave may be full otherwise.
+        let cpus = if has_rules(&service.image) { "0.1" } else { "0.5" };
+        (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
     }
     if has_check(&service.image) {
         input["healthcheck"] = serde_json::json!({
