@@ -375,13 +375,13 @@ ablations! {
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {
-    without_the_pause_after_a_failover, seed 44:
+    without_the_pause_after_a_failover, seed 194:
         "_prelude", "local left = changed_at + pause_ms - NOW" => "local left = 0",
         "invariant 5";
     with_a_pause_that_knows_no_longer_fence, seed 829:
         "claim", "math.max(tonumber(pause_ms), longest_fence)" => "tonumber(pause_ms)",
         "invariant 5";
-    with_writes_of_fenced_workers, seed 21:
+    with_writes_of_fenced_workers, seed 38:
         "_prelude", "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false",
         "invariant 3";
     with_a_register_that_takes_workers_of_any_cluster, seed 13:
@@ -429,7 +429,7 @@ ablations! {
     with_an_assignment_to_a_relabelled_node, seed 2:
         "assign", "seen_labels ~= '' and" => "false and",
         "which lacks the label";
-    with_an_assignment_beside_one_that_was_not_counted, seed 6:
+    with_an_assignment_beside_one_that_was_not_counted, seed 40:
         "assign", "is_outdated = (mark or '') ~= seen_mark" => "is_outdated = false",
         "rules: ";
     }
