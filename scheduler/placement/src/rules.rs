@@ -126,17 +126,16 @@ impl RuleState {
         let preferences = self.missed(candidate).map(score::explain_preference);
         let of_spread = |spread: &SpreadState| {
             let domain = spread.domain_of[node as usize];
-            let points = spread.load(domain, weights);
             let pods = domain.map_or(0, |domain| spread.domains[domain as usize].pods);
-            let is_soft = !spread.rule.hard;
-            is_soft.then(|| TermScore {
+            TermScore {
                 term: LoadTerm::DomainSiblings,
                 value: pods as f64,
                 weight: spread.rule.weight,
-                points,
-            })
+                points: spread.load(domain, weights),
+            }
         };
-        preferences.chain(self.spreads.iter().filter_map(of_spread)).collect()
+        let soft = self.spreads.iter().filter(|spread| !spread.rule.hard);
+        preferences.chain(soft.map(of_spread)).collect()
     }
 
     fn missed<'a>(&'a self, candidate: &'a Candidate) -> impl Iterator<Item = u32> + 'a {

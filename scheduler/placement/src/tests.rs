@@ -164,7 +164,7 @@ fn rules_hold(before: &[Node], placed: &PlacedPods, pod: &PodRequest, node: &Nod
         let few = rule.min_domains.is_some_and(|least| (eligible.len() as u64) < least.get());
         let least = if few { 0 } else { least };
         let domain = rule.domain(&node.name, &node.facts.labels);
-        !rule.hard || domain.is_some_and(|domain| all[domain] + 1 <= least + rule.max_skew.get())
+        !rule.hard || domain.is_some_and(|domain| all[domain] < least + rule.max_skew.get())
     };
     rules.max_per_node.is_none_or(|most| on_node < most.get()) && rules.spread.iter().all(has_place)
 }
