@@ -221,14 +221,28 @@ pub(crate) fn unschedulable_message(nodes: usize, refusals: &[Refusal]) -> Strin
     format!("0/{nodes} nodes are available: {}", reasons.join(", "))
 }
 
+/// On some nodes room is all that is missing, and the rules of the service leave out the others.
 pub(crate) fn only_lacks_room(message: &str) -> bool {
     let Some((_, reasons)) = message.split_once(" nodes are available: ") else { return false };
-    let is_room = |reason: &str| {
-        let word = reason.split_once(' ').map_or("", |(_, word)| word);
-        let word = word.split(' ').next().unwrap_or_default();
-        word == "TooManyPods" || word == "MaxPerNode" || word.starts_with("Insufficient")
-    };
-    reasons.split(", ").all(is_room)
+    let words: Vec<&str> = reasons_in(reasons).filter_map(|reason| reason.split(' ').nth(1)).collect();
+    let is_room =
+        |word: &&str| ["TooManyPods", "MaxPerNode"].contains(word) || word.starts_with("Insufficient");
+    words.iter().any(is_room)
+        && words.iter().all(|word| is_room(word) || *word == Reason::CONSTRAINT.as_str())
+}
+
+/// Their examples are in parentheses, which may have commas.
+fn reasons_in(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    let parts = text.split(move |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    parts.map(str::trim_start)
 }
 
 fn counted(refusal: &Refusal) -> String {
@@ -270,6 +284,22 @@ mod tests {
             let message = unschedulable_message(2, &[refusal]);
             assert_eq!(message, format!("0/2 nodes are available: {expected}"));
         }
+    }
+
+    #[test]
+    fn a_pod_only_lacks_room_if_its_rules_leave_nodes_that_are_full() {
+        for (reasons, expected) in [
+            ("2 InsufficientMemory", true),
+            ("3 MaxPerNode (has 2 of the service's pods and may have 2), 1 TooManyPods", true),
+            ("2 MaxPerNode (has 1), 3 Constraint (has disk=hdd, but the service needs zone in (a,b))", true),
+            ("3 Constraint (has disk=hdd, but the service needs disk == ssd)", false),
+            ("2 InsufficientCpu, 1 Cordoned", false),
+            ("1 VolumeElsewhere (data is on w1)", false),
+        ] {
+            let message = format!("0/5 nodes are available: {reasons}");
+            assert_eq!(only_lacks_room(&message), expected, "{reasons}");
+        }
+        assert!(!only_lacks_room("the cluster has no nodes"));
     }
 
     #[test]

@@ -229,7 +229,8 @@ impl Demand {
     fn addition(&self, count: u64, nodes: &[&Node]) -> Option<Shortage> {
         let fits = |node: &Node, lack: Lack| match lack {
             Lack::Amount(resource) => self.wanted.count_within(free(node), resource),
-            Lack::Ports => self.offers_ports(node, nodes).into(),
+            Lack::Ports if self.taken_port(node).is_none() => 1,
+            Lack::Ports => 0,
             Lack::Permission | Lack::Rules | Lack::PerNode => u64::MAX,
             Lack::Slots => free(node).pods,
         };
@@ -253,7 +254,6 @@ impl Demand {
         let reason = |node: &Node| match self.taken_port(node) {
             _ if lack == Lack::Slots => slots_of(node),
             Some((port, pod)) => format!("port {port} is taken by {pod}"),
-            None if lack == Lack::Ports && !self.offers_ports(node, nodes) => shares_machine(node, nodes),
             None => {
                 let free = free(node);
                 let free =
@@ -278,7 +278,7 @@ impl Demand {
         BLAMED.into_iter().filter(|lack| self.wanted.can_lack(*lack)).find_map(|lack| {
             let (required, allocatable) = match lack {
                 Lack::Ports => {
-                    let free = nodes.iter().filter(|node| self.offers_ports(node, nodes)).count();
+                    let free = nodes.iter().filter(|node| self.taken_port(node).is_none()).count();
                     (self.wanted.replicas, free as u64)
                 }
                 Lack::Slots | Lack::Permission | Lack::Rules | Lack::PerNode => {
@@ -293,7 +293,6 @@ impl Demand {
             let reason = |node: &Node| match (lack, self.taken_port(node)) {
                 (Lack::Slots | Lack::Permission | Lack::Rules | Lack::PerNode, _) => slots_of(node),
                 (Lack::Ports, Some((port, pod))) => format!("port {port} is taken by {pod}"),
-                (Lack::Ports, None) if !self.offers_ports(node, nodes) => shares_machine(node, nodes),
                 (Lack::Ports, None) => "takes one of the pods".to_owned(),
                 (Lack::Amount(resource), _) => {
                     format!("{} free", amount(resource, free(node).get(resource), Rounded::Down))
@@ -301,13 +300,6 @@ impl Demand {
             };
             (required > allocatable).then(|| self.short_of(lack, required, allocatable, nodes, reason))
         })
-    }
-
-    /// Workers of one engine share the ports of its machine, as those of `kubeleet dev` do: the first counts.
-    fn offers_ports(&self, node: &Node, nodes: &[&Node]) -> bool {
-        let mut of_machine = nodes.iter().filter(|other| are_of_one_machine(node, other));
-        of_machine.clone().next().is_some_and(|first| first.name == node.name)
-            && of_machine.all(|other| self.taken_port(other).is_none())
     }
 
     fn taken_port<'a>(&'a self, node: &'a Node) -> Option<(&'a str, &'a str)> {
@@ -339,18 +331,6 @@ impl Demand {
             nodes: nodes.collect(),
         }
     }
-}
-
-fn are_of_one_machine(a: &Node, b: &Node) -> bool {
-    a.name == b.name || (!a.facts.engine_id.is_empty() && a.facts.engine_id == b.facts.engine_id)
-}
-
-fn shares_machine(node: &Node, nodes: &[&Node]) -> String {
-    let other = nodes.iter().find(|other| other.name != node.name && are_of_one_machine(node, other));
-    format!(
-        "shares the ports of its machine with {}",
-        other.map_or("another worker", |other| other.name.as_str())
-    )
 }
 
 fn slots_of(node: &Node) -> String {

@@ -226,5 +226,5 @@ fn domain_name<'a>(rule: &Spread, node: &'a Node) -> Option<&'a str> {
 }
 
 fn too_many(on_node: u64, most: NonZeroU64) -> String {
-    format!("has {on_node} of the service's pods, and max_per_node is {most}")
+    format!("has {on_node} of the service's pods and may have {most}")
 }

@@ -141,8 +141,10 @@ async fn rules_that_count_pods_hold_between_schedulers_and_through_an_update() {
     http.runs(SOON, "web", 8).await;
     let two_each = [&w1, &w1, &w2, &w2, &w3, &w3, &w4, &w4].map(String::as_str);
     assert_eq!(nodes_of(&http).await, two_each);
-    update(&http, with_rules(8, json!({"max_per_node": 2})), "2").await;
-    assert_eq!(nodes_of(&http).await, two_each, "no node had room, so the old pods went first");
+    let mut next = with_rules(8, json!({"max_per_node": 2}));
+    next["update"] = json!({"order": "stop-first", "parallelism": 4});
+    update(&http, next, "2").await;
+    assert_eq!(nodes_of(&http).await, two_each, "no node had room for a pod beside the old ones");
 
     update(&http, with_rules(9, json!({"spread": [{"by": "zone", "hard": true}]})), "3").await;
     let nodes = nodes_of(&http).await;

@@ -93,11 +93,6 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
     let small = with("b", |node| {
         node.facts.capacity = Resources { memory_bytes: 20 * GIB, pods: 100, ..Resources::default() };
     });
-    let of_machine = |name: &str| with(name, |node| node.facts.engine_id = "machine".to_owned());
-    let with_port = |mut node: Node| {
-        node.host_ports.insert("80/tcp".to_owned(), "other".to_owned());
-        node
-    };
     let (a, b) = (node("a"), node("b"));
     for (case, fields, nodes, expected) in [
         (
@@ -168,18 +163,6 @@ fn a_new_service_is_refused_if_a_pod_fits_no_node_or_all_do_not_fit_what_is_free
             json!({"ports": ["80:80"], "replicas": 2}),
             vec![a.clone(), port("other")],
             "requires 2 nodes with port 80/tcp but only 1 can be allocated",
-        ),
-        (
-            "two workers of one machine",
-            json!({"ports": ["80:80"], "replicas": 2}),
-            vec![of_machine("a"), of_machine("b")],
-            "requires 2 nodes with port 80/tcp but only 1 can be allocated",
-        ),
-        (
-            "a port that is taken at the other worker of the machine",
-            json!({"ports": ["80:80"]}),
-            vec![of_machine("a"), with_port(of_machine("b"))],
-            "requires 1 node with port 80/tcp but only 0 can be allocated",
         ),
         (
             "more pods than rules allow on all nodes",

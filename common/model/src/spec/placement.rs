@@ -45,6 +45,7 @@ pub struct Placement {
 
 /// A node without it counts as if it had more pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Preference {
     /// As one of the `constraints`.
     #[schema(example = "disk == ssd")]
@@ -57,6 +58,7 @@ pub struct Preference {
 
 /// Pods of one generation, counted by the values that their nodes have for a label: its domains.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Spread {
     /// A label, or `node.hostname`.
     #[schema(example = "zone")]
