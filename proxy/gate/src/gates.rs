@@ -459,7 +459,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_caller_is_waited_for_until_its_pod_is_known_and_any_other_address_once() {
         let gates = Arc::new(Gates::default());
-        let address = "192.0.2.2".parse().unwrap();
+        let address = "203.0.113.2".parse().unwrap();
         let pod = LocalPod { service: ServiceName::new("web").ok(), address, ..pod("a", 1) };
         let asks = {
             let (gates, address) = (gates.clone(), pod.address);
@@ -469,7 +469,7 @@ mod tests {
         gates.set(pod.clone());
         assert_eq!(asks.await.unwrap(), pod.service);
 
-        let other: IpAddr = "192.0.2.1".parse().unwrap();
+        let other: IpAddr = "203.0.113.1".parse().unwrap();
         let waited = async |address| {
             let begun = Instant::now();
             assert_eq!(gates.service_of_caller(address).await, None);

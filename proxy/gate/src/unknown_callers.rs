@@ -3,7 +3,8 @@
 //! Tests: gates::tests
 
 use std::collections::HashMap;
-use std::net::{IpAddr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 /// others.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(10);
 const MAX_ADDRESSES: usize = 4096;
+const ANY_PORT: u16 = 9;
 
 #[derive(Debug, Default)]
 pub(crate) struct UnknownCallers(Mutex<HashMap<IpAddr, Instant>>);
@@ -20,8 +22,7 @@ pub(crate) struct UnknownCallers(Mutex<HashMap<IpAddr, Instant>>);
 impl UnknownCallers {
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         let is_known = self.0.lock().get(&address).is_some_and(|since| since.elapsed() < KEPT_FOR);
-        let is_here = || UdpSocket::bind((address, 0)).is_ok();
-        if !is_known && is_here() {
+        if !is_known && is_of_this_host(address) {
             self.add(address);
             return true;
         }
@@ -35,4 +36,16 @@ impl UnknownCallers {
         }
         addresses.insert(address, Instant::now());
     }
+}
+
+/// Then packets to it have it as their source as well; none is sent.
+fn is_of_this_host(address: IpAddr) -> bool {
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let source = || -> io::Result<SocketAddr> {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((address, ANY_PORT))?;
+        socket.local_addr()
+    };
+    source().is_ok_and(|source| source.ip() == address)
 }
