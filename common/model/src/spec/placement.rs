@@ -7,8 +7,8 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use super::Violation;
 use super::node_constraint::{HOST_NAME, InvalidConstraint, LABELS, NodeConstraint};
+use super::{Violation, units};
 use crate::ids::NodeName;
 
 /// The form of a stored specification whose service has rules that must hold. Earlier schedulers know none:
@@ -20,6 +20,7 @@ const MAX_PREFERENCES: usize = 16;
 const MAX_SPREADS: usize = 3;
 const MAX_WEIGHT: u32 = 100;
 const MAX_KEY: usize = 63;
+const MAX_COUNT: u64 = 100_000;
 
 /// Rules for the nodes that run the pods. They hold when a pod is placed: a change of them moves no pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -38,8 +39,12 @@ pub struct Placement {
     #[schema(max_items = 3)]
     pub spread: Vec<Spread>,
     /// How many pods of the service a node takes, old ones of an update included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u64>, minimum = 1, example = 1)]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "units::optional_at_least_one"
+    )]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 100000, example = 1)]
     pub max_per_node: Option<NonZeroU64>,
 }
 
@@ -51,7 +56,7 @@ pub struct Preference {
     #[schema(example = "disk == ssd")]
     pub when: String,
     /// Ten are worth one pod on a node of 100 slots.
-    #[serde(default = "default_weight")]
+    #[serde(default = "default_weight", deserialize_with = "units::weight")]
     #[schema(minimum = 1, maximum = 100)]
     pub weight: u32,
 }
@@ -64,18 +69,22 @@ pub struct Spread {
     #[schema(example = "zone")]
     pub by: String,
     /// With `hard`, how many more pods a domain may have than the one with the fewest.
-    #[serde(default = "default_skew")]
-    #[schema(value_type = u64, minimum = 1)]
+    #[serde(default = "default_skew", deserialize_with = "units::at_least_one")]
+    #[schema(value_type = u64, minimum = 1, maximum = 100000)]
     pub max_skew: NonZeroU64,
     /// No pod goes where it would exceed `max_skew`; it waits instead. Nodes without the label get none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hard: bool,
     /// With `hard`, while there are fewer domains, a further one counts as if it had no pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<u64>, minimum = 1)]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "units::optional_at_least_one"
+    )]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 100000)]
     pub min_domains: Option<NonZeroU64>,
     /// Without `hard`, how much a pod in the same domain counts: 50 as much as one in the same zone.
-    #[serde(default = "default_weight")]
+    #[serde(default = "default_weight", deserialize_with = "units::weight")]
     #[schema(minimum = 1, maximum = 100)]
     pub weight: u32,
 }
@@ -104,8 +113,11 @@ impl Placement {
     }
 
     pub(super) fn violations(&self) -> Vec<Violation> {
-        let Self { constraints, preferences, spread, max_per_node: _ } = self;
-        let mut found = Vec::new();
+        let Self { constraints, preferences, spread, max_per_node } = self;
+        let mut found: Vec<Violation> = max_per_node
+            .and_then(|most| count_violation(most, "/placement/max_per_node"))
+            .into_iter()
+            .collect();
         let mut limit = |count: usize, max: usize, what: &str| {
             if count > max {
                 let why = format!("a service has at most {max} of them");
@@ -159,9 +171,17 @@ impl Spread {
         if self.min_domains.is_some() && !self.hard {
             found.push(Violation::new(format!("{pointer}/min_domains"), "needs `hard: true`"));
         }
+        found.extend(count_violation(self.max_skew, &format!("{pointer}/max_skew")));
+        let domains =
+            self.min_domains.and_then(|least| count_violation(least, &format!("{pointer}/min_domains")));
+        found.extend(domains);
         found.extend(weight_violation(self.weight, pointer));
         found
     }
+}
+
+fn count_violation(count: NonZeroU64, pointer: &str) -> Option<Violation> {
+    (count.get() > MAX_COUNT).then(|| Violation::new(pointer, format!("is at most {MAX_COUNT}")))
 }
 
 fn constraint_violation(text: &str, pointer: String) -> Option<Violation> {
@@ -217,6 +237,11 @@ mod tests {
             (
                 json!({"spread": [{"by": "zone", "weight": 101}]}),
                 "/placement/spread/0/weight: is from 1 to 100",
+            ),
+            (json!({"max_per_node": 100_001}), "/placement/max_per_node: is at most 100000"),
+            (
+                json!({"spread": [{"by": "zone", "max_skew": 1e6}]}),
+                "/placement/spread/0/max_skew: is at most",
             ),
             (json!({"spread": [{"by": ""}]}), "/placement/spread/0/by: is a label of the nodes"),
             (json!({"spread": [{"by": "node.id"}]}), "/placement/spread/0/by: is a label of the nodes"),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -443,6 +444,23 @@ fn optional_number<'de, D: Deserializer<'de>, const MAX: u32>(
     Ok(Option::<Number<MAX>>::deserialize(deserializer)?.map(|Number(number)| number))
 }
 
+/// The checks of its field reject more.
+pub(super) fn weight<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    whole_number(deserializer, u32::MAX.into())
+}
+
+pub(super) fn at_least_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<NonZeroU64, D::Error> {
+    whole_number(deserializer, u32::MAX.into())
+}
+
+pub(super) fn optional_at_least_one<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<NonZeroU64>, D::Error> {
+    #[derive(Deserialize)]
+    struct Number(#[serde(deserialize_with = "at_least_one")] NonZeroU64);
+    Ok(Option::<Number>::deserialize(deserializer)?.map(|Number(number)| number))
+}
+
 /// Docker's log options are texts such as `"2"`.
 pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Quoted(u32);
@@ -460,6 +478,10 @@ pub(super) fn quoted_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result
                 }
                 fn visit_i64<E: de::Error>(self, number: i64) -> Result<u32, E> {
                     u32::try_from(number).map_err(|_| E::invalid_value(de::Unexpected::Signed(number), &self))
+                }
+                fn visit_f64<E: de::Error>(self, number: f64) -> Result<u32, E> {
+                    let count = whole(number).and_then(|number| u32::try_from(number).ok());
+                    count.ok_or_else(|| E::invalid_value(de::Unexpected::Float(number), &self))
                 }
                 fn visit_str<E: de::Error>(self, text: &str) -> Result<u32, E> {
                     text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))

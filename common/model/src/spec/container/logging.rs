@@ -86,6 +86,7 @@ mod tests {
             ("{}", (10_000_000, 3), vec![]),
             (r#"{"driver":"local","options":{"max-size":"5m","max-file":2}}"#, (5 << 20, 2), vec![]),
             (r#"{"options":{"max-file":"2"}}"#, (10_000_000, 2), vec![]),
+            (r#"{"options":{"max-file":2.0}}"#, (10_000_000, 2), vec![]),
             (
                 r#"{"options":{"max-size":"2g","max-file":21}}"#,
                 (2 << 30, 21),
