@@ -88,7 +88,7 @@ fn arguments_have_their_names() {
     let payloads: Vec<_> = read.items.iter().filter_map(|item| item.get("payload")).collect();
     assert_eq!(payloads, [b"payload-1", b"payload-2"]);
 
-    // Two nodes, one request, one service whose rules count its pods, one volume, one pod, which a user pushed.
+    // Two nodes, one request, one service whose rules count its pods, one volume, one pushed pod.
     let assign = argv(
         "2 1 1 1 1 20000 w1 life - 3 w2 life - - 80/tcp web 100 64 50 0 web seen next 1 1 web_data_0 web data 0 - 1 web \
          nginx 0 payload 2 1 a",
