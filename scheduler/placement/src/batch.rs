@@ -13,8 +13,6 @@
 //!
 //! A class whose rules count or prefer searches for itself: see [`RuledSearch`].
 
-use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, HashMap};
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -256,7 +254,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         for &node in &nodes[class.known_nodes..] {
             let pooled = &self.pooled[node as usize];
             let key = pooled.key.with_more(self.node_load(group, node));
-            class.cells[pooled.cell as usize].with_siblings.push(Reverse(key));
+            class.cells[pooled.cell as usize].with_siblings.push(key);
         }
         class.known_nodes = nodes.len();
     }
@@ -276,20 +274,11 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
 
     fn best_with_siblings(&self, cell: usize, group: usize, class: &mut PodClass) -> Option<RankKey> {
         let requirements = &class.requirements;
-        let heap = &mut class.cells[cell].with_siblings;
-        while let Some(mut top) = heap.peek_mut() {
-            let node = &self.pooled[top.0.index as usize];
-            if !filter::is_feasible(filter::POD_FILTERS, &node.candidate, requirements, &self.context) {
-                PeekMut::pop(top);
-                continue;
-            }
-            let key = node.key.with_more(self.node_load(group, top.0.index));
-            if top.0 == key {
-                return Some(key);
-            }
-            *top = Reverse(key);
-        }
-        None
+        class.cells[cell].with_siblings.best(|index| {
+            let node = &self.pooled[index as usize];
+            filter::is_feasible(filter::POD_FILTERS, &node.candidate, requirements, &self.context)
+                .then(|| node.key.with_more(self.node_load(group, index)))
+        })
     }
 
     fn best_without_siblings(

@@ -1,11 +1,11 @@
 //! A class of pods, which every node judges alike, and its search.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::pod::Refusal;
 
+use crate::rank_heap::RankHeap;
 use crate::requirements::Requirements;
 use crate::ruled::RuledSearch;
 use crate::score::LoadScore;
@@ -34,14 +34,14 @@ pub(crate) struct CellSearch {
     /// Up to here, every node without siblings refuses the class.
     pub(crate) refused_up_to: Option<RankKey>,
     /// Nodes with siblings, by their scores when they were last looked at.
-    pub(crate) with_siblings: BinaryHeap<Reverse<RankKey>>,
+    pub(crate) with_siblings: RankHeap,
     pub(crate) is_exhausted: bool,
 }
 
 impl CellSearch {
     fn new() -> Self {
         let at_least = RankKey { load: 0, name_rank: 0, index: 0 };
-        Self { at_least, refused_up_to: None, with_siblings: BinaryHeap::new(), is_exhausted: false }
+        Self { at_least, refused_up_to: None, with_siblings: RankHeap::default(), is_exhausted: false }
     }
 }
 

@@ -127,10 +127,10 @@ pub(crate) fn refusals<'a>(
                 refusal.nodes.push(NodeRefusal { node: node.name.to_string(), detail });
             }
         }
+        let counted = rules.map(|rules| rules.refusals(index)).unwrap_or_default();
         for refusal in &mut by_rule {
-            let by_rules = rules.map(|rules| rules.refusals(index)).unwrap_or_default();
-            let detail = by_rules.into_iter().find(|(reason, _)| reason.as_str() == refusal.reason);
-            let Some((_, detail)) = detail else { continue };
+            let detail = counted.iter().find(|(reason, _)| reason.as_str() == refusal.reason);
+            let Some((_, detail)) = detail.cloned() else { continue };
             refusal.count += 1;
             if refusal.nodes.len() < Refusal::MAX_EXAMPLES {
                 refusal.nodes.push(NodeRefusal { node: node.name.to_string(), detail });

@@ -24,6 +24,7 @@ mod explain;
 mod filter;
 mod placed;
 mod policy;
+mod rank_heap;
 mod requirements;
 mod ruled;
 mod rules;

@@ -7,10 +7,9 @@
 //!
 //! Tests: tests
 
-use std::cmp::Reverse;
-use std::collections::binary_heap::PeekMut;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
+use crate::rank_heap::RankHeap;
 use crate::rules::{Domains, RuleState};
 use crate::score::LoadScore;
 use crate::snapshot::RankKey;
@@ -22,18 +21,22 @@ pub(crate) struct RuledSearch {
 struct RuledCell {
     zone: u32,
     domains: Domains,
-    /// By their scores when they were last looked at, with indexes into the snapshot.
-    nodes: BinaryHeap<Reverse<RankKey>>,
+    /// With indexes into the snapshot.
+    nodes: RankHeap,
 }
 
 impl RuledSearch {
     /// Each node is passed with its cell in the snapshot.
     pub(crate) fn new(rules: &RuleState, nodes: impl Iterator<Item = (u32, RankKey)>) -> Self {
-        let mut cells: HashMap<(u32, Domains), Vec<Reverse<RankKey>>> = HashMap::new();
+        let mut cells: HashMap<(u32, Domains), Vec<RankKey>> = HashMap::new();
         for (zone, key) in nodes {
-            cells.entry((zone, rules.domains_of(key.index))).or_default().push(Reverse(key));
+            cells.entry((zone, rules.domains_of(key.index))).or_default().push(key);
         }
-        let cell = |((zone, domains), nodes): (_, Vec<_>)| RuledCell { zone, domains, nodes: nodes.into() };
+        let cell = |((zone, domains), nodes): (_, Vec<RankKey>)| RuledCell {
+            zone,
+            domains,
+            nodes: nodes.into_iter().collect(),
+        };
         Self { cells: cells.into_iter().map(cell).collect() }
     }
 
@@ -45,18 +48,17 @@ impl RuledSearch {
         domain_load: impl Fn(&Domains) -> LoadScore,
         current: impl Fn(u32) -> Option<RankKey>,
     ) -> Option<RankKey> {
+        let added = |cell: &RuledCell| zone_load(cell.zone) + domain_load(&cell.domains);
         let bound = |cell: &RuledCell| {
-            let first = cell.nodes.peek().filter(|_| rules.is_open(&cell.domains))?;
-            Some(first.0.with_more(zone_load(cell.zone) + domain_load(&cell.domains)))
+            let first = cell.nodes.bound().filter(|_| rules.is_open(&cell.domains))?;
+            Some(first.with_more(added(cell)))
         };
         loop {
-            let best = self.cells.iter_mut().filter_map(|cell| Some((bound(cell)?, cell)));
-            let (_, cell) = best.min_by_key(|(bound, _)| *bound)?;
-            let mut first = cell.nodes.peek_mut()?;
-            match current(first.0.index) {
-                None => drop(PeekMut::pop(first)),
-                Some(key) if key == first.0 => return Some(key),
-                Some(key) => *first = Reverse(key),
+            let open = self.cells.iter_mut().filter_map(|cell| Some((bound(cell)?, cell)));
+            let (bound, cell) = open.min_by_key(|(bound, _)| *bound)?;
+            let best = cell.nodes.best(&current);
+            if best.is_some_and(|best| best.with_more(added(cell)) == bound) {
+                return best;
             }
         }
     }

@@ -76,7 +76,7 @@ impl RuleState {
 
     pub(crate) fn add(&mut self, node: u32) {
         *self.on_nodes.borrow_mut().entry(node).or_default() += 1;
-        self.spreads.iter_mut().for_each(|spread| spread.add(node, 1));
+        self.spreads.iter_mut().for_each(|spread| spread.add(node));
     }
 
     pub(crate) fn domains_of(&self, node: u32) -> Domains {
@@ -172,25 +172,29 @@ impl SpreadState {
         let mut state = Self { rule: rule.clone(), domain_of, domains, least: 0 };
         for (name, pods) in placed.into_iter().flatten() {
             if let Some(index) = snapshot.index_of(name) {
-                state.add(index, *pods);
+                state.count(index, *pods);
             }
         }
         state.least = state.fewest();
         state
     }
 
-    fn add(&mut self, node: u32, pods: u64) {
+    fn add(&mut self, node: u32) {
+        self.count(node, 1);
+        self.least = self.fewest();
+    }
+
+    fn count(&mut self, node: u32, pods: u64) {
         if let Some(domain) = self.domain_of[node as usize] {
             self.domains[domain as usize].pods += pods;
-            self.least = self.fewest();
         }
     }
 
     fn fewest(&self) -> u64 {
         let eligible = self.domains.iter().filter(|domain| domain.is_eligible);
-        let pods: Vec<u64> = eligible.map(|domain| domain.pods).collect();
-        let is_enough = self.rule.min_domains.is_none_or(|least| pods.len() as u64 >= least.get());
-        pods.into_iter().min().filter(|_| is_enough).unwrap_or(0)
+        let wanted = self.rule.min_domains.map_or(0, NonZeroU64::get);
+        let is_enough = eligible.clone().count() as u64 >= wanted;
+        eligible.map(|domain| domain.pods).min().filter(|_| is_enough).unwrap_or(0)
     }
 
     fn is_open(&self, domain: Option<u32>) -> bool {
