@@ -33,8 +33,12 @@ pub(crate) struct CopiedSlots {
 }
 
 impl CopiedSlots {
+    /// When a pod leaves the first slot of a replica, whatever is in the second one takes it.
     pub(crate) fn is_void(&self, service: &str, slot: &str, uuid: &str) -> bool {
-        self.void.contains(&(service.to_owned(), slot.to_owned(), uuid.to_owned()))
+        let first = slot.trim_end_matches('+');
+        [first.to_owned(), format!("{first}+")]
+            .into_iter()
+            .any(|slot| self.void.contains(&(service.to_owned(), slot, uuid.to_owned())))
     }
 }
 
