@@ -103,6 +103,8 @@ impl Loop<StoreError> for ReconcileLoop {
             LeaseStanding::Kept => {}
             LeaseStanding::New => {
                 tracing::debug!("this scheduler now reconciles services");
+                // The subscription tells soon that hints may have been missed: the first pass sees all of it.
+                tokio::time::sleep(HINT_WINDOW).await;
                 self.next_pass_at = Instant::now();
             }
             LeaseStanding::Without => {
@@ -155,7 +157,6 @@ impl Loop<StoreError> for ReconcileLoop {
         if !self.lease.is_held() {
             // A new leader starts with a full pass.
             tokio::time::sleep(self.lease.renewal_interval()).await;
-            drop(pending_hints(&mut self.hints));
             return Ok(());
         }
         let now = Instant::now();
@@ -229,7 +230,9 @@ impl ReconcileLoop {
         }
     }
 
+    /// Those that have arrived.
     fn forget_hints(&mut self) {
+        drop(pending_hints(&mut self.hints));
         self.queued.clear();
         self.new_services.clear();
     }
