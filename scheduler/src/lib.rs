@@ -49,6 +49,7 @@ use loops::declare_dead::DeclareDeadLoop;
 use loops::drain::DrainLoop;
 use loops::external_workers::ExternalWorkerLoop;
 use loops::free_addresses::FreeAddressLoop;
+use loops::moves::MovesLoop;
 use loops::obsolete_dead_letters::ObsoleteDeadLetterLoop;
 use loops::place::PlacementLoop;
 use loops::reclaim::ReclaimLoop;
@@ -125,6 +126,7 @@ pub(crate) async fn run_context(
     loops.spawn(DrainLoop::new(&context), &stop);
     loops.spawn(ReclaimLoop::new(&context), &stop);
     loops.spawn(ReconcileLoop::new(&context), &stop);
+    loops.spawn(MovesLoop::new(&context), &stop);
     loops.spawn(ObsoleteDeadLetterLoop::new(&context), &stop);
     if let Some(grace) = context.volume_grace {
         loops.spawn(AbandonedVolumeLoop::new(&context, grace), &stop);

@@ -109,6 +109,7 @@ const READABLE: &[&str] = &[
     "/metrics",
     "/node",
     "/node/{name}",
+    "/node/{name}/drain",
     "/node/{name}/stats",
     "/pod",
     "/pod/{uuid}",

@@ -1,5 +1,7 @@
 //! `/node`: machines that run pods.
 
+mod drain;
+
 use api_types::{List, NodeLabelsPatch, NodeView};
 use axum::Json;
 use axum::extract::State;
@@ -15,6 +17,8 @@ use crate::http::params::{InPath, Paging, Params, page_of};
 use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 use crate::status::views;
+
+pub(crate) use self::drain::{__path_drain_node, __path_get_drain, drain_node, get_drain};
 
 /// Lists nodes, dead ones included.
 ///

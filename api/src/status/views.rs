@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use api_types::{
-    DeadLetterView, GenerationOutcomeView, GenerationView, NodeQueuesView, NodeView, PodView, QueueItem,
-    QueuesOfNode,
+    DeadLetterView, DrainOrderView, GenerationOutcomeView, GenerationView, NodeQueuesView, NodeView, PodView,
+    QueueItem, QueuesOfNode,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use model::RedisMillis;
 use model::ids::NodeName;
+use model::node::drain::Drain;
 use model::node::{Node, NodeKind, NodeState};
 use model::pod::PodRecord;
 use model::pod::image::ImageContent;
@@ -98,6 +99,7 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
         kind: node.kind,
         state: node.state,
         cordoned: node.cordoned,
+        drain: node.drain.as_ref().map(drain_order),
         fenceable: node.kind == NodeKind::Kubeleet,
         engine_problem: node.engine_problem,
         disk_problem: node.disk_problem,
@@ -122,6 +124,10 @@ pub(crate) fn node(node: Node, queues: NodeQueues, now: RedisMillis, fresh: Dura
             running: queues.running,
         },
     }
+}
+
+pub(crate) fn drain_order(drain: &Drain) -> DrainOrderView {
+    DrainOrderView { since: rfc3339(drain.at), deadline: drain.deadline.map(rfc3339) }
 }
 
 pub(crate) fn queues_of(node: NodeName, queues: NodeQueues) -> QueuesOfNode {

@@ -102,6 +102,29 @@ async fn a_node_is_cordoned_and_uncordoned() {
 }
 
 #[tokio::test]
+async fn a_drain_is_planned_ordered_and_ended() {
+    let Some(api) = Api::start() else { return };
+    register(&api, "worker1", "", 0);
+    let plan = api.get("/node/worker1/drain").await.expect(200);
+    assert_eq!(plan, serde_json::json!({"node": "worker1", "order": null, "pods": []}));
+    let order = api.post("/node/worker1/drain", "").await.expect(200)["order"].clone();
+    assert_eq!((order["since"].is_string(), &order["deadline"]), (true, &serde_json::Value::Null));
+    assert_eq!(api.get("/node/worker1").await.expect(200)["cordoned"], true);
+    let again = api.post("/node/worker1/drain", "").await.expect(200)["order"].clone();
+    assert_eq!(again, order, "the same order");
+    let timed = api.post("/node/worker1/drain?deadline=10m&stop_bound=true", "").await.expect(200);
+    assert!(timed["order"]["deadline"].is_string(), "{timed}");
+    assert_eq!(api.get("/node/worker1").await.expect(200)["drain"], timed["order"]);
+    for wrong in ["deadline=soon", "deadline=-1", "force=true"] {
+        api.post(&format!("/node/worker1/drain?{wrong}"), "").await.problem(400, "invalid-query");
+    }
+    let ended = api.post("/node/worker1/uncordon", "").await.expect(200);
+    assert_eq!((&ended["cordoned"], &ended["drain"]), (&false.into(), &serde_json::Value::Null));
+    api.post("/node/none/drain", "").await.problem(404, "node-not-found");
+    api.get("/node/none/drain").await.problem(404, "node-not-found");
+}
+
+#[tokio::test]
 async fn labels_of_a_node_are_set_and_removed_by_a_patch() {
     let Some(api) = Api::start() else { return };
     register(&api, "worker1", "", 0);

@@ -47,6 +47,8 @@ async fn the_document_lists_the_routes_there_are() {
         ("/node/{name}/cordon", "post"),
         ("/node/{name}/uncordon", "post"),
         ("/node/{name}/labels", "patch"),
+        ("/node/{name}/drain", "get"),
+        ("/node/{name}/drain", "post"),
         ("/queue", "get"),
         ("/queue/{key}", "get"),
         ("/queue/dq/{id}/requeue", "post"),

@@ -1,8 +1,8 @@
 //! Requests that several commands send, or that are more than a [`Client::call`].
 
 use api_types::{
-    AppLockInput, DeadLetterView, List, NodeLabelsPatch, NodeView, PodPlacementView, PodView, QueuesView,
-    ScaleInput, ServiceView, StatusView, ValueInput, ValueView,
+    AppLockInput, DeadLetterView, DrainView, List, NodeLabelsPatch, NodeView, PodPlacementView, PodView,
+    QueuesView, ScaleInput, ServiceView, StatusView, ValueInput, ValueView,
 };
 use model::event::ClusterEvent;
 use model::ids::AppName;
@@ -158,6 +158,23 @@ impl Client {
         let action = if cordon { "cordon" } else { "uncordon" };
         let operation = format!("{action}ing node {name}");
         self.call(Method::POST, &["node", name, action], operation).view().await
+    }
+
+    /// The pods of the node, and where a drain moves them, or would.
+    pub async fn drain_plan(&self, name: &str) -> Result<DrainView, ClientError> {
+        self.call(Method::GET, &["node", name, "drain"], format!("planning the drain of {name}")).view().await
+    }
+
+    /// `deadline` is in seconds.
+    pub async fn drain(
+        &self,
+        name: &str,
+        deadline: Option<u64>,
+        stop_bound: bool,
+    ) -> Result<DrainView, ClientError> {
+        let call = self.call(Method::POST, &["node", name, "drain"], format!("draining node {name}"));
+        let call = call.query("deadline", deadline).query("stop_bound", stop_bound.then_some(true));
+        call.view().await
     }
 
     pub async fn label_node(&self, name: &str, changes: &NodeLabelsPatch) -> Result<NodeView, ClientError> {

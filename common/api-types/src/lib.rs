@@ -9,6 +9,7 @@
 
 mod apps;
 mod cluster;
+mod drains;
 mod jobs;
 mod logs;
 mod nodes;
@@ -28,6 +29,7 @@ use utoipa::ToSchema;
 
 pub use apps::*;
 pub use cluster::*;
+pub use drains::*;
 pub use jobs::*;
 pub use logs::*;
 use model::time::rfc3339;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::drains::DrainOrderView;
 use model::ids::NodeName;
 use model::node::{NodeKind, NodeState, Psi, Resources};
 
@@ -21,6 +22,9 @@ pub struct NodeView {
     pub ready: bool,
     /// Whether an operator has excluded the node from new assignments.
     pub cordoned: bool,
+    /// Whether its pods are being moved to other nodes; null if not. `GET /node/{name}/drain` tells where.
+    #[serde(default)]
+    pub drain: Option<DrainOrderView>,
     /// Whether the node stops its pods by itself when it is cut off from Redis. External workers do not.
     pub fenceable: bool,
     /// The container engine's last error; null while the engine works.

@@ -194,6 +194,9 @@ pub mod channel {
     /// The message is the changed service, or `created <name>` if the sender creates its pods itself.
     pub const RECONCILE: &str = "wake:reconcile";
 
+    /// The message is a node that is to be drained.
+    pub const MOVES: &str = "wake:moves";
+
     /// The message is the service that has or had the changed routes.
     pub const ROUTES: &str = "wake:routes";
 

@@ -45,6 +45,7 @@ pub use network::endpoints::{
 pub use network::proxies::ProxySign;
 pub use node::conditions::ObservedCondition;
 pub use node::dead_nodes::{DeclareOutcome, DrainOutcome, SilenceProof};
+pub use node::drains::DrainNews;
 pub use node::healing::{FormerSpecs, NodeUsage, PortCorrection, RestoreOutcome};
 pub use node::held::{HeldNode, HoldReason};
 pub use node::hints::WorkerHint;

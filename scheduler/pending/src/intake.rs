@@ -189,7 +189,8 @@ fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -
     let volumes = service.as_ref().map(|service| VolumeClaim::of_replica(service, spec, payload.replica));
     let generation = service.zip(payload.spec.clone());
     let generation = generation.map(|(service, spec)| Generation { service, spec });
-    let request = PodRequest { id: payload.id.clone(), requirements: Requirements::of(spec), generation };
+    let (id, requirements) = (payload.id.clone(), Requirements::of(spec));
+    let request = PodRequest { id, requirements, generation, target: None };
     PendingPod { payload, request, volumes: volumes.unwrap_or_default(), seen_mark: None }
 }
 

@@ -5,10 +5,12 @@
 //!
 //! Tests: beside the code, scheduler::tests, api::tests
 
+mod drain;
 mod intake;
 mod judge;
 mod services;
 
+pub use drain::{LeavingPod, Place, plan_drain};
 pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
 pub use judge::{NodeJudgements, judge};
 pub use services::read_services;

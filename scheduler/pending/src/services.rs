@@ -16,7 +16,7 @@ use store::{PlacedService, Sibling, Store, StoreError};
 
 use crate::intake::PendingPod;
 
-/// Sets the rules of each pod. Returns where its siblings are.
+/// Sets the rules of each pod, and its target. Returns where its siblings are.
 pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<PlacedPods, StoreError> {
     let mut waiting: BTreeMap<Generation, usize> = BTreeMap::new();
     for run in pods.chunk_by(|a, b| generation_of(a) == generation_of(b)) {
@@ -31,9 +31,10 @@ pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<Pla
     }
     let placed = store.placed_services(&services).await?;
     set_rules(pods, &placed);
+    set_targets(pods, &placed);
     let of_generation = |generation: Generation| {
         let siblings = placed.get(&generation.service)?.siblings.as_ref()?.iter();
-        let own = siblings.filter(|one| one.spec == generation.spec && !one.is_stopping);
+        let own = siblings.filter(|one| one.spec == generation.spec && !one.is_leaving);
         let nodes = count(own);
         Some((generation, nodes))
     };
@@ -60,6 +61,19 @@ impl ServiceRules {
         let rules = NodeRules::of(&service.placement)?;
         let is_strict = service.placement.counts_strictly();
         Some(Self { rules, seen_mark: is_strict.then(|| Arc::from(service.mark.as_str())) })
+    }
+}
+
+/// A pod that another one moves away for goes where that was planned.
+fn set_targets(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
+    let has_moves = placed.values().any(|service| !service.moves.is_empty());
+    if !has_moves && pods.iter().all(|pod| pod.request.target.is_none()) {
+        return;
+    }
+    for pod in pods {
+        let service = pod.request.generation.as_ref().and_then(|of| placed.get(&of.service));
+        let target = service.and_then(|of| of.moves.target_of(pod.payload.replica, &pod.payload.id));
+        pod.request.target = target.cloned();
     }
 }
 

@@ -18,6 +18,7 @@ use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use model::ids::NodeName;
 use model::pod::Refusal;
 
 use crate::candidate::Candidate;
@@ -156,6 +157,24 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             Some(node) => Ok(self.reserve(node, class, name)),
             None => Err(class.unschedulable.insert((self.counted, self.refusals(class))).1.clone()),
         }
+    }
+
+    /// `None` if this node refuses.
+    pub(crate) fn place_on(
+        &mut self,
+        node: &NodeName,
+        class: &PodClass,
+        name: &str,
+    ) -> Option<Arc<PlacementTarget>> {
+        let index = self.snapshot.index_of(node)?;
+        let load = self.current(index).load(self.weights, self.typical_pressure);
+        self.has_early_visits = true;
+        let key = RankKey { load, ..self.snapshot.key_of(index) };
+        let pooled = self.visit(self.snapshot.cell_of(index), key)?;
+        let candidate = &self.pooled[pooled as usize].candidate;
+        let fits = filter::is_feasible(filter::POD_FILTERS, candidate, &class.requirements, &self.context)
+            && class.rules.is_none_or(|rules| self.rules[rules].refusals(index).is_empty());
+        fits.then(|| self.reserve(pooled, class, name))
     }
 
     fn best_by_rules(&mut self, class: &mut PodClass, rules: usize) -> Option<u32> {

@@ -49,7 +49,8 @@ pub fn decide(
     let mut decisions = Vec::with_capacity(pods.len());
     for (pod, request) in pods.iter().map(Borrow::borrow).enumerate() {
         let class = classes.of(request, &snapshot, &mut batch);
-        let outcome = match batch.place(class, request.name()) {
+        let planned = request.target.as_ref().and_then(|node| batch.place_on(node, class, request.name()));
+        let outcome = match planned.map_or_else(|| batch.place(class, request.name()), Ok) {
             Ok(target) => Outcome::Place(target),
             Err(refusals) => Outcome::Unschedulable { refusals },
         };

@@ -17,6 +17,8 @@ pub struct PodRequest {
     pub requirements: Requirements,
     /// `None` if it was pushed.
     pub generation: Option<Generation>,
+    /// It goes there if this node can take it: a move was planned.
+    pub target: Option<NodeName>,
 }
 
 /// The pods of a service that have the same specification.

@@ -9,6 +9,7 @@ pub(crate) mod declare_dead;
 pub(crate) mod drain;
 pub(crate) mod external_workers;
 pub(crate) mod free_addresses;
+pub(crate) mod moves;
 pub(crate) mod obsolete_dead_letters;
 pub(crate) mod place;
 pub(crate) mod reclaim;

@@ -332,7 +332,8 @@ fn group_by_node(pods: &[impl Borrow<PodRequest>], outcomes: &mut [Outcome]) {
     let has_order =
         |a: &PodRequest| a.requirements.rules.as_ref().is_some_and(|rules| rules.has_hard_spread());
     let is_equal = |a: &PodRequest, b: &PodRequest| {
-        (&a.requirements, &a.generation) == (&b.requirements, &b.generation) && !has_order(a)
+        (&a.requirements, &a.generation, &a.target) == (&b.requirements, &b.generation, &b.target)
+            && !has_order(a)
     };
     let mut rest = outcomes;
     for run in pods.chunk_by(|a, b| is_equal(a.borrow(), b.borrow())) {
@@ -423,6 +424,7 @@ mod tests {
                 ..Requirements::default()
             },
             generation: None,
+            target: None,
         };
         let on = |name: &str| {
             let name = NodeName::new(name).unwrap();

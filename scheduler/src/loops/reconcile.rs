@@ -359,7 +359,7 @@ impl ReconcileLoop {
         let mut container_sets = HashMap::new();
         let mut on_nodes: HashMap<Option<ServiceName>, BTreeSet<_>> = HashMap::new();
         let mut has_unreadable_nodes = false;
-        let with_machine_ports = Some(with_machine_ports(&nodes));
+        let (with_machine_ports, draining) = (Some(with_machine_ports(&nodes)), Some(draining(&nodes)));
         for node in nodes.into_iter().filter(|node| node.state == NodeState::Alive) {
             // First: a pod that starts meanwhile is in the set.
             let queued = payloads(self.store.queued_on(&node.name).await)?;
@@ -380,6 +380,7 @@ impl ReconcileLoop {
             on_nodes,
             has_unreadable_nodes,
             with_machine_ports,
+            draining,
             held,
         })
     }
@@ -474,7 +475,10 @@ impl ReconcileLoop {
                 (Some(policy), ServiceState::Active) => {
                     self.take_job_step(service, &policy, &slots, observed, &back).await?
                 }
-                _ if observed.with_machine_ports.is_none() && is_replacing(&service, &slots) => {
+                // After the moves: a drain that is older than them must be seen.
+                _ if !service.moves.is_empty()
+                    || (observed.with_machine_ports.is_none() && is_replacing(&service, &slots)) =>
+                {
                     let observed = self.with_nodes_of(&slots, observed).await?;
                     self.take_step(&service, &slots, &observed, back).await?
                 }
@@ -512,7 +516,11 @@ impl ReconcileLoop {
         let names: BTreeSet<&NodeName> = slots.iter().filter_map(|slot| slot.pod()?.node.as_ref()).collect();
         let names: Vec<NodeName> = names.into_iter().cloned().collect();
         let nodes = self.store.nodes(&names).await?.found();
-        Ok(ObservedState { with_machine_ports: Some(with_machine_ports(&nodes)), ..observed.clone() })
+        Ok(ObservedState {
+            with_machine_ports: Some(with_machine_ports(&nodes)),
+            draining: Some(draining(&nodes)),
+            ..observed.clone()
+        })
     }
 
     async fn take_step(
@@ -761,6 +769,10 @@ fn payloads(read: Result<Vec<Bytes>, StoreError>) -> Result<Option<Vec<Payload>>
 fn with_machine_ports(nodes: &[Node]) -> HashSet<NodeName> {
     let has_them = |node: &&Node| NodeInfo::runtime_has_machine_ports(&node.facts.runtime);
     nodes.iter().filter(has_them).map(|node| node.name.clone()).collect()
+}
+
+fn draining(nodes: &[Node]) -> HashSet<NodeName> {
+    nodes.iter().filter(|node| node.drain.is_some()).map(|node| node.name.clone()).collect()
 }
 
 /// Unfinished work is retried soon.

@@ -10,7 +10,8 @@ use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
 use model::service::Service;
 use store::{
-    CreateOutcome, FormerGeneration, MarkOutcome, RequeueOutcome, RolloutMark, StopOutcome, Store, StoreError,
+    CreateOutcome, FormerGeneration, MarkOutcome, ReplacedPod, RequeueOutcome, RolloutMark, StopOutcome,
+    Store, StoreError,
 };
 
 use super::lost_pods::GonePods;
@@ -156,6 +157,9 @@ pub(crate) async fn carry_out(
         needs_another |= store.create_pods(service, &plan.create).await? == CreateOutcome::Changed;
     }
     needs_another |= replace(store, service, plan).await?;
+    if let Some(moves) = &plan.moves {
+        store.put_moves(service, moves, None).await?;
+    }
     if let Some(step) = &plan.rollout {
         needs_another |= carry_out_rollout(store, service, step).await?;
     }
@@ -168,7 +172,9 @@ pub(crate) async fn carry_out(
 /// Returns true if another step may follow at once.
 async fn replace(store: &Store, service: &Service, plan: &ReconcilePlan) -> Result<bool, StoreError> {
     if !plan.replace.is_empty() {
-        let (_, message) = event_texts(service, StopReason::Replaced);
+        let is_moved = |pod: &ReplacedPod| service.moves.is_moved(&pod.id);
+        let reason = if plan.replace.iter().all(is_moved) { StopReason::Moved } else { StopReason::Replaced };
+        let (_, message) = event_texts(service, reason);
         let has_more = store.replace_pods(service, &plan.replace, &message).await?;
         return Ok(has_more || !plan.successors.is_empty());
     }
@@ -248,7 +254,9 @@ async fn stop(store: &Store, service: &Service, stops: &[PodStop]) -> Result<boo
     let name = Some(&service.name);
     let outcomes = match first.reason {
         // They may be ready by now.
-        StopReason::Replaced => store.stop_unready_pods(name, &pods, reason, &message).await?,
+        StopReason::Replaced | StopReason::Moved => {
+            store.stop_unready_pods(name, &pods, reason, &message).await?
+        }
         _ => store.stop_pods(name, &pods, reason, &message).await?,
     };
     Ok(outcomes.into_iter().any(|outcome| match outcome {
@@ -265,6 +273,7 @@ fn event_texts(service: &Service, reason: StopReason) -> (&'static str, String) 
         StopReason::Replaced => {
             ("Replaced", format!("replaced by generation {generation} of service {name}"))
         }
+        StopReason::Moved => ("Moved", "moves to another node: its own is being drained".to_owned()),
         StopReason::Surplus => ("Surplus", format!("another pod of service {name} has its place")),
         StopReason::JobEnded => ("JobEnded", format!("job {name} has ended")),
         StopReason::Retried => ("Retried", format!("its index of job {name} is tried again")),

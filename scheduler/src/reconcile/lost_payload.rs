@@ -28,6 +28,8 @@ pub(crate) struct ObservedState {
     pub(crate) has_unreadable_nodes: bool,
     /// Nodes whose pods share the machine's ports; `None` if not read.
     pub(crate) with_machine_ports: Option<HashSet<NodeName>>,
+    /// Nodes that are being drained; `None` if not read.
+    pub(crate) draining: Option<HashSet<NodeName>>,
     pub(crate) held: HeldReplicas,
 }
 
@@ -79,6 +81,7 @@ mod tests {
             on_nodes: HashMap::new(),
             has_unreadable_nodes: false,
             with_machine_ports: None,
+            draining: None,
             held: HashMap::new(),
         };
         let dead = NodeName::new("dead").unwrap();

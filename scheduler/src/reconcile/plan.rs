@@ -10,11 +10,13 @@ use model::ids::PodId;
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
 use model::pod::slot::Slot;
+use model::service::moves::Moves;
 use model::service::{Service, ServiceState};
 use store::ReplacedPod;
 
 use super::lost_payload::{ObservedState, suspects};
-use super::replacing::{self, Replacing};
+use super::moving::Moving;
+use super::replacing::{self, Basis, Replacing};
 use super::rollout::{self, Judgement, RolloutStep, is_judged};
 use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason, is_ending, is_old, pods};
 
@@ -29,6 +31,8 @@ pub(crate) struct ReconcilePlan {
     pub(crate) create: Vec<u32>,
     pub(crate) replace: Vec<ReplacedPod>,
     pub(crate) successors: Vec<u32>,
+    /// Those that are left, if some are over.
+    pub(crate) moves: Option<Moves>,
     pub(crate) requeue: Vec<PodRecord>,
     pub(crate) rollout: Option<RolloutStep>,
     /// The rollout has not failed.
@@ -39,12 +43,23 @@ pub(crate) struct ReconcilePlan {
 impl ReconcilePlan {
     /// Except requeueing.
     pub(crate) fn is_complete(&self) -> bool {
-        let Self { free, keep, stop, create, replace, successors, requeue: _, rollout, held: _, forget } =
-            self;
+        let Self {
+            free,
+            keep,
+            stop,
+            create,
+            replace,
+            successors,
+            moves,
+            requeue: _,
+            rollout,
+            held: _,
+            forget,
+        } = self;
         let has_pods_to_change =
             !(free.is_empty() && keep.is_empty() && stop.is_empty() && create.is_empty());
         let is_replacing = !(replace.is_empty() && successors.is_empty());
-        !has_pods_to_change && !is_replacing && rollout.is_none() && !forget
+        !has_pods_to_change && !is_replacing && moves.is_none() && rollout.is_none() && !forget
     }
 }
 
@@ -59,21 +74,21 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
         rollout::judge(service, &policy, new_pods(service, slots, desired), observed.now);
     let has_failed = matches!(rollout, Some(RolloutStep::Pause(_) | RolloutStep::RollBack(_)));
     let may_replace = !has_failed && service.rollout.paused.is_none();
-    let Replacing { stop, replace, successors } = match may_replace {
-        true => replacing::plan(service, &policy, slots, desired, observed.now),
-        false => Replacing::default(),
-    };
+    let moving = Moving::of(service, slots, observed);
+    let basis = Basis { service, policy: &policy, moving: &moving, may_replace, now: observed.now };
+    let Replacing { stop, replace, successors } = replacing::plan(basis, slots, desired);
     ReconcilePlan {
         free: free(slots),
         keep: kept(service, slots, desired),
         stop: surplus(service, slots, desired, observed)
-            .chain(replacing::second_of_equals(service, slots, desired))
+            .chain(replacing::second_of_equals(basis, slots, desired))
             .chain(stop)
             .chain(stopped_again(slots, desired, observed))
             .collect(),
         create: missing(slots, desired),
         replace,
         successors,
+        moves: moving.left(service, slots, desired),
         requeue: suspects(slots, observed),
         rollout,
         held,
@@ -149,7 +164,8 @@ pub(crate) fn is_replacing(service: &Service, slots: &[ReplicaSlot]) -> bool {
     // Without a policy a full pass finds the first generation good.
     let is_judged = is_judged(service) && (service.fields.update.is_some() || service.generation > 1);
     let is_paused = service.rollout.paused.is_some();
-    service.state == ServiceState::Active && !is_paused && (is_judged || pods(slots).any(is_left))
+    let is_rolling = !is_paused && (is_judged || pods(slots).any(is_left));
+    service.state == ServiceState::Active && (is_rolling || !service.moves.is_empty())
 }
 
 fn kept(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<(PodId, u64)> {

@@ -1,4 +1,4 @@
-//! Before a pod is stopped whose successor cannot start beside it, its node must have the image, and the
+//! Before a pod is stopped whose successor cannot start beside it, the next node must have the image, and the
 //! dependencies must be ready. Otherwise a typo in a tag would take down running pods.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use model::RedisMillis;
 use model::ids::NodeName;
 use model::service::Service;
 use model::spec::Dependency;
-use store::{PreparedImages, Store, StoreError};
+use store::{PreparedImages, ReplacedPod, Store, StoreError};
 
 use super::plan::ReconcilePlan;
 use super::rollout::{self, Judgement};
@@ -36,7 +36,8 @@ pub(crate) async fn look(
         false => store.dependencies(std::slice::from_ref(&service.name), silent_after).await?,
     };
     let obstacles: Vec<String> = dependencies.iter().flatten().filter_map(Dependency::obstacle).collect();
-    let mut nodes: Vec<NodeName> = without_successor(plan).map(|pod| pod.node.clone()).collect();
+    let mut nodes: Vec<NodeName> =
+        without_successor(plan).map(|pod| next_node(service, pod).clone()).collect();
     nodes.sort();
     nodes.dedup();
     let known = store.prepared_images(&service.spec_id, &nodes).await?;
@@ -54,8 +55,14 @@ pub(crate) async fn look(
     Ok(Preparation { missing: (!obstacles.is_empty()).then(|| obstacles.join("; ")), images })
 }
 
-fn without_successor(plan: &ReconcilePlan) -> impl Iterator<Item = &store::ReplacedPod> {
+fn without_successor(plan: &ReconcilePlan) -> impl Iterator<Item = &ReplacedPod> {
     plan.replace.iter().filter(|pod| pod.successor.is_none())
+}
+
+/// Where its successor will probably start: without a move, on the same node.
+fn next_node<'a>(service: &'a Service, pod: &'a ReplacedPod) -> &'a NodeName {
+    let moved = service.moves.by_replica().values().find(|one| one.pod == pod.id);
+    moved.map_or(&pod.node, |one| &one.to)
 }
 
 pub(crate) fn is_needed(plan: &ReconcilePlan) -> bool {
@@ -79,7 +86,7 @@ pub(crate) fn hold_back(
         Some(PreparedImages::Ready) => true,
         Some(PreparedImages::Pulling | PreparedImages::Failed(_)) | None => false,
     };
-    plan.replace.retain(|pod| pod.successor.is_some() || may_stop(&pod.node));
+    plan.replace.retain(|pod| pod.successor.is_some() || may_stop(next_node(service, pod)));
     if let Some(missing) = missing {
         plan.held = Some(missing.clone());
         return;
@@ -92,6 +99,11 @@ pub(crate) fn hold_back(
     if let Some(first) = failed.first().cloned()
         && plan.rollout.is_none()
     {
+        // A move fails no rollout that was good.
+        if !rollout::is_judged(service) {
+            plan.held = Some(first);
+            return;
+        }
         let Judgement { step, held } = rollout::with_bad(service, &service.replacing_policy(false), failed);
         plan.held = held.or_else(|| step.is_none().then_some(first));
         plan.rollout = step;
@@ -104,7 +116,6 @@ mod tests {
     use model::ids::PodId;
     use model::service::ServiceState;
     use model::spec::ServiceFields;
-    use store::ReplacedPod;
 
     use super::super::plan::testing::service;
     use super::super::rollout::RolloutStep;

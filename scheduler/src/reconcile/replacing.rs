@@ -1,4 +1,4 @@
-//! Plans the stepwise replacement of old pods. Pure.
+//! Plans the stepwise replacement of old pods, and of those that move to another node. Pure.
 //!
 //! Those not in service go at once. The others are replaced in one of two ways. Either a pod is stopped
 //! first: at most `max_unavailable` replicas are out of service, and [`super::preparing`] has to agree. Or
@@ -13,6 +13,7 @@ use model::service::Service;
 use model::spec::{OnFailure, UpdatePolicy};
 use store::ReplacedPod;
 
+use super::moving::Moving;
 use super::rollout::{self, RolloutVerdict, is_past_delay};
 use super::slots::{PodStop, ReplicaSlot, StopReason, is_ending, is_in_service, is_old, pods};
 use crate::apply::only_lacks_room;
@@ -32,10 +33,24 @@ pub(super) struct Replacing {
 type ReplicaPods<'a> = Vec<(&'a ReplicaSlot, &'a PodRecord)>;
 
 #[derive(Clone, Copy)]
-struct Basis<'a> {
-    service: &'a Service,
-    policy: &'a UpdatePolicy,
-    now: RedisMillis,
+pub(super) struct Basis<'a> {
+    pub(super) service: &'a Service,
+    pub(super) policy: &'a UpdatePolicy,
+    pub(super) moving: &'a Moving,
+    /// Old pods. The others of a paused rollout still move.
+    pub(super) may_replace: bool,
+    pub(super) now: RedisMillis,
+}
+
+impl Basis<'_> {
+    /// While a rollout is paused, the successor of an old pod would be a new one.
+    fn must_go(self, pod: &PodRecord) -> bool {
+        if is_old(self.service, pod) { self.may_replace } else { self.moving.has(pod) }
+    }
+
+    fn reason(self, pod: &PodRecord) -> StopReason {
+        if is_old(self.service, pod) { StopReason::Replaced } else { StopReason::Moved }
+    }
 }
 
 struct StepBudget {
@@ -63,22 +78,15 @@ impl StepBudget {
 }
 
 /// The highest replicas go first.
-pub(super) fn plan(
-    service: &Service,
-    policy: &UpdatePolicy,
-    slots: &[ReplicaSlot],
-    desired: u32,
-    now: RedisMillis,
-) -> Replacing {
-    let basis = Basis { service, policy, now };
+pub(super) fn plan(basis: Basis<'_>, slots: &[ReplicaSlot], desired: u32) -> Replacing {
     let replicas = by_replica(slots, desired);
     let mut budget = StepBudget::of(basis, &replicas, desired);
     let mut plan = Replacing::default();
     for replica in replicas.iter().rev() {
         let other = |slot: &ReplicaSlot| replica.iter().find(|(other, _)| other.slot != slot.slot);
-        for (slot, pod) in replica.iter().filter(|(_, pod)| is_old(service, pod) && !is_ending(pod)) {
+        for (slot, pod) in replica.iter().filter(|(_, pod)| basis.must_go(pod) && !is_ending(pod)) {
             match other(slot) {
-                None => replace_only_pod(slot, pod, &mut budget, &mut plan),
+                None => replace_only_pod(basis, (slot, pod), &mut budget, &mut plan),
                 Some((_, other)) => replace_one_of_two(basis, (slot, pod), other, &mut plan),
             }
         }
@@ -86,13 +94,20 @@ pub(super) fn plan(
     plan
 }
 
-fn replace_only_pod(slot: &ReplicaSlot, pod: &PodRecord, budget: &mut StepBudget, plan: &mut Replacing) {
-    if budget.canary == 0 {
-        return;
+fn replace_only_pod(
+    basis: Basis<'_>,
+    (slot, pod): (&ReplicaSlot, &PodRecord),
+    budget: &mut StepBudget,
+    plan: &mut Replacing,
+) {
+    if is_old(basis.service, pod) {
+        if budget.canary == 0 {
+            return;
+        }
+        budget.canary -= 1;
     }
-    budget.canary -= 1;
     if !is_in_service(pod) || pod.phase.is_terminal() {
-        plan.stop.push(PodStop::new(slot, pod, StopReason::Replaced));
+        plan.stop.push(PodStop::new(slot, pod, basis.reason(pod)));
     } else if budget.unavailable > 0 {
         budget.unavailable -= 1;
         plan.replace.extend(replaced(slot, pod, None));
@@ -109,23 +124,22 @@ fn replace_one_of_two(
     other: &PodRecord,
     plan: &mut Replacing,
 ) {
-    let service = basis.service;
     let is_replaced = allows_next(basis, other) && !is_ending(other);
     if !is_in_service(pod) || pod.phase.is_terminal() {
-        plan.stop.push(PodStop::new(slot, pod, StopReason::Replaced));
-    } else if is_old(service, other) {
+        plan.stop.push(PodStop::new(slot, pod, basis.reason(pod)));
+    } else if basis.must_go(other) {
         // After two changes in a row the first successor goes.
         if is_in_service(other) && slot.slot.is_second {
             plan.replace.extend(replaced(slot, pod, Some(other)));
         }
     } else if is_replaced {
         plan.replace.extend(replaced(slot, pod, Some(other)));
-    } else if lacks_room_beside(basis, pod, other) {
+    } else if is_old(basis.service, pod) && lacks_room_beside(basis, pod, other) {
         plan.replace.extend(replaced(slot, pod, None));
     }
 }
 
-/// Only the old pod has its room. A required `start-first` waits.
+/// Only the old pod has its room; a move frees none that counts. A required `start-first` waits.
 fn lacks_room_beside(basis: Basis<'_>, pod: &PodRecord, successor: &PodRecord) -> bool {
     let is_asked_for = basis.service.fields.update.as_ref().is_some_and(|policy| policy.order.is_some());
     let waits = successor.phase == Phase::Pending && successor.reason == "Unschedulable";
@@ -143,13 +157,14 @@ fn replaced(slot: &ReplicaSlot, pod: &PodRecord, successor: Option<&PodRecord>) 
 
 /// The one in the second slot, unless only that one serves.
 pub(super) fn second_of_equals(
-    service: &Service,
+    basis: Basis<'_>,
     slots: &[ReplicaSlot],
     desired: u32,
 ) -> impl Iterator<Item = PodStop> {
     let surplus = |replica: ReplicaPods<'_>| {
         let [first, second] = replica[..] else { return None };
-        let are_equals = [first, second].iter().all(|(_, pod)| !is_old(service, pod) && !is_ending(pod));
+        let stays = |pod| !is_old(basis.service, pod) && !basis.moving.has(pod) && !is_ending(pod);
+        let are_equals = [first, second].iter().all(|(_, pod)| stays(pod));
         let only_second_serves = is_in_service(second.1) && !is_in_service(first.1);
         let (slot, pod) = if only_second_serves { first } else { second };
         are_equals.then(|| PodStop::new(slot, pod, StopReason::Surplus))
@@ -164,7 +179,7 @@ fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<ReplicaPods<'_>> {
 }
 
 /// It serves, and a new one is good.
-fn allows_next(Basis { service, policy, now }: Basis<'_>, pod: &PodRecord) -> bool {
+fn allows_next(Basis { service, policy, now, .. }: Basis<'_>, pod: &PodRecord) -> bool {
     if is_old(service, pod) {
         return is_in_service(pod);
     }
@@ -219,7 +234,9 @@ mod tests {
 
     /// Slots stopped, slots replaced, and replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
-        let found = plan(service, &service.replacing_policy(false), slots, service.replicas, NOW);
+        let (policy, moving) = (service.replacing_policy(false), Moving::default());
+        let basis = Basis { service, policy: &policy, moving: &moving, may_replace: true, now: NOW };
+        let found = plan(basis, slots, service.replicas);
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();
         let stop = found.stop.iter().map(|stop| format!("stop {}", slot_of(&stop.id)));
         let replace = found.replace.iter().map(|pod| match &pod.successor {
@@ -348,7 +365,10 @@ mod tests {
                 ..record("web", 0, 2, Pending)
             };
             let slots = [slot(old), second_slot(successor)];
-            let found = plan(&service, &service.replacing_policy(false), &slots, 1, NOW);
+            let (policy, moving) = (service.replacing_policy(false), Moving::default());
+            let basis =
+                Basis { service: &service, policy: &policy, moving: &moving, may_replace: true, now: NOW };
+            let found = plan(basis, &slots, 1);
             assert!(found.stop.is_empty() && found.successors.is_empty(), "{case}");
             let replaced =
                 found.replace.iter().filter(|pod| pod.id == slots[0].id && pod.successor.is_none());
@@ -380,7 +400,10 @@ mod tests {
             (OLD, NEW, None),
         ] {
             let (service, slots) = (service(1, 2, ServiceState::Active), slots(&[(first, Some(second))]));
-            let found: Vec<PodStop> = second_of_equals(&service, &slots, 1).collect();
+            let (policy, moving) = (service.replacing_policy(false), Moving::default());
+            let basis =
+                Basis { service: &service, policy: &policy, moving: &moving, may_replace: true, now: NOW };
+            let found: Vec<PodStop> = second_of_equals(basis, &slots, 1).collect();
             let stopped = found.first().map(|stop| stop.id == slots[1].id);
             assert_eq!(stopped, expected, "{first:?} {second:?}");
         }

@@ -39,6 +39,8 @@ pub(crate) enum StopReason {
     ServiceDeleted,
     ScaledDown,
     Replaced,
+    /// To another node.
+    Moved,
     /// The replica's other pod is as good.
     Surplus,
     JobEnded,

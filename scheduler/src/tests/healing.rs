@@ -317,6 +317,15 @@ async fn no_pod_is_created_in_a_slot_that_a_live_node_holds() {
     let _scheduler = cluster.scheduler();
     converge(&cluster, &[&node], "web", 3, 1).await;
     converge(&cluster, &[&node], "db", 3, 1).await;
+    // A second pass begins after the first one has seen the pods run.
+    for _ in 0..2 {
+        let _: u64 = cluster.server.cli(&["SREM", "nodes", "a"]).await;
+        eventually("a pass lists the node again", async || {
+            let names = cluster.store.node_names().await.unwrap();
+            if names.is_empty() { Err("not listed") } else { Ok(()) }
+        })
+        .await;
+    }
     let mut held = Vec::new();
     for name in ["web", "db"] {
         for pod in cluster.pods(name).await {

@@ -5,6 +5,7 @@
 mod abandoned_volumes;
 mod broken;
 mod cluster;
+mod draining;
 mod external_workers;
 mod failure_detection;
 mod healing;

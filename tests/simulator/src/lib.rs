@@ -83,7 +83,9 @@ pub fn simulate(options: &ScheduleOptions<'_>) -> Result<(Stats, Vec<String>), B
     deterministic::make_deterministic(options.seed);
     let mut world = World::new(options);
     let result = match options.scenario {
-        Scenario::Random | Scenario::HandOver | Scenario::Rules => run_with_random_faults(&mut world),
+        Scenario::Random | Scenario::HandOver | Scenario::Rules | Scenario::Drains => {
+            run_with_random_faults(&mut world)
+        }
         Scenario::Jobs => cron_run::run(&mut world),
         scenario => run_scenario(&mut world, scenario),
     };
@@ -133,6 +135,7 @@ fn converge(world: &mut World) -> Result<(), Vec<String>> {
         world.remove_containers_that_stay_held();
         world.give_up_lost_volumes();
         world.label_all_nodes();
+        world.uncordon_all_nodes();
         if world.clock.now > begin + ROOM_AFTER * dead {
             world.make_room_for_volumes();
             world.remove_containers_of_another_cluster();

@@ -238,6 +238,8 @@ scenarios! {
         HandOver, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_pod_with_rules_is_assigned_only_where_they_hold:
         Rules, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    a_drained_node_hands_its_pods_over_and_none_is_lost:
+        Drains, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     an_old_copy_of_a_volume_does_not_take_the_place_of_a_younger_one: OldCopy, SEEDS_PER_SCENARIO;
     each_tick_is_taken_once_and_each_index_counts_once:
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
@@ -432,6 +434,11 @@ ablations! {
     with_an_assignment_beside_one_that_was_not_counted, seed 40:
         "assign", "is_outdated = (mark or '') ~= seen_mark" => "is_outdated = false",
         "rules: ";
+    }
+    Drains {
+    with_an_uncordoned_node_that_is_drained_further, seed 0:
+        "cordon", "redis.call('HDEL', node_key, 'drain', 'drain_said')" => "0",
+        "does not converge";
     }
     Outage {
     with_a_death_by_a_scheduler_that_could_not_write, seed 11:

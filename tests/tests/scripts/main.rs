@@ -10,6 +10,7 @@ mod checks;
 mod clocks;
 mod confirming;
 mod dead_letters;
+mod drains;
 mod endpoints;
 mod events;
 mod every_operation;

@@ -19,6 +19,7 @@ use model::pod::image::ImageContent;
 use model::pod::lifecycle::Phase;
 use model::pod::payload::Payload;
 use model::pod::slot::Slot;
+use model::service::moves::{Move, Moves};
 use model::service::volume::{EngineCopy, VolumeClaim, VolumeScope, VolumeSize};
 use model::spec::{HostPorts, ServiceInput};
 use model::stream::channel::Purpose;
@@ -29,9 +30,9 @@ use model::value::{StoredValue, ValueBytes, ValueKind};
 use store::recovery::PodRecovery;
 use store::saved_state::SavedVolume;
 use store::{
-    AckItem, Assignment, Challenge, ClaimItem, ConnectRequest, CronTick, FinishReport, ObservedCondition,
-    Parked, PodOutcome, PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session, SessionResult,
-    SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
+    AckItem, Assignment, Challenge, ClaimItem, ConnectRequest, CronTick, DrainNews, FinishReport,
+    ObservedCondition, Parked, PodOutcome, PodRef, PutMode, ReplacedPod, RolloutMark, SCRIPTS, Session,
+    SessionResult, SharedDirectoryReport, StatusReport, Store, StoreError, Unpark, WriteOutcome,
 };
 use testkit::fixtures;
 
@@ -142,11 +143,10 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
             certificates(fixture, case).await
         }
         "cluster_recover" | "pods_recover" | "service_recover" => recovery(fixture, case, placed).await,
-        "rollout_mark" | "service_put" | "service_restart" | "service_scale" | "service_delete"
-        | "service_forget" | "pods_create" | "pods_keep" | "pods_replace" | "pods_stop" | "pods_restore"
-        | "slot_free" | "specs_expire" | "writes_unconfirmed" | "writes_confirmed" => {
-            desired_state(fixture, case, placed).await
-        }
+        "moves_put" | "rollout_mark" | "service_put" | "service_restart" | "service_scale"
+        | "service_delete" | "service_forget" | "pods_create" | "pods_keep" | "pods_replace"
+        | "pods_stop" | "pods_restore" | "slot_free" | "specs_expire" | "writes_unconfirmed"
+        | "writes_confirmed" => desired_state(fixture, case, placed).await,
         "take"
         | "assign"
         | "park"
@@ -179,9 +179,8 @@ pub(crate) async fn prepare(fixture: &Fixture, case: Case, placed: &Placed) -> O
             operation!(None, [store, node] store.note_condition(ObservedCondition::ProxyGone { node: &node, is_on: true }, "why"))
         }
         "cordon" | "declare_dead" | "drain" | "external_beat" | "external_ack" | "members_restore"
-        | "former_containers" | "node_label" | "node_remove" | "register" | "repair" | "usage_correct" => {
-            nodes(fixture, case, placed).await
-        }
+        | "former_containers" | "node_drain" | "node_drained" | "node_label" | "node_remove" | "register"
+        | "repair" | "usage_correct" => nodes(fixture, case, placed).await,
         "reject" if case.name == "reject in flight" => scheduling(fixture, case, placed).await,
         _ => worker(fixture, case, placed).await,
     }
@@ -308,6 +307,11 @@ async fn desired_state(fixture: &Fixture, case: Case, placed: &Placed) -> Operat
         "rollout_mark" => {
             let seen = store.service(&service).await.unwrap().unwrap();
             operation!(None, [store, seen] store.mark_rollout(&seen, RolloutMark::Paused("why")))
+        }
+        "moves_put" => {
+            let seen = store.service(&service).await.unwrap().unwrap();
+            let moves = Moves::of([(0, Move { pod: id, to: node("w2") })].into());
+            operation!(None, [store, seen, moves] store.put_moves(&seen, &moves, Some("web-0 to w2")))
         }
         "service_put" => {
             let input = serde_json::json!({"name": "web", "image": "other", "replicas": 2});
@@ -605,6 +609,12 @@ async fn nodes(fixture: &Fixture, case: Case, placed: &Placed) -> Operation {
         "members_restore" => {
             let () = fixture.redis.cli(&["DEL", "nodes"]).await;
             operation!(None, [store] store.restore_members())
+        }
+        "node_drain" => operation!(None, [store, name] store.drain_node(&name, None, false)),
+        "node_drained" => {
+            store.drain_node(&name, None, false).await.unwrap();
+            let (_, drain) = store.drains().await.unwrap().remove(0);
+            operation!(None, [store, name, drain] store.note_drain(&name, &drain, DrainNews::Drained))
         }
         "node_label" => {
             let changes: OwnLabels = [("zone".to_owned(), Some("b".to_owned()))].into();

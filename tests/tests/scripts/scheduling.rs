@@ -292,7 +292,7 @@ async fn siblings_are_pods_on_nodes_of_services_with_several_replicas() {
     let spec = of_web[0].spec.clone().unwrap();
     assert_eq!(fixture.assign(&session, of_web[..2].to_vec()).await, [AssignOutcome::Assigned; 2]);
     let () = fixture.redis.cli(&["SET", "slots:broken", "no hash"]).await;
-    let sibling = Sibling { spec, node: session.node().clone(), is_stopping: false };
+    let sibling = Sibling { spec, node: session.node().clone(), is_leaving: false };
     for (waiting, of_web) in [(1, vec![sibling; 2]), (3, Vec::new())] {
         let names = ["web", "single", "large", "broken", "unknown"];
         let services = names.map(|name| (name.parse().unwrap(), waiting)).into();

@@ -2,6 +2,7 @@
 
 pub mod apps;
 pub mod containers;
+mod drains;
 pub mod events;
 mod findings;
 mod garbage;

@@ -51,7 +51,9 @@ fn status_words(node: &NodeView) -> String {
         (NodeState::Alive, true) => "ready".to_owned(),
         (NodeState::Alive, false) => "not-ready".to_owned(),
     };
-    if node.cordoned {
+    if node.drain.is_some() {
+        text.push_str(",draining");
+    } else if node.cordoned {
         text.push_str(",cordoned");
     }
     if node.disk_problem.is_some() {
@@ -164,6 +166,9 @@ fn kept_words(kept: &Resources) -> String {
 fn status_meaning(node: &NodeView) -> &'static str {
     match (node.state, node.ready, node.cordoned) {
         (NodeState::Dead, ..) => "declared dead; its pods go back to the scheduling queue",
+        (NodeState::Alive, _, true) if node.drain.is_some() => {
+            "its pods move to other nodes; `kubeleet drain NODE --dry-run` shows where, `uncordon` ends it"
+        }
         (NodeState::Alive, _, true) => "gets no new pods until `kubeleet node uncordon`",
         (NodeState::Alive, false, _) => {
             "its heartbeat is late or its engine has a problem; it gets no new pods"

@@ -1,5 +1,5 @@
 //! `node leave` and `node return`, for the unit `kubeleet-handover`. A marker file records that `leave`
-//! cordoned the node: an operator's own cordon outlives a restart.
+//! drains the node, and whether it was cordoned before: an operator's own cordon outlives a restart.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,9 @@ use crate::commands::error::{CommandError, CommandResult};
 use crate::commands::objects::object_name::ObjectType;
 use crate::exit::Exit;
 use crate::settings;
+
+const CORDONED_HERE: &str = "cordoned by `kubeleet node leave`\n";
+const CORDONED_BEFORE: &str = "drained by `kubeleet node leave`, and cordoned before\n";
 
 /// Arguments of `node leave` and `node return`.
 #[derive(Debug, Args)]
@@ -42,20 +45,20 @@ pub(crate) async fn leave(args: &LeaveArgs, context: &mut Context<'_>) -> Comman
         stderr::note("no other node takes pods: those of this one end with the machine, and start with it");
         return Ok(Exit::Ok);
     }
-    if !node.cordoned {
-        // Before the cordon: a marker without a cordon does no harm.
-        write_marker(&args.marker)?;
-        let node = context.client.cordon(&name, true).await?;
-        context.output.print_result(&node, "cordoned")?;
+    if node.drain.is_none() {
+        // Before the drain: a marker without one does no harm.
+        write_marker(&args.marker, if node.cordoned { CORDONED_BEFORE } else { CORDONED_HERE })?;
     }
-    let stuck = drain::replace_all(&name, context).await?;
-    if stuck.is_empty() {
+    context.client.drain(&name, None, false).await?;
+    context.output.print_result(node, "cordoned")?;
+    let left = drain::follow(&name, context).await?;
+    if left.is_empty() {
         return Ok(Exit::Ok);
     }
-    let names: Vec<&str> = stuck.iter().map(|service| service.as_str()).collect();
+    let names: Vec<String> = left.iter().map(drain::indexed).collect();
     stderr::note(&format!(
-        "no replacement was ready within --timeout for {}: its pods here end with the machine. A pod with a \
-         persistent volume waits for this node",
+        "no replacement was ready within --timeout for {}: they end with the machine. A pod with a persistent \
+         volume waits for this node",
         names.join(", ")
     ));
     Ok(Exit::TimedOut)
@@ -65,8 +68,12 @@ pub(crate) async fn come_back(args: &LeaveArgs, context: &mut Context<'_>) -> Co
     if !args.marker.exists() {
         return Ok(Exit::Ok);
     }
-    let node = context.client.cordon(&args.node(), false).await?;
-    context.output.print_result(&node, "uncordoned")?;
+    let text =
+        std::fs::read_to_string(&args.marker).map_err(|error| unusable(&args.marker, "read", &error))?;
+    // Either ends the drain.
+    let stays_cordoned = text == CORDONED_BEFORE;
+    let node = context.client.cordon(&args.node(), stays_cordoned).await?;
+    context.output.print_result(&node, if stays_cordoned { "cordoned" } else { "uncordoned" })?;
     std::fs::remove_file(&args.marker).map_err(|error| unusable(&args.marker, "removed", &error))?;
     Ok(Exit::Ok)
 }
@@ -75,9 +82,8 @@ fn takes_pods(node: &NodeView) -> bool {
     node.ready && !node.cordoned
 }
 
-fn write_marker(marker: &Path) -> CommandResult<()> {
-    std::fs::write(marker, "cordoned by `kubeleet node leave`\n")
-        .map_err(|error| unusable(marker, "written", &error))
+fn write_marker(marker: &Path, text: &str) -> CommandResult<()> {
+    std::fs::write(marker, text).map_err(|error| unusable(marker, "written", &error))
 }
 
 fn unusable(marker: &Path, what: &str, error: &io::Error) -> CommandError {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api_types::NodeView;
+use api_types::{DrainView, NodeView, VolumeView};
 use clap::{Args, Subcommand};
 use client::{Client, Method, PodFilter};
 use jiff::Timestamp;
@@ -23,14 +23,24 @@ use crate::commands::lists;
 use crate::commands::type_args::{LabelledListArgs, TypeArgs};
 use crate::exit::Exit;
 
-pub(crate) type NodeArgs = TypeArgs<LabelledListArgs, NodeCommand>;
+pub(crate) type NodeArgs = TypeArgs<NodeListArgs, NodeCommand>;
+
+/// Arguments of `ls`.
+#[derive(Debug, Default, PartialEq, Args)]
+pub(crate) struct NodeListArgs {
+    #[command(flatten)]
+    list: LabelledListArgs,
+    /// Only nodes that could go now: the others have room for all their pods, and no volume is on them.
+    #[arg(long)]
+    removable: bool,
+}
 
 /// Subcommands of `node`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// List nodes.
     #[command(visible_alias = "list")]
-    Ls(LabelledListArgs),
+    Ls(NodeListArgs),
     /// Show one node in detail, with its pods.
     #[command(visible_aliases = ["show", "get"])]
     Describe {
@@ -88,7 +98,8 @@ pub(crate) struct PurgeArgs {
 
 pub(crate) async fn run(args: NodeArgs, context: &mut Context<'_>) -> CommandResult {
     match args.or_list(NodeCommand::Ls)? {
-        NodeCommand::Ls(args) => list(&args, context).await,
+        NodeCommand::Ls(args) if args.removable => list_removable(&args.list, context).await,
+        NodeCommand::Ls(args) => list(&args.list, context).await,
         NodeCommand::Describe { name } => describe(&name, context).await,
         NodeCommand::Label(args) => node_label::label(args, context).await,
         NodeCommand::Cordon(nodes) => cordon(&nodes, true, context).await,
@@ -112,6 +123,27 @@ pub(crate) async fn list(args: &LabelledListArgs, context: &mut Context<'_>) -> 
         false => "no nodes with these labels",
     };
     lists::show(args.style, none, read, context).await
+}
+
+async fn list_removable(args: &LabelledListArgs, context: &mut Context<'_>) -> CommandResult {
+    let selector = args.selector.selector();
+    let read = async |client: &Client| {
+        let nodes: Vec<NodeView> = client.list("node").await?;
+        let volumes: Vec<VolumeView> = client.list("volume").await?;
+        let mut removable = Vec::new();
+        for node in nodes.into_iter().filter(|node| selector.matches(&node.labels)) {
+            let has_volume = volumes.iter().any(|volume| volume.node.as_ref() == Some(&node.name));
+            if !has_volume && may_go(&client.drain_plan(node.name.as_str()).await?) {
+                removable.push(node);
+            }
+        }
+        Ok(removable)
+    };
+    lists::show(args.style, "no node could go: `kubeleet drain NODE --dry-run` says why", read, context).await
+}
+
+fn may_go(plan: &DrainView) -> bool {
+    plan.pods.iter().all(|pod| pod.to.is_some())
 }
 
 /// With `is_former`, only leftovers of earlier machines of their names.

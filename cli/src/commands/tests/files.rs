@@ -313,16 +313,18 @@ async fn jobs_and_crons_are_types_whose_objects_are_services_of_that_kind() {
 #[tokio::test]
 async fn a_drain_leaves_the_pods_whose_data_is_on_the_node() {
     let respond = |request: &str| {
-        let volume = serde_json::json!({
-            "name": "web_data_0", "kind": "persistent", "service": "web", "source": "data", "replica": 0,
-            "node": "worker1", "state": "bound", "in_use": true, "created_at": "2026-01-31T00:01:00Z",
+        let pod = serde_json::json!({
+            "uuid": "p", "name": "web", "service": "web", "replica": 0, "phase": "running", "to": null,
+            "stays": "no other node takes it: VolumeElsewhere (worker2)", "is_bound": true,
         });
+        let order = serde_json::json!({ "since": "2026-01-31T00:01:00Z", "deadline": null });
+        let mut node = fixtures::node("worker1");
+        node.used.pods = 1;
         match request.split(" HTTP").next().unwrap() {
-            line if line.ends_with("/cordon") => ok_json(&fixtures::node("worker1")),
-            line if line.starts_with("GET /pod") => {
-                ok_json(&serde_json::json!({ "items": [fixtures::pod("p", Phase::Running)] }))
+            line if line.ends_with("/drain") => {
+                ok_json(&serde_json::json!({ "node": "worker1", "order": order, "pods": [pod] }))
             }
-            line if line.starts_with("GET /volume") => ok_json(&serde_json::json!({ "items": [volume] })),
+            "GET /node/worker1" => ok_json(&node),
             _ => problem(404),
         }
     };

@@ -1,5 +1,6 @@
 //! Nodes: their record, resources and usage, and when one is dead (`timing`, `mass_loss`).
 
+pub mod drain;
 pub mod host_access;
 pub mod labels;
 pub mod mass_loss;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::RedisMillis;
 use crate::ids::{Incarnation, NodeName, PodId, ServiceName};
+use crate::node::drain::Drain;
 use crate::node::host_access::HostAccess;
 use crate::node::resources::Resources;
 use crate::node::timing::Timing;
@@ -176,6 +177,8 @@ pub struct Node {
     pub created_at: RedisMillis,
     /// By an operator: no new assignments.
     pub cordoned: bool,
+    #[serde(default)]
+    pub drain: Option<Drain>,
     pub engine_problem: Option<String>,
     /// A sentence; `None` while there is room.
     pub disk_problem: Option<String>,

@@ -1,6 +1,7 @@
-//! Services: their record, their volumes, selectors of labels, and crons. Their fields are in `spec/`.
+//! Services: their record, moves and volumes, selectors of labels, and crons. Their fields are in `spec/`.
 
 pub mod cron;
+pub mod moves;
 mod record;
 pub mod selector;
 pub mod volume;

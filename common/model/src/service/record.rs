@@ -6,6 +6,7 @@ use crate::RedisMillis;
 use crate::ids::{AppName, ServiceName, SpecId};
 use crate::pod::image::ImageContent;
 use crate::service::cron::Ticks;
+use crate::service::moves::Moves;
 use crate::service::volume::{VolumeClaim, VolumeScope};
 use crate::spec::{DesiredService, Kind, PodSpec, ServiceFields, UpdatePolicy};
 
@@ -37,6 +38,7 @@ pub struct Service {
     pub progress: JobProgress,
     pub schedule: CronProgress,
     pub rollout: RolloutMarks,
+    pub moves: Moves,
     pub created_at: RedisMillis,
     pub updated_at: RedisMillis,
     /// Unless a later description changed the replicas.
@@ -125,6 +127,7 @@ impl Service {
             progress: JobProgress::default(),
             schedule: CronProgress::default(),
             rollout: RolloutMarks::default(),
+            moves: Moves::default(),
             created_at: at,
             updated_at: at,
             scaled_at: None,

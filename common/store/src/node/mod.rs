@@ -6,6 +6,7 @@
 
 pub(crate) mod conditions;
 pub(crate) mod dead_nodes;
+pub(crate) mod drains;
 pub(crate) mod healing;
 pub(crate) mod held;
 pub(crate) mod hints;

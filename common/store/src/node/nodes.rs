@@ -13,6 +13,7 @@ use crate::{Store, StoreError, keys};
 use model::RedisMillis;
 use model::broken_key::BrokenKey;
 use model::ids::{Incarnation, NodeName};
+use model::node::drain::Drain;
 use model::node::timing::Timing;
 use model::node::{
     HeldPod, Node, NodeInfo, NodeKind, NodeSettings, NodeState, Resources, SharedVolumesState, labels,
@@ -236,6 +237,7 @@ pub(crate) fn read_node(name: &NodeName, value: Value) -> Result<Option<Node>, S
         registered_at: fields.number("registered_at")?,
         created_at: fields.number("created_at")?,
         cordoned: fields.text("cordoned") == "1",
+        drain: Drain::from_stored(&fields.text("drain")),
         engine_problem: fields.parse_opt("engine_problem")?,
         disk_problem: fields.parse_opt("disk_problem")?,
         problems: fields.text("problems").lines().map(str::to_owned).collect(),

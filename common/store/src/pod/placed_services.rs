@@ -13,9 +13,10 @@ use crate::service::service_fields;
 use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::pod::lifecycle::Phase;
+use model::service::moves::Moves;
 use model::spec::Placement;
 
-type Fields = (Option<String>, Option<Vec<u8>>, Option<Vec<u8>>);
+type Fields = (Option<String>, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// Load spreads the pods of larger services, and reading them would cost more.
 const MAX_REPLICAS: usize = 256;
@@ -27,6 +28,7 @@ pub struct PlacedService {
     pub siblings: Option<Vec<Sibling>>,
     /// Changes with each assignment of a pod, if rules that must hold count them. Older than `siblings`.
     pub mark: String,
+    pub moves: Moves,
 }
 
 /// A pod on a node.
@@ -34,7 +36,8 @@ pub struct PlacedService {
 pub struct Sibling {
     pub spec: SpecId,
     pub node: NodeName,
-    pub is_stopping: bool,
+    /// It is being stopped, or moves to another node.
+    pub is_leaving: bool,
 }
 
 impl Store {
@@ -48,12 +51,13 @@ impl Store {
         services: &BTreeMap<ServiceName, usize>,
     ) -> Result<HashMap<ServiceName, PlacedService>, StoreError> {
         let all: Vec<&ServiceName> = services.keys().collect();
-        let get = |name: &&ServiceName| fields(keys::service(name), &["replicas", "fields", "placed"]);
+        let get =
+            |name: &&ServiceName| fields(keys::service(name), &["replicas", "fields", "placed", "moves"]);
         let loaded = self.load(&all, get, |_, reply| read("reading services", reply).map(Some)).await?;
         let mut placed = HashMap::new();
         let mut read_too = Vec::new();
         for (name, found) in all.into_iter().zip(loaded.options()) {
-            let (replicas, fields, mark): Fields = found.unwrap_or_default();
+            let (replicas, fields, mark, moves): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
             let placement = service_fields::placement(&fields.unwrap_or_default());
             let counts = placement.counts_pods();
@@ -61,13 +65,18 @@ impl Store {
             if counts || (is_counted && services[name] < replicas) {
                 read_too.push(name);
             }
-            let mark = mark.map(|mark| String::from_utf8_lossy(&mark).into_owned()).unwrap_or_default();
-            let service = PlacedService { placement, siblings: is_counted.then(Vec::new), mark };
+            let text =
+                |field: Option<Vec<u8>>| String::from_utf8_lossy(&field.unwrap_or_default()).into_owned();
+            let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
+            let service = PlacedService { placement, siblings: is_counted.then(Vec::new), mark, moves };
             placed.insert(name.clone(), service);
         }
-        for (service, sibling) in self.pods_on_nodes(&read_too).await? {
-            let siblings = placed.get_mut(service).and_then(|placed| placed.siblings.as_mut());
-            siblings.into_iter().for_each(|siblings| siblings.push(sibling.clone()));
+        for (service, id, sibling) in self.pods_on_nodes(&read_too).await? {
+            let Some(PlacedService { siblings: Some(siblings), moves, .. }) = placed.get_mut(service) else {
+                continue;
+            };
+            let is_leaving = sibling.is_leaving || moves.is_moved(&id);
+            siblings.push(Sibling { is_leaving, ..sibling });
         }
         Ok(placed)
     }
@@ -75,7 +84,7 @@ impl Store {
     async fn pods_on_nodes<'a>(
         &self,
         services: &[&'a ServiceName],
-    ) -> Result<Vec<(&'a ServiceName, Sibling)>, StoreError> {
+    ) -> Result<Vec<(&'a ServiceName, PodId, Sibling)>, StoreError> {
         let get = |name: &&ServiceName| cmd("HVALS").arg(keys::slots(name)).to_owned();
         let slots = self.load(services, get, |_, reply| read("reading slots", reply).map(Some)).await?;
         let pods = services.iter().zip(slots.options()).flat_map(|(name, members)| {
@@ -84,15 +93,15 @@ impl Store {
         let pods: Vec<(&ServiceName, PodId)> = pods.collect();
         let get = |(_, id): &(&ServiceName, PodId)| fields(keys::pod(id), &["phase", "spec", "node"]);
         type PodFields = (Option<String>, Option<String>, Option<String>);
-        let read_one = |(service, _): &(&'a ServiceName, PodId), reply| {
+        let read_one = |(service, id): &(&'a ServiceName, PodId), reply| {
             let (phase, spec, node): PodFields = read("reading where a pod is", reply)?;
-            let is_stopping = match Phase::parse(&phase.unwrap_or_default()) {
+            let is_leaving = match Phase::parse(&phase.unwrap_or_default()) {
                 Some(Phase::Assigned | Phase::Running) => false,
                 Some(Phase::Stopping) => true,
                 _ => return Ok(None),
             };
             let (spec, node) = (spec.unwrap_or_default().parse().ok(), node.unwrap_or_default().parse().ok());
-            Ok(spec.zip(node).map(|(spec, node)| (*service, Sibling { spec, node, is_stopping })))
+            Ok(spec.zip(node).map(|(spec, node)| (*service, id.clone(), Sibling { spec, node, is_leaving })))
         };
         Ok(self.load(&pods, get, read_one).await?.found())
     }

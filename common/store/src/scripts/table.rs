@@ -383,11 +383,29 @@ scripts! {
             args: [node],
         }
     }
+    node_drain in node {
+        run_by: [Api],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, id, deadline_ms, stop_bound, message],
+    }
+    node_drained in node {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [node_key],
+        args: [node, id, reason, message],
+    }
     node_held in node {
         run_by: [Worker],
         at_maxmemory: Allowed,
         keys: [node_key],
         args: [node, incarnation, pods],
+    }
+    moves_put in service {
+        run_by: [Scheduler],
+        at_maxmemory: Allowed,
+        keys: [service_key],
+        args: [service, seen_moves, moves, message],
     }
     node_label in node {
         run_by: [Api],

@@ -21,6 +21,7 @@ use model::RedisMillis;
 use model::ids::{ServiceName, SpecId, WriteId};
 use model::network::ingress::{IngressRule, alias_lines, callers_line};
 use model::pod::image::{self, ImageContent};
+use model::service::moves::Moves;
 use model::service::{CronProgress, JobProgress, PODS_CREATED_INLINE, Service, ServiceState};
 use model::spec::{CronPolicy, DesiredService, Kind, MAX_REPLICAS, PodSpec, ServiceFields};
 
@@ -573,6 +574,7 @@ pub(crate) fn read_service(name: &ServiceName, value: Value) -> Result<Option<Se
         progress: if kind == Kind::Job { job_progress(&fields) } else { JobProgress::default() },
         schedule: if kind == Kind::Cron { cron_progress(&fields) } else { CronProgress::default() },
         rollout: rollout_marks(&fields, generation),
+        moves: Moves::from_stored(fields.text("moves")),
         created_at: fields.number("created_at")?,
         updated_at: fields.number("updated_at")?,
         scaled_at: fields.text("scaled_at").parse().ok(),

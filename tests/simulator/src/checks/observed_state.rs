@@ -31,8 +31,8 @@ for _, key in ipairs(#KEYS > 0 and KEYS or redis.call('KEYS', '*')) do
     value = redis.call('SMEMBERS', key)
     table.sort(value)
   elseif head == 'nod' and key ~= 'nodes' then
-    value = fields(key, 13, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods', 'used_cpu', 'used_memory',
-      'used_pids', 'used_disk', 'used_pods', 'own_labels')
+    value = fields(key, 14, 'state', 'incarnation', 'cpu', 'memory', 'pids', 'disk', 'pods', 'used_cpu', 'used_memory',
+      'used_pids', 'used_disk', 'used_pods', 'own_labels', 'cordoned')
   elseif key == 'uq' or head == 'slo' or head == 'ep:' or head == 'don' then
     value = redis.call('HGETALL', key)
   elseif string.sub(key, 1, 8) == 'service:' then
@@ -79,6 +79,7 @@ pub(crate) struct ObservedNode {
     pub(crate) capacity: [i64; 5],
     pub(crate) used: [i64; 5],
     pub(crate) has_label_disk: bool,
+    pub(crate) is_cordoned: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -204,11 +205,12 @@ fn pod(value: &Value) -> SimulatedPod {
 }
 
 fn node(value: &Value) -> ObservedNode {
-    let [state, incarnation, amounts @ .., own_labels]: [String; 13] = texts(value);
+    let [state, incarnation, amounts @ .., own_labels, cordoned]: [String; 14] = texts(value);
     let amounts = amounts.map(|amount| number(&amount));
     let capacity = std::array::from_fn(|at| amounts[at]);
     let used = std::array::from_fn(|at| amounts[5 + at]);
-    ObservedNode { state, incarnation, capacity, used, has_label_disk: own_labels.contains("ssd") }
+    let (has_label_disk, is_cordoned) = (own_labels.contains("ssd"), cordoned == "1");
+    ObservedNode { state, incarnation, capacity, used, has_label_disk, is_cordoned }
 }
 
 fn service(value: &Value) -> ObservedService {

@@ -222,6 +222,20 @@ impl World {
         self.observe();
     }
 
+    /// As an operator: in the end every node takes pods.
+    pub(crate) fn uncordon_all_nodes(&mut self) {
+        if !self.clients.lock().has_drains() {
+            return;
+        }
+        let cordoned = self.observed.nodes.iter().filter(|(_, node)| node.is_cordoned);
+        let cordoned: Vec<String> = cordoned.map(|(name, _)| format!("node:{name}")).collect();
+        for key in cordoned {
+            self.change(&["HSET", &key, "cordoned", "0"], &[&key]);
+            self.change(&["HDEL", &key, "drain"], &[&key]);
+        }
+        self.observe();
+    }
+
     /// As an operator: the full node has data that another pod needs.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&SimulatedPod| {

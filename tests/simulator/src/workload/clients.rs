@@ -12,6 +12,7 @@ use store::{Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, S
 use tokio::time::sleep;
 
 use crate::machine::random::Random;
+use crate::scenario::Scenario;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
     CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_rules, has_several_containers, has_volume,
@@ -30,6 +31,8 @@ enum Operation {
     DeletePushed(PodId),
     /// True adds the label `disk`, false removes it.
     Label(NodeName, bool),
+    /// Or it takes pods again.
+    Drain(NodeName, bool),
     Document(String),
 }
 
@@ -45,15 +48,14 @@ pub(crate) struct ClientState {
     images_before: BTreeMap<&'static str, String>,
     /// `None` without requests to pods.
     drain: Option<&'static str>,
-    /// All services have the same.
-    has_rules: bool,
+    scenario: Scenario,
     /// In milliseconds.
     mean_pause: u64,
     pub(crate) are_done: bool,
 }
 
 impl SimulatedClients {
-    pub(crate) fn new(mut random: Random, drain: Option<&'static str>, has_rules: bool) -> Self {
+    pub(crate) fn new(mut random: Random, drain: Option<&'static str>, scenario: Scenario) -> Self {
         let mean_pause = [150, 600, 2500][random.below(3)];
         Self(Arc::new(Mutex::new(ClientState {
             random,
@@ -62,7 +64,7 @@ impl SimulatedClients {
             pending: None,
             images_before: BTreeMap::new(),
             drain,
-            has_rules,
+            scenario,
             mean_pause,
             are_done: false,
         })))
@@ -79,8 +81,13 @@ impl ClientState {
         self.are_done = true;
     }
 
+    /// All services have the same.
     pub(crate) fn has_rules(&self) -> bool {
-        self.has_rules
+        self.scenario == Scenario::Rules
+    }
+
+    pub(crate) fn has_drains(&self) -> bool {
+        self.scenario == Scenario::Drains
     }
 
     pub(crate) fn put_document(&mut self, document: String) {
@@ -99,7 +106,13 @@ impl ClientState {
     pub(crate) fn service_in_doubt(&self) -> Option<&'static str> {
         match &self.pending {
             Some(Operation::Put(name, _) | Operation::Scale(name, _) | Operation::Delete(name)) => Some(name),
-            Some(Operation::DeletePushed(_) | Operation::Label(..) | Operation::Document(_)) | None => None,
+            Some(
+                Operation::DeletePushed(_)
+                | Operation::Label(..)
+                | Operation::Drain(..)
+                | Operation::Document(_),
+            )
+            | None => None,
         }
     }
 
@@ -115,9 +128,13 @@ impl ClientState {
     }
 
     fn random_operation(&mut self) -> Operation {
-        if self.has_rules && self.random.per_mille(400) {
+        if self.has_rules() && self.random.per_mille(400) {
             let node = NodeName::new(format!("w{}", self.random.between(1, 3))).unwrap();
             return Operation::Label(node, self.random.per_mille(600));
+        }
+        if self.has_drains() && self.random.per_mille(300) {
+            let node = NodeName::new(format!("w{}", self.random.between(1, 3))).unwrap();
+            return Operation::Drain(node, self.random.per_mille(500));
         }
         let name = SERVICES[self.random.below(SERVICES.len())];
         let replicas = self.random.between(0, MAX_REPLICAS) as u32;
@@ -136,7 +153,7 @@ impl ClientState {
     }
 
     fn random_image(&mut self, name: &'static str) -> String {
-        let images = if self.has_rules { IMAGES_WITH_RULES } else { IMAGES };
+        let images = if self.has_rules() { IMAGES_WITH_RULES } else { IMAGES };
         let image = images[self.random.below(images.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
         let Some(existing) = self.expected.service(name).map(|service| service.image.clone()) else {
@@ -207,6 +224,8 @@ async fn execute(
             let changes = [("disk".to_owned(), has_disk.then(|| "ssd".to_owned()))].into();
             store.label_node(&node, &changes).await?;
         }
+        Operation::Drain(node, true) => drop(store.drain_node(&node, None, false).await?),
+        Operation::Drain(node, false) => drop(store.cordon(&node, false).await?),
         Operation::DeletePushed(pod) => return delete_pushed(store, clients, &pod).await,
     }
     Ok(true)

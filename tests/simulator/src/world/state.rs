@@ -75,7 +75,7 @@ impl World {
         let clients = SimulatedClients::new(
             Random::new(random.next()),
             proxies.are_there().then_some(DRAIN),
-            options.scenario == Scenario::Rules,
+            options.scenario,
         );
         let cluster = SimulatedCluster::new(&bus, has_slow_disks, clock.now, &mut random);
         let mut world = Self {
