@@ -7,6 +7,7 @@
 
 mod intake;
 mod judge;
+mod ordinals;
 mod services;
 
 pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};

@@ -49,5 +49,6 @@ fn pod(kind: &str, i: usize) -> PodRequest {
         id: PodId::new(format!("pod{i}")).unwrap(),
         requirements: Requirements { request, ..Requirements::default() },
         generation,
+        ordinal: None,
     }
 }

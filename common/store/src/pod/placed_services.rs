@@ -23,29 +23,44 @@ const MAX_REPLICAS: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlacedService {
     pub placement: Placement,
-    /// `None` if it has one replica or very many, and no rules that count them.
+    /// `None` if it has one replica or very many, no rules that count them, and no ordinals.
     pub siblings: Option<Vec<Sibling>>,
-    /// Changes with each assignment of a pod, if rules that must hold count them. Older than `siblings`.
+    /// Changes with each assignment of a pod, if rules that must hold count them, or they are ordinals. Older
+    /// than `siblings`.
     pub mark: String,
+}
+
+/// Pods of a service that are about to be placed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitingPods {
+    pub count: usize,
+    /// Of a stateful service.
+    pub are_ordinals: bool,
+}
+
+impl From<usize> for WaitingPods {
+    fn from(count: usize) -> Self {
+        Self { count, are_ordinals: false }
+    }
 }
 
 /// A pod on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sibling {
     pub spec: SpecId,
+    pub replica: u32,
     pub node: NodeName,
     pub is_stopping: bool,
 }
 
 impl Store {
-    /// Each service is passed with the number of pods that are about to be placed: if these are all, no
-    /// sibling is read.
+    /// Reads no siblings of a service all of whose pods are about to be placed.
     ///
     /// # Errors
     /// Broken keys cause none. No node satisfies unreadable rules.
     pub async fn placed_services(
         &self,
-        services: &BTreeMap<ServiceName, usize>,
+        services: &BTreeMap<ServiceName, WaitingPods>,
     ) -> Result<HashMap<ServiceName, PlacedService>, StoreError> {
         let all: Vec<&ServiceName> = services.keys().collect();
         let get = |name: &&ServiceName| fields(keys::service(name), &["replicas", "fields", "placed"]);
@@ -56,9 +71,10 @@ impl Store {
             let (replicas, fields, mark): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
             let placement = service_fields::placement(&fields.unwrap_or_default());
+            let WaitingPods { count, are_ordinals } = services[name];
             let counts = placement.counts_pods();
-            let is_counted = counts || (2..=MAX_REPLICAS).contains(&replicas);
-            if counts || (is_counted && services[name] < replicas) {
+            let is_counted = counts || are_ordinals || (2..=MAX_REPLICAS).contains(&replicas);
+            if counts || (is_counted && count < replicas) {
                 read_too.push(name);
             }
             let mark = mark.map(|mark| String::from_utf8_lossy(&mark).into_owned()).unwrap_or_default();
@@ -82,17 +98,19 @@ impl Store {
             names::<PodId>(members.unwrap_or_default()).into_iter().map(|id| (*name, id))
         });
         let pods: Vec<(&ServiceName, PodId)> = pods.collect();
-        let get = |(_, id): &(&ServiceName, PodId)| fields(keys::pod(id), &["phase", "spec", "node"]);
-        type PodFields = (Option<String>, Option<String>, Option<String>);
+        let get =
+            |(_, id): &(&ServiceName, PodId)| fields(keys::pod(id), &["phase", "spec", "node", "replica"]);
+        type PodFields = (Option<String>, Option<String>, Option<String>, Option<String>);
         let read_one = |(service, _): &(&'a ServiceName, PodId), reply| {
-            let (phase, spec, node): PodFields = read("reading where a pod is", reply)?;
+            let (phase, spec, node, replica): PodFields = read("reading where a pod is", reply)?;
             let is_stopping = match Phase::parse(&phase.unwrap_or_default()) {
                 Some(Phase::Assigned | Phase::Running) => false,
                 Some(Phase::Stopping) => true,
                 _ => return Ok(None),
             };
             let (spec, node) = (spec.unwrap_or_default().parse().ok(), node.unwrap_or_default().parse().ok());
-            Ok(spec.zip(node).map(|(spec, node)| (*service, Sibling { spec, node, is_stopping })))
+            let replica = replica.and_then(|replica| replica.parse().ok()).unwrap_or_default();
+            Ok(spec.zip(node).map(|(spec, node)| (*service, Sibling { spec, replica, node, is_stopping })))
         };
         Ok(self.load(&pods, get, read_one).await?.found())
     }
