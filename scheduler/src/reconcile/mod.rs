@@ -9,6 +9,7 @@ pub(crate) mod lost_payload;
 pub(crate) mod lost_pods;
 #[cfg(test)]
 mod model;
+pub(crate) mod ordinals;
 pub(crate) mod plan;
 pub(crate) mod preparing;
 pub(crate) mod replacements;

@@ -10,3 +10,4 @@ mod failure_detection;
 mod healing;
 mod killing;
 mod placing;
+mod stateful;
