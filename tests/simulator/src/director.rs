@@ -76,7 +76,8 @@ impl Director {
             self.stage = Stage::Pod;
         }
         match scenario {
-            Scenario::Random | Scenario::HandOver | Scenario::Rules | Scenario::Jobs => {}
+            Scenario::Random | Scenario::HandOver | Scenario::Rules | Scenario::Ordinals | Scenario::Jobs => {
+            }
             Scenario::StaleRenewal => self.stale_renewal(world),
             Scenario::LeaseRevival => self.lease_revival(world),
             Scenario::LateStart => self.late_start(world),

@@ -32,12 +32,14 @@ pub enum Scenario {
     OldCopy,
     /// Random faults while operators relabel the nodes of services with a constraint.
     Rules,
+    /// Random faults on stateful services.
+    Ordinals,
     /// Schedulers die, failovers lose writes, and the clocks of new masters are wrong.
     Jobs,
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 13] = [
+    pub const ALL: [Scenario; 14] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -50,6 +52,7 @@ impl Scenario {
         Scenario::Outage,
         Scenario::OldCopy,
         Scenario::Rules,
+        Scenario::Ordinals,
         Scenario::Jobs,
     ];
 }

@@ -14,14 +14,25 @@ use tokio::time::sleep;
 use crate::machine::random::Random;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
-    CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_rules, has_several_containers, has_volume,
-    image_in_the_end, update_order,
+    CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_ordinals, has_rules, has_several_containers,
+    has_volume, image_in_the_end, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
 const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
 const IMAGES_WITH_RULES: [&str; 5] = ["stop:disk1", "stop:disk3", "keep:disk1", "keep:disk3", "keep:disk5"];
+const IMAGES_WITH_ORDINALS: [&str; 5] =
+    ["stop:ordinal1", "stop:ordinal2", "keep:ordinal1", "keep:ordinal2", "stop:ordinal-volume"];
 const MAX_REPLICAS: u64 = 4;
+
+/// Of all services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RuleKind {
+    None,
+    Labels,
+    Ordinals { start: &'static str },
+}
+
 #[derive(Debug, Clone)]
 enum Operation {
     Put(&'static str, ExpectedService),
@@ -45,15 +56,14 @@ pub(crate) struct ClientState {
     images_before: BTreeMap<&'static str, String>,
     /// `None` without requests to pods.
     drain: Option<&'static str>,
-    /// All services have the same.
-    has_rules: bool,
+    rules: RuleKind,
     /// In milliseconds.
     mean_pause: u64,
     pub(crate) are_done: bool,
 }
 
 impl SimulatedClients {
-    pub(crate) fn new(mut random: Random, drain: Option<&'static str>, has_rules: bool) -> Self {
+    pub(crate) fn new(mut random: Random, drain: Option<&'static str>, rules: RuleKind) -> Self {
         let mean_pause = [150, 600, 2500][random.below(3)];
         Self(Arc::new(Mutex::new(ClientState {
             random,
@@ -62,7 +72,7 @@ impl SimulatedClients {
             pending: None,
             images_before: BTreeMap::new(),
             drain,
-            has_rules,
+            rules,
             mean_pause,
             are_done: false,
         })))
@@ -79,8 +89,8 @@ impl ClientState {
         self.are_done = true;
     }
 
-    pub(crate) fn has_rules(&self) -> bool {
-        self.has_rules
+    pub(crate) fn have_labels(&self) -> bool {
+        self.rules == RuleKind::Labels
     }
 
     pub(crate) fn put_document(&mut self, document: String) {
@@ -115,7 +125,7 @@ impl ClientState {
     }
 
     fn random_operation(&mut self) -> Operation {
-        if self.has_rules && self.random.per_mille(400) {
+        if self.have_labels() && self.random.per_mille(400) {
             let node = NodeName::new(format!("w{}", self.random.between(1, 3))).unwrap();
             return Operation::Label(node, self.random.per_mille(600));
         }
@@ -136,7 +146,11 @@ impl ClientState {
     }
 
     fn random_image(&mut self, name: &'static str) -> String {
-        let images = if self.has_rules { IMAGES_WITH_RULES } else { IMAGES };
+        let images = match self.rules {
+            RuleKind::None => IMAGES,
+            RuleKind::Labels => IMAGES_WITH_RULES,
+            RuleKind::Ordinals { .. } => IMAGES_WITH_ORDINALS,
+        };
         let image = images[self.random.below(images.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
         let Some(existing) = self.expected.service(name).map(|service| service.image.clone()) else {
@@ -238,7 +252,8 @@ async fn put(
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
         // The only node that the rules leave may be full otherwise.
-        let cpus = if has_rules(&service.image) { "0.1" } else { "0.5" };
+        let has_one_node = has_rules(&service.image) || has_ordinals(&service.image);
+        let cpus = if has_one_node { "0.1" } else { "0.5" };
         (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
     }
     if has_check(&service.image) {
@@ -253,6 +268,9 @@ async fn put(
     }
     if has_rules(&service.image) {
         input["placement"] = serde_json::json!({"constraints": ["disk"], "max_per_node": MAX_PER_NODE});
+    }
+    if let RuleKind::Ordinals { start } = clients.lock().rules {
+        input["stateful"] = serde_json::json!({"by": "node.hostname", "start": start});
     }
     if let Some(drain) = clients.lock().drain {
         input["drain"] = drain.into();
@@ -274,7 +292,7 @@ async fn put(
         _ => store.service(&desired.name).await?,
     };
     if let Some(service) = stored
-        && created_pods < service.replicas as usize
+        && created_pods < service.first_replicas().len()
     {
         store.create_pods(&service, &service.first_replicas()).await?;
     }
