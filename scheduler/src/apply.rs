@@ -255,6 +255,8 @@ fn counted(refusal: &Refusal) -> String {
         Reason::VOLUME_FORMER,
         Reason::NOT_ALLOWED,
         Reason::CONSTRAINT,
+        Reason::NO_ZONE,
+        Reason::OTHER_ZONE,
         Reason::MAX_PER_NODE,
         Reason::NO_SHARED_DIRECTORY,
     ]

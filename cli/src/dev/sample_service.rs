@@ -69,6 +69,7 @@ fn hello_service(kind: RuntimeKind) -> anyhow::Result<DesiredService> {
         on_disconnect: OnDisconnect::Keep,
         stop_grace_period: Seconds::default(),
         drain: None,
+        stateful: None,
     };
     Ok(DesiredService {
         name: "hello".parse()?,

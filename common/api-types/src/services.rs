@@ -9,7 +9,7 @@ use super::{CronStatus, JobStatus, rfc3339};
 use model::ids::ServiceName;
 use model::pod::image::ImageContent;
 use model::service::{RolloutMarks, Service, ServiceState};
-use model::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields};
+use model::spec::{ContainerSpec, DesiredService, OnDisconnect, PodSpec, Seconds, ServiceFields, Stateful};
 
 /// A service: its desired state and the current state of its pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -298,6 +298,9 @@ pub struct GenerationView {
     /// Seconds that requests in flight have to end before one of its pods is stopped, if they were set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Seconds>,
+    /// Whether its pods were known by their numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stateful: Option<Stateful>,
     /// Containers of each pod. Environment values are included: treat this document as confidential.
     pub containers: Vec<ContainerSpec>,
     /// The ids of its images, if known: an undo goes back to exactly these.

@@ -12,8 +12,8 @@ use crate::ids::{
 use crate::spec::{
     Aliases, AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest,
     HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, NameAndReplicas, Period, PodSpec,
-    Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, StatusCodes, StopSignal, TextList, Ulimit,
-    VolumeMount,
+    Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, Stateful, StatusCodes, StopSignal, TextList,
+    Ulimit, VolumeMount,
 };
 use crate::value::ValueBytes;
 
@@ -246,6 +246,33 @@ schemas! {
                 "properties": {
                     "soft": {"type": "integer", "minimum": -1, "maximum": MAX_ULIMIT},
                     "hard": {"type": "integer", "minimum": -1, "maximum": MAX_ULIMIT},
+                },
+            },
+        ],
+    });
+    Stateful => json!({
+        "description": "Whether each pod is known by its number: `true`, or a map",
+        "example": true,
+        "anyOf": [
+            {"type": "boolean"},
+            {
+                "type": "object",
+                "additionalProperties": false,
+                "properties": {
+                    "by": {
+                        "type": "string", "default": "zone", "pattern": r"^(node\.labels\.)?[^\s]{1,63}$",
+                        "description": "The label of the nodes whose values are the zones, or `node.hostname`. Ordinals \
+                                        go to the zones in turn; nodes without the label get none. If no node that \
+                                        could run them has it, they go anywhere",
+                    },
+                    "zones": {
+                        "type": ["integer", "null"], "minimum": 1, "maximum": 100_000,
+                        "description": "While nodes of fewer zones could run them, new ordinals wait",
+                    },
+                    "start": {
+                        "type": "string", "enum": ["ordered", "parallel"], "default": "ordered",
+                        "description": "Whether a new ordinal starts when all lower ones are ready, or at once",
+                    },
                 },
             },
         ],

@@ -22,6 +22,7 @@ mod pod;
 mod pod_checks;
 mod pod_volumes;
 mod service_fields;
+mod stateful;
 mod units;
 mod update;
 mod violation;
@@ -44,9 +45,10 @@ pub use kind::Kind;
 pub use kind_checks::MAX_CRON_NAME;
 pub use limits::{MAX_MEMORY_BYTES, MAX_PIDS, MAX_REPLICAS, MAX_THRESHOLD, MIN_MEMORY_BYTES};
 pub use node_constraint::{InvalidConstraint, NodeConstraint};
-pub use placement::{FORM_WITH_RULES, Placement, Preference, Spread};
+pub use placement::{FORM_WITH_RULES, Placement, Preference, Spread, domain_of};
 pub use pod::{OnDisconnect, PodSpec, StoredSpec};
 pub use service_fields::ServiceFields;
+pub use stateful::Stateful;
 pub use units::{
     Command, Cpus, Environment, Memory, Milliseconds, Period, Port, Protocol, Seconds, TextList, replicas,
 };

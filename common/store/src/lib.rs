@@ -60,7 +60,7 @@ pub use node::volumes::{BindVolumeOutcome, RemoveVolumeOutcome, VolumeReport};
 pub use pod::claims::{Ack, AckItem, Claim, ClaimItem, ClaimReply, WorkQueue};
 pub use pod::dead_letters::{DeadLetter, DeadLetterRequeue, EditedPayload};
 pub use pod::external_workers::{ExternalBeat, ExternalSign};
-pub use pod::placed_services::{PlacedService, Sibling};
+pub use pod::placed_services::{PlacedService, Sibling, WaitingPods};
 pub use pod::pod_reports::{FinishReport, PodOutcome, PodRef, StatusReport, WriteOutcome};
 pub use pod::queues::{Peeked, PeekedPayload, QueueName, UnschedulablePod};
 pub use pod::reconciling::{CreateOutcome, ReplacedPod, RequeueOutcome, StopOutcome};

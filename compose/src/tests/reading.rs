@@ -142,6 +142,12 @@ fn each_field_becomes_the_one_of_a_service() {
             "ingress",
             serde_json::json!([{"host": "web.example", "path": "/", "port": 80, "protocol": "http", "tls": "auto"}]),
         ),
+        ("x-kubeleet: {stateful: '${STATEFUL:-true}'}", "stateful", serde_json::json!(true)),
+        (
+            "x-kubeleet: {stateful: {by: rack, zones: '3', start: parallel}}",
+            "stateful",
+            serde_json::json!({"by": "rack", "zones": 3, "start": "parallel"}),
+        ),
     ] {
         let app = app(&format!("services:\n  web:\n    image: a\n    {lines}\nvolumes: {{data: {{}}}}\n"));
         assert_eq!(service(&app, "app-web")[field], value, "{lines}");

@@ -492,6 +492,15 @@ pub(crate) fn ingress(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     draft.set("ingress", field, rules.unwrap_or_else(|| field.value.clone()));
 }
 
+/// Interpolated variables are texts.
+pub(crate) fn stateful(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
+    let mut value = field.value.unquoted();
+    for part in field.value.fields().filter(|part| part.name == "zones") {
+        value.set(part.name, part.place, part.value.unquoted());
+    }
+    draft.set("stateful", field, value);
+}
+
 /// Skips inactive services. Sorting has already reported required ones.
 pub(crate) fn depends_on(field: Field<'_>, draft: &mut ServiceDraft<'_, '_>) {
     let mut needs = DocumentNode::empty_map(field.place);

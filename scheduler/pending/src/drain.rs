@@ -126,6 +126,8 @@ async fn places(
     for (pod, planned) in pods.iter_mut().zip(&planned) {
         if let Some(generation) = &pod.request.generation {
             placed.take_out(name, generation);
+            let ordinals = placed.ordinals.get_mut(&generation.service);
+            ordinals.into_iter().for_each(|places| places.retain(|_, node| node != name));
         }
         pod.request.target = planned.clone();
     }

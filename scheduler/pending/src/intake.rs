@@ -11,8 +11,8 @@ use model::pod::payload::Payload;
 use model::service::volume::{FormerCopy, UnreportedNode, Volume, VolumeClaim, VolumeState};
 use model::spec::PodSpec;
 use placement::{
-    BoundVolume, ContestedVolume, Generation, GivenUpCopy, PodRequest, Requirements, UnreportedVolume,
-    VolumePlaces,
+    BoundVolume, ContestedVolume, Generation, GivenUpCopy, Ordinal, PodRequest, Requirements,
+    UnreportedVolume, VolumePlaces,
 };
 use store::{Parked, Store, StoreError};
 
@@ -21,7 +21,7 @@ pub struct PendingPod {
     pub payload: Payload,
     pub request: PodRequest,
     pub volumes: Vec<VolumeClaim>,
-    /// Of its service, if rules that must hold count its pods.
+    /// Of its service, if rules that must hold count its pods, or they are ordinals.
     pub seen_mark: Option<Arc<str>>,
 }
 
@@ -189,8 +189,10 @@ fn pending_pod(payload: Payload, spec: &PodSpec, service: Option<ServiceName>) -
     let volumes = service.as_ref().map(|service| VolumeClaim::of_replica(service, spec, payload.replica));
     let generation = service.zip(payload.spec.clone());
     let generation = generation.map(|(service, spec)| Generation { service, spec });
+    let rule = spec.stateful.clone().filter(|_| generation.is_some()).map(Arc::new);
+    let ordinal = rule.map(|rule| Ordinal { index: payload.replica, rule });
     let (id, requirements) = (payload.id.clone(), Requirements::of(spec));
-    let request = PodRequest { id, requirements, generation, target: None };
+    let request = PodRequest { id, requirements, generation, ordinal, target: None };
     PendingPod { payload, request, volumes: volumes.unwrap_or_default(), seen_mark: None }
 }
 

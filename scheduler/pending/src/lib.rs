@@ -8,6 +8,7 @@
 mod drain;
 mod intake;
 mod judge;
+mod ordinals;
 mod services;
 
 pub use drain::{LeavingPod, Place, plan_drain};

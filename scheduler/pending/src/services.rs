@@ -2,8 +2,8 @@
 //! new ones go elsewhere.
 //!
 //! Only schedulers know these numbers. Another one may place a pod at the same time: if rules that must hold
-//! count the pods, the script then refuses, see [`CountedAssignment`]; else in a small cluster the node does,
-//! see `MAX_EXACT_SPREAD` of the scheduler.
+//! count the pods, or they are ordinals, the script then refuses, see [`CountedAssignment`]; else in a small
+//! cluster the node does, see `MAX_EXACT_SPREAD` of the scheduler.
 //!
 //! [`CountedAssignment`]: store::CountedAssignment
 
@@ -12,26 +12,31 @@ use std::sync::Arc;
 
 use model::ids::ServiceName;
 use placement::{Generation, NodeRules, PlacedPods, PodsByNode};
-use store::{PlacedService, Sibling, Store, StoreError};
+use store::{PlacedService, Sibling, Store, StoreError, WaitingPods};
 
 use crate::intake::PendingPod;
+use crate::ordinals;
 
 /// Sets the rules of each pod, and its target. Returns where its siblings are.
 pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<PlacedPods, StoreError> {
-    let mut waiting: BTreeMap<Generation, usize> = BTreeMap::new();
+    let mut waiting: BTreeMap<Generation, WaitingPods> = BTreeMap::new();
     for run in pods.chunk_by(|a, b| generation_of(a) == generation_of(b)) {
-        if let Some(generation) = run.first().and_then(generation_of) {
-            *waiting.entry(generation.clone()).or_default() += run.len();
+        if let Some((generation, first)) = run.first().and_then(|pod| Some((generation_of(pod)?, pod))) {
+            let of_generation = waiting.entry(generation.clone()).or_default();
+            of_generation.count += run.len();
+            of_generation.are_ordinals = first.request.ordinal.is_some();
         }
     }
-    let mut services: BTreeMap<ServiceName, usize> = BTreeMap::new();
+    let mut services: BTreeMap<ServiceName, WaitingPods> = BTreeMap::new();
     for (generation, pods) in &waiting {
-        let fewest = services.entry(generation.service.clone()).or_insert(*pods);
-        *fewest = (*fewest).min(*pods);
+        let of_service = services.entry(generation.service.clone()).or_insert(*pods);
+        of_service.count = of_service.count.min(pods.count);
+        of_service.are_ordinals |= pods.are_ordinals;
     }
     let placed = store.placed_services(&services).await?;
     set_rules(pods, &placed);
     set_targets(pods, &placed);
+    let ordinals = ordinals::read_places(store, pods, &placed).await?;
     let of_generation = |generation: Generation| {
         let siblings = placed.get(&generation.service)?.siblings.as_ref()?.iter();
         let own = siblings.filter(|one| one.spec == generation.spec && !one.is_leaving);
@@ -39,9 +44,9 @@ pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<Pla
         Some((generation, nodes))
     };
     let generations = waiting.into_keys().filter_map(of_generation).collect();
-    let strictly = placed.into_iter().filter(|(_, of_one)| of_one.placement.max_per_node.is_some());
-    let services = strictly.map(|(name, of_one)| (name, count(of_one.siblings.iter().flatten())));
-    Ok(PlacedPods { generations, services: services.collect() })
+    let strictly = placed.iter().filter(|(_, of_one)| of_one.placement.max_per_node.is_some());
+    let services = strictly.map(|(name, of_one)| (name.clone(), count(of_one.siblings.iter().flatten())));
+    Ok(PlacedPods { generations, services: services.collect(), ordinals })
 }
 
 fn count<'a>(siblings: impl Iterator<Item = &'a Sibling>) -> PodsByNode {
@@ -81,7 +86,9 @@ fn set_targets(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServ
 fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedService>) {
     let with_rules = placed.iter().filter_map(|(name, of_one)| Some((name, ServiceRules::of(of_one)?)));
     let rules: HashMap<&ServiceName, ServiceRules> = with_rules.collect();
-    if rules.is_empty() && pods.iter().all(|pod| pod.request.requirements.rules.is_none()) {
+    let has_none =
+        |pod: &PendingPod| pod.request.requirements.rules.is_none() && pod.request.ordinal.is_none();
+    if rules.is_empty() && pods.iter().all(has_none) {
         return;
     }
     for pod in pods {
@@ -89,6 +96,10 @@ fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServic
         let of_service = service.and_then(|service| rules.get(service));
         pod.request.requirements.rules = of_service.map(|of_service| of_service.rules.clone());
         pod.seen_mark = of_service.and_then(|of_service| of_service.seen_mark.clone());
+        if pod.seen_mark.is_none() && pod.request.ordinal.is_some() {
+            let placed = service.and_then(|service| placed.get(service));
+            pod.seen_mark = placed.map(|placed| Arc::from(placed.mark.as_str()));
+        }
     }
 }
 

@@ -33,8 +33,13 @@ fn cluster(nodes: usize) -> ClusterSnapshot {
 }
 
 fn pods(count: usize, requirements: impl Fn(u64) -> Requirements) -> Vec<PodRequest> {
-    let pod =
-        |i| PodRequest { id: PodId::random(), requirements: requirements(i), generation: None, target: None };
+    let pod = |i| PodRequest {
+        id: PodId::random(),
+        requirements: requirements(i),
+        generation: None,
+        ordinal: None,
+        target: None,
+    };
     (0..count as u64).map(pod).collect()
 }
 

@@ -49,6 +49,7 @@ fn pod(kind: &str, i: usize) -> PodRequest {
         id: PodId::new(format!("pod{i}")).unwrap(),
         requirements: Requirements { request, ..Requirements::default() },
         generation,
+        ordinal: None,
         target: None,
     }
 }

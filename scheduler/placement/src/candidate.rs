@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::RedisMillis;
 use model::ids::NodeName;
 use model::node::{Node, NodeKind, NodeSettings, NodeState, Resource, Resources, SharedVolumesState};
-use model::spec::HostPorts;
+use model::spec::{HostPorts, domain_of};
 
 use crate::policy::Weights;
 use crate::score::{self, LoadScore};
@@ -58,6 +58,11 @@ impl Candidate {
     pub(crate) fn labels(&self) -> &BTreeMap<String, String> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         self.labels.as_deref().unwrap_or(&NONE)
+    }
+
+    /// Of a label, or `node.hostname`.
+    pub(crate) fn domain(&self, key: &str) -> Option<&str> {
+        domain_of(key, &self.name, self.labels())
     }
 
     /// Returns the first of these ports that is taken, and the name of its pod.

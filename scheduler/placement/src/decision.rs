@@ -1,6 +1,6 @@
 //! Decides about a batch of pods: groups them into classes and places them one by one.
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use model::pod::Refusal;
 use crate::batch::PlacementBatch;
 use crate::class::PodClass;
 use crate::filter::EvalContext;
+use crate::ordinal::BatchOrdinals;
 use crate::policy::PlacementPolicy;
 use crate::requirements::{Generation, PodRequest, Requirements};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
@@ -45,13 +46,17 @@ pub fn decide(
     let snapshot = snapshot.ordered_by(policy.weights);
     let context = EvalContext { now, dead_after: policy.dead_after };
     let mut batch = PlacementBatch::new(&snapshot, snapshot.orders(), &policy.weights, context);
-    let mut classes = PodClasses::default();
+    let (mut classes, mut ordinals) = (PodClasses::default(), BatchOrdinals::default());
     let mut decisions = Vec::with_capacity(pods.len());
     for (pod, request) in pods.iter().map(Borrow::borrow).enumerate() {
-        let class = classes.of(request, &snapshot, &mut batch);
+        let requirements = ordinals.requirements(request, &snapshot, &context);
+        let class = classes.of(request, requirements, &snapshot, &mut batch);
         let planned = request.target.as_ref().and_then(|node| batch.place_on(node, class, request.name()));
         let outcome = match planned.map_or_else(|| batch.place(class, request.name()), Ok) {
-            Ok(target) => Outcome::Place(target),
+            Ok(target) => {
+                ordinals.note(request, &target, &snapshot);
+                Outcome::Place(target)
+            }
             Err(refusals) => Outcome::Unschedulable { refusals },
         };
         decisions.push(Decision { pod, outcome });
@@ -91,13 +96,14 @@ impl<'a> PodClasses<'a> {
     fn of<I: Iterator<Item = RankKey>>(
         &mut self,
         request: &'a PodRequest,
+        requirements: Cow<'a, Requirements>,
         snapshot: &ClusterSnapshot,
         batch: &mut PlacementBatch<'_, I>,
     ) -> &mut PodClass {
         let generation = request.generation.as_ref();
         // The pods of a service usually follow each other.
         let is_last = |(last, of_last): (usize, Option<&Generation>)| {
-            of_last == generation && self.classes[last].requirements == request.requirements
+            of_last == generation && self.classes[last].requirements == *requirements
         };
         let index = match self.last {
             Some(last) if is_last(last) => last.0,
@@ -105,7 +111,7 @@ impl<'a> PodClasses<'a> {
                 let group = generation.and_then(|generation| self.group(generation, snapshot, batch));
                 let rules = self.rules(request, batch);
                 // Copying the key costs less than hashing it twice.
-                let key = ClassKey { requirements: request.requirements.clone(), group };
+                let key = ClassKey { requirements: requirements.into_owned(), group };
                 *self.by_key.entry(key).or_insert_with_key(|key| {
                     self.classes.push(batch.new_class(key.requirements.clone(), group, rules));
                     self.classes.len() - 1

@@ -10,6 +10,7 @@ use model::pod::{NodeRefusal, Refusal};
 
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, NodeFilter, Reason};
+use crate::ordinal::BatchOrdinals;
 use crate::placed::PodsByNode;
 use crate::policy::{PlacementPolicy, Weights};
 use crate::requirements::{PodRequest, Requirements};
@@ -50,13 +51,14 @@ pub fn explain(
     let typical_pressure = snapshot.ordered_by(policy.weights).typical_pressure();
     let generation = pod.generation.as_ref();
     let placed = generation.and_then(|generation| snapshot.placed().generations.get(generation));
-    let rules = RuleState::new(snapshot, &pod.requirements, generation, &context);
+    let requirements = BatchOrdinals::default().requirements(pod, snapshot, &context);
+    let rules = RuleState::new(snapshot, &requirements, generation, &context);
     let evaluate_one = |(index, candidate, node): (u32, &Candidate, &Node)| {
         let mut terms = score::explain(node, policy, typical_pressure);
         if let Some(placed) = placed {
             terms.extend(sibling_terms(snapshot, placed, node, &policy.weights));
         }
-        let mut refusals = explained_refusals(node, policy, &pod.requirements, &context);
+        let mut refusals = explained_refusals(node, policy, &requirements, &context);
         if let Some(rules) = &rules {
             terms.extend(rules.terms(index, candidate, &policy.weights));
             let by_rules = rules.refusals(index).into_iter();

@@ -22,6 +22,7 @@ mod class;
 mod decision;
 mod explain;
 mod filter;
+mod ordinal;
 mod placed;
 mod policy;
 mod rank_heap;
@@ -39,11 +40,11 @@ mod tests;
 pub use decision::{Decision, Outcome, decide};
 pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
-pub use placed::{PlacedPods, PodsByNode};
+pub use placed::{OrdinalPlaces, PlacedPods, PodsByNode};
 pub use policy::{PlacementPolicy, Weights};
 pub use requirements::{
-    BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, PodRequest, Requirements,
-    UnreportedVolume, VolumePlaces,
+    BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, Ordinal, OrdinalZone, PodRequest,
+    Requirements, UnreportedVolume, VolumePlaces, ZoneChoice,
 };
 pub use snapshot::{ClusterSnapshot, PlacementTarget};
 pub use suggest::suggest;

@@ -10,12 +10,17 @@ use crate::requirements::Generation;
 /// Numbers of pods by node.
 pub type PodsByNode = BTreeMap<NodeName, u64>;
 
+/// Nodes with a pod or the data of an ordinal.
+pub type OrdinalPlaces = BTreeMap<u32, NodeName>;
+
 /// Those that are not here are not counted: their pods are placed by load alone.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlacedPods {
     pub generations: HashMap<Generation, PodsByNode>,
     /// Pods of all generations, also those that are being stopped.
     pub services: HashMap<ServiceName, PodsByNode>,
+    /// Of stateful services.
+    pub ordinals: HashMap<ServiceName, OrdinalPlaces>,
 }
 
 impl PlacedPods {

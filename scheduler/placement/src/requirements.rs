@@ -9,7 +9,7 @@ use model::ids::{NodeName, PodId, ServiceName, SpecId, VolumeName};
 use model::node::Resources;
 use model::node::host_access::HostRequest;
 use model::service::volume::UnreportedNode;
-use model::spec::{HostPorts, NodeConstraint, Placement, PodSpec, Preference, Spread};
+use model::spec::{HostPorts, NodeConstraint, Placement, PodSpec, Preference, Spread, Stateful};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRequest {
@@ -17,8 +17,17 @@ pub struct PodRequest {
     pub requirements: Requirements,
     /// `None` if it was pushed.
     pub generation: Option<Generation>,
+    /// `None` unless its service is stateful.
+    pub ordinal: Option<Ordinal>,
     /// It goes there if this node can take it: a move was planned.
     pub target: Option<NodeName>,
+}
+
+/// A pod of a stateful service among its others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ordinal {
+    pub index: u32,
+    pub rule: Arc<Stateful>,
 }
 
 /// The pods of a service that have the same specification.
@@ -44,10 +53,28 @@ pub struct Requirements {
     pub host_ports: HostPorts,
     pub host: Option<Arc<HostRequest>>,
     pub needs_shared_directory: bool,
+    /// Workers of the version before cannot read its specification.
+    pub is_stateful: bool,
     /// Of its service; `None` if it has none.
     pub rules: Option<Arc<NodeRules>>,
+    /// Only [`decide`](crate::decide) and [`explain`](crate::explain) know it.
+    pub zone: Option<Arc<OrdinalZone>>,
     /// `None` for nearly all pods.
     pub volumes: Option<Box<VolumePlaces>>,
+}
+
+/// Where the zone rule lets an ordinal go.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OrdinalZone {
+    /// A label, or `node.hostname`.
+    pub key: String,
+    pub choice: ZoneChoice,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ZoneChoice {
+    Zone(String),
+    TooFew { zones: u64, wanted: u64 },
 }
 
 /// `placement` of a service.
@@ -160,8 +187,14 @@ impl Hash for Requirements {
         if self.needs_shared_directory {
             state.write_u8(1);
         }
+        if self.is_stateful {
+            state.write_u8(2);
+        }
         if let Some(rules) = &self.rules {
             rules.hash(state);
+        }
+        if let Some(zone) = &self.zone {
+            zone.hash(state);
         }
         if let Some(volumes) = &self.volumes {
             volumes.hash(state);
@@ -177,7 +210,9 @@ impl Requirements {
             host_ports: spec.host_ports(),
             host: HostRequest::of(spec).map(Arc::new),
             needs_shared_directory: spec.has_shared_volumes(),
+            is_stateful: spec.stateful.is_some(),
             rules: None,
+            zone: None,
             volumes: None,
         }
     }

@@ -12,8 +12,9 @@ use model::node::{Node, Resource, Resources};
 use crate::amounts::{bytes_rounded_down, cores};
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, Reason};
+use crate::ordinal::BatchOrdinals;
 use crate::policy::PlacementPolicy;
-use crate::requirements::{PodRequest, Requirements};
+use crate::requirements::{PodRequest, Requirements, ZoneChoice};
 use crate::rules::RuleState;
 use crate::snapshot::ClusterSnapshot;
 
@@ -25,8 +26,9 @@ pub fn suggest(
     pod: &PodRequest,
 ) -> Option<String> {
     let context = EvalContext { now, dead_after: policy.dead_after };
-    let rules = RuleState::new(snapshot, &pod.requirements, pod.generation.as_ref(), &context);
-    let trial = Trial { policy, context, needs: &pod.requirements, snapshot, rules };
+    let needs = BatchOrdinals::default().requirements(pod, snapshot, &context);
+    let rules = RuleState::new(snapshot, &needs, pod.generation.as_ref(), &context);
+    let trial = Trial { policy, context, needs: &needs, snapshot, rules };
     let nodes: Vec<&Node> = snapshot.nodes().collect();
     if nodes.iter().any(|node| trial.fits(node)) {
         return None;
@@ -122,11 +124,17 @@ impl Trial<'_> {
     }
 }
 
-/// Of the labels that the constraints name.
+/// Of the labels that the constraints name, and a missing zone.
 fn label_changes(node: &Node, needs: &Requirements) -> BTreeMap<String, Option<String>> {
     let constraints = needs.rules.iter().flat_map(|rules| &rules.constraints);
     let broken = constraints.filter(|one| !one.holds(&node.name, &node.facts.labels));
-    broken.filter_map(|one| one.satisfied_by()).collect()
+    let zone = needs.zone.as_deref().and_then(|zone| match &zone.choice {
+        ZoneChoice::Zone(own) if !node.facts.labels.contains_key(&zone.key) => {
+            Some((zone.key.clone(), Some(own.clone())))
+        }
+        ZoneChoice::Zone(_) | ZoneChoice::TooFew { .. } => None,
+    });
+    broken.filter_map(|one| one.satisfied_by()).chain(zone).collect()
 }
 
 /// `None` if the node has nothing left of what is needed.

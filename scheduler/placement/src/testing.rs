@@ -63,6 +63,7 @@ pub(crate) fn pod(id: usize, cpu_millis: u64, memory_bytes: u64) -> PodRequest {
             ..Requirements::default()
         },
         generation: None,
+        ordinal: None,
         target: None,
     }
 }

@@ -303,7 +303,9 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             host_ports: HostPorts::from_text(ports.to_owned()),
             host: None,
             needs_shared_directory: false,
+            is_stateful: false,
             rules: None,
+            zone: None,
             volumes: None,
         },
     );
@@ -340,7 +342,7 @@ fn any_placed() -> impl Strategy<Value = PlacedPods> {
             let of_service: &mut PodsByNode = services.entry(generation.service.clone()).or_default();
             nodes.iter().for_each(|(node, count)| *of_service.entry(node.clone()).or_default() += count);
         }
-        PlacedPods { generations, services }
+        PlacedPods { generations, services, ordinals: HashMap::new() }
     })
 }
 

@@ -261,8 +261,9 @@ impl PlacementLoop {
     }
 
     fn seen_labels(&self, pod: &PendingPod, node: &NodeName) -> Option<u64> {
-        pod.request.requirements.rules.as_ref()?;
-        self.view.snapshot().get(node).map(|node| node.labels_revision)
+        let PodRequest { requirements, ordinal, .. } = &pod.request;
+        let has_judged = requirements.rules.is_some() || ordinal.is_some();
+        self.view.snapshot().get(node).filter(|_| has_judged).map(|node| node.labels_revision)
     }
 
     /// Returns the pods whose node refused, after reading these nodes again. With `spread_exactly`, a node
@@ -314,9 +315,10 @@ impl PlacementLoop {
 }
 
 fn counted(pod: &PendingPod) -> Option<CountedAssignment> {
-    let (seen, rules) = pod.seen_mark.as_ref().zip(pod.request.requirements.rules.as_ref())?;
-    let opens_domains = rules.has_hard_spread();
-    Some(CountedAssignment { seen_mark: seen.to_string(), next_mark: String::new(), opens_domains })
+    let seen_mark = pod.seen_mark.as_ref()?.to_string();
+    let rules = pod.request.requirements.rules.as_ref();
+    let opens_domains = rules.is_some_and(|rules| rules.has_hard_spread());
+    Some(CountedAssignment { seen_mark, next_mark: String::new(), opens_domains })
 }
 
 /// There may be a hundred thousand unschedulable pods.
@@ -327,10 +329,11 @@ fn with_few_examples(refusal: &Refusal) -> Refusal {
 }
 
 /// Swaps nodes among equal pods, so that a script accesses few nodes, and a worker can claim its pods
-/// together. A hard spread holds only in the order of the decisions.
+/// together. A hard spread holds only in the order of the decisions, and each ordinal has its own zone.
 fn group_by_node(pods: &[impl Borrow<PodRequest>], outcomes: &mut [Outcome]) {
-    let has_order =
-        |a: &PodRequest| a.requirements.rules.as_ref().is_some_and(|rules| rules.has_hard_spread());
+    let has_order = |a: &PodRequest| {
+        a.ordinal.is_some() || a.requirements.rules.as_ref().is_some_and(|rules| rules.has_hard_spread())
+    };
     let is_equal = |a: &PodRequest, b: &PodRequest| {
         (&a.requirements, &a.generation, &a.target) == (&b.requirements, &b.generation, &b.target)
             && !has_order(a)
@@ -424,6 +427,7 @@ mod tests {
                 ..Requirements::default()
             },
             generation: None,
+            ordinal: None,
             target: None,
         };
         let on = |name: &str| {

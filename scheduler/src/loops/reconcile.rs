@@ -31,11 +31,11 @@ use crate::reconcile::apply_job::{carry_out_job, end_cron, settle_job_times};
 use crate::reconcile::job::{self, JobPlan, JobState};
 use crate::reconcile::lost_payload::{ObservedState, may_have_lost_payload};
 use crate::reconcile::lost_pods::{HeldBack, HeldReplicas, LostPods, held_replicas};
-use crate::reconcile::plan::{is_replacing, plan};
+use crate::reconcile::plan::{is_replacing, plan, startable};
 use crate::reconcile::replacements::{Replacements, SeenService};
 use crate::reconcile::slots::{ReplicaSlot, SlotHolder};
 use crate::reconcile::sums::{Drift, PassSums};
-use crate::reconcile::{preparing, unlisted};
+use crate::reconcile::{ordinals, preparing, unlisted};
 
 const ENDED_POD_RETENTION: Duration = Duration::from_secs(24 * 3600);
 const LEASE_TIME: Duration = Duration::from_secs(8);
@@ -411,8 +411,7 @@ impl ReconcileLoop {
         if !is_concerned || is_new || self.lost.knows(&service.name) {
             return false;
         }
-        let taken: HashSet<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
-        (0..service.replicas).any(|replica| !taken.contains(&replica))
+        !startable(service, slots, service.replicas).is_empty()
     }
 
     /// Until there is nothing to do now. Without `observed`, no pod is a suspect.
@@ -541,7 +540,7 @@ impl ReconcileLoop {
         plan.held = back.why.or(plan.held);
         note_held(&self.store, service, &plan).await?;
         let seen = SeenService {
-            is_replacing: is_replacing(service, slots),
+            is_replacing: is_replacing(service, slots) || ordinals::are_waiting(service, slots),
             has_acted,
             look_again_in: back.look_again_in,
             needs_pass: false,

@@ -10,6 +10,7 @@ pub(crate) mod lost_pods;
 #[cfg(test)]
 mod model;
 mod moving;
+pub(crate) mod ordinals;
 pub(crate) mod plan;
 pub(crate) mod preparing;
 pub(crate) mod replacements;

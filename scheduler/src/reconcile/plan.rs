@@ -16,6 +16,7 @@ use store::ReplacedPod;
 
 use super::lost_payload::{ObservedState, suspects};
 use super::moving::Moving;
+use super::ordinals;
 use super::replacing::{self, Basis, Replacing};
 use super::rollout::{self, Judgement, RolloutStep, is_judged};
 use super::slots::{PodStop, ReplicaSlot, SlotHolder, StopReason, is_ending, is_old, pods};
@@ -85,7 +86,7 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
             .chain(stop)
             .chain(stopped_again(slots, desired, observed))
             .collect(),
-        create: missing(slots, desired),
+        create: startable(service, slots, desired),
         replace,
         successors,
         moves: moving.left(service, slots, desired),
@@ -128,11 +129,13 @@ pub(super) fn free(slots: &[ReplicaSlot]) -> Vec<(Slot, Option<PodId>)> {
         .collect()
 }
 
-fn missing(slots: &[ReplicaSlot], desired: u32) -> Vec<u32> {
+/// Replicas without a slot, unless they wait for lower ordinals.
+pub(crate) fn startable(service: &Service, slots: &[ReplicaSlot], desired: u32) -> Vec<u32> {
     let mut taken: Vec<u32> = slots.iter().map(|slot| slot.slot.replica).collect();
     taken.dedup();
     let mut taken = taken.into_iter().peekable();
-    (0..desired).filter(|replica| taken.next_if_eq(replica).is_none()).collect()
+    let missing = (0..desired).filter(|replica| taken.next_if_eq(replica).is_none()).collect();
+    ordinals::startable(service, slots, missing)
 }
 
 /// The highest replica first.
@@ -146,9 +149,10 @@ fn surplus<'a>(
         ServiceState::Deleting => StopReason::ServiceDeleted,
         ServiceState::Active => StopReason::ScaledDown,
     };
+    let from = ordinals::stopped_from(service, slots, desired);
     pods(slots)
         .rev()
-        .filter(move |(slot, _)| slot.slot.replica >= desired)
+        .filter(move |(slot, _)| slot.slot.replica >= from)
         .filter(|(_, pod)| pod.phase != Phase::Stopping || observed.is_settled(pod))
         .map(move |(slot, pod)| {
             let is_stopping = pod.phase == Phase::Stopping;

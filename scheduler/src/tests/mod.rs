@@ -11,3 +11,4 @@ mod failure_detection;
 mod healing;
 mod killing;
 mod placing;
+mod stateful;

@@ -76,7 +76,12 @@ impl Director {
             self.stage = Stage::Pod;
         }
         match scenario {
-            Scenario::Random | Scenario::HandOver | Scenario::Rules | Scenario::Drains | Scenario::Jobs => {}
+            Scenario::Random
+            | Scenario::HandOver
+            | Scenario::Rules
+            | Scenario::Ordinals
+            | Scenario::Drains
+            | Scenario::Jobs => {}
             Scenario::StaleRenewal => self.stale_renewal(world),
             Scenario::LeaseRevival => self.lease_revival(world),
             Scenario::LateStart => self.late_start(world),

@@ -15,6 +15,8 @@ pub struct Switches {
     pub open_gates: bool,
     /// Workers do not find the payloads in `rq` that no task works on.
     pub no_sweep: bool,
+    /// Users ask for it, and the checks do not know.
+    pub start_at_once: bool,
 }
 
 #[derive(Debug)]

@@ -32,6 +32,8 @@ pub enum Scenario {
     OldCopy,
     /// Random faults while operators relabel the nodes of services with a constraint.
     Rules,
+    /// Random faults on stateful services.
+    Ordinals,
     /// Random faults while operators drain nodes and uncordon them again.
     Drains,
     /// Schedulers die, failovers lose writes, and the clocks of new masters are wrong.
@@ -39,7 +41,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    pub const ALL: [Scenario; 14] = [
+    pub const ALL: [Scenario; 15] = [
         Scenario::Random,
         Scenario::StaleRenewal,
         Scenario::LeaseRevival,
@@ -52,6 +54,7 @@ impl Scenario {
         Scenario::Outage,
         Scenario::OldCopy,
         Scenario::Rules,
+        Scenario::Ordinals,
         Scenario::Drains,
         Scenario::Jobs,
     ];

@@ -240,6 +240,8 @@ scenarios! {
         Rules, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     a_drained_node_hands_its_pods_over_and_none_is_lost:
         Drains, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
+    ordinals_start_in_order_and_are_in_one_place:
+        Ordinals, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
     an_old_copy_of_a_volume_does_not_take_the_place_of_a_younger_one: OldCopy, SEEDS_PER_SCENARIO;
     each_tick_is_taken_once_and_each_index_counts_once:
         Jobs, number_setting("SIMULATOR_SEEDS").unwrap_or(2 * SEEDS_PER_SCENARIO);
@@ -374,6 +376,7 @@ ablations! {
     with_a_fence_after_death, seed 133 of Random: fence_longer_than_dead => "invariant 5";
     without_the_sweep, seed 1 of Random: no_sweep => "does not converge";
     with_stops_that_wait_for_no_gate, seed 1 of HandOver: no_wait_for_gates => "requests in flight";
+    with_ordinals_that_start_at_once, seed 0 of Ordinals: start_at_once => "ordinals: ";
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {

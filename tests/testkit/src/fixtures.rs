@@ -51,6 +51,7 @@ pub fn service() -> Service {
             on_disconnect: OnDisconnect::default(),
             stop_grace_period: Seconds::default(),
             drain: None,
+            stateful: None,
         },
         images: Vec::new(),
     }

@@ -31,6 +31,7 @@ mod resources;
 mod secrets;
 mod service_names;
 mod spread;
+mod stateful;
 mod supervisor;
 mod take_over;
 mod three_hosts;

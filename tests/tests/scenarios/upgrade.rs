@@ -136,6 +136,13 @@ async fn the_version_before_places_no_pod_of_a_service_with_rules() {
         (409, &json!("/problems/upgrade-incomplete")),
         "{problem}"
     );
+    let mut stateful = sleeper("db", 1, "stop");
+    stateful["stateful"] = true.into();
+    let (status, problem) = http.send(Method::POST, "/service", Some(&stateful)).await;
+    assert!(
+        status.as_u16() == 409 && problem["detail"].as_str().unwrap().contains("`stateful` needs"),
+        "{problem}"
+    );
 
     let _scheduler = scheduler.replaced_by(binary());
     http.runs(REST_TIMEOUT, "web", 3).await;

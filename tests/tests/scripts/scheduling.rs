@@ -292,10 +292,13 @@ async fn siblings_are_pods_on_nodes_of_services_with_several_replicas() {
     let spec = of_web[0].spec.clone().unwrap();
     assert_eq!(fixture.assign(&session, of_web[..2].to_vec()).await, [AssignOutcome::Assigned; 2]);
     let () = fixture.redis.cli(&["SET", "slots:broken", "no hash"]).await;
-    let sibling = Sibling { spec, node: session.node().clone(), is_leaving: false };
-    for (waiting, of_web) in [(1, vec![sibling; 2]), (3, Vec::new())] {
+    let on_node =
+        |replica| Sibling { spec: spec.clone(), replica, node: session.node().clone(), is_leaving: false };
+    for (waiting, of_web) in
+        [(1, of_web[..2].iter().map(|pod| on_node(pod.replica)).collect()), (3, Vec::new())]
+    {
         let names = ["web", "single", "large", "broken", "unknown"];
-        let services = names.map(|name| (name.parse().unwrap(), waiting)).into();
+        let services = names.map(|name| (name.parse().unwrap(), waiting.into())).into();
         let placed = fixture.store.placed_services(&services).await.unwrap();
         let siblings = names.map(|name| placed[&name.parse().unwrap()].siblings.clone());
         assert_eq!(siblings, [Some(of_web), None, None, Some(Vec::new()), None], "{waiting}");
@@ -330,7 +333,7 @@ async fn a_service_whose_rules_count_its_pods_has_no_assignment_between_a_look_a
         .await;
     let payloads = take(&fixture, 5).await;
     let mark = async || {
-        let services = [("web".parse().unwrap(), 1)].into();
+        let services = [("web".parse().unwrap(), 1.into())].into();
         let placed = fixture.store.placed_services(&services).await.unwrap();
         placed[&"web".parse().unwrap()].mark.clone()
     };
@@ -373,7 +376,7 @@ async fn a_service_whose_rules_count_its_pods_has_no_assignment_between_a_look_a
 async fn the_pods_of_a_service_whose_rules_count_them_are_read_however_many_there_are() {
     let fixture = Fixture::new().await;
     let session = fixture.node("w1").await;
-    let services = [("web".parse().unwrap(), 1)].into();
+    let services = [("web".parse().unwrap(), 1.into())].into();
     let siblings = async |replicas: u64, placement| {
         let input = json!({"name": "web", "image": "nginx", "replicas": replicas, "placement": placement});
         fixture.service_of(input).await;
@@ -419,7 +422,7 @@ async fn rules_are_read_with_the_service_and_no_node_satisfies_unreadable_ones()
     let fixture = Fixture::new().await;
     let input = json!({"name": "web", "image": "nginx", "placement": {"constraints": ["disk == ssd"]}});
     fixture.service_of(input).await;
-    let services = [("web".parse().unwrap(), 1)].into();
+    let services = [("web".parse().unwrap(), 1.into())].into();
     let constraints = async || {
         let placed = fixture.store.placed_services(&services).await.unwrap();
         placed[&"web".parse().unwrap()].placement.constraints.clone()

@@ -96,6 +96,18 @@ async fn a_new_service_and_its_pods_are_created_in_one_round_trip() {
 }
 
 #[tokio::test]
+async fn a_stateful_service_is_created_with_its_first_pod() {
+    for (stateful, expected) in [(serde_json::json!(true), 1), (serde_json::json!({"start": "parallel"}), 3)]
+    {
+        let fixture = Fixture::new().await;
+        let mut ordered = desired("nginx", 3);
+        ordered.pod.stateful = Some(serde_json::from_value(stateful).unwrap());
+        let (_, made, _) = fixture.store.create_service(&ordered).await.unwrap();
+        assert_eq!((made, fixture.pods(&WEB).await.len()), (expected, expected));
+    }
+}
+
+#[tokio::test]
 async fn a_service_is_stored_although_its_pods_cannot_be_created_yet() {
     let fixture = Fixture::new().await;
     let () = fixture.redis.cli(&["SET", "sq", "not a list"]).await;

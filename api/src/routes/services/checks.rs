@@ -42,7 +42,7 @@ pub(super) async fn check_capacity(
     app.shortage(demand).await.map_or(Ok(()), |shortage| Err(shortage.into()))
 }
 
-/// Schedulers of the version before know no rules.
+/// Schedulers of the version before know neither rules nor `stateful`.
 async fn check_rules(
     app: &AppState,
     desired: &DesiredService,
@@ -50,17 +50,20 @@ async fn check_rules(
 ) -> Result<(), ApiProblem> {
     let rules =
         |fields: &ServiceFields| fields.placement.clone().filter(|rules: &Placement| !rules.is_soft());
-    let wanted = rules(&desired.fields);
-    if wanted.is_none() || existing.is_some_and(|service| rules(&service.fields) == wanted) {
-        return Ok(());
-    }
+    let has_old_rules = existing.is_some_and(|service| rules(&service.fields) == rules(&desired.fields));
+    let was_stateful = existing.is_some_and(|service| service.pod.stateful == desired.pod.stateful);
+    let field = match (rules(&desired.fields), &desired.pod.stateful) {
+        (Some(_), _) if !has_old_rules => "placement",
+        (_, Some(_)) if !was_stateful => "stateful",
+        _ => return Ok(()),
+    };
     let older = app.store.older_schedulers().await?;
     if older.is_empty() {
         return Ok(());
     }
     let names: Vec<String> = older.iter().map(ToString::to_string).collect();
     let detail = format!(
-        "`placement` needs schedulers of this version, and older ones would not keep to it: upgrade or end {}; one that \
+        "`{field}` needs schedulers of this version, and older ones would not keep to it: upgrade or end {}; one that \
          was killed is forgotten after half a minute",
         names.join(", ")
     );

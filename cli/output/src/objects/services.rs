@@ -3,7 +3,7 @@
 use api_types::{PodView, RolloutState, RolloutView, ServiceView};
 use jiff::Timestamp;
 use model::event::ClusterEvent;
-use model::spec::{Kind, OnDisconnect, Placement, Preference, Spread, UpdateOrder};
+use model::spec::{Kind, OnDisconnect, Placement, Preference, Spread, Stateful, UpdateOrder};
 
 use super::jobs::{cron_line, job_line};
 use super::{containers, events, pods};
@@ -98,6 +98,7 @@ pub fn describe(
         .field("Warning", &service.status.image_warning)
         .fields("Labels", humanize::labels(&service.fields.labels))
         .fields("Placement", service.fields.placement.iter().flat_map(rules))
+        .field("Stateful", service.pod.stateful.as_ref().map(ordinals).unwrap_or_default())
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))
@@ -129,6 +130,15 @@ fn rules(placement: &Placement) -> Vec<String> {
     let most = max_per_node.map(|most| format!("at most {most} on a node"));
     let hard = constraints.iter().cloned().chain(most);
     hard.chain(spread.iter().map(spread_over)).chain(preferences.iter().map(preference)).collect()
+}
+
+fn ordinals(stateful: &Stateful) -> String {
+    let zones = match stateful.least_zones() {
+        0 => String::new(),
+        zones => format!(", of which there must be {zones}"),
+    };
+    let start = if stateful.starts_in_order() { "start in order" } else { "start at once" };
+    format!("pods {start}, and those of a block have different values of {}{zones}", stateful.key())
 }
 
 fn updates(service: &ServiceView, with_machine_ports: bool) -> &'static str {

@@ -210,8 +210,9 @@ async fn generations_of(name: &str, context: &Context<'_>) -> CommandResult<Vec<
 }
 
 fn with_pods(service: &ServiceView, view: &GenerationView) -> ServiceView {
-    let GenerationView { on_disconnect, stop_grace_period, drain, containers, .. } = view.clone();
-    let pod = PodSpec { kind: service.pod.kind, on_disconnect, stop_grace_period, drain, containers };
+    let GenerationView { on_disconnect, stop_grace_period, drain, stateful, containers, .. } = view.clone();
+    let kind = service.pod.kind;
+    let pod = PodSpec { kind, on_disconnect, stop_grace_period, drain, stateful, containers };
     ServiceView { pod, ..service.clone() }
 }
 

@@ -423,6 +423,7 @@ fn api_with_history(request: &str) -> String {
             on_disconnect: service.pod.on_disconnect,
             stop_grace_period: service.pod.stop_grace_period,
             drain: None,
+            stateful: None,
             containers,
             images: Vec::new(),
         }

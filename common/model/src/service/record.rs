@@ -153,9 +153,13 @@ impl Service {
 
     /// They get a pod at once.
     pub fn first_replicas(&self) -> Vec<u32> {
-        let at_once =
-            self.fields.job.as_ref().map_or(self.replicas, |job| job.parallelism.min(self.replicas));
-        (0..at_once).collect()
+        let is_ordered = self.pod.stateful.as_ref().is_some_and(|stateful| stateful.starts_in_order());
+        let at_once = match &self.fields.job {
+            Some(job) => job.parallelism,
+            None if is_ordered => 1,
+            None => self.replicas,
+        };
+        (0..at_once.min(self.replicas)).collect()
     }
 
     pub fn has_volume(&self, claim: &VolumeClaim) -> bool {

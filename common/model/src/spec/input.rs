@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ContainerSpec, Kind, MAX_REPLICAS, PodSpec, RestartPolicy, ServiceFields, Violation, kind_checks, units,
+    ContainerSpec, Kind, MAX_REPLICAS, PodSpec, RestartPolicy, ServiceFields, Stateful, Violation,
+    kind_checks, units,
 };
 use crate::ids::ServiceName;
 use document::{self, DocumentNode, DocumentReadError, Mistake, Reading, Vocabulary};
@@ -15,7 +16,7 @@ use document::{self, DocumentNode, DocumentReadError, Mistake, Reading, Vocabula
 pub const REPLICAS_NAMES: [&str; 3] = ["replicas", "replica", "numInstances"];
 /// Without it, the top level describes the only container.
 const CONTAINERS: &str = "containers";
-/// Its default depends on the volumes.
+/// Its default depends on the volumes, and on `stateful`.
 const ON_DISCONNECT: &str = "on_disconnect";
 const KIND: &str = "kind";
 /// Its default depends on the kind.
@@ -142,6 +143,7 @@ impl ServiceInput {
         }
         violations.extend(fields.violations(&name, &pod));
         violations.extend(kind_checks::violations(&name, replicas, &fields, &pod));
+        violations.extend(pod.stateful.iter().flat_map(Stateful::violations));
         violations.extend(form.violations());
         for (index, container) in pod.containers.iter().enumerate() {
             violations.extend(container.violations(&form.pointer_of_container(index)));

@@ -58,6 +58,7 @@ pub(super) fn violations(
     let nameless = "is for services: the pods of a job have no name that leads to them";
     refuse(allow_from.is_some(), "allow_from", nameless);
     refuse(!aliases.is_empty(), "aliases", nameless);
+    refuse(pod.stateful.is_some(), "stateful", "is for services: the pods of a job end");
     refuse(update.is_some(), "update", "is for services: the pods of a job are not replaced");
     let endless = pod.containers.iter().position(|one| !one.sidecar && one.restart != RestartPolicy::Never);
     if let Some(index) = endless {

@@ -11,8 +11,8 @@ use super::node_constraint::{HOST_NAME, InvalidConstraint, LABELS, NodeConstrain
 use super::{Violation, units};
 use crate::ids::NodeName;
 
-/// The form of a stored specification whose service has rules that must hold. Earlier schedulers know none:
-/// they cannot read it, and place no pod of it.
+/// The form of a stored specification whose service has rules that must hold, or is stateful. Earlier
+/// schedulers know neither: they cannot read it, and place no pod of it.
 pub const FORM_WITH_RULES: u32 = 4;
 const MAX_CONSTRAINTS: usize = 32;
 const MAX_PREFERENCES: usize = 16;
@@ -149,25 +149,17 @@ impl Placement {
 impl Spread {
     /// The label, or `node.hostname`.
     pub fn key(&self) -> &str {
-        self.by.strip_prefix(LABELS).unwrap_or(&self.by)
+        label_of(&self.by)
     }
 
     /// That of a node; `None` if it has no such label.
     pub fn domain<'a>(&self, node: &'a NodeName, labels: &'a BTreeMap<String, String>) -> Option<&'a str> {
-        match self.key() {
-            HOST_NAME => Some(node.as_str()),
-            key => labels.get(key).map(String::as_str),
-        }
+        domain_of(self.key(), node, labels)
     }
 
     fn violations(&self, pointer: &str) -> Vec<Violation> {
-        let key = self.key();
-        let mut found = Vec::new();
-        let is_attribute = key.starts_with("node.") && key != HOST_NAME;
-        if key.is_empty() || key.len() > MAX_KEY || is_attribute || key.contains(char::is_whitespace) {
-            let why = format!("is a label of the nodes, such as zone, or {HOST_NAME}");
-            found.push(Violation::new(format!("{pointer}/by"), why));
-        }
+        let mut found: Vec<Violation> =
+            label_violation(&self.by, &format!("{pointer}/by")).into_iter().collect();
         if self.min_domains.is_some() && !self.hard {
             found.push(Violation::new(format!("{pointer}/min_domains"), "needs `hard: true`"));
         }
@@ -180,7 +172,27 @@ impl Spread {
     }
 }
 
-fn count_violation(count: NonZeroU64, pointer: &str) -> Option<Violation> {
+pub(super) fn label_of(by: &str) -> &str {
+    by.strip_prefix(LABELS).unwrap_or(by)
+}
+
+/// Of a label, or `node.hostname`; `None` if the node has no such label.
+pub fn domain_of<'a>(key: &str, node: &'a NodeName, labels: &'a BTreeMap<String, String>) -> Option<&'a str> {
+    match key {
+        HOST_NAME => Some(node.as_str()),
+        key => labels.get(key).map(String::as_str),
+    }
+}
+
+pub(super) fn label_violation(by: &str, pointer: &str) -> Option<Violation> {
+    let key = label_of(by);
+    let is_attribute = key.starts_with("node.") && key != HOST_NAME;
+    let is_wrong = key.is_empty() || key.len() > MAX_KEY || is_attribute || key.contains(char::is_whitespace);
+    let why = || format!("is a label of the nodes, such as zone, or {HOST_NAME}");
+    is_wrong.then(|| Violation::new(pointer, why()))
+}
+
+pub(super) fn count_violation(count: NonZeroU64, pointer: &str) -> Option<Violation> {
     (count.get() > MAX_COUNT).then(|| Violation::new(pointer, format!("is at most {MAX_COUNT}")))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContainerSpec, HostPorts, Kind, RestartPolicy, Seconds, StartCondition};
+use super::{ContainerSpec, HostPorts, Kind, RestartPolicy, Seconds, StartCondition, Stateful, stateful};
 use crate::ids::SpecId;
 use crate::node::Resources;
 
@@ -30,6 +30,12 @@ pub struct PodSpec {
     /// by default 30; the rest is cut. Only requests through a proxy of kubeleet are waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Seconds>,
+    /// Whether each pod is known by its number, its ordinal: it keeps its name, its volumes and its zone.
+    /// Ordinals start in order, the lowest first, and stop in order, the highest first. `true`, or a map with
+    /// `by`, which is the label `zone` by default, `zones`, a number of zones to wait for, and `start`, which
+    /// is `ordered` or `parallel`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "stateful::unless_false")]
+    pub stateful: Option<Stateful>,
 }
 
 impl PodSpec {
@@ -82,6 +88,7 @@ impl PodSpec {
     /// An external worker knows only the image.
     pub fn needs_only_image(&self) -> bool {
         self.kind.is_service()
+            && self.stateful.is_none()
             && self.on_disconnect == OnDisconnect::Keep
             && self.containers.len() == 1
             && self.containers.iter().all(ContainerSpec::has_only_image)

@@ -87,7 +87,8 @@ impl PodSpec {
 
     /// Two pods must not write to one persistent volume.
     pub fn default_on_disconnect(&self) -> OnDisconnect {
-        if self.persistent_volumes().is_empty() { OnDisconnect::Keep } else { OnDisconnect::Stop }
+        let may_run_twice = self.persistent_volumes().is_empty() && self.stateful.is_none();
+        if may_run_twice { OnDisconnect::Keep } else { OnDisconnect::Stop }
     }
 
     /// Pointers are below `/containers`.

@@ -18,12 +18,12 @@ const DEFAULT_DEADLINE: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UpdatePolicy {
     /// Whether a pod is stopped before its successor starts, or when its successor is good. By default the
-    /// latter, unless the pods have volumes, host ports or `on_disconnect: stop`, are plain processes, which
-    /// have the ports of their machine, or the limits below say otherwise.
+    /// latter, unless the pods are `stateful`, have volumes, host ports or `on_disconnect: stop`, are plain
+    /// processes, which have the ports of their machine, or the limits below say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<UpdateOrder>,
     /// How many pods are replaced at the same time, new ones that are not good yet among them; 0 means all.
-    /// By default a quarter of the pods, and at least one.
+    /// By default a quarter of the pods, and at least one; one if they are `stateful`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1)]
     pub parallelism: Option<u32>,
@@ -112,7 +112,8 @@ pub enum UpdateOrder {
 impl UpdateOrder {
     /// Start first where two pods of a replica can run side by side.
     pub fn of_pods(pod: &PodSpec) -> Self {
-        let is_alone = pod.on_disconnect == OnDisconnect::Stop
+        let is_alone = pod.stateful.is_some()
+            || pod.on_disconnect == OnDisconnect::Stop
             || !pod.persistent_volumes().is_empty()
             || !pod.shared_volumes().is_empty()
             || !pod.host_ports().is_empty();
@@ -140,11 +141,12 @@ impl UpdatePolicy {
         Self { monitor: has_check.then(|| Seconds::new(0)), ..Self::default() }.resolved(pod)
     }
 
-    /// With its implied order.
+    /// With what the pods imply.
     pub fn resolved(&self, pod: &PodSpec) -> Self {
         let by_limits = self.max_surge == Some(0) || self.max_unavailable.is_some_and(|limit| limit > 0);
         let implied = || if by_limits { UpdateOrder::StopFirst } else { UpdateOrder::of_pods(pod) };
-        Self { order: Some(self.order.unwrap_or_else(implied)), ..self.clone() }
+        let parallelism = self.parallelism.or_else(|| pod.stateful.is_some().then_some(1));
+        Self { order: Some(self.order.unwrap_or_else(implied)), parallelism, ..self.clone() }
     }
 
     /// On ports of the machine a successor cannot listen beside its predecessor, which is stopped first
@@ -254,6 +256,10 @@ impl UpdatePolicy {
 
     fn limit_violations(&self, pointer: &str, pod: &PodSpec) -> Vec<Violation> {
         let wrong = |is_wrong: bool, why: &str| is_wrong.then(|| Violation::new(pointer, why));
+        if self.max_surge(1) > 0 && pod.stateful.is_some() {
+            let why = "a stateful pod cannot run beside its successor: use `order: stop-first`";
+            return vec![Violation::new(pointer, why)];
+        }
         [
             wrong(
                 self.max_surge(1) == 0 && self.max_unavailable(1) == 0,

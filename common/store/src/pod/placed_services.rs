@@ -24,31 +24,46 @@ const MAX_REPLICAS: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlacedService {
     pub placement: Placement,
-    /// `None` if it has one replica or very many, and no rules that count them.
+    /// `None` if it has one replica or very many, no rules that count them, and no ordinals.
     pub siblings: Option<Vec<Sibling>>,
-    /// Changes with each assignment of a pod, if rules that must hold count them. Older than `siblings`.
+    /// Changes with each assignment of a pod, if rules that must hold count them, or they are ordinals. Older
+    /// than `siblings`.
     pub mark: String,
     pub moves: Moves,
+}
+
+/// Pods of a service that are about to be placed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitingPods {
+    pub count: usize,
+    /// Of a stateful service.
+    pub are_ordinals: bool,
+}
+
+impl From<usize> for WaitingPods {
+    fn from(count: usize) -> Self {
+        Self { count, are_ordinals: false }
+    }
 }
 
 /// A pod on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sibling {
     pub spec: SpecId,
+    pub replica: u32,
     pub node: NodeName,
     /// It is being stopped, or moves to another node.
     pub is_leaving: bool,
 }
 
 impl Store {
-    /// Each service is passed with the number of pods that are about to be placed: if these are all, no
-    /// sibling is read.
+    /// Reads no siblings of a service all of whose pods are about to be placed.
     ///
     /// # Errors
     /// Broken keys cause none. No node satisfies unreadable rules.
     pub async fn placed_services(
         &self,
-        services: &BTreeMap<ServiceName, usize>,
+        services: &BTreeMap<ServiceName, WaitingPods>,
     ) -> Result<HashMap<ServiceName, PlacedService>, StoreError> {
         let all: Vec<&ServiceName> = services.keys().collect();
         let get =
@@ -60,9 +75,10 @@ impl Store {
             let (replicas, fields, mark, moves): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
             let placement = service_fields::placement(&fields.unwrap_or_default());
+            let WaitingPods { count, are_ordinals } = services[name];
             let counts = placement.counts_pods();
-            let is_counted = counts || (2..=MAX_REPLICAS).contains(&replicas);
-            if counts || (is_counted && services[name] < replicas) {
+            let is_counted = counts || are_ordinals || (2..=MAX_REPLICAS).contains(&replicas);
+            if counts || (is_counted && count < replicas) {
                 read_too.push(name);
             }
             let text =
@@ -91,17 +107,20 @@ impl Store {
             names::<PodId>(members.unwrap_or_default()).into_iter().map(|id| (*name, id))
         });
         let pods: Vec<(&ServiceName, PodId)> = pods.collect();
-        let get = |(_, id): &(&ServiceName, PodId)| fields(keys::pod(id), &["phase", "spec", "node"]);
-        type PodFields = (Option<String>, Option<String>, Option<String>);
+        let get =
+            |(_, id): &(&ServiceName, PodId)| fields(keys::pod(id), &["phase", "spec", "node", "replica"]);
+        type PodFields = (Option<String>, Option<String>, Option<String>, Option<String>);
         let read_one = |(service, id): &(&'a ServiceName, PodId), reply| {
-            let (phase, spec, node): PodFields = read("reading where a pod is", reply)?;
+            let (phase, spec, node, replica): PodFields = read("reading where a pod is", reply)?;
             let is_leaving = match Phase::parse(&phase.unwrap_or_default()) {
                 Some(Phase::Assigned | Phase::Running) => false,
                 Some(Phase::Stopping) => true,
                 _ => return Ok(None),
             };
             let (spec, node) = (spec.unwrap_or_default().parse().ok(), node.unwrap_or_default().parse().ok());
-            Ok(spec.zip(node).map(|(spec, node)| (*service, id.clone(), Sibling { spec, node, is_leaving })))
+            let replica = replica.and_then(|replica| replica.parse().ok()).unwrap_or_default();
+            let sibling = |(spec, node)| Sibling { spec, replica, node, is_leaving };
+            Ok(spec.zip(node).map(|found| (*service, id.clone(), sibling(found))))
         };
         Ok(self.load(&pods, get, read_one).await?.found())
     }

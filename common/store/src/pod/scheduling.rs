@@ -31,7 +31,7 @@ pub struct Assignment {
     pub volumes: Vec<VolumeClaim>,
     /// Of the node, if its labels were judged.
     pub seen_labels: Option<u64>,
-    /// If rules that must hold count the pods of its service.
+    /// If rules that must hold count the pods of its service, or they are ordinals.
     pub counted: Option<CountedAssignment>,
 }
 

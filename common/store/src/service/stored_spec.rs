@@ -42,7 +42,7 @@ pub(crate) enum SpecFileError {
 impl SpecFile {
     pub(crate) fn new(service: &ServiceName, pod: &PodSpec, fields: &ServiceFields) -> Self {
         let has_rules = fields.placement.as_ref().is_some_and(|placement| !placement.is_soft());
-        let version = if has_rules { FORM_WITH_RULES } else { PLAIN };
+        let version = if has_rules || pod.stateful.is_some() { FORM_WITH_RULES } else { PLAIN };
         Self { version, service: service.clone(), pod: pod.clone() }
     }
 
@@ -210,6 +210,17 @@ mod tests {
         assert_ne!(rules.id(), plain.id(), "a program that reads one may be unable to read the other");
         let text = serde_json::to_vec(&rules).unwrap();
         assert_eq!(SpecFile::read(&text).unwrap(), rules.pod);
+    }
+
+    #[test]
+    fn a_stateful_service_is_another_form_and_generation() {
+        let with = |more: &str| file(&format!(r#"{{"name":"db","image":"a","on_disconnect":"stop"{more}}}"#));
+        let (plain, stateful) = (with(""), with(r#","stateful":true"#));
+        assert_eq!((plain.version, stateful.version), (3, 4));
+        assert_ne!(stateful.fingerprint(), plain.fingerprint());
+        assert_eq!(with(r#","stateful":false"#), plain);
+        let text = serde_json::to_vec(&stateful).unwrap();
+        assert_eq!(SpecFile::read(&text).unwrap(), stateful.pod);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod shared_directory;
 mod types;
 mod volumes;
 mod worker_form;
+mod zone;
 
 use crate::candidate::Candidate;
 use crate::requirements::Requirements;
@@ -37,6 +38,8 @@ pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     host_ports::FREE,
     host_access::ALLOWED,
     constraints::SATISFIED,
+    zone::KNOWN,
+    zone::OF_ORDINAL,
     worker_form::READS_IT,
     external_worker::IMAGE_ONLY,
     volumes::DATA_IS_HERE,

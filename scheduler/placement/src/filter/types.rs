@@ -31,6 +31,12 @@ impl Reason {
 
     pub const MAX_PER_NODE: Self = Self("MaxPerNode");
 
+    /// The zone rule of a stateful service knows no zone for the pod or for the node.
+    pub const NO_ZONE: Self = Self("NoZone");
+
+    /// The zone rule of a stateful service has chosen another zone.
+    pub const OTHER_ZONE: Self = Self("OtherZone");
+
     pub const SPREAD: Self = Self("Spread");
 
     /// The data is on another node, or is being removed.

@@ -28,6 +28,8 @@ pub(crate) struct Checks {
     /// All live nodes had been silent for long enough for each scheduler to see it.
     pub(crate) mass_loss_at: u64,
     pub(crate) jobs: KnownJobs,
+    /// Service and replica.
+    pub(crate) ready_ordinals: BTreeSet<(String, u32)>,
     /// By service and node: the pods with their assignments that schedulers have put there, since nothing was
     /// lost.
     pub(crate) placed: BTreeMap<(String, String), BTreeSet<(String, String)>>,

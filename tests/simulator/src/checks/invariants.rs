@@ -15,7 +15,8 @@ use crate::machine::host::{SimulatedHost, pods_that_run_twice};
 use crate::machine::process_id::{ProcessId, WORKERS};
 use crate::workload::expected_state::ExpectedState;
 use crate::workload::images::{
-    CHECK_RETRIES, MAX_PER_NODE, has_check, has_rules, has_several_containers, has_volume, starts_first,
+    CHECK_RETRIES, MAX_PER_NODE, has_check, has_ordinals, has_rules, has_several_containers, has_volume,
+    starts_first,
 };
 use crate::world::state::World;
 
@@ -33,6 +34,7 @@ pub(crate) fn violations(world: &mut World) -> Vec<String> {
     drop(clients);
     found.extend(known_jobs::violations(observed, &mut world.checks.jobs));
     found.extend(wrong_health(observed, &world.cluster.hosts));
+    found.extend(out_of_order(observed, &mut world.checks.ready_ordinals));
     found.extend(runs_without_data(observed, &world.cluster.hosts, &mut world.checks.data_hosts));
     found
 }
@@ -83,6 +85,27 @@ fn wrong_health(observed: &SimulatedState, hosts: &[SimulatedHost]) -> Vec<Strin
                 found.push(format!("health: pod {name} is unhealthy after {count} failures in a row"));
             }
             _ => {}
+        }
+    }
+    found
+}
+
+/// An ordinal has no pod before all lower ones were ready once, and never a second one.
+fn out_of_order(observed: &SimulatedState, ready: &mut BTreeSet<(String, u32)>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (service, slots) in &observed.slots {
+        let holders = slots.iter().filter_map(|(slot, uuid)| Some((slot, observed.pods.get(uuid)?)));
+        for (slot, pod) in holders.filter(|(_, pod)| has_ordinals(&pod.image)) {
+            let of = |replica| (service.clone(), replica);
+            if slot.ends_with('+') {
+                found.push(format!("ordinals: {slot} of {service} is a second pod of its ordinal"));
+            }
+            if let Some(lower) = (0..pod.replica).find(|lower| !ready.contains(&of(*lower))) {
+                found.push(format!("ordinals: {slot} of {service} has a pod before {lower} was ready"));
+            }
+            if pod.phase == "succeeded" || (pod.phase == "running" && pod.reason.is_empty()) {
+                ready.insert(of(pod.replica));
+            }
         }
     }
     found

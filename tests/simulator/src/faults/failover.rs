@@ -210,7 +210,7 @@ impl World {
 
     /// As an operator: in the end every service has nodes that satisfy its rules.
     pub(crate) fn label_all_nodes(&mut self) {
-        if !self.clients.lock().has_rules() {
+        if !self.clients.lock().have_labels() {
             return;
         }
         let unlabelled = self.observed.nodes.iter().filter(|(_, node)| !node.has_label_disk);
@@ -236,21 +236,24 @@ impl World {
         self.observe();
     }
 
-    /// As an operator: the full node has data that another pod needs.
+    /// As an operator: the full node has data that another pod needs, or is the zone of an ordinal.
     pub(crate) fn make_room_for_volumes(&mut self) {
         let waits = |pod: &&SimulatedPod| {
-            pod.phase == "pending"
-                && ["VolumeElsewhere", "TooManyPods"].iter().all(|r| pod.message.contains(r))
+            let has = |reason: &str| pod.message.contains(reason);
+            pod.phase == "pending" && has("TooManyPods") && (has("VolumeElsewhere") || has("OtherZone"))
         };
         let Some(waiting) = self.observed.pods.values().find(waits) else { return };
         let service = ServiceName::new(waiting.service.as_str()).unwrap();
         let name = VolumeName::of_replica(&service, "data", waiting.replica).unwrap();
-        let node: Option<String> = convert(self.redis.execute(&["HGET", &format!("volume:{name}"), "node"]));
+        let node: Option<String> = match waiting.message.split_once("goes to node.hostname=") {
+            Some((_, rest)) => rest.split(')').next().map(str::to_owned),
+            None => convert(self.redis.execute(&["HGET", &format!("volume:{name}"), "node"])),
+        };
         let is_there = |uuid: &&String| self.observed.pods.get(*uuid).map(|pod| &pod.node) == node.as_ref();
         if let Some(uuid) = self.observed.pushed.iter().find(is_there).cloned()
             && self.clients.lock().delete_by_hand(&uuid)
         {
-            self.log("", format_args!("pod {uuid} makes room for volume {name}"));
+            self.log("", format_args!("pod {uuid} makes room for {name}"));
         }
     }
 

@@ -12,17 +12,27 @@ use store::{Durability, PutMode, PutOutcome, ScaleOutcome, StopOutcome, Store, S
 use tokio::time::sleep;
 
 use crate::machine::random::Random;
-use crate::scenario::Scenario;
 use crate::workload::expected_state::{ExpectedService, ExpectedState};
 use crate::workload::images::{
-    CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_rules, has_several_containers, has_volume,
-    image_in_the_end, update_order,
+    CHECK_RETRIES, MAX_PER_NODE, SERVICES, has_check, has_ordinals, has_rules, has_several_containers,
+    has_volume, image_in_the_end, update_order,
 };
 
 /// The part before the colon is the service's `on_disconnect`.
 const IMAGES: [&str; 5] = ["stop:1", "stop:2", "keep:1", "keep:2", "stop:volume"];
 const IMAGES_WITH_RULES: [&str; 5] = ["stop:disk1", "stop:disk3", "keep:disk1", "keep:disk3", "keep:disk5"];
+const IMAGES_WITH_ORDINALS: [&str; 5] =
+    ["stop:ordinal1", "stop:ordinal2", "keep:ordinal1", "keep:ordinal2", "stop:ordinal-volume"];
 const MAX_REPLICAS: u64 = 4;
+
+/// Of all services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RuleKind {
+    None,
+    Labels,
+    Ordinals { start: &'static str },
+}
+
 #[derive(Debug, Clone)]
 enum Operation {
     Put(&'static str, ExpectedService),
@@ -48,14 +58,20 @@ pub(crate) struct ClientState {
     images_before: BTreeMap<&'static str, String>,
     /// `None` without requests to pods.
     drain: Option<&'static str>,
-    scenario: Scenario,
+    rules: RuleKind,
+    has_drains: bool,
     /// In milliseconds.
     mean_pause: u64,
     pub(crate) are_done: bool,
 }
 
 impl SimulatedClients {
-    pub(crate) fn new(mut random: Random, drain: Option<&'static str>, scenario: Scenario) -> Self {
+    pub(crate) fn new(
+        mut random: Random,
+        drain: Option<&'static str>,
+        rules: RuleKind,
+        has_drains: bool,
+    ) -> Self {
         let mean_pause = [150, 600, 2500][random.below(3)];
         Self(Arc::new(Mutex::new(ClientState {
             random,
@@ -64,7 +80,8 @@ impl SimulatedClients {
             pending: None,
             images_before: BTreeMap::new(),
             drain,
-            scenario,
+            rules,
+            has_drains,
             mean_pause,
             are_done: false,
         })))
@@ -81,13 +98,12 @@ impl ClientState {
         self.are_done = true;
     }
 
-    /// All services have the same.
-    pub(crate) fn has_rules(&self) -> bool {
-        self.scenario == Scenario::Rules
+    pub(crate) fn have_labels(&self) -> bool {
+        self.rules == RuleKind::Labels
     }
 
     pub(crate) fn has_drains(&self) -> bool {
-        self.scenario == Scenario::Drains
+        self.has_drains
     }
 
     pub(crate) fn put_document(&mut self, document: String) {
@@ -128,7 +144,7 @@ impl ClientState {
     }
 
     fn random_operation(&mut self) -> Operation {
-        if self.has_rules() && self.random.per_mille(400) {
+        if self.have_labels() && self.random.per_mille(400) {
             let node = NodeName::new(format!("w{}", self.random.between(1, 3))).unwrap();
             return Operation::Label(node, self.random.per_mille(600));
         }
@@ -153,7 +169,11 @@ impl ClientState {
     }
 
     fn random_image(&mut self, name: &'static str) -> String {
-        let images = if self.has_rules() { IMAGES_WITH_RULES } else { IMAGES };
+        let images = match self.rules {
+            RuleKind::None => IMAGES,
+            RuleKind::Labels => IMAGES_WITH_RULES,
+            RuleKind::Ordinals { .. } => IMAGES_WITH_ORDINALS,
+        };
         let image = images[self.random.below(images.len())].to_owned();
         let (keeps_image, undoes) = (self.random.per_mille(650), self.random.per_mille(500));
         let Some(existing) = self.expected.service(name).map(|service| service.image.clone()) else {
@@ -257,7 +277,8 @@ async fn put(
         input["volumes"] = serde_json::json!([{"source": "data", "target": "/data", "space": "1G"}]);
     } else {
         // The only node that the rules leave may be full otherwise.
-        let cpus = if has_rules(&service.image) { "0.1" } else { "0.5" };
+        let has_one_node = has_rules(&service.image) || has_ordinals(&service.image);
+        let cpus = if has_one_node { "0.1" } else { "0.5" };
         (input["image"], input["cpus"]) = (service.image.clone().into(), cpus.into());
     }
     if has_check(&service.image) {
@@ -272,6 +293,9 @@ async fn put(
     }
     if has_rules(&service.image) {
         input["placement"] = serde_json::json!({"constraints": ["disk"], "max_per_node": MAX_PER_NODE});
+    }
+    if let RuleKind::Ordinals { start } = clients.lock().rules {
+        input["stateful"] = serde_json::json!({"by": "node.hostname", "start": start});
     }
     if let Some(drain) = clients.lock().drain {
         input["drain"] = drain.into();
@@ -293,7 +317,7 @@ async fn put(
         _ => store.service(&desired.name).await?,
     };
     if let Some(service) = stored
-        && created_pods < service.replicas as usize
+        && created_pods < service.first_replicas().len()
     {
         store.create_pods(&service, &service.first_replicas()).await?;
     }

@@ -55,5 +55,10 @@ pub(crate) fn has_rules(image: &str) -> bool {
 }
 
 pub(crate) fn has_volume(image: &str) -> bool {
-    image.ends_with(":volume")
+    image.ends_with("volume")
+}
+
+/// Its service is stateful.
+pub(crate) fn has_ordinals(image: &str) -> bool {
+    image.contains(":ordinal")
 }

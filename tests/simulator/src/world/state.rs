@@ -18,7 +18,7 @@ use crate::machine::scripts::Scripts;
 use crate::options::{ScheduleOptions, Switches};
 use crate::scenario::Scenario;
 use crate::stats::Stats;
-use crate::workload::clients::SimulatedClients;
+use crate::workload::clients::{RuleKind, SimulatedClients};
 use crate::workload::proxies::{DRAIN, Proxies};
 
 pub(crate) struct World {
@@ -68,14 +68,17 @@ impl World {
         let bus = SharedBus::default();
         let clock = SimulatedClock::new();
         let timing = if random.per_mille(100) { TimingMillis::DEFAULT } else { TimingMillis::SHORT };
-        let faults = ScheduleFaults::new(&mut random, options.seed);
+        let mut faults = ScheduleFaults::new(&mut random, options.seed);
+        // Ordinals below a copied slot would be healed at once.
+        faults.copies_slots &= options.scenario != Scenario::Ordinals;
         let has_slow_disks = random.per_mille(300);
         let max_step = [4, 10, 25, 60][random.below(4)];
         let proxies = Proxies::new(options.seed, options.scenario == Scenario::HandOver, options.switches);
         let clients = SimulatedClients::new(
             Random::new(random.next()),
             proxies.are_there().then_some(DRAIN),
-            options.scenario,
+            service_rules(options),
+            options.scenario == Scenario::Drains,
         );
         let cluster = SimulatedCluster::new(&bus, has_slow_disks, clock.now, &mut random);
         let mut world = Self {
@@ -130,5 +133,14 @@ impl World {
             must_not_run_twice(container) && !is_assigned
         };
         (0..WORKERS).filter(|host| self.cluster.hosts[*host].running().iter().any(is_stale)).collect()
+    }
+}
+
+fn service_rules(options: &ScheduleOptions<'_>) -> RuleKind {
+    match options.scenario {
+        Scenario::Rules => RuleKind::Labels,
+        Scenario::Ordinals if options.switches.start_at_once => RuleKind::Ordinals { start: "parallel" },
+        Scenario::Ordinals => RuleKind::Ordinals { start: "ordered" },
+        _ => RuleKind::None,
     }
 }
