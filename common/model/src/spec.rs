@@ -18,6 +18,7 @@ mod kind_checks;
 mod limits;
 mod node_constraint;
 mod placement;
+mod placement_profile;
 mod pod;
 mod pod_checks;
 mod pod_volumes;
@@ -45,6 +46,7 @@ pub use kind_checks::MAX_CRON_NAME;
 pub use limits::{MAX_MEMORY_BYTES, MAX_PIDS, MAX_REPLICAS, MAX_THRESHOLD, MIN_MEMORY_BYTES};
 pub use node_constraint::{InvalidConstraint, NodeConstraint};
 pub use placement::{FORM_WITH_RULES, Placement, Preference, Spread};
+pub use placement_profile::PlacementProfile;
 pub use pod::{OnDisconnect, PodSpec, StoredSpec};
 pub use service_fields::ServiceFields;
 pub use units::{

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A pod goes to the node with the lowest [load](score) that passes every filter; ties go to the first by
-//! name. Pods of one generation avoid each other's nodes and zones.
+//! name. Pods of one generation avoid each other's nodes and zones. A profile other than `default` has a load
+//! of its own.
 //!
 //! Each placement counts for the next, so nothing is overcommitted within a batch. Between schedulers,
 //! `assign.lua` prevents it.
@@ -24,10 +25,12 @@ mod explain;
 mod filter;
 mod placed;
 mod policy;
+mod profile;
 mod rank_heap;
 mod requirements;
 mod ruled;
 mod rules;
+mod scan;
 pub mod score;
 mod snapshot;
 mod suggest;
@@ -41,6 +44,7 @@ pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use placed::{PlacedPods, PodsByNode};
 pub use policy::{PlacementPolicy, Weights};
+pub use profile::{NeededUnits, Workload, left_points};
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, PodRequest, Requirements,
     UnreportedVolume, VolumePlaces,

@@ -9,7 +9,7 @@ use model::ids::{NodeName, PodId, ServiceName, SpecId, VolumeName};
 use model::node::Resources;
 use model::node::host_access::HostRequest;
 use model::service::volume::UnreportedNode;
-use model::spec::{HostPorts, NodeConstraint, Placement, PodSpec, Preference, Spread};
+use model::spec::{HostPorts, NodeConstraint, Placement, PlacementProfile, PodSpec, Preference, Spread};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRequest {
@@ -44,6 +44,7 @@ pub struct Requirements {
     pub needs_shared_directory: bool,
     /// Of its service; `None` if it has none.
     pub rules: Option<Arc<NodeRules>>,
+    pub profile: PlacementProfile,
     /// `None` for nearly all pods.
     pub volumes: Option<Box<VolumePlaces>>,
 }
@@ -161,6 +162,9 @@ impl Hash for Requirements {
         if let Some(rules) = &self.rules {
             rules.hash(state);
         }
+        if self.profile != PlacementProfile::Default {
+            self.profile.hash(state);
+        }
         if let Some(volumes) = &self.volumes {
             volumes.hash(state);
         }
@@ -176,6 +180,7 @@ impl Requirements {
             host: HostRequest::of(spec).map(Arc::new),
             needs_shared_directory: spec.has_shared_volumes(),
             rules: None,
+            profile: PlacementProfile::Default,
             volumes: None,
         }
     }

@@ -28,6 +28,22 @@ pub enum LoadTerm {
     DomainSiblings,
     /// A preference that the node does not satisfy.
     Preference,
+    /// The sum of all pressure, where other terms come first.
+    Pressure,
+    FreeCpu,
+    FreeMemory,
+    FreeDisk,
+    UsedCpu,
+    UsedMemory,
+    /// Between CPU and memory.
+    Imbalance,
+    CpuCost,
+    MemoryCost,
+    PodCost,
+    /// Uses by `round-robin` since the node that was used longest ago.
+    LastUse,
+    /// Room that the placement takes from other pods.
+    LostRoom,
 }
 
 impl LoadTerm {
@@ -46,6 +62,18 @@ impl LoadTerm {
             Self::ZoneSiblings => "zone_siblings",
             Self::DomainSiblings => "domain_siblings",
             Self::Preference => "preference",
+            Self::Pressure => "pressure",
+            Self::FreeCpu => "free_cpu",
+            Self::FreeMemory => "free_memory",
+            Self::FreeDisk => "free_disk",
+            Self::UsedCpu => "used_cpu",
+            Self::UsedMemory => "used_memory",
+            Self::Imbalance => "imbalance",
+            Self::CpuCost => "cpu_cost",
+            Self::MemoryCost => "memory_cost",
+            Self::PodCost => "pod_cost",
+            Self::LastUse => "last_use",
+            Self::LostRoom => "lost_room",
         }
     }
 }
@@ -53,7 +81,7 @@ impl LoadTerm {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TermScore {
     pub term: LoadTerm,
-    /// Percent, or pods.
+    /// Percent, pods or uses.
     pub value: f64,
     pub weight: u32,
     /// The weighted points of the rounded pressure.
