@@ -44,7 +44,7 @@ pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use placed::{PlacedPods, PodsByNode};
 pub use policy::{PlacementPolicy, Weights};
-pub use profile::{NeededUnits, Workload, left_points};
+pub use profile::{NeededUnits, Workload, left_points, tie_points};
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, PodRequest, Requirements,
     UnreportedVolume, VolumePlaces,

@@ -44,6 +44,8 @@ pub enum LoadTerm {
     LastUse,
     /// Room that the placement takes from other pods.
     LostRoom,
+    /// As `pack` counts it, in small part.
+    FreeRoom,
 }
 
 impl LoadTerm {
@@ -74,6 +76,7 @@ impl LoadTerm {
             Self::PodCost => "pod_cost",
             Self::LastUse => "last_use",
             Self::LostRoom => "lost_room",
+            Self::FreeRoom => "free_room",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use kubeleet_placement::{NeededUnits, Workload, left_points};
+use kubeleet_placement::{NeededUnits, Workload, left_points, tie_points};
 
 use crate::random::Random;
 use crate::strategy::Strategy;
@@ -121,8 +121,12 @@ impl<'a> Cluster<'a> {
     /// As the published best fit: processor and GPUs, and a share of the GPU that has the least left.
     fn packed(&self, before: &State, pod: &TracePod) -> (u64, State) {
         let after = before.after(pod).pop().unwrap();
-        let gpus = left_points(after.gpus.iter().sum(), self.largest.gpus as u64 * GPU);
-        (left_points(after.cpu, self.largest.cpu) + gpus, after)
+        (self.left(&after), after)
+    }
+
+    fn left(&self, state: &State) -> u64 {
+        let gpus = left_points(state.gpus.iter().sum(), self.largest.gpus as u64 * GPU);
+        (left_points(state.cpu, self.largest.cpu) + gpus) / 2
     }
 
     fn least_lost(&mut self, before: &State, pod: &TracePod) -> (u64, State) {
@@ -131,7 +135,10 @@ impl<'a> Cluster<'a> {
         }
         let usable = self.usable(before);
         let options = before.after(pod).into_iter();
-        let judged = options.map(|after| (usable.saturating_sub(self.usable(&after)), after));
+        let judged = options.map(|after| {
+            let lost = usable.saturating_sub(self.usable(&after));
+            (lost + tie_points(self.left(&after)), after)
+        });
         let best = judged.min_by(|a, b| a.0.cmp(&b.0)).unwrap();
         self.lost.entry(before.clone()).or_default().insert(pod.clone(), best.clone());
         best

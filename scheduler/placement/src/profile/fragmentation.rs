@@ -4,18 +4,27 @@
 
 use model::node::Resources;
 
+use super::pack;
 use super::profiled::{Profiled, percent_term};
 use super::workload::Amounts;
-use crate::score::{LoadTerm, TermScore};
+use crate::score::{LoadScore, LoadTerm, TermScore};
 
-pub(super) fn terms(of: &Profiled<'_>) -> [TermScore; 2] {
+pub(super) fn terms(of: &Profiled<'_>) -> [TermScore; 3] {
     let (has, used) = (of.node.capacity.to_array(), of.node.used.to_array());
     let asked = Resources { pods: 1, ..*of.request }.to_array();
     let before: Amounts = std::array::from_fn(|at| has[at].saturating_sub(used[at]));
     let after = std::array::from_fn(|at| before[at].saturating_sub(asked[at]));
     let workload = &of.cluster.workload;
     let lost = workload.usable_amounts(before).saturating_sub(workload.usable_amounts(after));
-    [percent_term(LoadTerm::LostRoom, lost), of.pressure()]
+    let [cpu, memory, disk, pressure] = pack::terms(of);
+    let left = tie_points(cpu.points + memory.points + disk.points);
+    [percent_term(LoadTerm::LostRoom, lost), percent_term(LoadTerm::FreeRoom, left), pressure]
+}
+
+/// Added to the lost room: of nodes that lose about the same, the one on which the least is left is better.
+/// `left` are the points of `pack`.
+pub fn tie_points(left: LoadScore) -> LoadScore {
+    left / 100
 }
 
 #[cfg(test)]
@@ -24,6 +33,14 @@ mod tests {
 
     use super::super::testing::{points_with, request};
     use crate::testing::node;
+
+    #[test]
+    fn a_fuller_node_is_better_among_those_that_lose_the_same() {
+        let free =
+            |node| points_with(PlacementProfile::Fragmentation, node, &[], request(0, 0), &[], (0, 0))[1];
+        assert_eq!(free(node("a")), ("free_room", 1_000));
+        assert_eq!(free(node("a").cpu(4_000, 4_000)), ("free_room", 500));
+    }
 
     #[test]
     fn stranded_room_costs_nothing() {

@@ -25,6 +25,7 @@ use model::spec::PlacementProfile;
 use crate::filter::NodeFilter;
 use crate::score::{LoadScore, TermScore};
 
+pub use fragmentation::tie_points;
 pub use pack::left_points;
 pub(crate) use profiled::{ClusterTotals, Profiled};
 pub use workload::{NeededUnits, Workload};

@@ -35,7 +35,7 @@ impl Powers {
         }
         let exponent = (u128::from(part) * u128::from(WHOLE) / u128::from(whole)) as u64;
         let set = self.roots.iter().enumerate().filter(|(bit, _)| exponent & (WHOLE >> (bit + 1)) != 0);
-        set.fold(ONE, |power, (_, root)| (u128::from(power) * u128::from(*root) >> 32) as u64)
+        set.fold(ONE, |power, (_, root)| ((u128::from(power) * u128::from(*root)) >> 32) as u64)
     }
 }
 

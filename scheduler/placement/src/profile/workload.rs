@@ -13,6 +13,8 @@ const MAX_KNOWN: usize = 100_000;
 
 const MILLION: u128 = 1_000_000;
 const SLOTS: usize = 0;
+/// A power of the demand. `make bench ARGS=quality` is worse with 3, and with one resource alone.
+const SCARCITY: u32 = 10;
 
 /// Numbers of pods, processor, memory, processes, disk; see [`Resources::to_array`].
 pub(super) type Amounts = [u64; 5];
@@ -40,8 +42,8 @@ pub struct Workload {
     count: u128,
     /// Of a node, by resource.
     average: Vec<u64>,
-    /// The part of an average node that an average pod needs, in millionths: what is scarce counts more.
-    demand: Vec<u128>,
+    /// Of a resource, in millionths: the scarcer, the more.
+    value: Vec<u128>,
     /// Nodes in the same state are judged once.
     known: RefCell<HashMap<Amounts, LoadScore>>,
 }
@@ -57,8 +59,8 @@ impl Workload {
             let needed = needed.fold(0, u128::saturating_add).saturating_mul(MILLION);
             needed.checked_div(count.saturating_mul((*average).into())).unwrap_or(0)
         });
-        let demand = demand.collect();
-        Self { pods, count, average, demand, known: RefCell::default() }
+        let demand: Vec<u128> = demand.collect();
+        Self { pods, count, average, value: values(&demand), known: RefCell::default() }
     }
 
     /// Slots for pods are needed, and are worth nothing: they seldom are what is missing.
@@ -89,13 +91,13 @@ impl Workload {
                 *usable = usable.saturating_add(room.saturating_mul((*count).into()));
             }
         }
-        let all_demand: u128 = self.demand.iter().copied().fold(0, u128::saturating_add);
-        let points = |((usable, average), demand): ((u128, &u64), &u128)| {
-            let whole = self.count.saturating_mul((*average).into()).saturating_mul(all_demand);
-            let part = usable.saturating_mul(HUNDRED_POINTS.into()).saturating_mul(*demand);
+        let all: u128 = self.value.iter().sum();
+        let points = |((usable, average), value): ((u128, &u64), &u128)| {
+            let whole = self.count.saturating_mul((*average).into()).saturating_mul(all);
+            let part = usable.saturating_mul(HUNDRED_POINTS.into()).saturating_mul(*value);
             part.checked_div(whole).unwrap_or(0)
         };
-        let points: u128 = usable.into_iter().zip(&self.average).zip(&self.demand).map(points).sum();
+        let points: u128 = usable.into_iter().zip(&self.average).zip(&self.value).map(points).sum();
         points.try_into().unwrap_or(LoadScore::MAX)
     }
 
@@ -111,6 +113,17 @@ impl Workload {
         known.insert(free, usable);
         usable
     }
+}
+
+/// From the parts of an average node that an average pod needs, in millionths. The next scarce resource
+/// counts for much less than the first, or room that is not needed outweighs room that is.
+fn values(demand: &[u128]) -> Vec<u128> {
+    let most = demand.iter().copied().max().unwrap_or(0);
+    let value = |of_one: &u128| {
+        let part = of_one.saturating_mul(MILLION).checked_div(most).unwrap_or(0);
+        (0..SCARCITY).fold(MILLION, |value, _| value * part / MILLION)
+    };
+    demand.iter().map(value).collect()
 }
 
 fn fits(needs: &[NeededUnits], free: &[&[u64]]) -> bool {
@@ -130,14 +143,14 @@ mod tests {
     fn room_is_usable_where_a_pod_fits() {
         let one = |each| NeededUnits { units: 1, each };
         let gpus = |units, each| NeededUnits { units, each };
-        // An average pod needs half of the processor and a quarter of the GPUs of an average node: two thirds and
-        // a third of the points, each rounded down.
+        // An average pod needs half of the processor and a quarter of the GPUs of an average node: the GPUs
+        // are worth a thousandth of the processor.
         let (needs, average) = ([one(2), gpus(1, 500)], vec![4, 2_000]);
         for (needs, cpu, gpu, expected, case) in [
             (needs, 4, &[1_000, 1_000][..], 99_999, "all of an average node"),
-            (needs, 8, &[1_000, 1_000], 166_666, "more than an average node"),
+            (needs, 8, &[1_000, 1_000], 199_901, "more than an average node"),
             (needs, 1, &[1_000, 1_000], 0, "no processor is left for the GPUs"),
-            (needs, 4, &[400, 1_000], 83_332, "one GPU has too little"),
+            (needs, 4, &[400, 1_000], 99_950, "one GPU has too little"),
             (needs, 4, &[499, 499], 0, "no GPU fits"),
             ([one(2), gpus(2, 1_000)], 4, &[1_000, 999], 0, "one GPU of two"),
             ([one(2), gpus(0, 0)], 4, &[1_000, 1_000], 100_000, "the GPUs are not needed"),
