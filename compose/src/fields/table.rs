@@ -243,6 +243,7 @@ pub(crate) static TABLE: &[FieldRow] = &[
         to::ingress,
         "the `ingress` of a service; without the field, a service keeps what it has",
     ),
+    honoured("services.*.x-kubeleet.scheduler", to::copied, "the `scheduler` of a service: its profile"),
     not_honoured("services.*.label_file", "write them in `labels`"),
     not_honoured("services.*.annotations", "write them in `labels`"),
     honoured(

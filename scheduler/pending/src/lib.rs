@@ -7,8 +7,10 @@
 
 mod intake;
 mod judge;
+mod needs;
 mod services;
 
 pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
 pub use judge::{NodeJudgements, judge};
+pub use needs::read_needs;
 pub use services::read_services;

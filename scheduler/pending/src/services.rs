@@ -1,5 +1,5 @@
-//! Reads the services of a batch: their rules for nodes, and the pods of their generations by node, so that
-//! new ones go elsewhere.
+//! Reads the services of a batch: their rules for nodes, their profiles, and the pods of their generations by
+//! node, so that new ones go elsewhere.
 //!
 //! Only schedulers know these numbers. Another one may place a pod at the same time: if rules that must hold
 //! count the pods, the script then refuses, see [`CountedAssignment`]; else in a small cluster the node does,
@@ -11,13 +11,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::ids::ServiceName;
+use model::spec::PlacementProfile;
 use placement::{Generation, NodeRules, PlacedPods, PodsByNode};
 use store::{PlacedService, Sibling, Store, StoreError};
 
 use crate::intake::PendingPod;
 
-/// Sets the rules of each pod. Returns where its siblings are.
-pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<PlacedPods, StoreError> {
+/// Sets the rules and the profile of each pod. Returns where its siblings are. `profile` is that of pods
+/// whose service names none.
+pub async fn read_services(
+    store: &Store,
+    profile: PlacementProfile,
+    pods: &mut [PendingPod],
+) -> Result<PlacedPods, StoreError> {
     let mut waiting: BTreeMap<Generation, usize> = BTreeMap::new();
     for run in pods.chunk_by(|a, b| generation_of(a) == generation_of(b)) {
         if let Some(generation) = run.first().and_then(generation_of) {
@@ -31,6 +37,7 @@ pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<Pla
     }
     let placed = store.placed_services(&services).await?;
     set_rules(pods, &placed);
+    set_profiles(pods, &placed, profile);
     let of_generation = |generation: Generation| {
         let siblings = placed.get(&generation.service)?.siblings.as_ref()?.iter();
         let own = siblings.filter(|one| one.spec == generation.spec && !one.is_stopping);
@@ -75,6 +82,18 @@ fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServic
         let of_service = service.and_then(|service| rules.get(service));
         pod.request.requirements.rules = of_service.map(|of_service| of_service.rules.clone());
         pod.seen_mark = of_service.and_then(|of_service| of_service.seen_mark.clone());
+    }
+}
+
+fn set_profiles(
+    pods: &mut [PendingPod],
+    placed: &HashMap<ServiceName, PlacedService>,
+    default: PlacementProfile,
+) {
+    for pod in pods {
+        let service = pod.request.generation.as_ref().and_then(|generation| placed.get(&generation.service));
+        let of_service = service.and_then(|service| service.profile);
+        pod.request.requirements.profile = of_service.unwrap_or(default);
     }
 }
 

@@ -3,7 +3,7 @@
 use api_types::{PodView, RolloutState, RolloutView, ServiceView};
 use jiff::Timestamp;
 use model::event::ClusterEvent;
-use model::spec::{Kind, OnDisconnect, Placement, Preference, Spread, UpdateOrder};
+use model::spec::{Kind, OnDisconnect, Placement, PlacementProfile, Preference, Spread, UpdateOrder};
 
 use super::jobs::{cron_line, job_line};
 use super::{containers, events, pods};
@@ -98,6 +98,7 @@ pub fn describe(
         .field("Warning", &service.status.image_warning)
         .fields("Labels", humanize::labels(&service.fields.labels))
         .fields("Placement", service.fields.placement.iter().flat_map(rules))
+        .field("Scheduler", service.fields.scheduler.map(PlacementProfile::as_str).unwrap_or_default())
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))

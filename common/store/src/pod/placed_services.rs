@@ -13,7 +13,7 @@ use crate::service::service_fields;
 use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::pod::lifecycle::Phase;
-use model::spec::Placement;
+use model::spec::{Placement, PlacementProfile};
 
 type Fields = (Option<String>, Option<Vec<u8>>, Option<Vec<u8>>);
 
@@ -23,6 +23,8 @@ const MAX_REPLICAS: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlacedService {
     pub placement: Placement,
+    /// If the service names one.
+    pub profile: Option<PlacementProfile>,
     /// `None` if it has one replica or very many, and no rules that count them.
     pub siblings: Option<Vec<Sibling>>,
     /// Changes with each assignment of a pod, if rules that must hold count them. Older than `siblings`.
@@ -55,14 +57,14 @@ impl Store {
         for (name, found) in all.into_iter().zip(loaded.options()) {
             let (replicas, fields, mark): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
-            let placement = service_fields::placement(&fields.unwrap_or_default());
+            let (placement, profile) = service_fields::placement(&fields.unwrap_or_default());
             let counts = placement.counts_pods();
             let is_counted = counts || (2..=MAX_REPLICAS).contains(&replicas);
             if counts || (is_counted && services[name] < replicas) {
                 read_too.push(name);
             }
             let mark = mark.map(|mark| String::from_utf8_lossy(&mark).into_owned()).unwrap_or_default();
-            let service = PlacedService { placement, siblings: is_counted.then(Vec::new), mark };
+            let service = PlacedService { placement, profile, siblings: is_counted.then(Vec::new), mark };
             placed.insert(name.clone(), service);
         }
         for (service, sibling) in self.pods_on_nodes(&read_too).await? {
