@@ -60,7 +60,6 @@ pub struct ServiceFields {
     /// The placement profile: how the nodes that can run a pod are compared. Without it that of
     /// `KUBELEET_PLACEMENT_PROFILE`. A change of it moves no pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "pack")]
     pub scheduler: Option<PlacementProfile>,
     /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and
     /// `ttl`. Also of the jobs that a cron creates.
