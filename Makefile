@@ -66,12 +66,14 @@ gaps:                ## measures that `stop` pods never run twice: TRIES=20 of e
 
 bench:               ## how fast: decisions (criterion), then whole clusters; ARGS="placement --full" for one part
 	@scripts/install build redis hosts
-	$(BUILD)
-	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-placement) \
-	  --bench decide -- --quick
-	$(CARGO) bench --locked --profile $(PROFILE) $(if $(ONE_BUILD),--workspace,--package kubeleet-proxy) \
-	  --bench ingress --bench handover --bench names -- $(ARGS)
-	$(if $(filter ingress handover names,$(ARGS)),,KUBELEET_BINARY=$(abspath $(KUBELEET)) $(CARGO) bench --locked --profile $(PROFILE) \
+	$(if $(filter quality,$(ARGS)),,$(BUILD))
+	$(if $(TRACES),TRACES=$(abspath $(TRACES))) $(CARGO) bench --locked --profile $(PROFILE) \
+	  $(if $(ONE_BUILD),--workspace,--package kubeleet-placement) --bench quality -- $(ARGS)
+	$(if $(filter quality,$(ARGS)),,$(CARGO) bench --locked --profile $(PROFILE) \
+	  $(if $(ONE_BUILD),--workspace,--package kubeleet-placement) --bench decide -- --quick)
+	$(if $(filter quality,$(ARGS)),,$(CARGO) bench --locked --profile $(PROFILE) \
+	  $(if $(ONE_BUILD),--workspace,--package kubeleet-proxy) --bench ingress --bench handover --bench names -- $(ARGS))
+	$(if $(filter ingress handover names quality,$(ARGS)),,KUBELEET_BINARY=$(abspath $(KUBELEET)) $(CARGO) bench --locked --profile $(PROFILE) \
 	  $(if $(ONE_BUILD),--workspace,--package kubeleet-tests) --bench cluster -- $(ARGS))
 
 instructions:        ## instructions of one placement decision, and of Redis for one pod; fails on a gross regression

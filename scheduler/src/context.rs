@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use daemon::clock::Clock;
 use model::ids::SchedulerId;
+use model::spec::PlacementProfile;
 use store::Store;
 use tokio::sync::Notify;
 
@@ -17,6 +18,8 @@ pub(crate) struct SchedulerContext {
     /// New at each start.
     pub(crate) id: SchedulerId,
     pub(crate) timings: LoopTimings,
+    /// Of pods whose service names none.
+    pub(crate) profile: PlacementProfile,
     pub(crate) external_worker_pods: u64,
     /// `None` for ever.
     pub(crate) volume_grace: Option<Duration>,

@@ -102,6 +102,7 @@ pub async fn run_with_clock(
         clock,
         id,
         timings: LoopTimings::of(&config.timing, &config.redis),
+        profile: config.placement_profile,
         external_worker_pods: config.max_pods,
         volume_grace: config.volume_grace,
         node_died: Arc::new(Notify::new()),

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use model::RedisMillis;
 use model::ids::NodeName;
-use model::node::Node;
+use model::node::{Node, Resources};
+use model::spec::PlacementProfile;
 use placement::{ClusterSnapshot, PlacedPods, PodRequest, Weights};
 use store::{Assignment, Store, StoreError};
 
@@ -59,6 +60,13 @@ impl ClusterView {
         if let Some(generation) = &pod.generation {
             self.snapshot.commit_placed(&assignment.node, generation);
         }
+        if pod.requirements.profile == PlacementProfile::RoundRobin {
+            self.snapshot.commit_use(&assignment.node);
+        }
+    }
+
+    pub(crate) fn set_needs(&mut self, needs: Vec<(Resources, u64)>) {
+        self.snapshot.set_needs(needs);
     }
 
     pub(crate) fn set_placed(&mut self, placed: PlacedPods) {

@@ -8,6 +8,7 @@ use model::network::PublishedPort;
 use model::pod::image::ImageContent;
 use model::pod::lifecycle::Phase;
 use model::pod::{ContainerStatus, EndedRun, Refusal};
+use model::spec::PlacementProfile;
 
 /// How each node looks for a pod, as if it were placed now: its own node counts without it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -24,6 +25,9 @@ pub struct PodPlacementView {
     pub node: Option<NodeName>,
     /// Why it waits, in a sentence; empty if it does not.
     pub message: String,
+    /// How the nodes are compared.
+    #[serde(default)]
+    pub profile: PlacementProfile,
     /// The smallest change that would let it run, in a sentence with the command; empty if it fits a node, or
     /// if none is known.
     pub change: String,
@@ -54,7 +58,7 @@ pub struct JudgedNode {
 pub struct LoadTermView {
     /// One word, such as `pod_share`, `cpu_some` or `node_siblings`.
     pub term: String,
-    /// Percent, or pods.
+    /// Percent, pods or uses.
     pub value: f64,
     /// Its points.
     pub points: f64,

@@ -17,7 +17,7 @@ use model::network::address_range::AddressRange;
 use model::node::Resources;
 use model::node::host_access::HostAccess;
 use model::node::timing::Timing;
-use model::spec::{Cpus, Memory};
+use model::spec::{Cpus, Memory, PlacementProfile};
 use model::value::secret::Secret;
 use model::value::secret_key::SecretKey;
 use sources::SettingsReader;
@@ -99,6 +99,8 @@ pub struct Config {
     pub tunnel_listen: TunnelListen = s.value("KUBELEET_TUNNEL_LISTEN", "auto", parsed),
     /// `None` for ever.
     pub volume_grace: Option<Duration> = s.value("KUBELEET_VOLUME_GRACE", "off", or_off(volume_grace)),
+    /// Of pods whose service names none.
+    pub placement_profile: PlacementProfile = s.value("KUBELEET_PLACEMENT_PROFILE", "default", parsed),
     pub pod_wait: Duration = s.value("KUBELEET_POD_WAIT", "10s", duration),
     pub names: bool = s.value("KUBELEET_NAMES", "true", boolean),
     /// By default the metadata services of clouds: most of them, Azure, Alibaba, Oracle.

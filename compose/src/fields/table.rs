@@ -244,6 +244,7 @@ pub(crate) static TABLE: &[FieldRow] = &[
         "the `ingress` of a service; without the field, a service keeps what it has",
     ),
     honoured("services.*.x-kubeleet.stateful", to::stateful, "whether each pod is known by its number"),
+    honoured("services.*.x-kubeleet.scheduler", to::copied, "the `scheduler` of a service: its profile"),
     not_honoured("services.*.label_file", "write them in `labels`"),
     not_honoured("services.*.annotations", "write them in `labels`"),
     honoured(

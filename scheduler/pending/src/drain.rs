@@ -8,10 +8,12 @@ use model::ids::{NodeName, PodId, ServiceName};
 use model::node::Node;
 use model::pod::lifecycle::Phase;
 use model::pod::{NodeRefusal, PodRecord, Refusal};
+use model::spec::PlacementProfile;
 use placement::{ClusterSnapshot, Outcome, PlacementPolicy, decide};
 use store::{Store, StoreError};
 
 use crate::intake::{Intake, PendingPod};
+use crate::needs::read_needs;
 use crate::services::read_services;
 
 /// A pod that runs on the node, or is about to.
@@ -63,9 +65,11 @@ fn in_words(refusal: &Refusal) -> String {
 }
 
 /// In the order in which they leave: by service, the highest replica first. Each place counts for the next.
+/// `profile` is that of pods whose service names none.
 pub async fn plan_drain(
     store: &Store,
     policy: &PlacementPolicy,
+    profile: PlacementProfile,
     name: &NodeName,
 ) -> Result<Vec<LeavingPod>, StoreError> {
     let mut payloads = store.queued_on(name).await?;
@@ -97,7 +101,7 @@ pub async fn plan_drain(
         Some(LeavingPod { record: record_of(pod)?, place: Place::Pushed, is_bound: false })
     }));
     pods.sort_by_key(leaves_before);
-    let places = places(store, policy, name, &mut pods).await?;
+    let places = places(store, policy, profile, name, &mut pods).await?;
     leaving.extend(pods.iter().zip(places).filter_map(|(pod, place)| {
         Some(LeavingPod { record: record_of(pod)?, place, is_bound: is_bound(pod, name) })
     }));
@@ -118,10 +122,11 @@ fn unreadable(intake: &Intake) -> HashMap<PodId, String> {
 async fn places(
     store: &Store,
     policy: &PlacementPolicy,
+    profile: PlacementProfile,
     name: &NodeName,
     pods: &mut [PendingPod],
 ) -> Result<Vec<Place>, StoreError> {
-    let mut placed = read_services(store, pods).await?;
+    let mut placed = read_services(store, profile, pods).await?;
     let planned = planned(store, pods).await?;
     for (pod, planned) in pods.iter_mut().zip(&planned) {
         if let Some(generation) = &pod.request.generation {
@@ -139,6 +144,9 @@ async fn places(
         snapshot.upsert(Node { cordoned, ..node });
     }
     snapshot.set_placed(placed);
+    if pods.iter().any(|pod| pod.request.requirements.profile == PlacementProfile::Fragmentation) {
+        snapshot.set_needs(read_needs(store).await?);
+    }
     let decisions = decide(&snapshot, now, policy, pods);
     let decided = decisions.into_iter().map(|decision| place(decision.outcome, name));
     // A planned place stays: the next pod may be there already, and the room taken by it.

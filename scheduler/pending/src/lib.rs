@@ -8,10 +8,12 @@
 mod drain;
 mod intake;
 mod judge;
+mod needs;
 mod ordinals;
 mod services;
 
 pub use drain::{LeavingPod, Place, plan_drain};
 pub use intake::{Intake, InvalidPod, PendingPod, locate_volumes, parked};
 pub use judge::{NodeJudgements, judge};
+pub use needs::read_needs;
 pub use services::read_services;

@@ -1,5 +1,5 @@
-//! Reads the services of a batch: their rules for nodes, and the pods of their generations by node, so that
-//! new ones go elsewhere.
+//! Reads the services of a batch: their rules for nodes, their profiles, and the pods of their generations by
+//! node, so that new ones go elsewhere.
 //!
 //! Only schedulers know these numbers. Another one may place a pod at the same time: if rules that must hold
 //! count the pods, or they are ordinals, the script then refuses, see [`CountedAssignment`]; else in a small
@@ -11,14 +11,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::ids::ServiceName;
+use model::spec::PlacementProfile;
 use placement::{Generation, NodeRules, PlacedPods, PodsByNode};
 use store::{PlacedService, Sibling, Store, StoreError, WaitingPods};
 
 use crate::intake::PendingPod;
 use crate::ordinals;
 
-/// Sets the rules of each pod, and its target. Returns where its siblings are.
-pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<PlacedPods, StoreError> {
+/// Sets the rules, the profile and the target of each pod. Returns where its siblings are. `profile` is that
+/// of pods whose service names none.
+pub async fn read_services(
+    store: &Store,
+    profile: PlacementProfile,
+    pods: &mut [PendingPod],
+) -> Result<PlacedPods, StoreError> {
     let mut waiting: BTreeMap<Generation, WaitingPods> = BTreeMap::new();
     for run in pods.chunk_by(|a, b| generation_of(a) == generation_of(b)) {
         if let Some((generation, first)) = run.first().and_then(|pod| Some((generation_of(pod)?, pod))) {
@@ -36,6 +42,7 @@ pub async fn read_services(store: &Store, pods: &mut [PendingPod]) -> Result<Pla
     let placed = store.placed_services(&services).await?;
     set_rules(pods, &placed);
     set_targets(pods, &placed);
+    set_profiles(pods, &placed, profile);
     let ordinals = ordinals::read_places(store, pods, &placed).await?;
     let of_generation = |generation: Generation| {
         let siblings = placed.get(&generation.service)?.siblings.as_ref()?.iter();
@@ -100,6 +107,18 @@ fn set_rules(pods: &mut [PendingPod], placed: &HashMap<ServiceName, PlacedServic
             let placed = service.and_then(|service| placed.get(service));
             pod.seen_mark = placed.map(|placed| Arc::from(placed.mark.as_str()));
         }
+    }
+}
+
+fn set_profiles(
+    pods: &mut [PendingPod],
+    placed: &HashMap<ServiceName, PlacedService>,
+    default: PlacementProfile,
+) {
+    for pod in pods {
+        let service = pod.request.generation.as_ref().and_then(|generation| placed.get(&generation.service));
+        let of_service = service.and_then(|service| service.profile);
+        pod.request.requirements.profile = of_service.unwrap_or(default);
     }
 }
 

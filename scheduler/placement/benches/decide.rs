@@ -17,6 +17,7 @@ use fixture::NOW;
 use kubeleet_placement::{ClusterSnapshot, Outcome, PlacementPolicy, PodRequest, Requirements, decide};
 use model::ids::{Incarnation, PodId};
 use model::node::{Node, Resources};
+use model::spec::PlacementProfile;
 
 const PODS: usize = 30_000;
 
@@ -52,10 +53,12 @@ fn bench(criterion: &mut Criterion) {
     let policy = PlacementPolicy::default();
     let same = |_| requirements(100, 64 << 20);
     let different = |i| requirements(100 + i, 64 << 20);
+    let packed = |_| Requirements { profile: PlacementProfile::Pack, ..requirements(100, 64 << 20) };
     let too_large = |_| requirements(u64::MAX, 0);
     let batches = [
         ("same", pods(PODS, same)),
         ("different", pods(PODS, different)),
+        ("packed", pods(PODS, packed)),
         ("unschedulable", pods(PODS, too_large)),
         ("unschedulable_different", pods(300, |i| requirements(u64::MAX - i, 0))),
         ("hundred", pods(100, same)),

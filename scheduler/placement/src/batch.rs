@@ -11,7 +11,8 @@
 //! and a refusal holds for the class. A node can move behind the key up to which a class was refused, never
 //! before it.
 //!
-//! A class whose rules count or prefer searches for itself: see [`RuledSearch`].
+//! A class whose rules count or prefer searches for itself: see [`RuledSearch`]. One with another profile
+//! than `default` judges each node: see [`ProfileScan`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::iter::Peekable;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use model::ids::NodeName;
 use model::pod::Refusal;
+use model::spec::PlacementProfile;
 
 use crate::candidate::Candidate;
 use crate::class::{PodClass, Siblings};
@@ -30,6 +32,7 @@ use crate::policy::Weights;
 use crate::requirements::{Generation, Requirements};
 use crate::ruled::RuledSearch;
 use crate::rules::RuleState;
+use crate::scan::ProfileScan;
 use crate::score::{self, LoadScore};
 use crate::snapshot::{ClusterSnapshot, PlacementTarget, RankKey};
 
@@ -49,6 +52,8 @@ pub(crate) struct PlacementBatch<'a, I: Iterator<Item = RankKey>> {
     rules: Vec<RuleState>,
     /// Pods placed by `rules`.
     counted: u64,
+    /// Made for the first pod with another profile.
+    scan: Option<ProfileScan<'a>>,
 }
 
 struct BatchCell<I: Iterator<Item = RankKey>> {
@@ -94,6 +99,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             groups: Vec::new(),
             rules: Vec::new(),
             counted: 0,
+            scan: None,
         }
     }
 
@@ -149,9 +155,10 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         {
             return Err(refusals.clone());
         }
-        let best = match class.rules {
-            Some(rules) => self.best_by_rules(class, rules),
-            None => self.best_node(class),
+        let best = match (class.requirements.profile, class.rules) {
+            (PlacementProfile::Default, None) => self.best_node(class),
+            (PlacementProfile::Default, Some(rules)) => self.best_by_rules(class, rules),
+            _ => self.best_by_scan(class),
         };
         match best {
             Some(node) => Ok(self.reserve(node, class, name)),
@@ -195,10 +202,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             },
         );
         class.ruled = Some(search);
-        let node = best?.index;
-        let load = self.current(node).load(self.weights, self.typical_pressure);
-        self.has_early_visits = true;
-        self.visit(self.snapshot.cell_of(node), RankKey { load, ..self.snapshot.key_of(node) })
+        self.visit_early(best?.index)
     }
 
     fn ruled_search(&self, class: &PodClass, rules: usize) -> RuledSearch {
@@ -212,6 +216,52 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             state,
             feasible.map(|node| (self.snapshot.cell_of(node), self.ruled_key(class, state, node))),
         )
+    }
+
+    fn best_by_scan(&mut self, class: &mut PodClass) -> Option<u32> {
+        let new_scan = || ProfileScan::new(self.snapshot, self.typical_pressure);
+        let mut scan = self.scan.take().unwrap_or_else(new_scan);
+        let best = self.best_scanned(&mut scan, class);
+        if let Some(best) = best.filter(|_| class.requirements.profile == PlacementProfile::RoundRobin) {
+            scan.note_use(best.index);
+        }
+        self.scan = Some(scan);
+        self.visit_early(best?.index)
+    }
+
+    fn best_scanned(&self, scan: &mut ProfileScan<'a>, class: &mut PodClass) -> Option<RankKey> {
+        if let Some(mut order) = class.scanned.take() {
+            scan.update(&mut order, |node| self.scanned_key(scan, class, node));
+            return class.scanned.insert(order).best();
+        }
+        let nodes = self.snapshot.by_name();
+        let keys = nodes.filter_map(|(node, _, _)| self.scanned_key(scan, class, node));
+        let keys: Vec<RankKey> = keys.collect();
+        if class.rules.is_none() {
+            class.scanned = scan.new_order(&keys);
+        }
+        keys.into_iter().min()
+    }
+
+    /// `None` if the node cannot run the pod now.
+    fn scanned_key(&self, scan: &ProfileScan<'_>, class: &PodClass, node: u32) -> Option<RankKey> {
+        let requirements = &class.requirements;
+        let candidate = self.current(node);
+        if filter::failed(candidate, requirements, &self.context).next().is_some() {
+            return None;
+        }
+        let mut by_rules = 0;
+        if let Some(rules) = class.rules.map(|rules| &self.rules[rules]) {
+            let domains = rules.domains_of(node);
+            if rules.is_full(node) || !rules.is_open(&domains) {
+                return None;
+            }
+            by_rules = rules.preference_load(candidate) + rules.domain_load(&domains, self.weights);
+        }
+        let pooled = self.visited.get(&node).copied().flatten();
+        let siblings = class.group.zip(pooled).map_or(0, |(group, pooled)| self.groups[group].on(pooled));
+        let load = scan.load(requirements.profile, (node, candidate), &requirements.request, siblings);
+        Some(RankKey { load: load.saturating_add(by_rules), ..self.snapshot.key_of(node) })
     }
 
     /// With an index into the snapshot, and without what its cell adds.
@@ -376,6 +426,9 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             self.rules[rules].add(node.snapshot_index);
             self.counted += 1;
         }
+        if let Some(scan) = &mut self.scan {
+            scan.note_change(node.snapshot_index);
+        }
         node.target.clone()
     }
 
@@ -385,6 +438,13 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
             while unvisited.next_if(|key| visited.contains_key(&key.index)).is_some() {}
         }
         unvisited.peek().copied()
+    }
+
+    /// Before its turn in the order of its cell.
+    fn visit_early(&mut self, node: u32) -> Option<u32> {
+        let load = self.current(node).load(self.weights, self.typical_pressure);
+        self.has_early_visits = true;
+        self.visit(self.snapshot.cell_of(node), RankKey { load, ..self.snapshot.key_of(node) })
     }
 
     /// Returns its index in `pooled`, unless it gets no pod of this batch.

@@ -8,6 +8,7 @@ use model::pod::Refusal;
 use crate::rank_heap::RankHeap;
 use crate::requirements::Requirements;
 use crate::ruled::RuledSearch;
+use crate::scan::ScanOrder;
 use crate::score::LoadScore;
 use crate::snapshot::RankKey;
 
@@ -22,6 +23,8 @@ pub(crate) struct PodClass {
     pub(crate) rules: Option<usize>,
     /// Made for its first pod.
     pub(crate) ruled: Option<RuledSearch>,
+    /// Of a class with another profile than `default`, unless there are very many.
+    pub(crate) scanned: Option<ScanOrder>,
     /// A batch frees no resources. With the number of pods that [`rules`](Self::rules) had counted.
     pub(crate) unschedulable: Option<(u64, Arc<[Refusal]>)>,
 }
@@ -53,7 +56,16 @@ impl PodClass {
         cells: usize,
     ) -> Self {
         let cells = std::iter::repeat_with(CellSearch::new).take(cells).collect();
-        Self { requirements, group, cells, known_nodes: 0, rules, ruled: None, unschedulable: None }
+        Self {
+            requirements,
+            group,
+            cells,
+            known_nodes: 0,
+            rules,
+            ruled: None,
+            scanned: None,
+            unschedulable: None,
+        }
     }
 
     /// Returns the cell that may have the best node, and the rank that its nodes have at least.

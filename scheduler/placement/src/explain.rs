@@ -7,6 +7,7 @@ use model::RedisMillis;
 use model::ids::NodeName;
 use model::node::Node;
 use model::pod::{NodeRefusal, Refusal};
+use model::spec::PlacementProfile;
 
 use crate::candidate::Candidate;
 use crate::filter::{self, EvalContext, NodeFilter, Reason};
@@ -15,6 +16,7 @@ use crate::placed::PodsByNode;
 use crate::policy::{PlacementPolicy, Weights};
 use crate::requirements::{PodRequest, Requirements};
 use crate::rules::RuleState;
+use crate::scan::ProfileScan;
 use crate::score::{self, LoadScore, LoadTerm, TermScore};
 use crate::snapshot::ClusterSnapshot;
 
@@ -48,16 +50,27 @@ pub fn explain(
     pod: &PodRequest,
 ) -> Vec<NodeEvaluation> {
     let context = EvalContext { now, dead_after: policy.dead_after };
-    let typical_pressure = snapshot.ordered_by(policy.weights).typical_pressure();
+    let snapshot = &*snapshot.ordered_by(policy.weights);
+    let typical_pressure = snapshot.typical_pressure();
     let generation = pod.generation.as_ref();
     let placed = generation.and_then(|generation| snapshot.placed().generations.get(generation));
     let requirements = BatchOrdinals::default().requirements(pod, snapshot, &context);
     let rules = RuleState::new(snapshot, &requirements, generation, &context);
+    let profile = requirements.profile;
+    let scan = (profile != PlacementProfile::Default).then(|| ProfileScan::new(snapshot, typical_pressure));
     let evaluate_one = |(index, candidate, node): (u32, &Candidate, &Node)| {
-        let mut terms = score::explain(node, policy, typical_pressure);
-        if let Some(placed) = placed {
-            terms.extend(sibling_terms(snapshot, placed, node, &policy.weights));
-        }
+        let mut terms = match &scan {
+            Some(scan) => {
+                let siblings = placed.and_then(|placed| placed.get(&node.name)).copied().unwrap_or(0);
+                scan.explain(profile, (index, candidate), &requirements.request, siblings)
+            }
+            None => {
+                let mut terms = score::explain(node, policy, typical_pressure);
+                let placed = placed.map(|placed| sibling_terms(snapshot, placed, node, &policy.weights));
+                terms.extend(placed.into_iter().flatten());
+                terms
+            }
+        };
         let mut refusals = explained_refusals(node, policy, &requirements, &context);
         if let Some(rules) = &rules {
             terms.extend(rules.terms(index, candidate, &policy.weights));
@@ -114,8 +127,9 @@ pub(crate) fn refusals<'a>(
     if snapshot.is_empty() {
         return Arc::new([no_refusals_yet(Reason::NO_NODES)]);
     }
+    let filters = filter::all(requirements.profile);
     let mut by_filter: Vec<(&NodeFilter, Refusal)> =
-        filter::all().map(|filter| (filter, no_refusals_yet(filter.reason))).collect();
+        filters.map(|filter| (filter, no_refusals_yet(filter.reason))).collect();
     let mut by_rule = [Reason::MAX_PER_NODE, Reason::SPREAD].map(no_refusals_yet);
     for (index, candidate, node) in snapshot.by_name() {
         let candidate = current(index, candidate);

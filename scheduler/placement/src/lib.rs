@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A pod goes to the node with the lowest [load](score) that passes every filter; ties go to the first by
-//! name. Pods of one generation avoid each other's nodes and zones.
+//! name. Pods of one generation avoid each other's nodes and zones. A profile other than `default` has a load
+//! of its own.
 //!
 //! Each placement counts for the next, so nothing is overcommitted within a batch. Between schedulers,
 //! `assign.lua` prevents it.
@@ -25,10 +26,12 @@ mod filter;
 mod ordinal;
 mod placed;
 mod policy;
+mod profile;
 mod rank_heap;
 mod requirements;
 mod ruled;
 mod rules;
+mod scan;
 pub mod score;
 mod snapshot;
 mod suggest;
@@ -42,6 +45,7 @@ pub use explain::{FilterRefusal, NodeEvaluation, explain};
 pub use filter::Reason;
 pub use placed::{OrdinalPlaces, PlacedPods, PodsByNode};
 pub use policy::{PlacementPolicy, Weights};
+pub use profile::{NeededUnits, Workload, left_points, tie_points};
 pub use requirements::{
     BoundVolume, ContestedVolume, Generation, GivenUpCopy, NodeRules, Ordinal, OrdinalZone, PodRequest,
     Requirements, UnreportedVolume, VolumePlaces, ZoneChoice,

@@ -9,7 +9,9 @@ use model::ids::{NodeName, PodId, ServiceName, SpecId, VolumeName};
 use model::node::Resources;
 use model::node::host_access::HostRequest;
 use model::service::volume::UnreportedNode;
-use model::spec::{HostPorts, NodeConstraint, Placement, PodSpec, Preference, Spread, Stateful};
+use model::spec::{
+    HostPorts, NodeConstraint, Placement, PlacementProfile, PodSpec, Preference, Spread, Stateful,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodRequest {
@@ -59,6 +61,7 @@ pub struct Requirements {
     pub rules: Option<Arc<NodeRules>>,
     /// Only [`decide`](crate::decide) and [`explain`](crate::explain) know it.
     pub zone: Option<Arc<OrdinalZone>>,
+    pub profile: PlacementProfile,
     /// `None` for nearly all pods.
     pub volumes: Option<Box<VolumePlaces>>,
 }
@@ -196,6 +199,9 @@ impl Hash for Requirements {
         if let Some(zone) = &self.zone {
             zone.hash(state);
         }
+        if self.profile != PlacementProfile::Default {
+            self.profile.hash(state);
+        }
         if let Some(volumes) = &self.volumes {
             volumes.hash(state);
         }
@@ -213,6 +219,7 @@ impl Requirements {
             is_stateful: spec.stateful.is_some(),
             rules: None,
             zone: None,
+            profile: PlacementProfile::Default,
             volumes: None,
         }
     }

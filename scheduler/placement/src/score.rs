@@ -28,6 +28,24 @@ pub enum LoadTerm {
     DomainSiblings,
     /// A preference that the node does not satisfy.
     Preference,
+    /// The sum of all pressure, where other terms come first.
+    Pressure,
+    FreeCpu,
+    FreeMemory,
+    FreeDisk,
+    UsedCpu,
+    UsedMemory,
+    /// Between CPU and memory.
+    Imbalance,
+    CpuCost,
+    MemoryCost,
+    PodCost,
+    /// Uses by `round-robin` since the node that was used longest ago.
+    LastUse,
+    /// Room that the placement takes from other pods.
+    LostRoom,
+    /// As `pack` counts it, in small part.
+    FreeRoom,
 }
 
 impl LoadTerm {
@@ -46,6 +64,19 @@ impl LoadTerm {
             Self::ZoneSiblings => "zone_siblings",
             Self::DomainSiblings => "domain_siblings",
             Self::Preference => "preference",
+            Self::Pressure => "pressure",
+            Self::FreeCpu => "free_cpu",
+            Self::FreeMemory => "free_memory",
+            Self::FreeDisk => "free_disk",
+            Self::UsedCpu => "used_cpu",
+            Self::UsedMemory => "used_memory",
+            Self::Imbalance => "imbalance",
+            Self::CpuCost => "cpu_cost",
+            Self::MemoryCost => "memory_cost",
+            Self::PodCost => "pod_cost",
+            Self::LastUse => "last_use",
+            Self::LostRoom => "lost_room",
+            Self::FreeRoom => "free_room",
         }
     }
 }
@@ -53,7 +84,7 @@ impl LoadTerm {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TermScore {
     pub term: LoadTerm,
-    /// Percent, or pods.
+    /// Percent, pods or uses.
     pub value: f64,
     pub weight: u32,
     /// The weighted points of the rounded pressure.

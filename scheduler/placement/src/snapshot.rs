@@ -36,6 +36,8 @@ pub struct ClusterSnapshot {
     cell_of_zone: BTreeMap<String, u32>,
     pressures: BTreeMap<LoadScore, usize>,
     placed: PlacedPods,
+    needs: Arc<[(Resources, u64)]>,
+    uses: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -45,6 +47,8 @@ struct NodeEntry {
     candidate: Candidate,
     key: RankKey,
     cell: u32,
+    /// See [`ClusterSnapshot::commit_use`].
+    last_use: u64,
 }
 
 /// The nodes of one zone.
@@ -129,7 +133,7 @@ impl ClusterSnapshot {
         let key = RankKey { load, name_rank, index };
         let cell = self.cell_for(node.zone());
         self.by_name.insert(node.name.clone(), index);
-        self.entries.push(NodeEntry { target: target_of(&node), node, candidate, key, cell });
+        self.entries.push(NodeEntry { target: target_of(&node), node, candidate, key, cell, last_use: 0 });
         self.put_in_order(index, load);
     }
 
@@ -177,6 +181,32 @@ impl ClusterSnapshot {
         &self.placed
     }
 
+    /// Requests of the cluster's services, with their numbers of pods: `fragmentation` keeps room for them.
+    pub fn set_needs(&mut self, needs: impl Into<Arc<[(Resources, u64)]>>) {
+        self.needs = needs.into();
+    }
+
+    pub(crate) fn needs(&self) -> &[(Resources, u64)] {
+        &self.needs
+    }
+
+    /// `round-robin` has placed a pod on the node.
+    pub fn commit_use(&mut self, node: &NodeName) {
+        if let Some(&index) = self.by_name.get(node) {
+            self.uses += 1;
+            self.entries[index as usize].last_use = self.uses;
+        }
+    }
+
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses
+    }
+
+    /// 0 before its first one.
+    pub(crate) fn last_use_of(&self, index: u32) -> u64 {
+        self.entries[index as usize].last_use
+    }
+
     pub fn commit_ports(&mut self, node: &NodeName, ports: &HostPorts, name: &str) {
         let Some(&index) = self.by_name.get(node).filter(|_| !ports.is_empty()) else { return };
         let entry = &mut self.entries[index as usize];
@@ -204,8 +234,12 @@ impl ClusterSnapshot {
         if self.weights == weights {
             return Cow::Borrowed(self);
         }
-        let mut other = Self { placed: self.placed.clone(), ..Self::new(weights) };
+        let (placed, needs) = (self.placed.clone(), self.needs.clone());
+        let mut other = Self { placed, needs, uses: self.uses, ..Self::new(weights) };
         self.nodes().for_each(|node| other.upsert(node.clone()));
+        for (entry, own) in other.entries.iter_mut().zip(self.by_name.values()) {
+            entry.last_use = self.last_use_of(*own);
+        }
         Cow::Owned(other)
     }
 

@@ -11,11 +11,13 @@ use std::time::Duration;
 use model::ids::{NodeName, PodId};
 use model::node::{Node, NodeKind, NodeState, Psi, Resource, Resources};
 use model::pod::Refusal;
-use model::spec::{HostPorts, Placement, Preference, Spread};
+use model::spec::{HostPorts, Placement, PlacementProfile, Preference, Spread};
 use proptest::prelude::*;
 
 use super::testing::{NOW, generation, node, pod};
 use super::*;
+
+mod profiles;
 
 fn snapshot(nodes: &[Node]) -> ClusterSnapshot {
     snapshot_by(Weights::default(), nodes)
@@ -306,6 +308,7 @@ fn any_pods() -> impl Strategy<Value = Vec<PodRequest>> {
             is_stateful: false,
             rules: None,
             zone: None,
+            profile: PlacementProfile::Default,
             volumes: None,
         },
     );

@@ -11,7 +11,7 @@ use model::ids::{NodeName, PodId, SchedulerId, ServiceName};
 use model::node::NodeState;
 use model::node::drain::Drain;
 use model::service::moves::{Move, Moves};
-use model::spec::Kind;
+use model::spec::{Kind, PlacementProfile};
 use pending::{LeavingPod, Place, plan_drain};
 use placement::PlacementPolicy;
 use store::{DrainNews, Store, StoreError, Subscription, channel, tick_or_hints};
@@ -29,6 +29,7 @@ pub(crate) struct MovesLoop {
     store: Store,
     id: SchedulerId,
     policy: PlacementPolicy,
+    profile: PlacementProfile,
     hints: Subscription,
     is_draining: bool,
 }
@@ -67,6 +68,7 @@ impl MovesLoop {
             store: context.store.clone(),
             id: context.id.clone(),
             policy: PlacementPolicy { dead_after: context.timings.dead_after, ..PlacementPolicy::default() },
+            profile: context.profile,
             hints: context.store.subscribe(channel::MOVES),
             is_draining: false,
         }
@@ -78,7 +80,7 @@ impl MovesLoop {
         if node.state == NodeState::Dead || node.drain.as_ref() != Some(drain) {
             return Ok(());
         }
-        let leaving = plan_drain(&self.store, &self.policy, name).await?;
+        let leaving = plan_drain(&self.store, &self.policy, self.profile, name).await?;
         if leaving.is_empty() {
             if node.used.pods == 0 {
                 self.store.note_drain(name, drain, DrainNews::Drained).await?;

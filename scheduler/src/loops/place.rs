@@ -11,7 +11,8 @@ use bytes::Bytes;
 use daemon::control_loop::{Loop, Next};
 use model::ids::{NodeName, SchedulerId};
 use model::pod::Refusal;
-use pending::{Intake, PendingPod, locate_volumes, parked, read_services};
+use model::spec::PlacementProfile;
+use pending::{Intake, PendingPod, locate_volumes, parked, read_needs, read_services};
 use placement::{Outcome, PlacementPolicy, PodRequest, decide};
 use store::pending_hints;
 use store::{
@@ -47,6 +48,8 @@ const MAX_GATHER: Duration = Duration::from_secs(2);
 const MAX_VIEW_AGE: Duration = Duration::from_millis(200);
 /// After an idle time. Shorter than a heartbeat interval; the script refuses wrong decisions.
 const MAX_IDLE_VIEW_AGE: Duration = Duration::from_secs(3);
+/// Services change seldom, and in small part.
+const MAX_NEEDS_AGE: Duration = Duration::from_secs(60);
 /// In a large cluster.
 const READ_ALL_COOLDOWN: Duration = Duration::from_millis(500);
 
@@ -58,6 +61,9 @@ pub(crate) struct PlacementLoop {
     id: SchedulerId,
     queue_block: Duration,
     policy: PlacementPolicy,
+    /// Of pods whose service names none.
+    profile: PlacementProfile,
+    needs_read_at: Option<Instant>,
     view: ClusterView,
     /// `None` during a wait: dropping the wait must also drop its connection.
     queue: Option<SchedulerQueue>,
@@ -125,6 +131,8 @@ impl PlacementLoop {
             queue_block: context.timings.queue_block,
             view: ClusterView::new(policy.weights),
             policy,
+            profile: context.profile,
+            needs_read_at: None,
             queue: None,
             received: Vec::new(),
             batch_size: MIN_BATCH,
@@ -218,7 +226,13 @@ impl PlacementLoop {
 
     /// After the nodes: a pod that another scheduler places later makes its node refuse.
     async fn read_services(&mut self, pods: &mut [PendingPod]) -> Result<(), StoreError> {
-        self.view.set_placed(read_services(&self.store, pods).await?);
+        self.view.set_placed(read_services(&self.store, self.profile, pods).await?);
+        let mut profiles = pods.iter().map(|pod| pod.request.requirements.profile);
+        let is_old = self.needs_read_at.is_none_or(|at| at.elapsed() >= MAX_NEEDS_AGE);
+        if is_old && profiles.any(|profile| profile == PlacementProfile::Fragmentation) {
+            self.view.set_needs(read_needs(&self.store).await?);
+            self.needs_read_at = Some(Instant::now());
+        }
         Ok(())
     }
 

@@ -104,6 +104,7 @@ impl Cluster {
             clock: Arc::new(BootClock),
             id: id.clone(),
             timings: self.timings.clone(),
+            profile: Default::default(),
             external_worker_pods: 100,
             volume_grace: None,
             node_died: Arc::default(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::ids::NodeName;
 use model::pod::PodRecord;
 use model::pod::lifecycle::Phase;
+use model::spec::PlacementProfile;
 use pending::{Place, plan_drain};
 use placement::PlacementPolicy;
 
@@ -57,7 +58,9 @@ async fn leave(
 
 async fn predicted(cluster: &Cluster, service: &str, from: &NodeName) -> BTreeMap<u32, NodeName> {
     let mut places = places(&cluster.pods(service).await);
-    let plan = plan_drain(&cluster.store, &PlacementPolicy::default(), from).await.unwrap();
+    let plan = plan_drain(&cluster.store, &PlacementPolicy::default(), PlacementProfile::Default, from)
+        .await
+        .unwrap();
     for pod in plan.into_iter().filter(|pod| pod.record.name.as_str() == service) {
         let Place::On(to) = pod.place else { panic!("{pod:?}") };
         places.insert(pod.record.replica, to);
@@ -126,7 +129,9 @@ async fn without_room_elsewhere_pods_stay_until_there_is_a_place_or_the_deadline
     })
     .await;
     assert_eq!(before.len(), 4);
-    let plan = plan_drain(&cluster.store, &PlacementPolicy::default(), &a.name).await.unwrap();
+    let plan = plan_drain(&cluster.store, &PlacementPolicy::default(), PlacementProfile::Default, &a.name)
+        .await
+        .unwrap();
     let why = plan[0].place.why_not().unwrap();
     assert_eq!((plan.len(), why.as_str()), (1, "no other node takes it: TooManyPods (b has 3 of 3 pods)"));
 

@@ -72,7 +72,7 @@ async fn view(app: &AppState, name: &NodeName) -> Result<DrainView, ApiProblem> 
     let node = node.map_err(|error| ApiProblem::of_key(error, RedisKey::Node(name)))?;
     let Some(Node { drain, .. }) = node else { return Err(not_found(name)) };
     let policy = PlacementPolicy { dead_after: app.config.timing.dead_after, ..PlacementPolicy::default() };
-    let leaving = plan_drain(&app.store, &policy, name).await?;
+    let leaving = plan_drain(&app.store, &policy, app.config.placement_profile, name).await?;
     let pods = leaving.into_iter().map(pod_view).collect();
     Ok(DrainView { node: name.clone(), order: drain.as_ref().map(views::drain_order), pods })
 }

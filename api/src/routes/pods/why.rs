@@ -27,10 +27,12 @@ pub(crate) async fn explain_pod(
 ) -> Result<Json<PodPlacementView>, ApiProblem> {
     let record = read(&app, &id).await?;
     let policy = PlacementPolicy { dead_after: app.config.timing.dead_after, ..PlacementPolicy::default() };
-    let (judged, change, message) = match pending::judge(&app.store, &policy, &record).await? {
-        NodeJudgements::Nodes { judged, change } => (judged, change, record.message),
-        NodeJudgements::Unreadable(why) => (Vec::new(), None, why),
-    };
+    let default = app.config.placement_profile;
+    let (profile, judged, change, message) =
+        match pending::judge(&app.store, &policy, default, &record).await? {
+            NodeJudgements::Nodes { profile, judged, change } => (profile, judged, change, record.message),
+            NodeJudgements::Unreadable(why) => (default, Vec::new(), None, why),
+        };
     let fitting = judged.iter().filter(|node| node.is_feasible()).count() as u64;
     Ok(Json(PodPlacementView {
         uuid: record.id,
@@ -39,6 +41,7 @@ pub(crate) async fn explain_pod(
         phase: record.phase,
         node: record.node,
         message,
+        profile,
         change: change.unwrap_or_default(),
         node_count: judged.len() as u64,
         fitting,

@@ -2,6 +2,7 @@
 
 use api_types::{JudgedNode, LoadTermView, PodPlacementView};
 use model::pod::lifecycle::Phase;
+use model::spec::PlacementProfile;
 
 use crate::table;
 
@@ -11,7 +12,15 @@ pub fn describe(of: &PodPlacementView) -> String {
     let more = of.node_count.saturating_sub(shown);
     let more = if more == 0 { String::new() } else { format!("and {more} more nodes\n") };
     let change = if of.change.is_empty() { String::new() } else { format!("{}\n", of.change) };
-    format!("{}\n{change}\n{}\n{more}", summary(of), table::render(&["NODE", "FITS", "LOAD", "WHY"], rows))
+    let profile = match of.profile {
+        PlacementProfile::Default => String::new(),
+        profile => format!("the nodes are compared by the profile {profile}\n"),
+    };
+    format!(
+        "{}\n{profile}{change}\n{}\n{more}",
+        summary(of),
+        table::render(&["NODE", "FITS", "LOAD", "WHY"], rows)
+    )
 }
 
 fn summary(of: &PodPlacementView) -> String {
@@ -84,6 +93,9 @@ mod tests {
             ),
             "{text}"
         );
+        let packed = PodPlacementView { profile: PlacementProfile::Pack, ..of.clone() };
+        let text = describe(&packed);
+        assert_eq!(text.lines().nth(1), Some("the nodes are compared by the profile pack"), "{text}");
         let runs = PodPlacementView { node: Some("w1".parse().unwrap()), phase: Phase::Running, ..of };
         assert!(describe(&runs).starts_with("web-3 is running on w1; placed now, it would go to w2"));
     }

@@ -3,7 +3,9 @@
 use api_types::{PodView, RolloutState, RolloutView, ServiceView};
 use jiff::Timestamp;
 use model::event::ClusterEvent;
-use model::spec::{Kind, OnDisconnect, Placement, Preference, Spread, Stateful, UpdateOrder};
+use model::spec::{
+    Kind, OnDisconnect, Placement, PlacementProfile, Preference, Spread, Stateful, UpdateOrder,
+};
 
 use super::jobs::{cron_line, job_line};
 use super::{containers, events, pods};
@@ -99,6 +101,7 @@ pub fn describe(
         .fields("Labels", humanize::labels(&service.fields.labels))
         .fields("Placement", service.fields.placement.iter().flat_map(rules))
         .field("Stateful", service.pod.stateful.as_ref().map(ordinals).unwrap_or_default())
+        .field("Scheduler", service.fields.scheduler.map(PlacementProfile::as_str).unwrap_or_default())
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))
         .field("On disconnect", on_disconnect(service))

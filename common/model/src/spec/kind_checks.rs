@@ -17,12 +17,13 @@ pub(super) fn violations(
     fields: &ServiceFields,
     pod: &PodSpec,
 ) -> Vec<Violation> {
-    // Jobs and services share the first four.
+    // Jobs and services share the first five.
     let ServiceFields {
         labels: _,
         app: _,
         depends_on: _,
         placement: _,
+        scheduler: _,
         ingress,
         allow_from,
         aliases,

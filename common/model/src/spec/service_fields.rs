@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, Placement, PodSpec, UpdatePolicy, Violation,
+    Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, Placement, PlacementProfile, PodSpec,
+    UpdatePolicy, Violation,
 };
 use crate::ids::{AppName, ServiceName};
 use crate::network::ingress::{self, IngressRule};
@@ -56,6 +57,10 @@ pub struct ServiceFields {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"constraints": ["disk == ssd"]}))]
     pub placement: Option<Placement>,
+    /// The placement profile: how the nodes that can run a pod are compared. Without it that of
+    /// `KUBELEET_PLACEMENT_PROFILE`. A change of it moves no pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<PlacementProfile>,
     /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and
     /// `ttl`. Also of the jobs that a cron creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,6 +102,7 @@ impl ServiceFields {
             aliases,
             update,
             placement,
+            scheduler: _,
             job: _,
             cron: _,
         } = self;

@@ -14,7 +14,7 @@ use crate::{Store, StoreError, keys};
 use model::ids::{NodeName, PodId, ServiceName, SpecId};
 use model::pod::lifecycle::Phase;
 use model::service::moves::Moves;
-use model::spec::Placement;
+use model::spec::{Placement, PlacementProfile};
 
 type Fields = (Option<String>, Option<Vec<u8>>, Option<Vec<u8>>, Option<Vec<u8>>);
 
@@ -24,6 +24,8 @@ const MAX_REPLICAS: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlacedService {
     pub placement: Placement,
+    /// If the service names one.
+    pub profile: Option<PlacementProfile>,
     /// `None` if it has one replica or very many, no rules that count them, and no ordinals.
     pub siblings: Option<Vec<Sibling>>,
     /// Changes with each assignment of a pod, if rules that must hold count them, or they are ordinals. Older
@@ -74,7 +76,7 @@ impl Store {
         for (name, found) in all.into_iter().zip(loaded.options()) {
             let (replicas, fields, mark, moves): Fields = found.unwrap_or_default();
             let replicas = replicas.and_then(|replicas| replicas.parse().ok()).unwrap_or(0);
-            let placement = service_fields::placement(&fields.unwrap_or_default());
+            let (placement, profile) = service_fields::placement(&fields.unwrap_or_default());
             let WaitingPods { count, are_ordinals } = services[name];
             let counts = placement.counts_pods();
             let is_counted = counts || are_ordinals || (2..=MAX_REPLICAS).contains(&replicas);
@@ -84,7 +86,8 @@ impl Store {
             let text =
                 |field: Option<Vec<u8>>| String::from_utf8_lossy(&field.unwrap_or_default()).into_owned();
             let (mark, moves) = (text(mark), Moves::from_stored(text(moves)));
-            let service = PlacedService { placement, siblings: is_counted.then(Vec::new), mark, moves };
+            let siblings = is_counted.then(Vec::new);
+            let service = PlacedService { placement, profile, siblings, mark, moves };
             placed.insert(name.clone(), service);
         }
         for (service, id, sibling) in self.pods_on_nodes(&read_too).await? {

@@ -11,12 +11,12 @@ use crate::StoreError;
 use crate::json::to_json;
 use crate::reply::corrupt;
 use model::network::ingress::stored_rules;
-use model::spec::{AllowFrom, CronPolicy, Kind, Placement, ServiceFields};
+use model::spec::{AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, ServiceFields};
 
 pub(crate) type StoredFields = Map<String, Value>;
 
 /// The most important change comes first; others are told by name.
-const CHANGES: [(&str, &str); 10] = [
+const CHANGES: [(&str, &str); 11] = [
     ("labels", "its labels"),
     ("app", "its app"),
     ("depends_on", "its dependencies"),
@@ -25,6 +25,7 @@ const CHANGES: [(&str, &str); 10] = [
     ("aliases", "its aliases"),
     ("update", "how it is updated"),
     ("placement", "where its pods may run"),
+    ("scheduler", "how nodes are compared for its pods"),
     ("cron", "its schedule"),
     ("job", "how its jobs run"),
 ];
@@ -60,19 +61,21 @@ pub(crate) fn member<T: DeserializeOwned>(document: &StoredFields, name: &str) -
     serde_json::from_value(document.get(name)?.clone()).ok()
 }
 
-/// `fields` may be missing. Unreadable rules are one that no node satisfies.
-pub(crate) fn placement(fields: &[u8]) -> Placement {
+/// `fields` may be missing. Unreadable rules are one that no node satisfies; an unreadable profile is none.
+pub(crate) fn placement(fields: &[u8]) -> (Placement, Option<PlacementProfile>) {
     #[derive(Default, Deserialize)]
     struct Rules {
         #[serde(default)]
         placement: Option<Placement>,
+        #[serde(default)]
+        scheduler: Value,
     }
     if fields.is_empty() {
-        return Placement::default();
+        return Default::default();
     }
     match serde_json::from_slice::<Rules>(fields) {
-        Ok(rules) => rules.placement.unwrap_or_default(),
-        Err(why) => Placement { constraints: vec![format!("({why})")], ..Placement::default() },
+        Ok(rules) => (rules.placement.unwrap_or_default(), serde_json::from_value(rules.scheduler).ok()),
+        Err(why) => (Placement { constraints: vec![format!("({why})")], ..Placement::default() }, None),
     }
 }
 
@@ -139,6 +142,7 @@ mod tests {
             "aliases": ["db.internal"],
             "update": {"order": "start-first", "on_failure": "rollback"},
             "placement": {"constraints": ["disk == ssd"]},
+            "scheduler": "pack",
             "job": {"completions": 3, "parallelism": 2},
             "cron": {"schedule": "30 2 * * *", "history": {"successful": 3, "failed": 1}},
         })
@@ -182,6 +186,7 @@ mod tests {
             ),
             ("aliases", json!({}), ServiceFields { aliases: Default::default(), ..whole.clone() }),
             ("update", json!({"order": "sideways"}), ServiceFields { update: None, ..whole.clone() }),
+            ("scheduler", json!("newest"), ServiceFields { scheduler: None, ..whole.clone() }),
         ] {
             assert_eq!(with(name, value).expect(name), expected, "{name}");
         }
@@ -193,6 +198,20 @@ mod tests {
         }
         assert!(with("cron", json!({"schedule": "often"})).is_err());
         assert!(read("a service", "", Kind::Service).is_err());
+    }
+
+    #[test]
+    fn the_profile_of_a_service_is_read_beside_its_rules() {
+        for (fields, expected) in [
+            ("", None),
+            (r#"{}"#, None),
+            (r#"{"scheduler": null}"#, None),
+            (r#"{"scheduler": "round-robin"}"#, Some(PlacementProfile::RoundRobin)),
+            (r#"{"scheduler": "newest"}"#, None),
+            (r#"{"scheduler": {"name": "newest"}}"#, None),
+        ] {
+            assert_eq!(placement(fields.as_bytes()), (Placement::default(), expected), "{fields}");
+        }
     }
 
     #[test]

@@ -18,7 +18,10 @@ mod volumes;
 mod worker_form;
 mod zone;
 
+use model::spec::PlacementProfile;
+
 use crate::candidate::Candidate;
+use crate::profile;
 use crate::requirements::Requirements;
 
 pub use types::Reason;
@@ -49,8 +52,9 @@ pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     shared_directory::READY,
 ];
 
-pub(crate) fn all() -> impl Iterator<Item = &'static NodeFilter> {
-    NODE_FILTERS.iter().chain(POD_FILTERS)
+/// Of pods with this profile.
+pub(crate) fn all(profile: PlacementProfile) -> impl Iterator<Item = &'static NodeFilter> {
+    NODE_FILTERS.iter().chain(POD_FILTERS).chain(profile::filters(profile))
 }
 
 /// Inlined, the calls through the table become direct ones: a third of a decision.
@@ -76,7 +80,7 @@ pub(crate) fn failed<'a>(
     requirements: &'a Requirements,
     context: &'a EvalContext,
 ) -> impl Iterator<Item = &'static NodeFilter> + 'a {
-    all().filter(|filter| !(filter.is_feasible)(candidate, requirements, context))
+    all(requirements.profile).filter(|filter| !(filter.is_feasible)(candidate, requirements, context))
 }
 
 #[cfg(test)]

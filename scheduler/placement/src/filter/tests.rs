@@ -330,7 +330,9 @@ fn unreported(name: &str, is_former: bool) -> UnreportedNode {
 
 #[test]
 fn reasons_are_distinct_words_in_camel_case() {
-    let mut words: Vec<_> = all().map(|filter| filter.reason).chain([Reason::NO_NODES]).collect();
+    let of_profiles = PlacementProfile::ALL.into_iter().flat_map(profile::filters);
+    let filters = NODE_FILTERS.iter().chain(POD_FILTERS).chain(of_profiles);
+    let mut words: Vec<_> = filters.map(|filter| filter.reason).chain([Reason::NO_NODES]).collect();
     for word in &words {
         let word = word.as_str();
         assert!(word.starts_with(|c: char| c.is_ascii_uppercase()), "{word}");

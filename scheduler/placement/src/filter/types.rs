@@ -27,6 +27,8 @@ impl Reason {
 
     pub const NOT_ALLOWED: Self = Self("NotAllowed");
 
+    pub const CPU_UNKNOWN: Self = Self("CpuUnknown");
+
     pub const CONSTRAINT: Self = Self("Constraint");
 
     pub const MAX_PER_NODE: Self = Self("MaxPerNode");

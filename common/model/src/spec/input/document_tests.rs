@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use document::{MAX_MISTAKES, Values, Vocabulary, yaml};
 
-use crate::spec::ServiceInput;
+use crate::spec::{PlacementProfile, ServiceInput};
 
 fn mistakes(text: &str) -> Vec<String> {
     let (documents, syntax) = yaml(text);
@@ -109,6 +109,14 @@ fn lists_and_maps_inside_each_other_are_limited() {
         let found = mistakes(&text(100));
         assert!(found[0].starts_with("the document has too many parts, or too many inside"), "{found:?}");
     }
+}
+
+#[test]
+fn an_unknown_profile_is_answered_with_the_known_ones() {
+    let found = mistakes("name: web\nimage: nginx\nscheduler: tetris\n");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("tetris"), "{found:?}");
+    assert!(PlacementProfile::ALL.iter().all(|known| found[0].contains(known.as_str())), "{found:?}");
 }
 
 #[test]
