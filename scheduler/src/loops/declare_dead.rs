@@ -49,6 +49,22 @@ impl Loop<StoreError> for DeclareDeadLoop {
     const NAME: &'static str = "declare_dead";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
+        let looked = self.look().await;
+        if let Err(error) = &looked {
+            // A write that is held up holds up the reads after it on the connection.
+            self.refusal.get_or_insert_with(|| error.to_string());
+        }
+        looked
+    }
+
+    async fn rest(&mut self) -> Result<(), StoreError> {
+        tokio::time::sleep(self.timings.death_check_interval).await;
+        Ok(())
+    }
+}
+
+impl DeclareDeadLoop {
+    async fn look(&mut self) -> Result<Next, StoreError> {
         let now = self.write().await?;
         self.correct_future_beats(now).await?;
         // In a mass loss nodes become overdue one after the other. After half of `dead_after` they are
@@ -78,13 +94,6 @@ impl Loop<StoreError> for DeclareDeadLoop {
         Ok(Next::Rest)
     }
 
-    async fn rest(&mut self) -> Result<(), StoreError> {
-        tokio::time::sleep(self.timings.death_check_interval).await;
-        Ok(())
-    }
-}
-
-impl DeclareDeadLoop {
     pub(crate) fn new(context: &SchedulerContext) -> Self {
         Self {
             store: context.store.clone(),

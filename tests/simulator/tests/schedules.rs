@@ -373,26 +373,26 @@ macro_rules! ablations {
 ablations! {
     switches {
     without_the_startup_fence, seed 0 of LeaseRevival: no_startup_fence => "invariant 5";
-    with_a_fence_after_death, seed 133 of Random: fence_longer_than_dead => "invariant 5";
-    without_the_sweep, seed 1 of Random: no_sweep => "does not converge";
+    with_a_fence_after_death, seed 51 of Random: fence_longer_than_dead => "invariant 5";
+    without_the_sweep, seed 4 of Random: no_sweep => "does not converge";
     with_stops_that_wait_for_no_gate, seed 1 of HandOver: no_wait_for_gates => "requests in flight";
     with_ordinals_that_start_at_once, seed 0 of Ordinals: start_at_once => "ordinals: ";
     with_gates_that_do_not_look, seed 1 of HandOver: open_gates => "is let in after its SIGTERM";
     }
     Random {
-    without_the_pause_after_a_failover, seed 194:
+    without_the_pause_after_a_failover, seed 44:
         "_prelude", "local left = changed_at + pause_ms - NOW" => "local left = 0",
         "invariant 5";
-    with_a_pause_that_knows_no_longer_fence, seed 829:
+    with_a_pause_that_knows_no_longer_fence, seed 120:
         "claim", "math.max(tonumber(pause_ms), longest_fence)" => "tonumber(pause_ms)",
         "invariant 5";
-    with_writes_of_fenced_workers, seed 38:
+    with_writes_of_fenced_workers, seed 1:
         "_prelude", "return node[1] ~= incarnation or node[2] ~= 'alive'" => "return false",
         "invariant 3";
-    with_a_register_that_takes_workers_of_any_cluster, seed 13:
+    with_a_register_that_takes_workers_of_any_cluster, seed 76:
         "register", "if known_cluster ~= '' and cluster ~= known_cluster then" => "if false then",
         "unexpected container";
-    with_a_reject_of_all_copies, seed 21:
+    with_a_reject_of_all_copies, seed 12:
         "reject", "redis.call('LREM', source, -1, payload)" => "redis.call('LREM', source, 0, payload)",
         "invariant 7";
     with_slots_taken_twice, seed 1:
@@ -401,7 +401,7 @@ ablations! {
     with_void_slots_that_stay, seed 14:
         "slot_free", "(is_void or not is_there)" => "not is_there",
         "does not converge";
-    with_kept_pods_of_an_old_generation, seed 15:
+    with_kept_pods_of_an_old_generation, seed 3:
         "pods_keep", "ipairs(outdated)" => "ipairs({})",
         "of an old generation";
     with_an_ack_that_leaves_rq, seed 0:
@@ -410,14 +410,14 @@ ablations! {
     with_an_assignment_that_reserves_nothing, seed 0:
         "assign", "reserve(node_key, #node.queue, node.reserved)" => "reserve(node_key, #node.queue, {})",
         "invariant 9";
-    with_a_stop_order_that_outlives_its_pod, seed 57:
+    with_a_stop_order_that_outlives_its_pod, seed 87:
         "drain",
         "end_stopped(node_key, stop_set, pod_key" => "end_stopped(node_key, 'no-such-set', pod_key",
         "does not converge";
-    with_a_name_that_the_newcomer_takes, seed 0:
+    with_a_name_that_the_newcomer_takes, seed 1:
         "register", "holder ~= holder_of(incarnation)" => "false",
         "takes the name of a worker";
-    without_any_requeue, seed 16:
+    without_any_requeue, seed 1:
         "pod_requeue", "if phase ~= seen_phase or node ~= seen_node then" => "do",
         "does not converge";
     with_a_drain_that_forgets_endpoints, seed 1:
@@ -431,23 +431,23 @@ ablations! {
         "invariant 2";
     }
     Rules {
-    with_an_assignment_to_a_relabelled_node, seed 2:
+    with_an_assignment_to_a_relabelled_node, seed 3:
         "assign", "seen_labels ~= '' and" => "false and",
         "which lacks the label";
-    with_an_assignment_beside_one_that_was_not_counted, seed 40:
+    with_an_assignment_beside_one_that_was_not_counted, seed 30:
         "assign", "is_outdated = (mark or '') ~= seen_mark" => "is_outdated = false",
         "rules: ";
     }
     Drains {
-    with_an_uncordoned_node_that_is_drained_further, seed 0:
+    with_an_uncordoned_node_that_is_drained_further, seed 2:
         "cordon", "redis.call('HDEL', node_key, 'drain', 'drain_said')" => "0",
         "does not converge";
     }
     Outage {
-    with_a_death_by_a_scheduler_that_could_not_write, seed 11:
+    with_a_death_by_a_scheduler_that_could_not_write, seed 16:
         "declare_dead", ", tonumber(writable_ms), tonumber(calm_ms)" => "",
         "after Redis refused its write";
-    with_no_reset_after_a_mass_loss, seed 1:
+    with_no_reset_after_a_mass_loss, seed 2:
         "declare_dead", ", tonumber(calm_ms)" => "",
         "after a mass loss";
     }
@@ -466,12 +466,12 @@ ablations! {
     with_pods_that_are_ready_when_they_run, seed 0:
         "ack", "if starting ~= '' then" => "if false then",
         "its check has never passed";
-    with_stops_of_pods_that_are_ready_by_now, seed 105:
+    with_stops_of_pods_that_are_ready_by_now, seed 42:
         "pods_stop", "(is_ready and spares_ready == '1')" => "false",
         "no other one of replica";
     }
     HandOver {
-    with_addresses_told_before_they_are_confirmed, seed 5:
+    with_addresses_told_before_they_are_confirmed, seed 12:
         "address", "return { 'OK', number, '' }" => "return { 'OK', number, '1' }",
         "is told as that of";
     with_addresses_given_again_at_once, seed 3:

@@ -86,7 +86,8 @@ async fn moves_are_stored_only_over_those_that_were_seen() {
     store.scale_service(&name, 2).await.unwrap();
     let current = store.service(&name).await.unwrap().unwrap();
     assert_eq!(current.moves, moves(&id), "a change of the service keeps them");
-    let placed = store.placed_services(&[(name.clone(), 1.into())].into()).await.unwrap().remove(&name).unwrap();
+    let placed =
+        store.placed_services(&[(name.clone(), 1.into())].into()).await.unwrap().remove(&name).unwrap();
     assert_eq!(placed.moves, moves(&id));
     assert!(placed.siblings.unwrap().iter().all(|sibling| sibling.is_leaving), "it is about to go");
 
