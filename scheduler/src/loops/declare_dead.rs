@@ -49,9 +49,11 @@ impl Loop<StoreError> for DeclareDeadLoop {
     const NAME: &'static str = "declare_dead";
 
     async fn step(&mut self) -> Result<Next, StoreError> {
+        let begun = self.clock.now();
         let looked = self.look().await;
+        // A write that is held up holds up the reads after it on the connection.
+        self.note_held_up(self.clock.now().since(begun));
         if let Err(error) = &looked {
-            // A write that is held up holds up the reads after it on the connection.
             self.refusal.get_or_insert_with(|| error.to_string());
         }
         looked
@@ -119,12 +121,7 @@ impl DeclareDeadLoop {
             Ok((redis_time, cluster)) => {
                 let replied = self.clock.now();
                 self.witness.succeeded(sent, replied, *redis_time, cluster.as_ref());
-                let held_up = replied.since(sent);
-                if held_up > self.timings.max_write_gap {
-                    // As in a `CLIENT PAUSE`, which refuses nothing.
-                    let waited = || format!("Redis held a write up for {} s", held_up.as_secs());
-                    self.refusal.get_or_insert_with(waited);
-                }
+                self.note_held_up(replied.since(sent));
                 self.tell_outage(*redis_time).await;
             }
             Err(error) => {
@@ -133,6 +130,14 @@ impl DeclareDeadLoop {
             }
         }
         Ok(written?.0)
+    }
+
+    /// As in a `CLIENT PAUSE`, which refuses nothing.
+    fn note_held_up(&mut self, held_up: Duration) {
+        if held_up > self.timings.max_write_gap {
+            let waited = || format!("Redis held its answers up for {} s", held_up.as_secs());
+            self.refusal.get_or_insert_with(waited);
+        }
     }
 
     /// Announces an outage that exceeded the maximum gap.
