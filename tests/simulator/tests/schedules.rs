@@ -447,7 +447,7 @@ ablations! {
     with_a_death_by_a_scheduler_that_could_not_write, seed 16:
         "declare_dead", ", tonumber(writable_ms), tonumber(calm_ms)" => "",
         "after Redis refused its write";
-    with_no_reset_after_a_mass_loss, seed 2:
+    with_no_reset_after_a_mass_loss, seed 3:
         "declare_dead", ", tonumber(calm_ms)" => "",
         "after a mass loss";
     }
