@@ -76,7 +76,9 @@ pub(crate) fn plan(service: &Service, slots: &[ReplicaSlot], observed: &Observed
     let has_failed = matches!(rollout, Some(RolloutStep::Pause(_) | RolloutStep::RollBack(_)));
     let may_replace = !has_failed && service.rollout.paused.is_none();
     let moving = Moving::of(service, slots, observed);
-    let basis = Basis { service, policy: &policy, moving: &moving, may_replace, now: observed.now };
+    let is_update = pods(slots).any(|(slot, pod)| slot.slot.replica < desired && is_old(service, pod));
+    let (policy, moving) = (&policy, &moving);
+    let basis = Basis { service, policy, moving, may_replace, is_update, now: observed.now };
     let Replacing { stop, replace, successors } = replacing::plan(basis, slots, desired);
     ReconcilePlan {
         free: free(slots),

@@ -39,6 +39,8 @@ pub(super) struct Basis<'a> {
     pub(super) moving: &'a Moving,
     /// Old pods. The others of a paused rollout still move.
     pub(super) may_replace: bool,
+    /// There are old pods.
+    pub(super) is_update: bool,
     pub(super) now: RedisMillis,
 }
 
@@ -179,8 +181,9 @@ fn by_replica(slots: &[ReplicaSlot], desired: u32) -> Vec<ReplicaPods<'_>> {
 }
 
 /// It serves, and a new one is good.
-fn allows_next(Basis { service, policy, now, .. }: Basis<'_>, pod: &PodRecord) -> bool {
-    if is_old(service, pod) {
+fn allows_next(Basis { service, policy, is_update, now, .. }: Basis<'_>, pod: &PodRecord) -> bool {
+    // Without an update nothing is judged: a pod that moves waits only until the next one serves.
+    if is_old(service, pod) || !is_update {
         return is_in_service(pod);
     }
     match rollout::verdict(service, policy, pod, now) {
@@ -235,7 +238,8 @@ mod tests {
     /// Slots stopped, slots replaced, and replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
         let (policy, moving) = (service.replacing_policy(false), Moving::default());
-        let basis = Basis { service, policy: &policy, moving: &moving, may_replace: true, now: NOW };
+        let basis =
+            Basis { service, policy: &policy, moving: &moving, may_replace: true, is_update: true, now: NOW };
         let found = plan(basis, slots, service.replicas);
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();
         let stop = found.stop.iter().map(|stop| format!("stop {}", slot_of(&stop.id)));
@@ -366,8 +370,14 @@ mod tests {
             };
             let slots = [slot(old), second_slot(successor)];
             let (policy, moving) = (service.replacing_policy(false), Moving::default());
-            let basis =
-                Basis { service: &service, policy: &policy, moving: &moving, may_replace: true, now: NOW };
+            let basis = Basis {
+                service: &service,
+                policy: &policy,
+                moving: &moving,
+                may_replace: true,
+                is_update: true,
+                now: NOW,
+            };
             let found = plan(basis, &slots, 1);
             assert!(found.stop.is_empty() && found.successors.is_empty(), "{case}");
             let replaced =
@@ -401,8 +411,14 @@ mod tests {
         ] {
             let (service, slots) = (service(1, 2, ServiceState::Active), slots(&[(first, Some(second))]));
             let (policy, moving) = (service.replacing_policy(false), Moving::default());
-            let basis =
-                Basis { service: &service, policy: &policy, moving: &moving, may_replace: true, now: NOW };
+            let basis = Basis {
+                service: &service,
+                policy: &policy,
+                moving: &moving,
+                may_replace: true,
+                is_update: true,
+                now: NOW,
+            };
             let found: Vec<PodStop> = second_of_equals(basis, &slots, 1).collect();
             let stopped = found.first().map(|stop| stop.id == slots[1].id);
             assert_eq!(stopped, expected, "{first:?} {second:?}");

@@ -17,7 +17,7 @@ use crate::{SOON, sleeper};
 async fn run(what: &str, node: &str, marker: &Path, http: &Http) -> (Option<i32>, String) {
     let mut command = tokio::process::Command::new(binary());
     let api = format!("http://{}", http.address());
-    command.args(["node", what, node, "--timeout", "3s", "--api", &api, "--marker"]).arg(marker);
+    command.args(["node", what, node, "--timeout", "20s", "--api", &api, "--marker"]).arg(marker);
     let output = command.output().await.unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
