@@ -112,7 +112,7 @@ async fn a_drain_is_planned_ordered_and_ended() {
     assert_eq!(api.get("/node/worker1").await.expect(200)["cordoned"], true);
     let again = api.post("/node/worker1/drain", "").await.expect(200)["order"].clone();
     assert_eq!(again, order, "the same order");
-    let timed = api.post("/node/worker1/drain?deadline=10m&stop_bound=true", "").await.expect(200);
+    let timed = api.post("/node/worker1/drain?deadline=600&stop_bound=true", "").await.expect(200);
     assert!(timed["order"]["deadline"].is_string(), "{timed}");
     assert_eq!(api.get("/node/worker1").await.expect(200)["drain"], timed["order"]);
     for wrong in ["deadline=soon", "deadline=-1", "force=true"] {

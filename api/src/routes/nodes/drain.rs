@@ -1,11 +1,12 @@
 //! `/node/{name}/drain`: moves the pods of a node to others, and tells before where they go.
 
+use std::time::Duration;
+
 use api_types::{DrainView, LeavingPodView};
 use axum::Json;
 use axum::extract::State;
 use model::ids::NodeName;
 use model::node::Node;
-use model::spec::Seconds;
 use pending::{LeavingPod, Place, plan_drain};
 use placement::PlacementPolicy;
 use serde::Deserialize;
@@ -35,10 +36,9 @@ pub(crate) async fn get_drain(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DrainOptions {
-    /// The time after which pods that are left are stopped, such as `10m`; without it the drain waits for
-    /// ever.
-    #[param(value_type = Option<String>)]
-    deadline: Option<Seconds>,
+    /// The seconds after which pods that are left are stopped; without it the drain waits for ever.
+    #[param(minimum = 0, maximum = 4294967295_u64, example = 600)]
+    deadline: Option<u32>,
     /// At the deadline, also stops pods whose data is on the node.
     #[serde(default)]
     stop_bound: bool,
@@ -60,7 +60,7 @@ pub(crate) async fn drain_node(
     InPath(name): InPath<NodeName>,
     Params(DrainOptions { deadline, stop_bound }): Params<DrainOptions>,
 ) -> Result<Json<DrainView>, ApiProblem> {
-    let deadline = deadline.map(Seconds::duration);
+    let deadline = deadline.map(|seconds| Duration::from_secs(seconds.into()));
     if !app.store.drain_node(&name, deadline, stop_bound).await? {
         return Err(not_found(&name));
     }
