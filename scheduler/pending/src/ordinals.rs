@@ -14,7 +14,7 @@ use crate::intake::PendingPod;
 /// Ordinals so far from each other are in different blocks, unless there are more zones.
 const MAX_ZONES: u32 = 64;
 
-/// Of the services of these pods. Places far from these ordinals may be missing.
+/// Returns the places for the services of these pods. Those far from these ordinals may be missing.
 pub(crate) async fn read_places(
     store: &Store,
     pods: &[PendingPod],

@@ -174,10 +174,7 @@ impl<'a, I: Iterator<Item = RankKey>> PlacementBatch<'a, I> {
         name: &str,
     ) -> Option<Arc<PlacementTarget>> {
         let index = self.snapshot.index_of(node)?;
-        let load = self.current(index).load(self.weights, self.typical_pressure);
-        self.has_early_visits = true;
-        let key = RankKey { load, ..self.snapshot.key_of(index) };
-        let pooled = self.visit(self.snapshot.cell_of(index), key)?;
+        let pooled = self.visit_early(index)?;
         let candidate = &self.pooled[pooled as usize].candidate;
         let fits = filter::is_feasible(filter::POD_FILTERS, candidate, &class.requirements, &self.context)
             && class.rules.is_none_or(|rules| self.rules[rules].refusals(index).is_empty());

@@ -60,7 +60,7 @@ impl Candidate {
         self.labels.as_deref().unwrap_or(&NONE)
     }
 
-    /// Of a label, or `node.hostname`.
+    /// The value of a label, or of `node.hostname`.
     pub(crate) fn domain(&self, key: &str) -> Option<&str> {
         domain_of(key, &self.name, self.labels())
     }

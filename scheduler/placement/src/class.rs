@@ -23,7 +23,7 @@ pub(crate) struct PodClass {
     pub(crate) rules: Option<usize>,
     /// Made for its first pod.
     pub(crate) ruled: Option<RuledSearch>,
-    /// Of a class with another profile than `default`, unless there are very many.
+    /// Only with another profile than `default`, unless there are very many such classes.
     pub(crate) scanned: Option<ScanOrder>,
     /// A batch frees no resources. With the number of pods that [`rules`](Self::rules) had counted.
     pub(crate) unschedulable: Option<(u64, Arc<[Refusal]>)>,

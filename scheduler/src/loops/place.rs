@@ -276,8 +276,10 @@ impl PlacementLoop {
 
     fn seen_labels(&self, pod: &PendingPod, node: &NodeName) -> Option<u64> {
         let PodRequest { requirements, ordinal, .. } = &pod.request;
-        let has_judged = requirements.rules.is_some() || ordinal.is_some();
-        self.view.snapshot().get(node).filter(|_| has_judged).map(|node| node.labels_revision)
+        if requirements.rules.is_none() && ordinal.is_none() {
+            return None;
+        }
+        self.view.snapshot().get(node).map(|node| node.labels_revision)
     }
 
     /// Returns the pods whose node refused, after reading these nodes again. With `spread_exactly`, a node

@@ -8,7 +8,7 @@ use model::service::{Service, ServiceState};
 
 use super::slots::{ReplicaSlot, is_in_service, pods};
 
-/// Of the missing replicas, those that may start now.
+/// The missing replicas that may start now.
 pub(super) fn startable(service: &Service, slots: &[ReplicaSlot], mut missing: Vec<u32>) -> Vec<u32> {
     if !service.pod.stateful.as_ref().is_some_and(|stateful| stateful.starts_in_order()) {
         return missing;

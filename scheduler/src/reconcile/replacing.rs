@@ -235,12 +235,16 @@ mod tests {
         }
     }
 
+    /// During an update, and without moves.
+    fn with_basis<T>(service: &Service, look: impl FnOnce(Basis<'_>) -> T) -> T {
+        let (policy, moving) = (service.replacing_policy(false), Moving::default());
+        let (policy, moving) = (&policy, &moving);
+        look(Basis { service, policy, moving, may_replace: true, is_update: true, now: NOW })
+    }
+
     /// Slots stopped, slots replaced, and replicas that get a second pod.
     fn planned(service: &Service, slots: &[ReplicaSlot]) -> String {
-        let (policy, moving) = (service.replacing_policy(false), Moving::default());
-        let basis =
-            Basis { service, policy: &policy, moving: &moving, may_replace: true, is_update: true, now: NOW };
-        let found = plan(basis, slots, service.replicas);
+        let found = with_basis(service, |basis| plan(basis, slots, service.replicas));
         let slot_of = |id: &_| slots.iter().find(|slot| slot.id == *id).unwrap().slot.to_string();
         let stop = found.stop.iter().map(|stop| format!("stop {}", slot_of(&stop.id)));
         let replace = found.replace.iter().map(|pod| match &pod.successor {
@@ -369,16 +373,7 @@ mod tests {
                 ..record("web", 0, 2, Pending)
             };
             let slots = [slot(old), second_slot(successor)];
-            let (policy, moving) = (service.replacing_policy(false), Moving::default());
-            let basis = Basis {
-                service: &service,
-                policy: &policy,
-                moving: &moving,
-                may_replace: true,
-                is_update: true,
-                now: NOW,
-            };
-            let found = plan(basis, &slots, 1);
+            let found = with_basis(&service, |basis| plan(basis, &slots, 1));
             assert!(found.stop.is_empty() && found.successors.is_empty(), "{case}");
             let replaced =
                 found.replace.iter().filter(|pod| pod.id == slots[0].id && pod.successor.is_none());
@@ -410,16 +405,8 @@ mod tests {
             (OLD, NEW, None),
         ] {
             let (service, slots) = (service(1, 2, ServiceState::Active), slots(&[(first, Some(second))]));
-            let (policy, moving) = (service.replacing_policy(false), Moving::default());
-            let basis = Basis {
-                service: &service,
-                policy: &policy,
-                moving: &moving,
-                may_replace: true,
-                is_update: true,
-                now: NOW,
-            };
-            let found: Vec<PodStop> = second_of_equals(basis, &slots, 1).collect();
+            let found: Vec<PodStop> =
+                with_basis(&service, |basis| second_of_equals(basis, &slots, 1).collect());
             let stopped = found.first().map(|stop| stop.id == slots[1].id);
             assert_eq!(stopped, expected, "{first:?} {second:?}");
         }

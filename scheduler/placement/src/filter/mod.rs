@@ -52,7 +52,7 @@ pub(crate) const POD_FILTERS: &[NodeFilter] = &[
     shared_directory::READY,
 ];
 
-/// Of pods with this profile.
+/// Filters of pods with this profile.
 pub(crate) fn all(profile: PlacementProfile) -> impl Iterator<Item = &'static NodeFilter> {
     NODE_FILTERS.iter().chain(POD_FILTERS).chain(profile::filters(profile))
 }
