@@ -154,7 +154,7 @@ impl IdentityStore for RememberedIdentity {
         *self.cluster.lock() = Some(cluster.clone());
     }
 
-    fn holder(&self) -> HolderId {
+    fn load_or_create_holder(&self) -> HolderId {
         self.holder.get_or_init(HolderId::random).clone()
     }
 

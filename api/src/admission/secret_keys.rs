@@ -1,4 +1,4 @@
-//! Finds keys for secrets that differ from the cluster's. Pure.
+//! Finds keys for secrets that differ from the cluster's: before a secret is stored, and for `status`. Pure.
 //!
 //! The cluster's key is the one that most workers have: Redis never knows it. A node without a key gets no
 //! secrets, which may be intended.
@@ -15,7 +15,7 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 const MAX_NAMES: usize = 3;
 
 pub(crate) struct WorkerKeys {
-    /// The most common key first.
+    /// Ids of keys, each with the nodes that have it: the most common first, and among equals the API's own.
     keys: Vec<(String, Vec<String>)>,
 }
 

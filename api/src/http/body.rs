@@ -71,8 +71,7 @@ pub(crate) async fn read_bytes<S: Send + Sync>(
         Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             Err(ApiProblem::new(ProblemKind::BodyTooLarge, too_large))
         }
-        Ok(Err(rejection)) => {
-            drop(rejection.into_response());
+        Ok(Err(_)) => {
             let detail = "the connection broke before the body was complete";
             Err(ApiProblem::new(ProblemKind::BadRequest, detail))
         }

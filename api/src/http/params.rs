@@ -4,7 +4,6 @@ use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::header::IF_MATCH;
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
-use axum::response::IntoResponse;
 use document::{self, DocumentNode, Vocabulary};
 use model::ids::{AppName, InvalidName, NodeName, PodId, RegistryHost, ServiceName, ValueName, VolumeName};
 use model::service::selector::LabelSelector;
@@ -41,6 +40,7 @@ macro_rules! path_names {
 
 path_names! {
     ServiceName "name" ServiceNotFound;
+    // An app is no object of its own: no problem says that one is missing.
     AppName "name" RouteNotFound;
     NodeName "name" NodeNotFound;
     ValueName "name" ValueNotFound;
@@ -73,7 +73,6 @@ impl<T: PathName, S: Send + Sync> FromRequestParts<S> for InPath<T> {
             }
             Err(rejection) => {
                 tracing::error!("the path of a route does not fit its handler: {rejection}");
-                drop(rejection.into_response());
                 Err(ApiProblem::internal())
             }
         }
@@ -132,6 +131,7 @@ pub(crate) enum IfMatch {
 }
 
 impl IfMatch {
+    /// `*` asks for no revision: where it stands, the routes answer 404 to a missing object anyway.
     pub(crate) fn revision(self) -> Option<u64> {
         match self {
             IfMatch::Revision(revision) => Some(revision),

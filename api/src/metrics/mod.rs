@@ -4,7 +4,7 @@ mod recorder;
 mod server;
 
 pub(crate) use recorder::{
-    ClusterGauges, NODE_STATES, NOT_READY, PROXY_STATES, QUEUES, count_request, recorder, render,
+    ClusterGauges, NODE_STATES, NOT_READY, PROXY_STATES, QueuedPods, count_request, recorder, render,
     set_cluster_gauges, set_redis_gauges, upkeep,
 };
 #[cfg(test)]

@@ -137,7 +137,7 @@ pub(crate) struct ClusterGauges {
     pub(crate) pods: Vec<(&'static str, u64)>,
     pub(crate) nodes: [(&'static str, u64); 3],
     pub(crate) nodes_cordoned: u64,
-    pub(crate) queues: [(&'static str, u64); 7],
+    pub(crate) queues: QueuedPods,
     pub(crate) services: u64,
     pub(crate) services_unconfirmed: u64,
     pub(crate) schedulers: u64,
@@ -156,8 +156,32 @@ pub(crate) struct ClusterGauges {
 pub(crate) const NOT_READY: &str = "not_ready";
 pub(crate) const NODE_STATES: [&str; 3] = ["ready", "not_ready", "dead"];
 pub(crate) const PROXY_STATES: [&str; 2] = ["alive", "away"];
-pub(crate) const QUEUES: [&str; 7] =
-    ["waiting", "in_flight", "unschedulable", "dead", "pending", "starting", "running"];
+
+/// In the schedulers' queues, then in those of all nodes together.
+#[derive(Default)]
+pub(crate) struct QueuedPods {
+    pub(crate) waiting: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) unschedulable: u64,
+    pub(crate) dead: u64,
+    pub(crate) pending: u64,
+    pub(crate) starting: u64,
+    pub(crate) running: u64,
+}
+
+impl QueuedPods {
+    fn by_queue(&self) -> [(&'static str, u64); 7] {
+        [
+            ("waiting", self.waiting),
+            ("in_flight", self.in_flight),
+            ("unschedulable", self.unschedulable),
+            ("dead", self.dead),
+            ("pending", self.pending),
+            ("starting", self.starting),
+            ("running", self.running),
+        ]
+    }
+}
 
 impl ClusterGauges {
     fn zero() -> Self {
@@ -165,7 +189,7 @@ impl ClusterGauges {
             pods: Phase::ALL.into_iter().map(|phase| (phase.as_str(), 0)).chain([(NOT_READY, 0)]).collect(),
             nodes: NODE_STATES.map(|state| (state, 0)),
             nodes_cordoned: 0,
-            queues: QUEUES.map(|queue| (queue, 0)),
+            queues: QueuedPods::default(),
             services: 0,
             services_unconfirmed: 0,
             schedulers: 0,
@@ -194,7 +218,7 @@ pub(crate) fn set_cluster_gauges(values: Option<ClusterGauges>) {
     set_family(PODS, "phase", &values.pods);
     set_family(NODES, "state", &values.nodes);
     set_family(PROXIES, "state", &values.proxies);
-    set_family(QUEUE_LENGTH, "queue", &values.queues);
+    set_family(QUEUE_LENGTH, "queue", &values.queues.by_queue());
     set(gauge!(NODES_CORDONED), values.nodes_cordoned);
     set(gauge!(SERVICES), values.services);
     set(gauge!(SERVICES_UNCONFIRMED), values.services_unconfirmed);

@@ -38,7 +38,7 @@ pub(crate) async fn repair_cluster(
     for finding in app.store.check().await? {
         let repaired = match app.store.repair(&finding).await {
             Err(error) if error.is_transient() => return Err(error.into()),
-            // The repair cannot read the key: it stays, and the next check reports it.
+            // This key cannot be repaired: it stays, the next check reports it, and the others are repaired.
             Err(_) => false,
             Ok(repaired) => repaired,
         };
@@ -48,7 +48,7 @@ pub(crate) async fn repair_cluster(
 }
 
 const DEFAULT_WAIT_SECONDS: u32 = 15;
-/// Leaves 10 s of the request timeout for carrying out the plan.
+/// After it, 10 s are left to carry out the plan before a request ends (`REQUEST_TIMEOUT`, 30 s).
 const MAX_WAIT_SECONDS: u32 = 20;
 
 /// Options of a recovery.

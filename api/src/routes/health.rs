@@ -13,7 +13,7 @@ use crate::cluster::overview::Overview;
 use crate::cluster::readiness;
 use crate::cluster::redis_watch::RedisCondition;
 use crate::http::problem::{ApiProblem, ProblemKind};
-use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, PROXY_STATES, QUEUES};
+use crate::metrics::{self, ClusterGauges, NODE_STATES, NOT_READY, PROXY_STATES, QueuedPods};
 use crate::routes::status;
 use crate::state::AppState;
 
@@ -37,7 +37,7 @@ pub(crate) async fn get_readiness(
     State(app): State<AppState>,
     headers: HeaderMap,
 ) -> Result<Json<ReadyView>, ApiProblem> {
-    // A probe has no token, and learns no addresses or errors.
+    // A probe need not have the token: then it learns no addresses or errors.
     let is_trusted = app.access.is_trusted(&headers);
     let unavailable = |why: String| {
         if !is_trusted {
@@ -73,6 +73,7 @@ pub(crate) async fn get_metrics(State(app): State<AppState>) -> Response {
     metrics::render(&app.metrics).into_response()
 }
 
+/// A pod that runs and is not ready counts once, as not ready.
 fn pods_by_phase(overview: &Overview) -> Vec<(&'static str, u64)> {
     let not_ready = overview.pods_not_ready;
     let counts = overview.pods.iter().map(|(phase, count)| match phase {
@@ -94,18 +95,15 @@ fn cluster_gauges(overview: &Overview, condition: &RedisCondition, config: &Conf
             [nodes.ready, nodes.total.saturating_sub(nodes.ready + nodes.dead), nodes.dead],
         ),
         nodes_cordoned: nodes.cordoned,
-        queues: label(
-            QUEUES,
-            [
-                own.waiting,
-                own.in_flight,
-                own.unschedulable,
-                own.dead,
-                of_nodes.iter().map(|queues| queues.pending).sum(),
-                of_nodes.iter().map(|queues| queues.starting).sum(),
-                of_nodes.iter().map(|queues| queues.running).sum(),
-            ],
-        ),
+        queues: QueuedPods {
+            waiting: own.waiting,
+            in_flight: own.in_flight,
+            unschedulable: own.unschedulable,
+            dead: own.dead,
+            pending: of_nodes.iter().map(|queues| queues.pending).sum(),
+            starting: of_nodes.iter().map(|queues| queues.starting).sum(),
+            running: of_nodes.iter().map(|queues| queues.running).sum(),
+        },
         services: overview.services,
         services_unconfirmed: overview.lasting_unconfirmed_writes,
         schedulers: overview.schedulers,

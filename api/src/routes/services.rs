@@ -24,7 +24,7 @@ use store::{DeleteOutcome, PutMode, PutOutcome, RestartOutcome, ScaleOutcome};
 use utoipa::{IntoParams, ToSchema};
 
 use self::change::ServiceChange;
-use self::checks::{check, check_capacity, check_name};
+use self::checks::{check_capacity, check_name, check_service};
 use self::selection::ServiceSelection;
 use self::stored::{
     being_deleted, exists, find, not_found, respond, respond_stored, respond_to_dry_run, revision_conflict,
@@ -82,7 +82,7 @@ pub(crate) async fn create_service(
     JsonOrYaml(input): JsonOrYaml<ServiceInput>,
 ) -> Result<Response, ApiProblem> {
     let desired = input.normalize()?;
-    check(&app, &desired, None, options).await?;
+    check_service(&app, &desired, None, options).await?;
     if options.dry_run {
         return match find(&app, &desired.name).await? {
             Some(_) => Err(exists(&desired.name)),
@@ -174,7 +174,7 @@ pub(crate) async fn put_service(
         IfMatch::Revision(revision) => (PutMode::Replace, Some(revision)),
     };
     let existing = app.store.service(&name).await?;
-    check(&app, &desired, existing.as_ref(), options).await?;
+    check_service(&app, &desired, existing.as_ref(), options).await?;
     if options.dry_run {
         return respond_to_dry_run(&desired, existing.as_ref(), expected);
     }
@@ -183,6 +183,7 @@ pub(crate) async fn put_service(
         let detail = format!("there is no service {name}, but If-Match requires it to exist");
         return Err(ApiProblem::new(ProblemKind::RevisionConflict, detail));
     }
+    // The reconcile loop creates them: only POST, whose answer is the first minute's, does it itself.
     let created_pods = 0;
     respond(&app, &name, outcome, created_pods, written).await
 }
@@ -301,6 +302,7 @@ pub(crate) async fn scale_service(
     if !service.kind().is_service() {
         return Err(not_scaled(&name, service.kind()));
     }
+    // Of what `check_service` judges only the number is new.
     app.admit(Growth::of_pods(service.replicas, replicas)).await?;
     check_capacity(&app, &Demand::of_scale(&service, replicas), options).await?;
     if options.dry_run {

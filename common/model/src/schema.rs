@@ -11,9 +11,9 @@ use crate::ids::{
 };
 use crate::spec::{
     Aliases, AllowFrom, Command, ContainerSpec, Cpus, DependsOn, Environment, FileReference, HealthTest,
-    HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, NameAndReplicas, Period, PodSpec,
-    Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, Stateful, StatusCodes, StopSignal, TextList,
-    Ulimit, VolumeMount,
+    HttpHeaders, MAX_MEMORY_BYTES, MAX_REPLICAS, Memory, Milliseconds, MinAvailable, NameAndReplicas, Period,
+    PodSpec, Port, REPLICAS_NAMES, Seconds, ServiceFields, ServiceInput, Stateful, StatusCodes, StopSignal,
+    TextList, Ulimit, VolumeMount,
 };
 use crate::value::ValueBytes;
 
@@ -123,6 +123,13 @@ schemas! {
         "pattern": format!(
             "^([0-9]{{1,8}}(\\.[0-9]{{1,3}})?|[0-9]{{1,10}}ms|[0-9]{{1,8}}s|[0-9]{{1,6}}m( ?{SIXTY}s)?|[0-9]{{1,4}}h( ?{SIXTY}m)?( ?{SIXTY}s)?|[0-9]{{1,3}}d( ?{HOURS}h)?)$"
         ),
+    });
+    MinAvailable => json!({
+        "type": ["integer", "string"],
+        "description": "A number of replicas, or a part of them such as `75%`",
+        "example": "75%",
+        "minimum": 0, "maximum": MAX_REPLICAS,
+        "pattern": "^([0-9]{1,6}|1[0-9]{6}|2000000|(100|[0-9]{1,2})%)$",
     });
     HealthTest => json!({
         "description": "A text for the container's shell, or a list that begins with `CMD`, `CMD-SHELL` or `NONE`",

@@ -67,6 +67,7 @@ mod tests {
     use model::pod::lifecycle::Phase::{self, Assigned, Pending, Running, Stopping};
     use model::service::{RolloutMarks, ServiceState};
     use model::spec::ServiceFields;
+    use serde_json::json;
 
     use super::super::plan::testing::{record, second_slot, service, slot};
     use super::super::plan::{ReconcilePlan, is_replacing, plan};
@@ -161,6 +162,30 @@ mod tests {
             (vec![slot(pod(0, "n", Assigned, Some("w2")))], "left 0"),
         ] {
             assert_eq!(said(&planned(&service, &slots, &["w1"])), expected, "{slots:?}");
+        }
+    }
+
+    #[test]
+    fn a_move_leaves_as_many_in_service_as_the_service_asks() {
+        let all: Vec<ReplicaSlot> =
+            (0..4).map(|replica| slot(pod(replica, &format!("p{replica}"), Running, Some("w1")))).collect();
+        let ids: Vec<String> = all.iter().map(|slot| slot.id.to_string()).collect();
+        let moves: Vec<(u32, &str)> = (0..).zip(ids.iter().map(String::as_str)).collect();
+        for (order, least, expected) in [
+            ("stop-first", json!("75%"), "replace p3"),
+            ("stop-first", json!(2), "replace p3, replace p2"),
+            ("stop-first", json!(4), ""),
+            ("stop-first", json!("100%"), ""),
+            ("start-first", json!(4), "create 3+, create 2+, create 1+, create 0+"),
+        ] {
+            let policy = json!({"order": order, "parallelism": 0, "monitor": 0}).to_string();
+            let mut service = moved(4, &moves, Some(&policy));
+            service.fields.min_available = Some(serde_json::from_value(least.clone()).unwrap());
+            assert_eq!(said(&planned(&service, &all, &["w1"])), expected, "{order} {least}");
+            service.generation += 1;
+            service.spec_id = super::super::plan::testing::service(4, 3, ServiceState::Active).spec_id;
+            service.rollout.is_settled = false;
+            assert_ne!(said(&planned(&service, &all, &["w1"])), "", "an update has its own limits");
         }
     }
 

@@ -57,6 +57,8 @@ impl Basis<'_> {
 
 struct StepBudget {
     unavailable: usize,
+    /// Of pods that move: they leave `min_available` replicas in service.
+    moved: usize,
     surge: usize,
     canary: usize,
 }
@@ -71,11 +73,23 @@ impl StepBudget {
         let in_service = count(&|replica| replica.iter().any(|(_, pod)| allows_next(basis, pod)));
         let with_two = count(&|replica| replica.iter().any(|(slot, _)| slot.slot.is_second));
         let with_new = count(&|replica| replica.iter().any(|(_, pod)| !is_old(service, pod)));
+        let least = service.fields.min_available.map_or(0, |least| least.of(desired));
         Self {
+            moved: in_service.saturating_sub(least),
             unavailable: policy.max_unavailable(desired).saturating_sub(desired - in_service),
             surge: policy.max_surge(desired).saturating_sub(with_two),
             canary: rollout::canary(service).map_or(usize::MAX, |canary| canary.saturating_sub(with_new)),
         }
+    }
+
+    /// Returns false if the pod may not be stopped before its successor serves.
+    fn take_out(&mut self, is_moved: bool) -> bool {
+        let may = self.unavailable > 0 && (!is_moved || self.moved > 0);
+        if may {
+            self.unavailable -= 1;
+            self.moved = self.moved.saturating_sub(1);
+        }
+        may
     }
 }
 
@@ -110,8 +124,7 @@ fn replace_only_pod(
     }
     if !is_in_service(pod) || pod.phase.is_terminal() {
         plan.stop.push(PodStop::new(slot, pod, basis.reason(pod)));
-    } else if budget.unavailable > 0 {
-        budget.unavailable -= 1;
+    } else if budget.take_out(!is_old(basis.service, pod)) {
         plan.replace.extend(replaced(slot, pod, None));
     } else if budget.surge > 0 {
         budget.surge -= 1;

@@ -79,7 +79,7 @@ impl ProblemsLoop {
         self.try_due = Instant::now() + TRY_INTERVAL;
         let (node, config) = (worker.node.clone(), &worker.config);
         let (data, state) = (config.data_dir.clone(), config.state_dir.clone());
-        let identity = worker.identity.clone_store();
+        let identity = worker.identity.store_and_holder();
         let tried = tokio::task::spawn_blocking(move || {
             if let Some((store, holder)) = identity {
                 store.keep_holder(&holder);

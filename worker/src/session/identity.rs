@@ -22,10 +22,11 @@ pub trait IdentityStore: Send + Sync {
     /// After a failure the next worker process joins the cluster that its Redis knows.
     fn save(&self, cluster: &ClusterId);
 
-    /// Creates it the first time.
-    fn holder(&self) -> HolderId;
+    /// Under this id the machine holds the node's name. At the first call since a boot it is drawn, and written.
+    fn load_or_create_holder(&self) -> HolderId;
 
-    /// Without the file, a restarted worker waits.
+    /// Writes the file again if it was removed. Without it the next worker process is taken for another machine:
+    /// it waits until the node has been silent for long enough to take its name over.
     fn keep_holder(&self, _holder: &HolderId) {}
 
     fn engine(&self) -> Option<String>;
@@ -50,7 +51,7 @@ pub(crate) struct ClusterIdentity {
 impl ClusterIdentity {
     pub(crate) fn load(store: Option<Arc<dyn IdentityStore>>) -> Self {
         let cluster = Mutex::new(store.as_ref().and_then(|store| store.load()));
-        let holder = store.as_ref().map_or_else(HolderId::random, |store| store.holder());
+        let holder = store.as_ref().map_or_else(HolderId::random, |store| store.load_or_create_holder());
         let engine = Mutex::new(store.as_ref().and_then(|store| store.engine()));
         Self { cluster, holder, engine, store }
     }
@@ -63,7 +64,7 @@ impl ClusterIdentity {
         &self.holder
     }
 
-    pub(crate) fn clone_store(&self) -> Option<(Arc<dyn IdentityStore>, HolderId)> {
+    pub(crate) fn store_and_holder(&self) -> Option<(Arc<dyn IdentityStore>, HolderId)> {
         Some((self.store.clone()?, self.holder.clone()))
     }
 
@@ -155,20 +156,27 @@ impl IdentityStore for IdentityFiles {
     fn save(&self, cluster: &ClusterId) {
         let record = ClusterRecord { cluster: cluster.clone() };
         let mut failures = Vec::new();
-        for file in &self.clusters {
+        for (index, file) in self.clusters.iter().enumerate() {
             match file.save(&record) {
-                Ok(()) => return,
+                Ok(()) => {
+                    self.clusters[index + 1..].iter().for_each(forget);
+                    break;
+                }
                 Err(error) => failures.push(format!("{}: {error}", file.path().display())),
             }
         }
-        tracing::error!(
-            "the id of the cluster cannot be written to disk ({}): if Redis is lost, the next worker process \
-             does not recognize its containers; make one of the directories writable",
-            failures.join("; ")
-        );
+        // A file of a former cluster that cannot be written would be read first.
+        if self.load().as_ref() != Some(cluster) {
+            tracing::error!(
+                "the id of the cluster cannot be written to disk ({}): if Redis is lost, the next worker process \
+                 does not recognize its containers; make one of the directories writable, and remove an older \
+                 `.cluster` file",
+                failures.join("; ")
+            );
+        }
     }
 
-    fn holder(&self) -> HolderId {
+    fn load_or_create_holder(&self) -> HolderId {
         let boot_id = lease_file::boot_id().unwrap_or_default();
         let saved = self.holder.load::<HolderRecord>().ok().flatten();
         if let Some(record) = saved.filter(|record| record.boot_id == boot_id && !boot_id.is_empty()) {
@@ -249,6 +257,13 @@ fn other_lease(config: &Config, node: NodeName, boot_id: &str) -> Option<OtherLe
     }
 }
 
+/// Of a cluster that this worker has left.
+fn forget(file: &StateFile) {
+    if let Err(error) = std::fs::remove_file(file.path()).if_found() {
+        tracing::debug!(path = %file.path().display(), %error, "an old id of a cluster cannot be removed");
+    }
+}
+
 fn read(file: &StateFile) -> Option<ClusterId> {
     let record = file.load::<ClusterRecord>().unwrap_or_else(|why| {
         tracing::error!(
@@ -271,7 +286,7 @@ mod tests {
     fn the_holder_stays_the_same_until_the_next_boot_and_garbage_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let config = Config { state_dir: directory.path().join("state"), ..fixtures::config(&[]) };
-        let holder = || IdentityFiles::of(&config).holder();
+        let holder = || IdentityFiles::of(&config).load_or_create_holder();
         let first = holder();
         assert_eq!(holder(), first, "the next process has it");
         let file = IdentityFiles::of(&config).holder;
@@ -287,7 +302,7 @@ mod tests {
         IdentityFiles::of(&config).keep_holder(&kept);
         assert_eq!(holder(), kept, "a wiped directory is written again");
         let unwritable = Config { state_dir: "/proc/nowhere".into(), ..config.clone() };
-        let unsaved = || IdentityFiles::of(&unwritable).holder();
+        let unsaved = || IdentityFiles::of(&unwritable).load_or_create_holder();
         assert_ne!(unsaved(), unsaved());
     }
 
@@ -306,6 +321,12 @@ mod tests {
         assert_eq!(files.load(), Some(cluster));
         files.clusters[1].write(b"{").unwrap();
         assert_eq!(files.load(), None);
+        files.save(&ClusterId::random());
+        let again = IdentityFiles::of(&Config { data_dir: directory.path().join("data"), ..config.clone() });
+        let newer = ClusterId::random();
+        again.save(&newer);
+        assert_eq!(files.load(), None, "the copy of a former cluster is removed");
+        assert_eq!(again.load(), Some(newer));
         files.note_hold(Some("why"));
         assert_eq!(files.hold().as_deref(), Some("why"));
         files.note_hold(None);

@@ -7,7 +7,7 @@ use model::spec::DesiredService;
 use serde_json::{Map, Value};
 use store::{FormerGeneration, PutMode, PutOutcome};
 
-use super::checks::{check, check_name};
+use super::checks::{check_name, check_service};
 use super::former::undone;
 use super::stored::{read, respond, respond_to_dry_run, revision_conflict};
 use crate::http::params::{IfMatch, PlacementOptions};
@@ -57,7 +57,7 @@ impl ServiceChange {
                 return Err(revision_conflict(name, service.revision));
             }
             let (desired, former) = self.desired(app, &service).await?;
-            check(app, &desired, Some(&service), options).await?;
+            check_service(app, &desired, Some(&service), options).await?;
             let expected = Some(service.revision);
             if options.dry_run {
                 return respond_to_dry_run(&desired, Some(&service), expected);

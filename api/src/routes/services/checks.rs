@@ -12,7 +12,7 @@ use crate::http::problem::{ApiProblem, ProblemKind};
 use crate::state::AppState;
 
 /// `existing` is the service that it changes.
-pub(super) async fn check(
+pub(super) async fn check_service(
     app: &AppState,
     desired: &DesiredService,
     existing: Option<&Service>,

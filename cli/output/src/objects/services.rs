@@ -101,6 +101,10 @@ pub fn describe(
         .fields("Labels", humanize::labels(&service.fields.labels))
         .fields("Placement", service.fields.placement.iter().flat_map(rules))
         .field("Stateful", service.pod.stateful.as_ref().map(ordinals).unwrap_or_default())
+        .field(
+            "Min available",
+            service.fields.min_available.map(|least| least.to_string()).unwrap_or_default(),
+        )
         .field("Scheduler", service.fields.scheduler.map(PlacementProfile::as_str).unwrap_or_default())
         .field("Created", with_age(&service.created_at))
         .field("Updated", with_age(&service.updated_at))

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use model::spec::ServiceInput;
-use serde_json::{Map, Value};
-
+use model::spec::{Kind, ServiceInput};
 use output::humanize;
+use serde_json::{Map, Value};
+use store::is_same_specification;
 
 /// `3 pods are replaced: image, user`. `scaled` is the time since it was scaled by hand, such as `3h`.
 pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Option<&str>) -> String {
@@ -20,14 +20,15 @@ pub(crate) fn of_change(before: &ServiceInput, after: &ServiceInput, scaled: Opt
         _ => format!("{name} (removed)"),
     });
     let changed = changed.collect::<Vec<_>>().join(", ");
-    match before.pod != after.pod {
-        true => {
-            let replaced = before.replicas.min(after.replicas);
-            let is = if replaced == 1 { "is" } else { "are" };
-            format!("{} {is} replaced: {changed}", humanize::count(u64::from(replaced), "pod"))
-        }
-        false => format!("no pod is replaced: {changed}"),
+    if is_same_specification(&before.pod, &after.pod) {
+        return format!("no pod is replaced: {changed}");
     }
+    if after.pod.kind == Kind::Cron {
+        return format!("no pod is replaced, the next jobs are others: {changed}");
+    }
+    let replaced = before.replicas.min(after.replicas);
+    let is = if replaced == 1 { "is" } else { "are" };
+    format!("{} {is} replaced: {changed}", humanize::count(u64::from(replaced), "pod"))
 }
 
 pub(crate) fn changed_fields(before: &ServiceInput, after: &ServiceInput) -> Vec<String> {
@@ -68,6 +69,12 @@ mod tests {
                 "image: a\nuser: app",
                 "1 pod is replaced: ingress (removed), user",
             ),
+            (
+                "image: a\nkind: cron\ncron: {schedule: '@daily'}",
+                "image: b\nkind: cron\ncron: {schedule: '@daily'}",
+                "no pod is replaced, the next jobs are others: image",
+            ),
+            ("image: a", "image: a\nrestart: always", "no pod is replaced: "),
         ] {
             assert_eq!(of_change(&read(before), &read(after), None), expected);
         }

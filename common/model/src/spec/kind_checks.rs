@@ -28,6 +28,7 @@ pub(super) fn violations(
         allow_from,
         aliases,
         update,
+        min_available,
         job,
         cron,
     } = fields;
@@ -61,6 +62,7 @@ pub(super) fn violations(
     refuse(!aliases.is_empty(), "aliases", nameless);
     refuse(pod.stateful.is_some(), "stateful", "is for services: the pods of a job end");
     refuse(update.is_some(), "update", "is for services: the pods of a job are not replaced");
+    refuse(min_available.is_some(), "min_available", "is for services: the pods of a job are not moved");
     let endless = pod.containers.iter().position(|one| !one.sidecar && one.restart != RestartPolicy::Never);
     if let Some(index) = endless {
         let pointer = if pod.containers.len() == 1 {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, Placement, PlacementProfile, PodSpec,
-    UpdatePolicy, Violation,
+    Aliases, AllowFrom, CronPolicy, DependsOn, JobPolicy, Kind, MinAvailable, Placement, PlacementProfile,
+    PodSpec, UpdatePolicy, Violation,
 };
 use crate::ids::{AppName, ServiceName};
 use crate::network::ingress::{self, IngressRule};
@@ -61,6 +61,10 @@ pub struct ServiceFields {
     /// `KUBELEET_PLACEMENT_PROFILE`. A change of it moves no pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<PlacementProfile>,
+    /// How many replicas stay in service while pods are moved to other nodes, as by a drain: a number, or a
+    /// part of them in percent, rounded up. Without it as many as during an update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_available: Option<MinAvailable>,
     /// How the pods of a job run: `completions`, `parallelism`, `backoff_limit`, `backoff`, `deadline` and
     /// `ttl`. Also of the jobs that a cron creates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,6 +107,7 @@ impl ServiceFields {
             update,
             placement,
             scheduler: _,
+            min_available: _,
             job: _,
             cron: _,
         } = self;

@@ -16,7 +16,7 @@ use model::spec::{AllowFrom, CronPolicy, Kind, Placement, PlacementProfile, Serv
 pub(crate) type StoredFields = Map<String, Value>;
 
 /// The most important change comes first; others are told by name.
-const CHANGES: [(&str, &str); 11] = [
+const CHANGES: [(&str, &str); 12] = [
     ("labels", "its labels"),
     ("app", "its app"),
     ("depends_on", "its dependencies"),
@@ -26,6 +26,7 @@ const CHANGES: [(&str, &str); 11] = [
     ("update", "how it is updated"),
     ("placement", "where its pods may run"),
     ("scheduler", "how nodes are compared for its pods"),
+    ("min_available", "how many stay while its pods are moved"),
     ("cron", "its schedule"),
     ("job", "how its jobs run"),
 ];
@@ -143,6 +144,7 @@ mod tests {
             "update": {"order": "start-first", "on_failure": "rollback"},
             "placement": {"constraints": ["disk == ssd"]},
             "scheduler": "pack",
+            "min_available": "75%",
             "job": {"completions": 3, "parallelism": 2},
             "cron": {"schedule": "30 2 * * *", "history": {"successful": 3, "failed": 1}},
         })
@@ -187,6 +189,7 @@ mod tests {
             ("aliases", json!({}), ServiceFields { aliases: Default::default(), ..whole.clone() }),
             ("update", json!({"order": "sideways"}), ServiceFields { update: None, ..whole.clone() }),
             ("scheduler", json!("newest"), ServiceFields { scheduler: None, ..whole.clone() }),
+            ("min_available", json!("most"), ServiceFields { min_available: None, ..whole.clone() }),
         ] {
             assert_eq!(with(name, value).expect(name), expected, "{name}");
         }

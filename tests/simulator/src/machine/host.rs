@@ -326,7 +326,7 @@ impl IdentityStore for SimulatedHost {
         self.state().cluster = Some(cluster.clone());
     }
 
-    fn holder(&self) -> HolderId {
+    fn load_or_create_holder(&self) -> HolderId {
         self.state().holder.get_or_insert_with(HolderId::random).clone()
     }
 

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::answer::ends::{ChannelEnd, broken, until_left};
 use crate::session::context::SessionContext;
 
-/// The engine has written the part before the end of an unfinished archive.
+/// Of an archive that breaks off, the files before the break stay in the container.
 pub(super) async fn to_container(
     context: &SessionContext,
     container: &Container,
@@ -46,6 +46,7 @@ async fn read_archive(
     pieces: mpsc::Sender<io::Result<Bytes>>,
 ) -> Result<(), Option<ChannelError>> {
     loop {
+        // Until the receipt is dropped, at the end of the turn, the sender may not send more.
         let (frame, _receipt) = reader.next().await.map_err(Some)?;
         match frame {
             Frame::Input(data) => pass_on(&pieces, data).await,

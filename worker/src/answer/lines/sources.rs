@@ -1,4 +1,7 @@
 //! The logs of one answer: of existing, new and removed containers.
+//!
+//! A source is the log of one container. Managed containers are those of pods in the worker's table; of a pod that
+//! has left it, the engine may still list containers.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -18,7 +21,7 @@ use store::LinesRequest;
 use crate::session::context::SessionContext;
 
 /// While logs are followed, a line waits this long for older ones of other containers.
-const HOLD: Duration = Duration::from_millis(300);
+const WAIT_FOR_OLDER: Duration = Duration::from_millis(300);
 const MAX_WAITING: usize = 512;
 /// A log that is read this much later than written is continued from its end.
 const MAX_LAG: Duration = Duration::from_secs(10);
@@ -87,7 +90,7 @@ impl<'a> LineSources<'a> {
         let mut sources = Self {
             context,
             request,
-            merge: LogMerge::new(request.follow.then_some(HOLD)),
+            merge: LogMerge::new(request.follow.then_some(WAIT_FOR_OLDER)),
             open: Vec::new(),
             known: HashMap::new(),
             first: 0,
@@ -151,7 +154,7 @@ impl<'a> LineSources<'a> {
     }
 
     async fn open_ended_runs(&mut self) {
-        let Ok(containers) = self.context.worker.list().await else { return };
+        let Some(containers) = self.list_containers().await else { return };
         let runtime = self.context.worker.runtime.clone();
         for (handle, origin, running_since) in self.managed() {
             let Some(container) = containers.iter().find(|one| one.handle == handle) else { continue };
@@ -211,6 +214,15 @@ impl<'a> LineSources<'a> {
         }
     }
 
+    async fn list_containers(&mut self) -> Option<Vec<Container>> {
+        let listed = self.context.worker.list().await;
+        listed
+            .inspect_err(|error| {
+                self.marks.push(format!("… logs may be missing: the containers cannot be listed: {error}"));
+            })
+            .ok()
+    }
+
     pub(super) fn take_marks(&mut self) -> Vec<String> {
         std::mem::take(&mut self.marks)
     }
@@ -220,7 +232,7 @@ impl<'a> LineSources<'a> {
         if self.request.pods.iter().all(|pod| is_known(&pod.id)) {
             return;
         }
-        let Ok(containers) = self.context.worker.list().await else { return };
+        let Some(containers) = self.list_containers().await else { return };
         for container in containers {
             let Some(pod) = self.request.pods.iter().find(|pod| pod.id == container.pod) else { continue };
             let wanted = self.request.container.as_ref();
@@ -238,6 +250,7 @@ impl<'a> LineSources<'a> {
         for kept in self.context.worker.kept_logs.list().await {
             let is_of_service =
                 kept.owner.service.as_ref().is_some_and(|service| request.services.contains(service));
+            // A pod's name is that of its predecessors, whose runs are asked for here.
             let is_named =
                 request.pods.iter().any(|pod| pod.id == kept.owner.pod || pod.name == kept.owner.name);
             let wanted = request.container.as_ref();
@@ -259,6 +272,8 @@ impl<'a> LineSources<'a> {
         self.open.push(source);
     }
 
+    /// # Cancel safety
+    /// Cancel safe: lines that were taken are in `merge` before it waits for the engine.
     pub(super) async fn next(&mut self) -> SourceEvent {
         let (index, item) = poll_fn(|context| self.poll_next(context)).await;
         match item {
@@ -314,7 +329,11 @@ impl<'a> LineSources<'a> {
                 source.stream = stream;
                 source.live_from = after;
             }
-            Err(error) => tracing::debug!(container = source.key, %error, "a log could not be opened again"),
+            // It is read on where it was.
+            Err(error) => {
+                tracing::debug!(container = source.key, %error, "a log could not be opened again");
+                return SourceEvent::Lines;
+            }
         }
         SourceEvent::Mark(format!(
             "… {} s of the output of {} skipped: it is written faster than it is read",
